@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
     from kmeanalyst.releases.domain.numbers import Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
+    from kmeanalyst.releases.domain.tree_column import Tree
     from kmeanalyst.releases.file import FileRefused, read_function, validate_release, write_function
     from kmeanalyst.releases.function import ReleasedFunction
     from kmeanalyst.releases.statement import PrivacyStatement
@@ -85,14 +86,13 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError", "Estimate",
-    "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal", "PrivacyStatement",
-    "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "TestResult", "Text",
-    "TrainedPipeline", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare", "expected_calibration_error",
-    "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale",
-    "mmd", "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release",
-    "refit", "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_function",
-    "write_model",
+    "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError",
+    "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal", "PrivacyStatement",
+    "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "TestResult", "Text", "TrainedPipeline",
+    "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare", "expected_calibration_error",
+    "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd",
+    "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release", "refit",
+    "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

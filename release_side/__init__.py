@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
     from kmeanalyst.releases.domain.numbers import Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
+    from kmeanalyst.releases.domain.tree_column import Tree
     from release_side.budget.composition import Spend
     from release_side.budget.ledger import Ledger
     from release_side.budget.spending import LedgerWarning
@@ -44,7 +45,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
-    "Ledger", "LedgerWarning", "Ordinal", "PublishError", "Real", "Spend", "Text", "draft_domain", "plan", "publish",
+    "Ledger", "LedgerWarning", "Ordinal", "PublishError", "Real", "Spend", "Text", "Tree", "draft_domain", "plan", "publish",
     "publish_function", "read_domain",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -46,6 +46,8 @@ class Margins(UnitDiagonal):
     target   the column the others are crossed with; −1 for none.
     fine     for each column the inner edges of its finer ranges; none for a column that has no finer table. Atoms and
              missing cells are cells of its finer table too.
+    deeper   further finer tables, of columns that have one: (column, inner edges), which are those of the column's table
+             before it and more.
 
     >>> kernel = ka.kernels.Margins(((0.0,), (0.5,)), ((), ()), (True, True), (1.0, 0, 0, 0, 0, 0))
     >>> kernel.gram([[1.0, 0]], [[2.0, 0], [2.0, 1], [-1.0, 1]])
@@ -62,6 +64,7 @@ class Margins(UnitDiagonal):
     shares: tuple[float, float, float, float, float, float]
     target: int = -1
     fine: tuple[tuple[float, ...], ...] = ()
+    deeper: tuple[tuple[int, tuple[float, ...]], ...] = field(default=(), kw_only=True)
     name: ClassVar[str] = "margins"
 
     def __post_init__(self) -> None:
@@ -79,11 +82,28 @@ class Margins(UnitDiagonal):
             raise ValueError("missing must be true or false for each column. Pass one of the two for each.")
         if not is_whole(self.target) or not -1 <= self.target < d:
             raise ValueError(f"target must be a column's number, 0 to {d - 1}, or -1 for none, got {self.target!r}.")
+        self._check_deeper()
         if (cells := sum(self.sizes) + sum(self.fine_sizes)) > _MOST_CELLS:
             raise ValueError(f"margins have at most {_MOST_CELLS} cells in all columns, got {cells}.")
         self._check_shares()
         if self.n_pairs > _MOST_IN_PAIRS * (_MOST_IN_PAIRS - 1) // 2 and (self.shares[2] or self.shares[3]):
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
+
+    def _check_deeper(self) -> None:
+        if not (
+            isinstance(self.deeper, tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in self.deeper)
+        ):
+            raise ValueError(f"deeper must be pairs of a column and edges, got {self.deeper!r:.80}. Write (0, (0.5,)).")
+        last = dict(enumerate(self.fine))
+        for j, edges in self.deeper:
+            if not is_whole(j) or j not in self.others or not isinstance(edges, tuple):
+                raise ValueError(f"deeper names a column other than the target, got {j!r:.80}. Name its number.")
+            _check_increasing(edges)
+            if not last[j] or not set(last[j]) < set(edges):
+                raise ValueError(
+                    f"deeper edges of column {j} must be those of its table before and more. Add the edges that are left out."
+                )
+            last[j] = edges
 
     def _check_shares(self) -> None:
         if len(self.shares) != 6 or not all(_is_finite(share) and share >= 0 for share in self.shares):
@@ -110,8 +130,8 @@ class Margins(UnitDiagonal):
 
     @property
     def fine_sizes(self) -> tuple[int, ...]:
-        """Number of cells of the finer table of each column of `finer`."""
-        return tuple(len(self.fine[j]) + 1 + len(self.atoms[j]) + self.missing[j] for j in self.finer)
+        """Number of cells of each finer table."""
+        return tuple(len(edges) + 1 + len(self.atoms[j]) + self.missing[j] for j, edges in self.finer_tables)
 
     @property
     def n_cells(self) -> int:
@@ -172,8 +192,17 @@ class Margins(UnitDiagonal):
 
     @property
     def finer(self) -> tuple[int, ...]:
-        """The columns other than the target that have finer ranges."""
-        return tuple(j for j in self.others if self.fine[j])
+        """The column of each finer table, none of the target: one with deeper tables is there several times."""
+        return tuple(j for j, _ in self.finer_tables)
+
+    @property
+    def finer_tables(self) -> tuple[tuple[int, tuple[float, ...]], ...]:
+        """Column and inner edges of each finer table: those of `fine`, then the deeper ones.
+
+        >>> ka.kernels.Margins(((0.0,),), ((),), (False,), (0.5, 0, 0, 0, 0.5, 0), fine=((-1.0, 0.0, 1.0),)).finer_tables
+        ((0, (-1.0, 0.0, 1.0)),)
+        """
+        return (*((j, self.fine[j]) for j in self.others if self.fine[j]), *self.deeper)
 
     def cells(self, X: Array) -> Array:
         """The cell (n, d) of each value: ranges first, then atoms, then missing; a NaN where none is declared is in the first.
@@ -183,35 +212,41 @@ class Margins(UnitDiagonal):
         array([[1, 0],
                [0, 2]])
         """
-        return self._cells(X, self.edges, range(len(self.edges)))
+        return self._cells(X, tuple(enumerate(self.edges)))
 
     def fine_cells(self, X: Array) -> Array:
-        """The finer cell (n, d″) of the columns of `finer`, numbered likewise.
+        """The cell (n, d″) of each finer table, numbered likewise.
 
         >>> kernel = ka.kernels.Margins(((0.0,),), ((),), (False,), (0.5, 0, 0, 0, 0.5, 0), fine=((-1.0, 0.0, 1.0),))
         >>> kernel.fine_cells(np.array([[0.5], [7.0]]))
         array([[2],
                [3]])
         """
-        return self._cells(X, self.fine, self.finer)
+        return self._cells(X, self.finer_tables)
 
-    def _cells(self, X: Array, edges: tuple[tuple[float, ...], ...], columns: Sequence[int]) -> Array:
+    def _cells(self, X: Array, tables: Sequence[tuple[int, tuple[float, ...]]]) -> Array:
+        """The cell (n, tables) of each value, of tables of single columns with these inner edges."""
         if X.shape[1] != len(self.edges):
             raise ValueError(
                 f"these margins are of {len(self.edges)} columns, the rows have {X.shape[1]}. "
                 "Encode the rows with the domain the kernel was made for."
             )
-        found = np.empty((len(columns), len(X)), dtype=np.intp)  # columns one after the other
-        for own, j in zip(found, columns, strict=True):
+        found = np.empty((len(tables), len(X)), dtype=np.intp)  # columns one after the other
+        for own, (j, edges) in zip(found, tables, strict=True):
             absent = np.isnan(X[:, j])
-            own[:] = np.searchsorted(np.array(edges[j]), np.where(absent, -np.inf, X[:, j]), side="right")
+            own[:] = np.searchsorted(np.array(edges), np.where(absent, -np.inf, X[:, j]), side="right")
             if self.atoms[j]:
                 atoms = np.array(self.atoms[j])
                 nearest = np.minimum(np.searchsorted(atoms, X[:, j]), len(atoms) - 1)
-                own[:] = np.where(atoms[nearest] == X[:, j], len(edges[j]) + 1 + nearest, own)
+                own[:] = np.where(atoms[nearest] == X[:, j], len(edges) + 1 + nearest, own)
             if self.missing[j]:
-                own[absent] = len(edges[j]) + 1 + len(self.atoms[j])
+                own[absent] = len(edges) + 1 + len(self.atoms[j])
         return found.T
+
+    def to_dict(self) -> dict[str, Any]:
+        """As other kernels; `deeper` is there where there are such tables."""
+        written = super().to_dict()
+        return written if self.deeper else {key: value for key, value in written.items() if key != "deeper"}
 
     def mean_product(self, X: Array, u: Array, Y: Array, v: Array) -> float | None:
         if self.n_cells > max(_MOST_COUNTED, len(X) * len(Y)):

@@ -37,8 +37,9 @@ class Derived:
 
     column      its name, kind and public bounds: a condition is boolean; a number is whole (kind integer) where its
                 expression gives whole numbers within ±2^53 on the whole domain, else real; missing where a column it
-                names can be. Bounds are those of the expression over the domain, or, where these are infinite or 100
-                times as wide as the released values, the range of the released values and a tenth of it on either side.
+                names can be, or a level that it reads as a number is none. Bounds are those of the expression over the
+                domain, or, where these are infinite or 100 times as wide as the released values, the range of the released
+                values and a tenth of it on either side.
     expression  over the table's columns and the derived columns before this one.
     """
 
@@ -118,8 +119,7 @@ def values_of(expression: Expression, frame: pd.DataFrame, known: Domain) -> Arr
 
 def check_finite(name: str, expression: Expression, frame: pd.DataFrame, values: Array) -> None:
     """ValueError where a value is infinite, or undefined though no cell in its expression is missing."""
-    cells_missing = frame[list(expression.columns)].isna().any(axis=1).to_numpy()
-    bad = np.isinf(values) | (np.isnan(values) & ~cells_missing)
+    bad = np.isinf(values) | (np.isnan(values) & ~expression.undefined_at(frame))
     if bad.any():
         used = words.written(_suspect(expression, frame[bad])) if expression.columns else "a column"
         raise ValueError(

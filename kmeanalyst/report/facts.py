@@ -27,6 +27,7 @@ from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View
 
@@ -193,11 +194,11 @@ def _column_facts(population: Population, column: Column, description: str) -> C
 
 
 def _bars(population: Population, column: Column) -> tuple[Bar, ...]:
-    if isinstance(column, Categorical):
+    if isinstance(column, Categorical) and not isinstance(column, Tree):
         return _level_bars(population, column)
-    if not isinstance(column, Number):
+    if not isinstance(column, Number | Tree):
         return ()
-    many = len(column.edges) + len(column.atoms) > _MOST_GROUPS
+    many = isinstance(column, Number) and len(column.edges) + len(column.atoms) > _MOST_GROUPS
     groups = groups_of(population.release.columns, column.name, _RANGES if many else None)
     held = [(population.values(group.condition) == 1).astype(float) for group in groups]
     found = estimates(population, [statistic_of(population, h, g.condition) for h, g in zip(held, groups, strict=True)])
@@ -212,9 +213,9 @@ def _edges(group: Group) -> tuple[Any, Any] | None:
     return None if group.left is None else (group.left, group.right)
 
 
-def _extent(column: Number, group: Group, last: bool) -> tuple[float, float] | None:
+def _extent(column: Number | Tree, group: Group, last: bool) -> tuple[float, float] | None:
     """Where a range starts and ends in encoded units; a whole number extends half a step to either side."""
-    if group.left is None or (group.left == group.right and column.step is None):
+    if isinstance(column, Tree) or group.left is None or (group.left == group.right and column.step is None):
         return None
     if group.left == group.right:
         middle = float(column.cuts([group.left])[0]) + 0.5

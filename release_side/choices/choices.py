@@ -66,8 +66,8 @@ class Choices:
     )
     kernel: Any = _option(
         None,
-        '"adaptive" (default for more than six columns), "table" (default for fewer), "margins" (default with a target), '
-        '"gaussian:lengthscale=158.1", '
+        '"adaptive" (default for more than six columns, or a tree of codes), "table" (default for fewer), '
+        '"margins" (default with a target), "gaussian:lengthscale=158.1", '
         '"laplacian:lengthscale=2", "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2", '
         '"polynomial:degree=2,offset=1", "exponential-dot:rate=1".',
         metavar="SPEC",

@@ -263,7 +263,9 @@ def _cells(column: Column, cluster: Array, rng: np.random.Generator) -> Array:
     else:
         assert isinstance(column, Categorical)
         shares = rng.dirichlet(np.ones(len(column.levels)), _CLUSTERS).cumsum(axis=1)
-        cells = (rng.random((size, 1)) > shares[cluster, :-1]).sum(axis=1).astype(float)
+        drawn, cells = rng.random(size), np.empty(size)
+        for own in range(_CLUSTERS):
+            cells[cluster == own] = np.searchsorted(shares[own, :-1], drawn[cluster == own])
     return np.where(rng.random(size) < _MISSING, np.nan, cells) if column.missing else cells
 
 

@@ -24,6 +24,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import feature_mean
 
 FOLDER = Path(__file__).parent / "v1"
@@ -52,6 +53,11 @@ CIRCLES = Domain((
     Cyclic(name="hour", lower=0, upper=24, atoms=(0,), edges=(8, 18)),
     Cyclic(name="bearing", lower=-180.0, upper=180.0, missing=True),
     Date(name="day", lower="2000-01-01", upper="2024-12-31", seasonal=True),
+))  # fmt: skip
+MIDDLE = {f"m{k}": f"t{k % 3}" for k in range(63)}  # more than a depth of pairs has, so that there are two finer tables
+CODES = Domain((
+    Tree(name="code", parents=MIDDLE | {f"c{k}": f"m{k % 63}" for k in range(70)}, inner=True, missing=True),
+    Integer(name="n", lower=0, upper=9), Boolean(name="b"),
 ))  # fmt: skip
 SMALL = Domain((Integer(name="n", lower=0, upper=3), Categorical(name="c", levels=("a", "b"))))
 DERIVED = {
@@ -104,6 +110,8 @@ def releases_of_other_parts(mixed: pd.DataFrame, rng: np.random.Generator) -> It
         release_side.publish(strings, STRINGS, method="subspace", public_points=strings[:9], weights="signed", **usual),
     )
     yield "cyclic", release_side.publish(circles, CIRCLES, **small, **usual)
+    coded = CODES.decode(CODES.draw(200, rng))
+    yield "tree", release_side.publish(coded, CODES, points=20, **usual)
     yield "derived", release_side.publish(mixed, MIXED, **small, **usual).transform(DERIVED)
     if not (FOLDER / "generator.kme").exists():  # needs PyTorch, which reading does not
         yield "generator", release_side.publish(mixed, MIXED, method="generator", target="c", **small, **usual)

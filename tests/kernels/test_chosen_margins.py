@@ -33,8 +33,9 @@ def random_kernel(seed: int) -> ChosenMargins:
     others = [j for j in range(d) if j != target]
     pairs = [pair for pair in combinations(others, 2) if rng.random() < 0.5]
     rng.shuffle(pairs)
+    deeper = tuple((j, (*fine[j], 9.0)) for j in others if fine[j] and rng.random() < 0.5)
     counts = [
-        d, len(others) * (target >= 0), len(pairs), len(pairs) * (target >= 0), sum(bool(fine[j]) for j in others),
+        d, len(others) * (target >= 0), len(pairs), len(pairs) * (target >= 0), sum(bool(fine[j]) for j in others) + len(deeper),
         int(target >= 0),
     ]  # fmt: skip
     wanted = [rng.dirichlet(np.ones(n)) * rng.uniform(0.1, 1) if n and rng.random() < 0.8 else [] for n in counts]
@@ -46,7 +47,7 @@ def random_kernel(seed: int) -> ChosenMargins:
         edges=tuple(increasing(rng, int(rng.integers(0, 4))) for _ in range(d)),
         atoms=tuple(increasing(rng, int(rng.integers(0, 3))) for _ in range(d)),
         missing=tuple((rng.random(d) < 0.5).tolist()), shares=shares, target=target, fine=fine, chosen=tuple(pairs),
-        squares=parts,
+        squares=parts, deeper=deeper,
     )  # fmt: skip
 
 

@@ -25,8 +25,9 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Number, Real
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.file import FileRefused
-from kmeanalyst.releases.file.kernel import check_kernel
+from kmeanalyst.releases.file.kernel import check_kernel, kernel_work
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS as MAPS_IN_FILES
 from release_side.door import door
 from release_side.door.mechanism import PublishError
@@ -199,6 +200,16 @@ MANY = {"edges": ((),) * 1001, "atoms": ((),) * 1001, "missing": (False,) * 1001
         ({"shares": (0.5, 0, 0.5, 0, 0, 0), "target": 0}, "need two columns other than the target"),
         (MANY | {"shares": (0, 0, 1, 0, 0, 0)}, "at most 1000 columns"),
         ({"edges": ((0.5,), tuple(range(100_001)))}, "at most 100000 cells"),
+        (
+            {"fine": ((0.5, 0.7), ()), "deeper": ((1, (1.0, 1.5, 2.0)),)},
+            "deeper edges of column 1 must be those of its table",
+        ),
+        ({"fine": ((0.5, 0.7), ()), "deeper": ((0, (0.6, 0.7, 0.8)),)}, "must be those of its table before and more"),
+        ({"fine": ((0.5, 0.7), ()), "deeper": ((0, (0.5, 0.7)),)}, "must be those of its table before and more"),
+        ({"fine": ((0.5, 0.7), ()), "deeper": ((0, (0.7, 0.5)),)}, "must be finite and increase"),
+        ({"fine": ((0.5, 0.7), ()), "deeper": ((2, (0.5, 0.6, 0.7)),)}, "a column other than the target, got 2"),
+        ({"fine": ((0.5, 0.7), ()), "target": 0, "deeper": ((0, (0.5, 0.6, 0.7)),)}, "other than the target, got 0"),
+        ({"deeper": (0.5,)}, "deeper must be pairs of a column and edges"),
     ],
 )
 def test_what_is_no_margins_kernel_is_refused(change: dict[str, Any], message: str):
@@ -330,6 +341,32 @@ def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_i
     monkeypatch.setattr(door, "private_mean", None)
     with pytest.raises(PublishError, match=what):
         publish(people(50, np.random.default_rng(8)), kernel=kernel, points=10)
+
+
+def test_deeper_ranges_that_are_none_of_a_tree_are_refused():
+    tree = Tree(name="code", parents={"a1": "a", "a2": "a", "b1": "b"})
+    kernel = Margins(
+        ((0.5,), (1.5,)),
+        ((), ()),
+        (False,) * 2,
+        (0.6, 0, 0, 0, 0.4, 0),
+        fine=((), (0.5, 1.5)),
+        deeper=((1, (0.5, 1.5, 3.0)),),
+    )
+    domain = Domain((Categorical(name="sex", levels=("F", "M")), tree))
+    MAPS_IN_FILES["margins"](replace(kernel, deeper=()), domain, {})
+    for wrong in (domain, Domain((domain.columns[0], Categorical(name="code", levels=tuple("wxyz"))))):
+        with pytest.raises(FileRefused, match="finer ranges of column code that are no ranges of numbers or codes"):
+            MAPS_IN_FILES["margins"](kernel, wrong, {})
+
+
+def test_deeper_tables_are_in_a_header_where_there_are_some():
+    kernel = Margins(**(PARTS | {"fine": ((0.5, 0.7), ()), "shares": (0.5, 0, 0, 0, 0.5, 0)}))
+    assert "deeper" not in kernel.to_dict() and kernel_from_dict(kernel.to_dict()) == kernel
+    deeper = replace(kernel, deeper=((0, (0.5, 0.7, 0.9)), (0, (0.5, 0.6, 0.7, 0.9))))
+    assert kernel_from_dict(deeper.to_dict()) == deeper
+    assert kernel_work(deeper, 2) == kernel_work(kernel, 2) + 2
+    assert deeper.finer == (0, 0, 0) and deeper.fine_sizes == (3, 4, 5) and deeper.n_tables == 5
 
 
 def test_too_many_cells_are_refused_with_what_the_domain_must_change():

@@ -18,7 +18,7 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, from_frame, read_release
 from kmeanalyst.releases.derived import Derived, named_expression
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.file import validate_release, write_release
@@ -350,6 +350,23 @@ def test_powers_beyond_exact_whole_numbers_allow_for_the_rounding_of_other_machi
     assert extent.high == pytest.approx(90.0**20, rel=1e-14)
     exact = parse("age ** 3").extent(mixed_domain)
     assert (exact.low, exact.high, exact.whole) == (17.0**3, 90.0**3, True)
+
+
+@pytest.mark.parametrize(("levels", "missing"), [(("1", "2.0", "-7"), False), (("1", "2", "other"), True)])
+def test_a_column_of_numbers_that_levels_are_written_as_has_their_bounds(levels, missing, tmp_path):
+    cells = pd.DataFrame({"code": [levels[i % 3] for i in range(9)], "weight": 1 / 9})
+    release = from_frame(cells, domain=Domain((Categorical(name="code", levels=levels),)))
+    column = release.transform({"x": "number(code)", "y": "where(missing(x), 0, x)"}).columns["x"]
+    low = -7 if "-7" in levels else 1
+    assert (column.kind, column.lower, column.upper, column.missing) == ("integer", low, 2, missing)
+    known = parse("where(code == 'other', 0, number(code))").extent(release.columns) if missing else None
+    assert known is None or (known.low, known.high) == (0, 2)
+    if missing:
+        with pytest.raises(ValueError, match=r'Exclude them with where, such as "number\(code\) == number\(code\)"'):
+            release.expectation("number(code)")
+        assert release.expectation("number(code)", where="number(code) == number(code)").value == pytest.approx(1.5)
+    write_release(release.transform({"x": "number(code)"}), tmp_path / "numbers.kme")
+    assert read_release(tmp_path / "numbers.kme").to_frame()["x"].isna().sum() == 3 * missing
 
 
 def test_the_fix_for_a_quotient_names_the_divisor_that_is_zero():

@@ -47,6 +47,7 @@ from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.tree_column import Tree
 
 settings.register_profile("specification", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.load_profile("specification")
@@ -154,6 +155,19 @@ KERNELS = [
         (0, 2, 0),
     ),
     KernelCase(
+        "deeper margins",
+        Margins(
+            ((0.5,), (1.5,)),
+            ((), ()),
+            (True,) * 2,
+            (0.5, 0, 0.1, 0, 0.4, 0),
+            -1,
+            ((-0.5, 0.5), ()),
+            deeper=((0, (-0.5, 0.5, 1.0)),),
+        ),
+        (0, 3),
+    ),
+    KernelCase(
         "chosen margins with target",
         ChosenMargins(
             ((0.0,), (0.5,), (), (1.0,)),
@@ -163,7 +177,8 @@ KERNELS = [
             1,
             ((), (), (-0.5, 1.0), ()),
             ((0, 3), (2, 3)),
-            ((0.1, 0.02, 0.03, 0.05), (0.1, 0.15, 0.05), (), (0.15, 0.05), (0.2,), (0.1,)),
+            ((0.1, 0.02, 0.03, 0.05), (0.1, 0.15, 0.05), (), (0.15, 0.05), (0.15, 0.05), (0.1,)),
+            deeper=((2, (-0.5, 0.5, 1.0)),),
         ),
         (0, 2, 0, 0),
     ),
@@ -296,6 +311,8 @@ COLUMNS: list[Column] = [
     Date(name="date", lower="1999-12-31", upper="2031-02-28", edges=("2010-01-01",)),
     Date(name="date missing", lower="1900-01-01", upper="2100-01-01", missing=True),
     Date(name="date seasonal", lower="2000-01-01", upper="2024-12-31", seasonal=True),
+    Tree(name="tree", parents={"a1": "a", "a2": "a", "b1 x": "b", "a": "all", "b": "all", "c": ""}),
+    Tree(name="tree inner", parents=(("1.1", "1"), ("1.2", "1"), ("2.1", "2")), inner=True, missing=True, default="2"),
     Cyclic(name="cyclic", lower=0, upper=24),
     Cyclic(name="cyclic missing", lower=-180.0, upper=180.0, missing=True, edges=(-90, 90), atoms=(0,)),
 ]

@@ -393,13 +393,14 @@ _TOKENS = [
     *DOMAIN.names, "`age`", "age", "wage", "1", "0", "2.5", "1e308", "'13'", '"Zürich"', "'2000-01-01'", "true", "false",
     "and", "or", "not", "in", "not in", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "**", "(", ")", "[", "]", ",",
     "abs(", "log(", "log1p(", "exp(", "sqrt(", "floor(", "ceil(", "round(", "min(", "max(", "where(", "missing(", "year(", "month(",
+    "number(",
     "\n", "\x1b", "``", "'", "\x00", "\u202e", "_", "lambda", "__import__", ".", "**", "é",
 ]  # fmt: skip
 
 
 def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     signs = st.sampled_from(["+", "-", "*", "/", "%", "**", "==", "<", "<=", "!=", ">", "and", "or"])
-    one = st.sampled_from(["abs", "log", "exp", "sqrt", "floor", "round", "missing", "year", "not ", "-"])
+    one = st.sampled_from(["abs", "log", "exp", "sqrt", "floor", "round", "missing", "year", "number", "not ", "-"])
     return st.one_of(
         st.tuples(inner, signs, inner).map(" ".join),
         st.tuples(one, inner).map(lambda pair: f"{pair[0]}({pair[1]})"),

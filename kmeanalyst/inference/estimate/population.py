@@ -189,7 +189,7 @@ class Population(ConditionedRows):
         _check_met(self.release, question, values)
         if self.given is not None:
             values[~self.given] = 0.0
-        by_where = f'where, such as "not missing({_a_column(question)})"'
+        by_where = f'where, such as "{_a_condition(question)}"'
         check_defined(values[:n_points], getattr(question, "exclusion", by_where))
         return values
 
@@ -379,10 +379,13 @@ def _checked(values: Any, n_points: int) -> Array:
     return values
 
 
-def _a_column(question: Question) -> str:
-    """A column the question names, as an example."""
-    columns = parse(question).columns if isinstance(question, str) else ()
-    return words.written(columns[0]) if columns else "age"
+def _a_condition(question: Question) -> str:
+    """That a cell of a column the question names is there, as an example; or that its level is a number."""
+    expression = parse(question) if isinstance(question, str) else None
+    if expression and expression.read_as_numbers:
+        read = f"number({words.written(expression.read_as_numbers[0])})"
+        return f"{read} == {read}"
+    return f"not missing({words.written(expression.columns[0]) if expression and expression.columns else 'age'})"
 
 
 def default_view(release: ReleaseData) -> View:

@@ -1,39 +1,49 @@
-"""What a measurement does not show of a question: single values of numbers, and which measurement would show more.
+"""What a measurement does not show of a question: single values of numbers, rare levels, and which measurement would show more.
 
 A heavy cell does not say where in the cell its mass is. A single value of a number has a probability of its own only where
 it is a cell: a value of a column of steps, or an atom of the domain. Else the probability of the value may be anything up
-to the mass of its cell, and that is the resolution of the answer.
+to the mass of its cell, and that is the resolution of the answer. A level, or a node of a tree, that no row has was measured:
+its probability may be what the noise on its count leaves possible.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 
 _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish values that are nearer
+_RARELY = 0.05  # probability that a level is more frequent than its noisy count leaves possible
 _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
 
 
-def unresolved_mass(release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array) -> float:
-    """How much probability the values may have that a question equates numbers with, if none of the rows has them.
+def unresolved_mass(
+    release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array, probability: float = 1.0
+) -> float:
+    """How much probability the values may have that a question equates columns with, if none of the rows has them.
 
     frame, weights  (n,) rows in natural units, and their weights. The sum over values, at most 1.
+    probability     of the condition that weights are given.
     """
     if release.measurement is None:
         return 0.0
-    mass = 0.0
+    mass = _mass_of_levels(release, release.measurement, question) / probability
     for name, value in _equated(question):
         column: Any = release.columns[name] if name in release.domain.names else None
         if isinstance(column, Number):
@@ -68,9 +78,56 @@ def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.Dat
     return float(np.clip(weights @ near, 0.0, 1.0))
 
 
+def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: str) -> float:
+    """The most that levels may add up to by their noisy counts, at 95 % each; 0 for a question that asks for more than levels."""
+    try:
+        asked = parse(question).asked_of
+    except ExpressionError:
+        return 0.0
+    features = measurement.feature_map
+    if asked is None or asked[0] not in release.domain.names or not isinstance(features, MarginFeatures):
+        return 0.0
+    name, texts = asked
+    column = release.domain[name]
+    if not isinstance(column, Categorical):
+        return 0.0
+    j, mass = release.domain.position(name), 0.0
+    for text in texts:
+        code = column.parse(text)
+        span = column.span(text) if isinstance(column, Tree) else None if code is None else (int(code), int(code) + 1)
+        ends = np.array([*(span or (0, 0)), len(column.levels)]) - 0.5  # a text that is no level is an empty range
+        if known := list(_noisy_shares(measurement, features, j, ends)):
+            share, deviation = min(known, key=lambda found: found[1])
+            mass += share + deviation * float(norm.isf(_RARELY * norm.sf(-share / deviation)))  # a share is at least 0
+    return mass
+
+
+def _noisy_shares(
+    measurement: Measurement, features: MarginFeatures, j: int, ends: Array
+) -> Iterator[tuple[float, float]]:
+    """The noisy share of a range of codes, and its standard deviation, in each one-way table of which it is a union of cells.
+
+    ends   where the range starts and ends, and where the column ends.
+    """
+    kernel, d = features.kernel, len(features.kernel.edges)
+    edges_of = {d + t: edges for t, (column, edges) in enumerate(kernel.finer_tables) if column == j}
+    edges_of[j] = kernel.edges[j]
+    for group in features.groups:
+        for table, square, (first, last) in zip(group.tables, group.squares, group.ranges, strict=True):
+            if group.kind.startswith("pairs") or table[-1] not in edges_of:
+                continue
+            bounds = np.array([-0.5, *edges_of[table[-1]], ends[2]])
+            inside = np.flatnonzero((bounds[:-1] >= ends[0]) & (bounds[1:] <= ends[1]))
+            if len(inside) and bounds[inside[0]] == ends[0] and bounds[inside[-1] + 1] == ends[1]:
+                cells = measurement.vector[first:last].reshape(-1, group.sizes[table[-1]])[:, inside]
+                height = np.sqrt(square)
+                yield float(cells.sum()) / height, measurement.noise_scale / height * np.sqrt(cells.size)
+
+
 def _finest(kernel: Margins, j: int, rows: Array) -> Array:
     """(n,) the finest measured cells of column j of rows (n, d)."""
-    return kernel.fine_cells(rows)[:, kernel.finer.index(j)] if j in kernel.finer else kernel.cells(rows)[:, j]
+    tables = [t for t, column in enumerate(kernel.finer) if column == j]
+    return kernel.fine_cells(rows)[:, tables[-1]] if tables else kernel.cells(rows)[:, j]
 
 
 def what_would_help(release: ReleaseData, question: str) -> str:

@@ -29,6 +29,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData, View
@@ -161,7 +162,10 @@ class _Pairs:
             return _number_side(population, population.values(lambda rows: numbers(rows[name], column)))
         if name not in self._groups:
             everyone = self._population()
-            self._groups[name] = _grouped(codes(everyone.model.frame[name]), everyone.weights)
+            column, levels = everyone.release.columns[name], codes(everyone.model.frame[name])
+            if isinstance(column, Tree):
+                levels = np.where(levels < 0, -1, column.group_of(levels, column.deepest())).astype(int)
+            self._groups[name] = _grouped(levels, everyone.weights)
         indicators = np.equal.outer(self._groups[name], np.unique(self._groups[name])).astype(float)
         return _level_side(
             population, indicators if population.given is None else indicators * population.given[:, None]

@@ -25,7 +25,7 @@ from kmeanalyst.inference.estimate.population import (
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.estimate.unresolved import unresolved_mass
-from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups
+from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import words
@@ -107,10 +107,11 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     influence = found.influence
     if not isinstance(population, Population) or influence is None or np.nanmax(np.abs(influence)) > 0:
         return found
-    mass = unresolved_mass(population.release, question, population.model.frame, population.weights)
+    frame, weights = population.model.frame, population.weights
+    mass = unresolved_mass(population.release, question, frame, weights, population.probability)
     if mass == 0:
         return found
-    note = f"no row of the release has this value: its probability may be up to {mass:.3g}, that of all values measured with it"
+    note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
 
 
@@ -127,12 +128,12 @@ def statistic_of(population: Distribution, values: Array, text: str) -> Statisti
 
 
 def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:
-    """One condition for each level of a column, joined with `where`."""
+    """One condition for each level of a column, or node of a tree, joined with `where`."""
     kind = release.columns[column]
     if not isinstance(kind, Categorical):
         raise ValueError(
             f"{column} has no levels to group by: it is {kind.kind}. Name a column with levels, or use where."
         )
     check_groups(kind, None, MOST_ASKED)
-    conditions = [f"{words.column(column)} == {words.literal(level)}" for level in kind.levels]
+    conditions = [group.condition for group in groups_of(release.columns, column)][: -1 if kind.missing else None]
     return [condition if where is None else f"({where}) and {condition}" for condition in conditions]

@@ -14,6 +14,7 @@ from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import LONGEST, words
 
 _RANGES = 10  # ranges of a column without public edges
@@ -48,6 +49,7 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
            edges, each value of whole numbers that have at most 20, else ten ranges of equal width on the column's scale.
            A number: so many such ranges. A list: edges in natural units, as numpy has them (the last range closed);
            what lies outside is in no group. With bins, atoms are not kept separate.
+           Of a tree: the nodes of the largest depth that has at most 60 of them, or at most `bins`.
 
     Errors   ValueError for more than 10,000 groups, before any of them is made.
     """
@@ -56,6 +58,8 @@ def groups_of(domain: Domain, name: str, bins: int | Sequence[float] | None = No
     written = words.column(name)
     if isinstance(column, Number):
         groups = _number_groups(column, written, bins)
+    elif isinstance(column, Tree):
+        groups = _node_groups(column, written, bins)
     elif column.is_text:
         raise ValueError(
             f"{name} is a column of texts, of which there are too many to be groups. Ask of one at a time: "
@@ -80,6 +84,8 @@ def check_groups(column: Column, bins: int | Sequence[float] | None, most: int =
     if isinstance(column, Number):
         ranges = len(column.atom_codes) + len(column.edges) if bins is None else bins
         count = ranges if isinstance(ranges, int) else len(ranges)
+    elif isinstance(column, Tree):
+        count = len(column.groups(_depth(column, bins)))
     else:
         count = len(getattr(column, "levels", ()))
     if count > most:
@@ -87,6 +93,31 @@ def check_groups(column: Column, bins: int | Sequence[float] | None, most: int =
             f"{column.name} has {count:,} groups, and at most {most:,} are answered at once: each has an error of its own to "
             "compute. Ask for single levels or ranges with probability(...) or `kmeanalyst expect`, or pass fewer bins."
         )
+
+
+def _depth(column: Tree, bins: int | Sequence[float] | None) -> int:
+    """The depth whose nodes are the groups."""
+    if bins is None:
+        return column.deepest()
+    if not isinstance(bins, int):
+        raise ValueError(
+            f"{column.name} has a tree of codes: bins are the most groups, got {bins!r:.80}. Pass a number."
+        )
+    return column.deepest(bins)
+
+
+def _node_groups(column: Tree, written: str, bins: int | Sequence[float] | None) -> list[Group]:
+    """A group for each node of a depth; an inner node that rows may hold, above it, without the codes below."""
+    nodes = column.groups(_depth(column, bins))
+    groups, starts = [], [*(column.span(node)[0] for node in nodes), len(column.levels)]  # type: ignore[index]
+    for node, (start, stop) in zip(nodes, pairwise(starts), strict=True):
+        condition = f"{written} == {words.literal(node)}"
+        single = {"column": column.name, "code": start} if stop - start == 1 else {}
+        if column.span(node) != (start, stop):
+            children = ", ".join(words.literal(code) for code, parent in column.parents if parent == node)
+            node, condition = f"{node} (unspecified)", f"{condition} and {written} not in [{children}]"
+        groups.append(Group(node, condition, **single))  # type: ignore[arg-type]
+    return groups
 
 
 def _number_groups(column: Number, written: str, bins: int | Sequence[float] | None) -> list[Group]:

@@ -16,6 +16,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
 from kmeanalyst.inference.estimate.population import Population, answer, estimates, population_of, shown
 from kmeanalyst.inference.estimate.statistic import solve
+from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import words
@@ -117,8 +118,7 @@ def _expanded(population: Population, predictor: str) -> tuple[list[str], list[s
         )
     if not isinstance(column, Categorical):
         return [name], []
-    conditions = [f"{name} == {words.literal(level)}" for level in column.levels]
-    conditions += [f"missing({name})"] if column.missing else []
+    conditions = [group.condition for group in groups_of(population.release.columns, predictor)]
     occurs = {condition: bool(population.mean(population.values(condition) != 0) != 0) for condition in conditions}
     there = [condition for condition in conditions if occurs[condition]]
     return there[1:], [condition for condition in conditions if not occurs[condition]]

@@ -32,6 +32,7 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.column_law.exponential_family import ConditionalExponentialFamily, FitRules, fit_family
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices, view_weights
@@ -101,7 +102,11 @@ class ReleaseBasis:
         marks = [np.zeros((len(others), 0), dtype=bool)]
         columns: Any = self._columns.columns
         for column, values in zip(columns, others.T, strict=True):
-            codes = np.arange(len(column.levels)) if column.has_levels else column.atom_codes
+            if isinstance(column, Tree):
+                depth = column.deepest()
+                values, codes = column.group_of(values, depth), np.arange(len(column.groups(depth)))
+            else:
+                codes = np.arange(len(column.levels)) if column.has_levels else column.atom_codes
             marks.append(values[:, None] == codes)
             if column.missing:
                 marks.append(np.isnan(values)[:, None])

@@ -17,6 +17,7 @@ from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 
 Encoding = Literal["onehot", "cells", "codes", "natural"]
@@ -143,10 +144,18 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         return {column.name: np.where(absent, _MIDDLE, scaled)} | cells | marks
 
     def _of_levels(self, column: Categorical, codes: Array) -> dict[str, Array]:
-        """An indicator for each level, of the second alone for two, and for missing cells; or the level's number."""
+        """An indicator for each level, of the second alone for two, and for missing cells; or the level's number.
+
+        Of a tree for each node of a depth with at most 60; numbers of its codes are in the tree's order.
+        """
         if self.encoding == "codes":
             known = codes if self.missing == "nan" else np.where(np.isnan(codes), len(column.levels), codes)
             return {column.name: known}
+        if isinstance(column, Tree):
+            nodes = column.groups(column.deepest())
+            groups = column.group_of(codes, column.deepest())
+            features = {f"{column.name}={node}": groups == k for k, node in enumerate(nodes)}
+            return features | ({f"{column.name} missing": np.isnan(codes)} if column.missing else {})
         first = 1 if len(column.levels) == 2 else 0
         features = {f"{column.name}={column.levels[k]}": codes == k for k in range(first, len(column.levels))}
         return features | ({f"{column.name} missing": np.isnan(codes)} if column.missing else {})

@@ -13,7 +13,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,12 @@ from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.tree_column import Tree, parents_by_prefixes, parents_in
 from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line
 
 KINDS: dict[str, type[Column]] = {
-    column.kind: column for column in (Real, Integer, Categorical, Ordinal, Boolean, Date, Cyclic, Text)
+    column.kind: column for column in (Real, Integer, Categorical, Ordinal, Boolean, Date, Cyclic, Text, Tree)
 }
 
 
@@ -48,10 +49,9 @@ def column_from_dict(table: Any) -> Column:
     try:
         return KINDS[kind](**arguments)
     except TypeError:
-        known = list(KINDS[kind].__dataclass_fields__)
-        needed = ("name",) if kind == "boolean" else ("name", "lower", "upper", "levels", "length")
+        known = [field.name for field in fields(KINDS[kind])]
         unknown = sorted(set(arguments) - set(known))
-        absent = [field for field in needed if field in known and field not in arguments]
+        absent = [each.name for each in fields(KINDS[kind]) if each.default is MISSING and each.name not in arguments]
         raise DomainError(
             f"column {name}: a {kind} column has {', '.join(known)}; "
             + (f"unknown here: {', '.join(unknown)}. " if unknown else "")
@@ -401,8 +401,26 @@ def read_domain(path: str | Path) -> Domain:
         raise DomainError(
             f"{path} has unknown entries {unknown}: a domain file has [[column]] and [[sample]] tables only. Remove them."
         )
-    columns = Domain.from_dict(_plain_dates(parsed.get("column", []))).columns
+    columns = Domain.from_dict(_plain_dates(_with_trees(parsed.get("column", []), Path(path).parent))).columns
     return Domain(columns, samples=_digests_of(parsed.get("sample", [])))
+
+
+def _with_trees(tables: Any, folder: Path) -> Any:
+    """Columns whose trees are written out: `parents` that name a file next to the domain's, `prefixes` of `levels`."""
+    if not isinstance(tables, list):
+        return tables
+    found = []
+    for table in tables:
+        if isinstance(table, dict) and table.get("kind") == "tree":
+            table = dict(table)
+            if isinstance(table.get("parents"), str):
+                table["parents"] = parents_in(folder / table["parents"])
+            elif "prefixes" in table:
+                table["parents"] = parents_by_prefixes(
+                    table.get("name", ""), table.pop("levels", None), table.pop("prefixes")
+                )
+        found.append(table)
+    return found
 
 
 def _plain_dates(table: Any) -> Any:

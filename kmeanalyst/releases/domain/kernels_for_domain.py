@@ -35,6 +35,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.tree_column import USUAL_NODES, Tree
 
 _RANGES = (12, 9, 6, 4)  # ranges of a column of numbers: the first of these with which all tables have few enough cells
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
@@ -95,8 +96,15 @@ def _margins(
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
     fine = tuple(_fine_edges(column, edges, finely) for column, (edges, _) in zip(domain.columns, cuts, strict=True))
+    deeper = tuple(
+        (j, own)
+        for j, (column, (edges, _)) in enumerate(zip(domain.columns, cuts, strict=True))
+        for own in _deeper_edges(column, edges)[1:]
+        if finely and j != target
+    )
     others = len(domain) - (target >= 0)
-    pairs, fine_tables = others * (others - 1) / 2, sum(bool(edges) for j, edges in enumerate(fine) if j != target)
+    pairs = others * (others - 1) / 2
+    fine_tables = sum(bool(edges) for j, edges in enumerate(fine) if j != target) + len(deeper)
     counts = np.array([len(domain), others, pairs, pairs, fine_tables])
     squares = counts * np.square(_heights(target >= 0, noise))
     if target >= 0 and noise * math.sqrt(squares.sum()) > _LOST:
@@ -110,6 +118,7 @@ def _margins(
             shares=tuple((squares / squares.sum()).tolist()),
             target=target,
             fine=fine,
+            deeper=deeper,
         )
     except ValueError as error:  # more cells than margins can have
         raise DomainError(f'{error} Name fewer levels or edges, or use the kernel "table".') from None
@@ -147,7 +156,12 @@ def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
 
 
 def _cuts(column: Column, ranges: int, asked: Sequence[float] = ()) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Inner edges of the column's ranges, and its atoms, in encoded units; asked ones replace even ones that are near."""
+    """Inner edges of the column's ranges, and its atoms, in encoded units; of a tree the deepest nodes that are few enough.
+
+    asked   edges that replace even ones that are near.
+    """
+    if isinstance(column, Tree):
+        return _edges_at(column, column.deepest(USUAL_NODES * ranges // _RANGES[0])), ()
     if isinstance(column, Categorical):
         return tuple(np.arange(len(column.levels) - 1) + 0.5), ()
     assert isinstance(column, Number)
@@ -165,10 +179,27 @@ def _cuts(column: Column, ranges: int, asked: Sequence[float] = ()) -> tuple[tup
     return tuple(inner.tolist()), tuple(column.atom_codes.tolist())
 
 
+def _edges_at(column: Tree, depth: int) -> tuple[float, ...]:
+    """Inner edges between a tree's nodes of a depth."""
+    return tuple((column.starts(depth)[1:] - 0.5).tolist())
+
+
+def _deeper_edges(column: Column, edges: tuple[float, ...]) -> list[tuple[float, ...]]:
+    """Of a tree: the inner edges at each depth that is finer than these, the coarsest first."""
+    found = [edges]
+    for depth in range(column.depths if isinstance(column, Tree) else 0):
+        assert isinstance(column, Tree)
+        if len(own := _edges_at(column, depth)) > len(found[-1]):
+            found.append(own)
+    return found[1:]
+
+
 def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[float, ...]:
     """Inner edges of some hundred ranges, or of one for each value if that is fewer; none if they are the column's own."""
-    if column.has_levels or ranges < 1:
+    if ranges < 1:
         return ()
+    if column.has_levels:
+        return next(iter(_deeper_edges(column, edges)), ())
     assert isinstance(column, Number)
     low, high = column.ends
     even = _even_edges(column, ranges)

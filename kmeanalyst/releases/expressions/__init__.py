@@ -12,7 +12,7 @@ The grammar, loosest first; precedence and associativity are Python's:
     powers        a ** b, from the right
     parts         numbers, 'texts' or "texts", true, false, columns, `names in backticks`, (a), f(a)
     functions     abs log log1p exp sqrt floor ceil round min(a, b) max(a, b) where(condition, a, b)
-                  missing(column) year(date column) month(date column)
+                  missing(column) year(date column) month(date column) number(column of levels)
 
 A quote inside quotes of its own kind is written twice; there are no backslashes. An expression is a number
 or a condition; a condition counts as 0 or 1 in arithmetic, a boolean column does not before it is compared.
@@ -20,7 +20,8 @@ or a condition; a condition counts as 0 or 1 in arithmetic, a boolean column doe
 A missing cell is neither equal nor unequal to anything: arithmetic on it gives NaN, every comparison with it
 is False (`!=` and `not in` too), and a missing boolean is no true condition. NaN of any origin, log(-1) say,
 behaves the same. `not` is plain negation, so `not age > 50` holds where age is missing and `age <= 50` does
-not; ask for the cells themselves with missing(age).
+not; ask for the cells themselves with missing(age). number(grade) is the number that a level is written as, NaN if none.
+Of a column with a tree of codes, equality with a node (==, !=, in) is equality with any code at or below it.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import (
     DEEPEST,
     LONGEST,
+    Call,
     Comparison,
     Constant,
     Items,
     Name,
     Node,
     Parser,
+    number_written,
     parts_of,
     reads_as_condition,
 )
@@ -138,6 +141,40 @@ class Expression:
                 elif isinstance(left, Constant) and isinstance(right, Name):
                     found.append((right.name, _TURNED.get(sign, sign), left.value))
         return tuple(found)
+
+    @property
+    def asked_of(self) -> tuple[str, tuple[str, ...]] | None:
+        """The column and the texts of a question that is one comparison with texts, by == or in; None of any other.
+
+        >>> parse("city in ['Basel', 'Genf']").asked_of, parse("city == 'Basel' and age > 3").asked_of
+        (('city', ('Basel', 'Genf')), None)
+        """
+        root = self._root
+        if not isinstance(root, Comparison) or len(root.rest) != 1 or root.rest[0][0] not in ("==", "in"):
+            return None
+        sides = (root.first, root.rest[0][1])
+        name, other = sides if isinstance(sides[0], Name) else sides[::-1]
+        items = other.items if isinstance(other, Items) else (other,)
+        texts = tuple(item.value for item in items if isinstance(item, Constant) and isinstance(item.value, str))
+        return (name.name, texts) if isinstance(name, Name) and len(texts) == len(items) else None
+
+    @property
+    def read_as_numbers(self) -> tuple[str, ...]:
+        """The columns whose levels it reads as numbers.
+
+        >>> parse("2 * number(size) + age").read_as_numbers
+        ('size',)
+        """
+        calls = [part for part in parts_of(self._root) if isinstance(part, Call) and part.function == "number"]
+        named = (part.arguments[0] for part in calls)
+        return tuple(dict.fromkeys(name.name for name in named if isinstance(name, Name)))
+
+    def undefined_at(self, frame: pd.DataFrame) -> Array:
+        """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""
+        none = [
+            frame[name].astype(object).map(number_written, na_action="ignore").isna() for name in self.read_as_numbers
+        ]
+        return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])
 
     def check(self, domain: Domain) -> Literal["number", "condition"]:
         """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.

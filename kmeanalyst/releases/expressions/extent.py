@@ -17,8 +17,9 @@ import numpy as np
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.expressions.syntax import Arithmetic, Call, Constant, Name, Node, Not, Sign
+from kmeanalyst.releases.expressions.syntax import Arithmetic, Call, Constant, Name, Node, Not, Sign, number_written
 
 _EXACT = 2.0**53  # whole numbers below are not rounded
 _ROUNDING = 4e-15  # relative: logarithms and powers are not rounded alike everywhere
@@ -30,7 +31,7 @@ class Extent:
 
     low, high  bounds; infinite where there are none, and then a value may be undefined too.
     whole      whether every value is a whole number.
-    missing    whether a missing cell can make the value missing.
+    missing    whether a missing cell, or a level that is no number, can make the value missing.
     """
 
     low: float
@@ -68,6 +69,8 @@ def extent_of(node: Node, domain: Domain, present: frozenset[str] = frozenset())
             return total
         case Call() if node.function in ("year", "month"):
             return _of_calendar(node, domain)
+        case Call() if node.function == "number":
+            return _of_levels(node, domain, present)
         case Call() if node.function == "where":
             return _of_where(node, domain, present)
         case Call() if node.function != "missing":
@@ -92,6 +95,18 @@ def _of_calendar(node: Call, domain: Domain) -> Extent:
         return Extent(1.0, 12.0, whole=True, missing=column.missing)
     first, last = (float(str(bound)[:4]) for bound in (column.lower, column.upper))  # type: ignore[attr-defined]
     return Extent(first, last, whole=True, missing=column.missing)
+
+
+def _of_levels(node: Call, domain: Domain, present: frozenset[str]) -> Extent:
+    """Of the levels that are numbers; a level that is none is missing, as is a missing cell."""
+    named = node.arguments[0]
+    assert isinstance(named, Name)
+    column = domain[named.name]
+    assert isinstance(column, Categorical)
+    numbers = np.array([*map(number_written, column.levels)])
+    known = numbers[~np.isnan(numbers)]
+    missing = len(known) < len(numbers) or (column.missing and named.name not in present)
+    return Extent(float(known.min()), float(known.max()), bool((known == np.rint(known)).all()), missing)
 
 
 def _of_where(node: Call, domain: Domain, present: frozenset[str]) -> Extent:

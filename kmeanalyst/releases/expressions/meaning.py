@@ -6,7 +6,7 @@ import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.syntax import (
     NUMBER,
@@ -31,11 +32,13 @@ from kmeanalyst.releases.expressions.syntax import (
     Node,
     Not,
     Sign,
+    number_written,
 )
 from kmeanalyst.releases.expressions.words import ExpressionError
 
 _Run = Callable[[pd.DataFrame], Any]
 _Convert = Callable[[Any], Any]
+_Read = TypeVar("_Read")
 _COMPARE_BY = {
     "==": np.equal, "!=": np.not_equal,
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
@@ -159,6 +162,8 @@ class Interpreter:
             return self.missing(node)
         if node.function in ("year", "month"):
             return self.calendar(node)
+        if node.function == "number":
+            return self.number(node)
         arguments = [self.meaning(argument) for argument in node.arguments]
         if node.function == "where":
             return self.where(node, *arguments)
@@ -185,6 +190,26 @@ class Interpreter:
         if node.function == "year":
             return Meaning(node, "number", lambda frame: _calendar(days.run(frame), "Y") + 1970)
         return Meaning(node, "number", lambda frame: _calendar(days.run(frame), "M") % 12 + 1)
+
+    def number(self, node: Call) -> Meaning:
+        levels = self.meaning(node.arguments[0])
+        column = levels.column
+        if not isinstance(column, Categorical) or isinstance(column, Boolean):
+            what = "a boolean" if levels.is_boolean_column else _KINDS[levels.kind]
+            raise self.error(
+                f"number reads the levels of a column, and {self.part(levels.node)} is {what}. Write number(column) of a column "
+                "of levels, or leave number out.", levels.node
+            )  # fmt: skip
+        numbers = np.array([*map(number_written, column.levels), np.nan])
+        if np.isnan(numbers).all():
+            there = words.listed([words.quoted(level) for level in column.levels])
+            raise self.error(
+                f"no level of {words.written(column.name)} is a number: they are {there}. "
+                "Name a column whose levels are written in digits.", levels.node
+            )  # fmt: skip
+        return Meaning(
+            node, "number", lambda frame: numbers[np.where(np.isnan(c := levels.run(frame)), -1, c).astype(int)]
+        )
 
     def where(self, node: Call, test: Meaning, then: Meaning, otherwise: Meaning) -> Meaning:
         condition, branches = self.as_condition(test), (then, otherwise)
@@ -248,10 +273,16 @@ class Interpreter:
 
     def membership(self, sign: str, left: Meaning, values: Items) -> Callable[[Array, Array], Array]:
         items = [_literal_meaning(item) for item in values.items]
-        among = np.array([self.scales("==", left, item)[1](np.float64(item.run(_NO_ROWS))) for item in items])
+        among = np.concatenate([self.among(left, item) for item in items])
         if sign == "in":
             return lambda a, _: np.isin(a, among)
         return lambda a, _: ~np.isin(a, among) & ~np.isnan(a)
+
+    def among(self, left: Meaning, item: Meaning) -> Array:
+        """The values of the left side that equal an item: one, or the codes at and below a node."""
+        if isinstance(left.column, Tree) and isinstance(item.node, Constant):
+            return np.arange(*self.span(left.column, item.node), dtype=np.float64)
+        return np.array([self.scales("==", left, item)[1](np.float64(item.run(_NO_ROWS)))])
 
     def scales(self, sign: str, left: Meaning, right: Meaning) -> tuple[_Convert, _Convert]:
         """What takes each side to the scale they share; ExpressionError if they share none."""
@@ -259,6 +290,10 @@ class Interpreter:
             ("levels", self.onto_levels), ("date", self.onto_days), ("strings", self.onto_strings),
             ("text", self.onto_text), ("condition", self.onto_truth),
         ]  # fmt: skip
+        if sign in ("==", "!=") and isinstance(left.column, Tree) and isinstance(right.node, Constant):
+            return self.onto_node(left.column, right.node)
+        if sign in ("==", "!=") and isinstance(right.column, Tree) and isinstance(left.node, Constant):
+            return self.onto_node(right.column, left.node)[::-1]
         for kind, onto in onto_kinds:
             if left.kind == kind:
                 return _unchanged, onto(sign, left, right)
@@ -286,23 +321,35 @@ class Interpreter:
             f"scale. Compare it with a level: {words.example(column)}.", other.node
         )  # fmt: skip
 
+    def onto_node(self, column: Tree, literal: Constant) -> tuple[_Convert, _Convert]:
+        """Codes with those at and below a node as its first, and the literal as that code."""
+        start, stop = self.span(column, literal)
+        return _first_of(start, stop), lambda _: np.float64(start)
+
     def level_code(self, column: Categorical, literal: Constant) -> float:
         """The code of the level a literal stands for: as it is written, or as the cell it would be."""
+        return self.read(column, literal, column.parse)
+
+    def span(self, column: Tree, literal: Constant) -> tuple[int, int]:
+        """The codes at and below the node that a literal stands for: the first, and one past the last."""
+        return self.read(column, literal, column.span)
+
+    def read(self, column: Categorical, literal: Constant, parse: Callable[[str], _Read | None]) -> _Read:
         readings = [literal.value] if isinstance(literal.value, str) else [self.part(literal), text_of(literal.value)]
-        codes = (column.parse(str(text)) for text in readings)
-        code = next((code for code in codes if code is not None), None)
-        if code is None:
+        found = next((found for text in readings if (found := parse(str(text))) is not None), None)
+        if found is None:
             raise self.no_level(column, literal, str(readings[0]))
-        return code
+        return found
 
     def no_level(self, column: Categorical, literal: Constant, text: str) -> ExpressionError:
         name, hint = words.written(column.name), "Use one of these."
-        levels = [words.quoted(level) for level in words.nearest(text, column.levels)]
+        known = column.nodes if isinstance(column, Tree) else column.levels
+        levels = [words.quoted(level) for level in words.nearest(text, known)]
         if not text:
             hint = f"For a missing cell write missing({name})."
         elif isinstance(column, Boolean):
             levels = ["true", "false"]
-        elif near := words.close(text, column.levels):
+        elif near := words.close(text, known):
             hint = f"Did you mean {words.quoted(near)}?"
         there = words.listed(levels)
         return self.error(f"{name} has no level {self.part(literal)}: its levels are {there}. {hint}", literal)
@@ -446,6 +493,11 @@ def _from_the_left(first: _Run, rest: list[tuple[Callable[..., Any], _Run]]) -> 
 
 def _unchanged(values: Any) -> Any:
     return values
+
+
+def _first_of(start: int, stop: int) -> _Convert:
+    """Codes with those from `start` up to `stop` as the first of them, and all others as a code of no level."""
+    return lambda codes: np.where((codes >= start) & (codes < stop), start, np.where(np.isnan(codes), np.nan, -1.0))
 
 
 # ------------------------------------------------------------------ cells of a decoded frame, as float64 with NaN

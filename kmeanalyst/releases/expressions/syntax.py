@@ -142,6 +142,7 @@ class Token:
 
 
 NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SIGNED = re.compile(rf"[+-]?{NUMBER.pattern}")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`")  # a doubled quote stands for one
 _SIGNS_OF_OTHER_LANGUAGES = {
     "===": "==", "//": "floor(a / b)", "<>": "!=", "&&": "and", "||": "or", "=<": "<=", "=>": ">=",
@@ -162,6 +163,16 @@ _SIGN_OF_OTHER_LANGUAGES = re.compile("|".join(map(re.escape, _SIGNS_OF_OTHER_LA
 _LONG_SIGN_OF_OTHER_LANGUAGES = re.compile(
     "|".join(re.escape(sign) for sign in _SIGNS_OF_OTHER_LANGUAGES if len(sign) > 1)
 )
+
+
+def number_written(level: str) -> float:
+    """The number that a level is written as; NaN if it is none, or an infinite one.
+
+    >>> number_written("-1.5e3"), number_written("007"), number_written("7 or more")
+    (-1500.0, 7.0, nan)
+    """
+    number = float(level) if _SIGNED.fullmatch(level) else math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def _tokens(text: str) -> list[Token]:
@@ -247,7 +258,7 @@ _LEVELS = {
 }  # fmt: skip
 _ARITIES = {
     **dict.fromkeys(["abs", "log", "log1p", "exp", "sqrt", "floor", "ceil", "round"], 1),
-    "min": 2, "max": 2, "where": 3, "missing": 1, "year": 1, "month": 1,
+    "min": 2, "max": 2, "where": 3, "missing": 1, "year": 1, "month": 1, "number": 1,
 }  # fmt: skip
 _USAGE = {"min": "min(a, b)", "max": "max(a, b)", "where": "where(condition, a, b)", "missing": "missing(column)"}
 

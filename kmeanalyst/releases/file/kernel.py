@@ -56,7 +56,7 @@ def kernel_work(kernel: Kernel, n_columns: int) -> int:
     if isinstance(kernel, ChosenMargins):
         return 3 * len(kernel.edges) + 3 * kernel.n_tables
     if isinstance(kernel, Margins):
-        return 3 * len(kernel.edges)
+        return 3 * len(kernel.edges) + len(kernel.deeper)
     if isinstance(kernel, StringSpectrum):  # a product of counts for each character of a string, at most
         characters = kernel.numbers * characters_in_a_number(kernel.symbols)
         return characters * (kernel.length if kernel.blended else 1)

@@ -40,6 +40,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members, scores_name
 from kmeanalyst.releases.file.kernel import check_kernel, diameter_over, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, limits, refusal, refusing, too_large
@@ -347,12 +348,15 @@ def _certified(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Feat
 
 
 def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """The margins kernel determines them; finer ranges are ranges of numbers, within their bounds."""
-    for column, fine in zip(domain.columns, kernel.fine if isinstance(kernel, Margins) else (), strict=False):
-        low, high = column.ends if isinstance(column, Number) else (math.inf, -math.inf)
+    """The margins kernel determines them; finer ranges are ranges of numbers, or of codes of a tree, within their bounds."""
+    tables = (*enumerate(kernel.fine), *kernel.deeper) if isinstance(kernel, Margins) else ()
+    for j, fine in tables:
+        column = domain.columns[min(j, len(domain) - 1)]
+        low, high = column.ends if isinstance(column, Number | Tree) else (math.inf, -math.inf)
         if fine and not low < fine[0] <= fine[-1] < high:
             raise refusal(
-                "the kernel", f"it has finer ranges of column {column.name} that are no ranges of numbers in it"
+                "the kernel",
+                f"it has finer ranges of column {column.name} that are no ranges of numbers or codes in it",
             )
     if arrays or not isinstance(kernel, Margins):
         raise refusal("feature_map, field arrays", "margins are features of the margins kernel, which have no arrays")

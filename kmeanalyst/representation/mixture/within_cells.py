@@ -17,6 +17,7 @@ from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.components import block_slope_in_logits, block_softmax
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -43,7 +44,7 @@ class FineRanges:
 
 
 def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict[int, FineRanges]:
-    """Column → its finer ranges, for each column with a finer table.
+    """Column → its finer ranges, for each column with a finer table: of several the finest, each divided as the next says.
 
     shares   (Y, T) of the rows, in the cells of all columns, for each value of the target (Y = 1 without a target).
     """
@@ -57,21 +58,32 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
     begins = np.concatenate([[0], np.cumsum(kernel.sizes)])
     fitted: dict[int, FineRanges] = {}
     first = 0
-    for j, size, height in zip(kernel.finer, kernel.fine_sizes, heights, strict=True):
+    for (j, edges), size, height in zip(kernel.finer_tables, kernel.fine_sizes, heights, strict=True):
         column = domain.columns[j]
-        assert isinstance(column, Number)
+        assert isinstance(column, Number | Tree)
         low, high = column.ends
-        ends = np.concatenate([[low], kernel.fine[j], [high]])
-        cell = np.searchsorted(np.array(kernel.edges[j]), (ends[:-1] + ends[1:]) / 2, side="right")
+        ends = np.concatenate([[low], edges, [high]])
+        above = fitted.get(j) or _cells(kernel, j, low, high, len(values))
+        inside = np.searchsorted(above.ends[1:-1], (ends[:-1] + ends[1:]) / 2, side="right")
+        cell = above.cell[inside]
+        of_parent = shares[:, begins[j] + cell] * above.probabilities[:, inside]
         own, noise = values[:, first : first + len(cell)] / height, measurement.noise_scale / height
-        sizes = _sizes(column, ends, kernel.atoms[j])
-        fitted[j] = FineRanges(ends, cell, _probabilities(own, noise, shares[:, begins[j] + cell], cell, sizes))
+        within = _probabilities(own, noise, of_parent, inside, _sizes(column, ends, kernel.atoms[j]))
+        fitted[j] = FineRanges(ends, cell, above.probabilities[:, inside] * within)
         first += size
     return fitted
 
 
-def _sizes(column: Number, ends: Array, atoms: tuple[float, ...]) -> Array:
+def _cells(kernel: Margins, j: int, low: float, high: float, target_values: int) -> FineRanges:
+    """The column's ranges themselves, each all of its cell."""
+    ends = np.concatenate([[low], kernel.edges[j], [high]])
+    return FineRanges(ends, np.arange(len(ends) - 1), np.ones((target_values, len(ends) - 1)))
+
+
+def _sizes(column: Number | Tree, ends: Array, atoms: tuple[float, ...]) -> Array:
     """(R,) sizes of the ranges: the number of values except atoms, or the width for a column without a step."""
+    if isinstance(column, Tree):
+        return np.rint(np.diff(ends))
     if not column.step:
         return np.where(column.holds(ends[:-1], ends[1:]), np.diff(ends), 0.0)
     counts = np.rint(np.diff(ends) / column.step)
@@ -115,9 +127,9 @@ def values_in_cells(
     column, edges, atoms = domain.columns[j], kernel.edges[j], kernel.atoms[j]
     ranges = len(edges) + 1
     special = np.concatenate([np.zeros(ranges), atoms, [np.nan] * kernel.missing[j]])
-    if isinstance(column, Categorical):
+    if isinstance(column, Categorical) and not isinstance(column, Tree):
         return np.where(cells < ranges, cells, special[cells])
-    assert isinstance(column, Number)
+    assert isinstance(column, Number | Tree)
     low, high = column.ends
     ends, within = np.concatenate([[low], edges, [high]]), np.minimum(cells, len(edges))
     if fine is not None:
@@ -142,8 +154,10 @@ def draw_evenly(probabilities: Array, n: int, rng: np.random.Generator) -> Array
     return rng.permutation(systematic_indices(probabilities, n, rng))
 
 
-def inside(column: Number, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
+def inside(column: Number | Tree, below: Array, above: Array, atoms: Array, rng: np.random.Generator) -> Array:
     """A value of the column in each range [below, above), by rejection of atoms; a range of atoms alone gives atoms."""
+    if isinstance(column, Tree):
+        return np.minimum(np.floor(rng.uniform(below, above) + 0.5), above - 0.5)  # a draw may be rounded up to the end
     drawn = column.rounded(rng.uniform(below, above))
     for _ in range(_TRIES):
         wrong = (drawn < below) | (drawn > above) | np.isin(drawn, atoms)

@@ -29,9 +29,10 @@ from kmeanalyst.kernels import ChosenMargins, Kernel
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.margins import KINDS, MarginFeatures
+from kmeanalyst.kernels.margins import KINDS, Group, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Measurement, Scores, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import is_pure
@@ -58,6 +59,9 @@ _PAIRS_LARGE = 3
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
 _POWER = 2 / 3  # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height
 _FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of its cells; where noise is small
+_NODES = (
+    0.5  # of a tree's table at a depth below that of pairs, with squared heights ∝ √nodes, relative to that depth's
+)
 _ALONE = 0.2  # of one-way tables where they are crossed with the target as well
 _OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
 _WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
@@ -124,7 +128,7 @@ class AdaptiveMargins(Margins):
     def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
         everything = self.prepare(domain, size, door.noise)
         assert isinstance(everything, MarginFeatures)
-        rounds = _Rounds.of(door, everything, size, self.choices.workload)
+        rounds = _Rounds.of(door, everything, domain, size, self.choices.workload)
         rounds.measure_one_way()
         if rounds.n_pairs:
             rounds.measure_pairs()
@@ -198,6 +202,7 @@ class _Rounds:
     noise: Noise | RehearsalNoise
     shares: _Shares
     asked: dict[tuple[int, ...], float]
+    trees: frozenset[int]
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
@@ -207,13 +212,16 @@ class _Rounds:
         cls,
         door: Door[Noise | RehearsalNoise],
         everything: MarginFeatures,
+        domain: Domain,
         size: PopulationSize,
         workload: Workload | None,
     ) -> _Rounds:
         kernel = everything.kernel
         asked = _asked_squares(kernel, workload)
         shares = shares_of_rounds(kernel, size, door.noise, asked)
-        return cls(door.rounds(everything, shares.allowances()), everything, kernel, size, door.noise, shares, asked)
+        trees = frozenset(j for j, column in enumerate(domain.columns) if isinstance(column, Tree))
+        allowed = door.rounds(everything, shares.allowances())
+        return cls(allowed, everything, kernel, size, door.noise, shares, asked, trees)
 
     @property
     def n_pairs(self) -> int:
@@ -234,9 +242,7 @@ class _Rounds:
         groups = [group for group in self.everything.groups if group.kind in kinds]
         finer = _FINER_SMALL if self.shares.parts == _SHARES["small"] else _FINER
         worth = {
-            group.kind: [
-                (finer if group.kind == "finer" else 1.0) * (stop - start) ** _POWER for start, stop in group.ranges
-            ]
+            group.kind: [self._worth(group, t, stop - start, finer) for t, (start, stop) in enumerate(group.ranges)]
             for group in groups
         }
         if "target" in worth:
@@ -248,6 +254,16 @@ class _Rounds:
         heights = self._with_asked(tables, [square for group in groups for square in squares[group.kind]])
         named = self._named_pairs()
         self._measure([*tables, *[(self._kind_of_pairs, p) for p in named]], [*heights, *named.values()])
+
+    def _worth(self, group: Group, t: int, cells: int, finer: float) -> float:
+        """The squared height of a one-way table, relative to others': of a depth of a tree, as nodes are asked for."""
+        if group.kind != "finer":
+            return cells**_POWER
+        j = self.kernel.finer[t]
+        if j not in self.trees:
+            return finer * cells**_POWER
+        coarse = self.kernel.sizes[j]
+        return _NODES * coarse**_POWER * math.sqrt(cells / coarse)
 
     def measure_pairs(self) -> None:
         """The rounds after the first one."""
@@ -445,7 +461,7 @@ class _Rounds:
         )
         kernel = ChosenMargins(
             edges=self.kernel.edges, atoms=self.kernel.atoms, missing=self.kernel.missing, shares=tuple(map(sum, parts)),  # type: ignore[arg-type]
-            target=self.kernel.target, fine=self.kernel.fine, chosen=chosen, squares=parts,  # type: ignore[arg-type]
+            target=self.kernel.target, fine=self.kernel.fine, deeper=self.kernel.deeper, chosen=chosen, squares=parts,  # type: ignore[arg-type]
         )  # fmt: skip
         features = MarginFeatures(kernel)
         noisy_sum = np.concatenate([cells for kind in KINDS for _, _, cells in tables[kind]])

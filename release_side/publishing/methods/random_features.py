@@ -27,6 +27,7 @@ from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
@@ -63,14 +64,16 @@ class RandomFeatures(MeanMethod):
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
-        """Adaptive margins; the table kernel for a few columns, which its features see jointly, and where a choice demands it.
+        """Adaptive margins; the table kernel for a few columns without a tree, and where a choice demands it.
 
-        These are choices of random features or placed points, and Laplace noise.
+        Its features see a few columns jointly, and few nodes of a tree. Choices that demand it are those of random features or
+        placed points, and Laplace noise.
         """
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
-        few = len(domain) <= _SEEN_JOINTLY and choices.workload is None
+        trees = any(isinstance(column, Tree) for column in domain.columns)
+        few = len(domain) <= _SEEN_JOINTLY and not trees and choices.workload is None
         if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
             return "table"
         try:

@@ -90,6 +90,22 @@ def test_a_small_table_worked_by_hand():
         assert got.dtype == (bool if isinstance(expected[0], bool) else np.float64), text
 
 
+def test_number_reads_a_level_as_the_number_it_is_written_as_and_others_as_missing():
+    assert [value("number(code)", code=code) for code in ("13", "1.0", "-4")] == [13.0, 1.0, -4.0]
+    assert np.isnan(value("number(code)", code="it's")) and np.isnan(value("number(code)", code="True"))
+    assert value("number(code) > 5 or number(code) <= 5", code="True") == False  # noqa: E712
+    assert value("-number(code) ** 2 + age", code="13", age=9) == -160.0
+    amounts = Domain((Categorical(name="x", levels=("1e3", "+2.", "1e999", "inf", "1_0", "２", " 7"[1:], "nan")),))
+    found = parse("number(x)").evaluate(amounts.decode(np.arange(8.0)[:, None]), amounts)
+    np.testing.assert_array_equal(found, [1000, 2, np.nan, np.nan, np.nan, np.nan, 7, np.nan])
+
+
+def test_number_of_a_missing_cell_is_missing():
+    years = Domain((Ordinal(name="year", levels=("2020", "2021"), missing=True),))
+    found = parse("number(year) - 2000").evaluate(years.decode(np.array([[1.0], [np.nan], [0.0]])), years)
+    np.testing.assert_array_equal(found, [21, np.nan, 20])
+
+
 # ------------------------------------------------------------------ every operator against numpy, on random trees
 
 Part = tuple[str, Callable[[pd.DataFrame], Any]]  # an expression's text, and the same computed directly
@@ -574,6 +590,11 @@ MISTAKES = [
     ("joined > '２０２０-01-01'", "'２０２０-01-01'", ["no day of the calendar", "Write YYYY-MM-DD"]),
     ("year(age)", "age", ["year takes a date column", "age is a number", "Write year(joined)."]),
     ("month('2020-01-01')", "'2020-01-01'", ["month takes a date column", "is a text", "Write month(joined)."]),
+    ("number(age)", "age", ["number reads the levels of a column", "age is a number", "leave number out"]),
+    ("number(veteran)", "veteran", ["number reads the levels", "veteran is a boolean", "Write number(column)"]),
+    ("number('1')", "'1'", ["number reads the levels", "'1' is a text", "Write number(column)"]),
+    ("number(joined)", "joined", ["number reads the levels", "joined is a column of days", "Write number(column)"]),
+    ("number(sex)", "sex", ["no level of sex is a number", "'Female', 'Male'", "Name a column whose levels are written"]),
     ("missing(age + 1)", "age + 1",
      ["missing asks about the cells of a column", "this is none", "Write missing(column)."]),
     # -- numbers, texts, conditions

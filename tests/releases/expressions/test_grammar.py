@@ -19,9 +19,9 @@ CASES = re.findall(r"^\| (`` .+ ``|`[^`]*`|``) \| (.+) \|$", FORMAT.partition("#
 DOMAIN = Domain((
     Integer(name="x", lower=-9, upper=9), Integer(name="y", lower=-9, upper=9), Integer(name="gap", lower=0, upper=9, missing=True),
     Categorical(name="city", levels=("Basel", "Genf")), Date(name="day", lower="2000-01-01", upper="2009-12-31"),
-    Boolean(name="ill"),
+    Categorical(name="zone", levels=("4", "-0.5", "all")), Boolean(name="ill"),
 ))  # fmt: skip
-CELLS = {"x": [7], "y": [-2], "gap": [None], "city": ["Genf"], "day": ["2001-03-05"], "ill": [True]}
+CELLS = {"x": [7], "y": [-2], "gap": [None], "city": ["Genf"], "zone": ["-0.5"], "day": ["2001-03-05"], "ill": [True]}
 ROW = DOMAIN.decode(DOMAIN.encode(pd.DataFrame(CELLS)))
 
 
