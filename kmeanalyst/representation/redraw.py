@@ -37,8 +37,9 @@ def redraw(
 
     sampling  whether to draw the table again too, as N rows of the released points; by default only the noise is drawn.
     Returns   Release with the guarantee of the first: this is post-processing.
-    Errors    ValueError for a release without a measurement; for texts, unless the method keeps its points; and for
-              sampling=True where the release protects units, whose averages vary differently from rows.
+    Errors    ValueError for a release without a measurement; for texts, unless the method keeps its points; for
+              sampling=True where the release protects units, whose averages vary differently from rows; and for margins
+              of tables from which no rows can be drawn, which no release of ours has.
 
     A release does not record which rows were public to its curator, so public rows are treated like all others.
     """
