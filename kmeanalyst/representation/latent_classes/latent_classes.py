@@ -19,7 +19,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.latent_classes.within_cells import draw_evenly, fine_ranges, values_in_cells
+from kmeanalyst.representation.latent_classes.within_cells import draw_evenly, fine_ranges, rows_in_cells
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.wanted import FULL, Effort
 
@@ -300,9 +300,7 @@ def draw_rows(
         begin += counts[k]
     target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
     fine = fine_ranges(measurement, domain, _shares_by_target(model, kernel))
-    return np.column_stack(
-        [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
-    )
+    return rows_in_cells(kernel, domain, cells, target, fine, rng)
 
 
 def _shares_by_target(model: LatentClasses, kernel: Margins) -> Array:
