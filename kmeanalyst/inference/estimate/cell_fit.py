@@ -35,7 +35,6 @@ from scipy.sparse import csr_matrix
 
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
-from kmeanalyst.inference.estimate.within_ranges import WithinRanges
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
@@ -238,7 +237,6 @@ class CellFit:
     system       κ C + τ²I around the rows.
     determined   γ.
     unmeasured   the pairs that were not measured; None where all of them were.
-    within       what the rows assume of relations within ranges.
     """
 
     rows: Array
@@ -247,7 +245,6 @@ class CellFit:
     determined: float
     measurement: Measurement
     unmeasured: UnmeasuredPairs | None
-    within: WithinRanges
 
     on_points: ClassVar[bool] = True
 
@@ -285,24 +282,19 @@ class CellFit:
         a, centred, with_features = self._solved(influence)
         variance = self.probabilities @ centred**2
         rest = self._variance_of_rest(variance, a, with_features)
-        outside, b = rest, a
+        outside, added = rest, np.zeros_like(rest)
         if self.unmeasured is not None:
             b = self._projected(with_features)
             outside = self._variance_of_rest(variance, b, with_features)
-        added = np.diag(self._not_counted(influence, centred, b))
+            added = np.diag(self._of_unmeasured_pairs(influence, centred, b))
         return np.array([_products(a, a), variance, rest, np.minimum(outside, rest), added])
 
-    def _not_counted(self, influence: Array, centred: Array, b: Array) -> Array:
-        """(k, k) what relations within ranges, and pairs that were not measured, add to κ Cov.
-
-        b   (F, k) of functions in the span of the features that are near to the centred influence.
-        """
+    def _of_unmeasured_pairs(self, influence: Array, centred: Array, b: Array) -> Array:
+        """(k, k) what pairs that were not measured add to κ Cov; b (F, k) as `_projected` gives it."""
+        assert self.unmeasured is not None
         covariance = self.system.covariance
         rest = centred - (covariance.features @ b - covariance.mean @ b)
-        added = self.within.covariance(rest)
-        if self.unmeasured is not None:
-            added += self.unmeasured.covariance(rest, np.ptp(influence, axis=0), self.unseen)
-        return added
+        return self.unmeasured.covariance(rest, np.ptp(influence, axis=0), self.unseen)
 
     def _variance_of_rest(self, variance: Array, a: Array, with_features: Array) -> Array:
         """Var_p(h − aᵀφ) (k,)."""
@@ -333,11 +325,10 @@ class CellFit:
         a, centred, with_features = (np.hstack(part) for part in zip(*each, strict=True))
         joint = (self.probabilities[:, None] * centred).T @ centred
         rest = self.spread * self._covariance_of_rest(joint, a, with_features)
-        b = a
         if self.unmeasured is not None:
             b = np.hstack([self._projected(block) for block in _few_columns(with_features)])
             rest += (self.unseen - self.spread) * self._covariance_of_rest(joint, b, with_features)
-        rest += self._not_counted(influence, centred, b)
+            rest += self._of_unmeasured_pairs(influence, centred, b)
         return {
             "privacy": self.measurement.noise_scale**2 * a.T @ a,
             "sampling": joint / self.measurement.n_rows,
@@ -418,8 +409,7 @@ def _fit_around(
 
     b = spread * system.solved((measurement.vector - covariance.mean)[:, None], settled)
     answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
-    within = WithinRanges.of(measurement.feature_map.kernel, rows, weights)
-    return CellFit(rows, answers, system, determined, measurement, unmeasured, within)
+    return CellFit(rows, answers, system, determined, measurement, unmeasured)
 
 
 def _few_columns(values: Array) -> Iterator[Array]:
