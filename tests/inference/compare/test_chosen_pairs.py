@@ -164,8 +164,8 @@ def test_each_pair_that_was_not_counted_may_be_as_far_off_as_its_own_score_says(
     assert (
         other.spreads[loud] > 5 * np.delete(other.spreads, loud).max()
     )  # one strong relation tells little of the others
-    shares = noisy / (last.step * measurement.n_rows)
-    assert other.most[loud] > shares[place] > 0.9 * other.most[loud]
+    shares, before = noisy / (last.step * measurement.n_rows), last.noisy[place] / (last.step * measurement.n_rows)
+    assert other.most[loud] - found.most[loud] == pytest.approx(shares[place] - before)
     asked = ((rows[:, 3] == 0) & (rows[:, 4] == 1)).astype(float)[:, None]
     resolutions = []
     for one in (measurement, louder):
