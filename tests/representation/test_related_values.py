@@ -11,7 +11,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.representation.latent_classes.related_values import with_related_values
-from kmeanalyst.representation.latent_classes.within_cells import rows_in_cells
+from kmeanalyst.representation.latent_classes.within_cells import FineRanges, rows_in_cells
 
 N = 6000
 
@@ -86,7 +86,13 @@ def test_rows_in_cells_relate_numbers_and_stay_in_their_cells(target: int):
     first = rng.integers(0, 4, N)
     cells = np.column_stack([first, np.where(rng.random(N) < 0.1, 4, first), rng.integers(0, 2, N)])
     of_target = cells[:, 2] if target >= 0 else np.zeros(N, dtype=int)
-    rows = rows_in_cells(kernel, domain, cells, of_target, {}, rng)
+    halves = np.tile(
+        [[1.0, 0.0], [0.0, 1.0]], (1, 4)
+    )  # finer ranges of x: the lower half of each cell, or the upper one
+    fine = FineRanges(np.linspace(0, 1, 9), np.repeat(np.arange(4), 2), halves if target >= 0 else np.full((1, 8), 0.5))
+    rows = rows_in_cells(kernel, domain, cells, of_target, {0: fine}, rng)
     np.testing.assert_array_equal(kernel.cells(rows), cells)
-    within = np.flatnonzero((first == 0) & (cells[:, 1] == 0))
+    if target >= 0:
+        np.testing.assert_array_equal((8 * rows[:, 0]).astype(int) % 2, of_target)
+    within = np.flatnonzero((first == 0) & (cells[:, 1] == 0) & (of_target == 0))
     assert np.corrcoef(rows[within, :2].T)[0, 1] > 0.5

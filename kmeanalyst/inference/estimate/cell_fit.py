@@ -15,9 +15,8 @@ of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C
 that the measurement determines (MacKay 1992). Few relations of a real table are strong and most are weak, where the prior is
 normal: κ is taken twice as large. Pairs of columns that were not measured have a κ of their own (`unmeasured_pairs`). What
 holds is coverage on average over questions; a product of a number with another column, which depends on what lies within the
-number's ranges, may be further off than its resolution says. As a is computed
-on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath &
-Wahba 1979).
+number's ranges, may be further off than its resolution says. As a is computed on the same rows as Var_p(h − aᵀφ), that
+variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath & Wahba 1979).
 
 Systems of equations are solved by conjugate gradients, preconditioned by what single columns explain and by the blocks of
 tables: some six steps. Any a gives a valid error when its own parts are stated; a solver that stops early costs width.
