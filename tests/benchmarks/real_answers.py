@@ -15,11 +15,14 @@ were fixed before the first run. A line for each question and a summary for each
                 of their own (quantiles, correlations, slopes) sampling alone is measured on 200 tables without privacy
     parts       median standard errors in the same units: privacy, resolution
     seconds     to the first answer of a release, and of a further one (medians)
+
+and what was held of questions on one column, on two that were counted together, on two that were not, and on more.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 import warnings
@@ -210,8 +213,9 @@ def answers(setting: tuple[str, str, float, int, str | None, str | None]) -> dic
     release = publish(
         rows_as_text, domain, epsilon=epsilon, delta=DELTA, uncounted=True, workload=workload, **table.options(kernel)
     )
-    rows, seconds = [], []
+    rows, seconds, kinds = [], [], []
     for asked in table.questions:
+        kinds.append(_kind(release, asked.name))
         start = time.perf_counter()
         found = asked.of_release(release, view)
         low, high = found.interval()
@@ -224,7 +228,21 @@ def answers(setting: tuple[str, str, float, int, str | None, str | None]) -> dic
         "epsilon": epsilon,
         "rows": np.array(rows, dtype=float),
         "seconds": seconds,
+        "kinds": kinds,
     }
+
+
+def _kind(release: Release, question: str) -> str:
+    """Of a question, by how many columns it names, and whether two of them were counted together."""
+    assert release.measurement is not None
+    named = [
+        j
+        for j, name in enumerate(release.domain.names)
+        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", question)
+    ]
+    if len(named) != 2:
+        return "one column" if len(named) < 2 else "more columns"
+    return "a chosen pair" if release.measurement.counted_together(*named) else "another pair"
 
 
 def summarised(found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray) -> None:
@@ -244,10 +262,13 @@ def summarised(found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray
         )
     first = np.median([each["seconds"][0] for each in found])
     further = np.median([second for each in found for second in each["seconds"][1:]])
+    kinds = np.array([each["kinds"] for each in found])
+    by_kind = [f"{kind} {held[kinds == kind].mean():.3f} ({(kinds == kind).sum()})" for kind in np.unique(kinds)]
     prices, errors = np.median(price, axis=0), np.sqrt((away**2).mean(axis=0))
     print(
         f"held {held.mean():.3f}, worst question {held.mean(axis=0).min():.2f}; first answer {first:.1f} s, further {further:.3f} s"
     )
+    print(f"held by kind (answers): {', '.join(by_kind)}")
     print(
         f"median price {np.nanmedian(prices):.2f}, largest {np.nanmax(prices):.1f}; median rmse {np.nanmedian(errors):.2f}"
     )

@@ -13,10 +13,10 @@ under one column of weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)�
 them would make κ vanish. It is therefore read off the departure from rows whose columns are independent: the fixed point
 of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
 that the measurement determines (MacKay 1992). Few relations of a real table are strong and most are weak, where the prior is
-normal: κ is taken twice as large. What holds is coverage on average over questions; a product of a number with another
-column, which depends on what lies within the number's ranges, may be further off than its resolution says. As a is computed
-on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath &
-Wahba 1979).
+normal: κ is taken twice as large. Pairs of columns that were not measured have a κ of their own (`unmeasured_pairs`). What
+holds is coverage on average over questions; a product of a number with another column, which depends on what lies within the
+number's ranges, may be further off than its resolution says. As a is computed on the same rows as Var_p(h − aᵀφ), that
+variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath & Wahba 1979).
 
 Systems of equations are solved by conjugate gradients, preconditioned by what single columns explain and by the blocks of
 tables: some six steps. Any a gives a valid error when its own parts are stated; a solver that stops early costs width.
@@ -24,11 +24,9 @@ tables: some six steps. Any a gives a valid error when its own parts are stated;
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,10 +34,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
+from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
-from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -237,7 +236,7 @@ class CellFit:
     weights      (n,) the weights of the best answers; they sum to one, and some may be negative.
     system       κ C + τ²I around the rows.
     determined   γ.
-    unseen       κ of what no measured table says anything of; that of the system where all pairs were measured.
+    unmeasured   the pairs that were not measured; None where all of them were.
     """
 
     rows: Array
@@ -245,7 +244,7 @@ class CellFit:
     system: _System
     determined: float
     measurement: Measurement
-    unseen: float
+    unmeasured: UnmeasuredPairs | None
 
     on_points: ClassVar[bool] = True
 
@@ -259,14 +258,19 @@ class CellFit:
         """κ."""
         return self.system.spread
 
+    @property
+    def unseen(self) -> float:
+        """κ of what no table says anything of; that of the system where all pairs were measured."""
+        return self.spread if self.unmeasured is None else min(self.unmeasured.usual, self.spread)
+
     def first_rows(self, values: Array) -> Array:
         """Values (n, ...) at the rows of `compatible`: all of them."""
         return values
 
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
-        noise, variance, rest, outside = np.hstack([self._squares(block) for block in _few_columns(influence)])
-        left_open = self.spread * np.maximum(rest - outside, 0.0) + self.unseen * np.maximum(outside, 0.0)
+        noise, variance, rest, outside, added = np.hstack([self._squares(block) for block in _few_columns(influence)])
+        left_open = self.spread * np.maximum(rest - outside, 0.0) + self.unseen * np.maximum(outside, 0.0) + added
         return {
             "privacy": self.measurement.noise_scale * np.sqrt(noise),
             "sampling": np.sqrt(variance / self.measurement.n_rows),
@@ -274,14 +278,23 @@ class CellFit:
         }
 
     def _squares(self, influence: Array) -> Array:
-        """‖a‖², Var_p h, Var_p(h − aᵀφ) and the part of it that is outside the span of the features: (4, k)."""
+        """‖a‖², Var_p h, Var_p(h − aᵀφ) and the part of it outside the span of the features, and what is added: (5, k)."""
         a, centred, with_features = self._solved(influence)
         variance = self.probabilities @ centred**2
         rest = self._variance_of_rest(variance, a, with_features)
-        outside = rest
-        if self.unseen != self.spread:
-            outside = self._variance_of_rest(variance, self._projected(with_features), with_features)
-        return np.array([_products(a, a), variance, rest, np.minimum(outside, rest)])
+        outside, added = rest, np.zeros_like(rest)
+        if self.unmeasured is not None:
+            b = self._projected(with_features)
+            outside = self._variance_of_rest(variance, b, with_features)
+            added = np.diag(self._of_unmeasured_pairs(influence, centred, b))
+        return np.array([_products(a, a), variance, rest, np.minimum(outside, rest), added])
+
+    def _of_unmeasured_pairs(self, influence: Array, centred: Array, b: Array) -> Array:
+        """(k, k) what pairs that were not measured add to κ Cov; b (F, k) as `_projected` gives it."""
+        assert self.unmeasured is not None
+        covariance = self.system.covariance
+        rest = centred - (covariance.features @ b - covariance.mean @ b)
+        return self.unmeasured.covariance(rest, np.ptp(influence, axis=0), self.unseen)
 
     def _variance_of_rest(self, variance: Array, a: Array, with_features: Array) -> Array:
         """Var_p(h − aᵀφ) (k,)."""
@@ -312,9 +325,10 @@ class CellFit:
         a, centred, with_features = (np.hstack(part) for part in zip(*each, strict=True))
         joint = (self.probabilities[:, None] * centred).T @ centred
         rest = self.spread * self._covariance_of_rest(joint, a, with_features)
-        if self.unseen != self.spread:
+        if self.unmeasured is not None:
             b = np.hstack([self._projected(block) for block in _few_columns(with_features)])
             rest += (self.unseen - self.spread) * self._covariance_of_rest(joint, b, with_features)
+            rest += self._of_unmeasured_pairs(influence, centred, b)
         return {
             "privacy": self.measurement.noise_scale**2 * a.T @ a,
             "sampling": joint / self.measurement.n_rows,
@@ -368,35 +382,8 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
     usual = _PRIOR_COUNT * sum(feature_map.kernel.sizes)
     spread = (determined * spread + usual * _USUAL_SPREAD) / (determined + usual)
-    unseen = spread_from_scores(measurement, domain, rows, weights)
-    return _fit_around(measurement, rows, weights, spread, determined, min(unseen, spread))
-
-
-def spread_from_scores(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> float:
-    """κ of pairs that were not measured, from their last scores; infinite without scores (the κ of what was measured is taken).
-
-    A cell of share E that is off by a normal deviation of variance κE adds √(2κE/π) to the score, so that κ of a pair is
-    π/2 (score/Σ√E)². Scores are taken as they are, noise included: pairs were left out because their noisy scores were
-    small. As few relations are strong and most are weak, κ is twice the average.
-    """
-    kernel = measurement.feature_map.kernel
-    if not measurement.scores or not isinstance(kernel, ChosenMargins):
-        return math.inf
-    last, measured = measurement.scores[-1], set(kernel.chosen)
-    scores = last.noisy / (last.step * measurement.n_rows)
-    cells = kernel.cells(rows)
-    squared, roots = [], []
-    for score, (i, j) in zip(scores, combinations(kernel.others, 2), strict=True):
-        if (i, j) not in measured:
-            columns = [j, i] if kernel.target < 0 else [j, i, kernel.target]
-            shape = [kernel.sizes[column] for column in columns]
-            shares = [
-                np.bincount(cells[:, column], weights, minlength=size)
-                for column, size in zip(columns, shape, strict=True)
-            ]
-            squared.append(score**2)
-            roots.append(math.prod(float(np.sqrt(np.maximum(share, 0)).sum()) for share in shares) ** 2)
-    return _CAUTION * math.pi / 2 * sum(squared) / sum(roots) if squared else math.inf
+    unmeasured = UnmeasuredPairs.of(measurement, rows, weights)
+    return _fit_around(measurement, rows, weights, spread, determined, unmeasured)
 
 
 def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: float) -> float:
@@ -405,9 +392,10 @@ def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: floa
 
 
 def _fit_around(
-    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float, unseen: float
-) -> CellFit:
-    """The fit at known κ, of what is seen and what is not, and γ."""
+    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float,
+    unmeasured: UnmeasuredPairs | None,
+) -> CellFit:  # fmt: skip
+    """The fit at known κ, of what is seen and of pairs that were not measured, and γ."""
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
     noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
@@ -421,7 +409,7 @@ def _fit_around(
 
     b = spread * system.solved((measurement.vector - covariance.mean)[:, None], settled)
     answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
-    return CellFit(rows, answers, system, determined, measurement, unseen)
+    return CellFit(rows, answers, system, determined, measurement, unmeasured)
 
 
 def _few_columns(values: Array) -> Iterator[Array]:

@@ -24,7 +24,7 @@ from kmeanalyst.representation.mixture.components import (
     block_softmax,
     pooled_weights,
 )
-from kmeanalyst.representation.mixture.within_cells import draw_evenly, fine_ranges, values_in_cells
+from kmeanalyst.representation.mixture.within_cells import draw_evenly, fine_ranges, rows_in_cells
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.wanted import FULL, Effort
 
@@ -296,9 +296,7 @@ def draw_rows(
         begin += counts[k]
     target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
     fine = fine_ranges(measurement, domain, _shares_by_target(model, kernel))
-    return np.column_stack(
-        [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
-    )
+    return rows_in_cells(kernel, domain, cells, target, fine, rng)
 
 
 def _shares_by_target(model: LatentClasses, kernel: Margins) -> Array:

@@ -20,6 +20,7 @@ from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.components import block_slope_in_logits, block_softmax
+from kmeanalyst.representation.mixture.related_values import with_related_values
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _STEPS = 200  # steps of L-BFGS
@@ -114,6 +115,24 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
     flat = np.zeros(len(cell) + observed.size)
     flat = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
     return block_softmax(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape), ranges)
+
+
+def rows_in_cells(
+    kernel: Margins, domain: Domain, cells: Array, target: Array, fine: dict[int, FineRanges], rng: np.random.Generator
+) -> Array:
+    """Encoded rows (n, d) in the given cells (n, d): numbers are related within cells as their cells are.
+
+    target   (n,) the target's cell of each row, 0 without one.
+    """
+    rows = np.column_stack(
+        [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
+    )
+    numbers = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and len(kernel.edges[j])]
+    ranges = [np.searchsorted(np.array(kernel.edges[j]), rows[:, j], side="right") for j in numbers]
+    if numbers:
+        groups = cells[:, numbers] + target[:, None] * (cells.max() + 1)
+        rows[:, numbers] = with_related_values(rows[:, numbers], np.column_stack(ranges), groups, rng)
+    return rows
 
 
 def values_in_cells(

@@ -10,7 +10,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.latent_classes import LatentClasses, fit_classes_to
 from kmeanalyst.representation.mixture.partly_observed import completed_shares
-from kmeanalyst.representation.mixture.within_cells import fine_ranges, values_in_cells
+from kmeanalyst.representation.mixture.within_cells import fine_ranges, rows_in_cells
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed, TableEstimates, estimate_tables, noise_of_all_pairs
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells
@@ -41,9 +41,7 @@ def rows_from_tables(
     others = move_cells(estimates, target, others, rng, sweeps=effort.of(_SWEEPS), progress=progress)
     cells = np.insert(others, kernel.target, target, axis=1) if kernel.target >= 0 else others
     fine = fine_ranges(measurement, domain, _shares(estimates, kernel.target))
-    return np.column_stack(
-        [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
-    )
+    return rows_in_cells(kernel, domain, cells, target, fine, rng)
 
 
 def _check_tables(kernel: Margins) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import functionals, independence
 from kmeanalyst.inference.estimate import cell_fit
+from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.inference.two_sample import noise_aware
 from kmeanalyst.kernels import ChosenMargins
@@ -152,18 +154,33 @@ def test_associations_say_which_pairs_were_not_counted(partial: Release):
     assert found["r", "s"].pvalue == 1.0 and "not counted" in found["r", "s"].note
 
 
-def test_scores_say_how_far_pairs_that_were_not_counted_may_be_from_what_is_assumed(partial: Release):
+def test_each_pair_that_was_not_counted_may_be_as_far_off_as_its_own_score_says(partial: Release):
     measurement, kernel = measured(partial)
     rows, weights = partial.encoded_points, partial.weights
-    spread = cell_fit.spread_from_scores(measurement, DOMAIN, rows, weights)
-    assert 0 < spread < 0.05
-    last = measurement.scores[-1]
-    louder = dataclasses.replace(last, noisy=2 * last.noisy)
-    twice = dataclasses.replace(measurement, scores=(louder,))
-    np.testing.assert_allclose(cell_fit.spread_from_scores(twice, DOMAIN, rows, weights), 4 * spread)
-    none = dataclasses.replace(measurement, scores=())
-    assert cell_fit.spread_from_scores(none, DOMAIN, rows, weights) == np.inf
-    assert unchosen(partial) not in kernel.chosen
+    found = UnmeasuredPairs.of(measurement, rows, weights)
+    assert found is not None and found.pairs == tuple(
+        pair for pair in combinations(range(6), 2) if pair not in kernel.chosen
+    )
+    loud, last = found.pairs.index((3, 4)), measurement.scores[-1]
+    place = list(combinations(range(6), 2)).index((3, 4))
+    noisy = last.noisy.copy()
+    noisy[place] = 3 * abs(noisy).max()
+    louder = dataclasses.replace(measurement, scores=(dataclasses.replace(last, noisy=noisy),))
+    other = UnmeasuredPairs.of(louder, rows, weights)
+    assert other is not None and other.spreads[loud] > 5 * found.spreads[loud]
+    assert (
+        other.spreads[loud] > 5 * np.delete(other.spreads, loud).max()
+    )  # one strong relation tells little of the others
+    shares, before = noisy / (last.step * measurement.n_rows), last.noisy[place] / (last.step * measurement.n_rows)
+    assert other.most[loud] - found.most[loud] == pytest.approx(shares[place] - before)
+    asked = ((rows[:, 3] == 0) & (rows[:, 4] == 1)).astype(float)[:, None]
+    resolutions = []
+    for one in (measurement, louder):
+        fit = cell_fit.fit_cells(one, DOMAIN, rows, weights)
+        assert fit is not None
+        resolutions.append(fit.parts(asked)["resolution"][0])
+    assert resolutions[1] > 2 * resolutions[0]
+    assert UnmeasuredPairs.of(dataclasses.replace(measurement, scores=()), rows, weights) is None
 
 
 def test_a_pair_that_was_not_counted_has_a_resolution_and_a_note_says_what_would_help(partial: Release):

@@ -53,7 +53,7 @@ def fit(measurement: Measurement) -> CellFit:
     """Around other rows of the population, of unequal weights."""
     rng = np.random.default_rng(1)
     rows = table(500, rng)
-    return cell_fit._fit_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0, 0.02)
+    return cell_fit._fit_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0, None)
 
 
 def questions(rows: Array) -> Array:
