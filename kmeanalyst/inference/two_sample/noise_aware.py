@@ -44,7 +44,7 @@ _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100
 _MOST_EFFECTIVE = 150  # with 460, 11 times in 100 (mixed table, 3,000 rows)
 _MANY_ROWS = 100  # from so many rows on, those behind directions are left out; from 50 on, 100 rows rejected .09
 _LEVEL = 0.05
-_HARDLY = 1e-3  # of the ridge: a variance below it counts for nothing
+_HARDLY = 1e-3  # of the ridge and of the largest variance: below it a direction would hardly count
 _FEW_ROWS = 2000  # above this a sample's covariance is taken as it is
 
 
@@ -238,10 +238,10 @@ def columns_test(
     for block in blocks:
         own = directions.vectors[block]
         size, turn = np.linalg.eigh((own * sampled) @ own.T)
-        kept = size > _HARDLY * ridge
-        if not kept.any():  # a column of one value
+        if size[-1] <= 0:  # a column of one value
             found += [1.0, 1.0]
             continue
+        kept = size > _HARDLY * min(ridge, size[-1])
         size, turn = size[kept], own.T @ turn[:, kept]
         for form in (turn * (np.sqrt(size) / (size + ridge)), turn * np.sqrt(size) / (sampled + ridge)[:, None]):
             covariance = moments.projected(form).shrunk_covariance(np.ones(len(size)), directions.variances @ form**2)

@@ -104,7 +104,11 @@ def test_the_least_of_many_p_values_is_corrected_for_their_number():
 
 
 def test_a_column_of_one_value_counts_as_a_test_and_shows_nothing():
-    rng = np.random.default_rng(3)
-    table, sample = rows(N, rng), rows(L, rng)
-    table[:, 1] = sample[:, 1] = 2
-    assert 0.001 < ka.mmd_test(release_of(table, rng), DOMAIN.decode(sample)).pvalue <= 1
+    rng, shrink = np.random.default_rng(3), 1 / N + 1 / L
+    vectors = np.eye(COLUMNS * LEVELS)[:, LEVELS:]  # none along the first column
+    variances = np.ones(vectors.shape[1])
+    moments = Moments(mean=np.zeros(len(vectors)), mean_square=1.0, covariance=np.diag(variances), n_rows=L, rows=None)
+    measurement = measured(rows(N, rng), rng)
+    given = (Directions(vectors, variances), moments, shrink, measurement)
+    assert columns_test(np.eye(len(vectors))[0], *given) == 1.0
+    assert columns_test(np.eye(len(vectors))[-1], *given) < 1e-9
