@@ -1,6 +1,7 @@
 """Power of the noise-aware two-sample test compared with the non-private one, and what a naive route does instead.
 
     python tests/benchmarks/power_of_mmd_test.py [--repetitions 40] [--shifts 0 0.06 0.08 0.3] [--naive] [--simulated]
+    python tests/benchmarks/power_of_mmd_test.py --adult adaptive margins [--repetitions 100] [--epsilon 1 10]
 
 Reads ../shared/anchors (the five-dimensional mixture of Balog, Tolstikhin & Schölkopf 2018) and says so when it is not
 there; a simulated mixture takes its place. N = 10,000 rows are the table, L = 500 others the sample, shifted in its
@@ -9,6 +10,10 @@ permutation test of table and sample (nothing private), the noise-aware test of 
 unweighted statistic ‖d‖² with its noise-aware distribution. With --naive the points are fitted too (the test does not look at
 them), and the naive route is taken: weights clipped at zero, as many rows resampled as the table has, a permutation test
 against the sample; for the releases as they are by default, and for Algorithm 1 with the weights as published.
+
+With --adult instead: 6,000 rows of Adult (../shared/data, drawn with replacement from both files) are the table, 1,500 others
+two years older the sample, and the table is published by these kernels. As in `level_of_mmd_test.py` nothing is fitted, and
+of adaptive margins only the first round is made, which is all that the test looks at.
 """
 
 from __future__ import annotations
@@ -16,12 +21,14 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from populations import NUMERIC, numeric_rows
+from populations import population as population_of
 
 import kmeanalyst as ka
 import release_side
@@ -32,6 +39,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.representation import by_method
+from release_side.publishing.methods import adaptive
 
 ANCHOR = Path(__file__).resolve().parents[3] / "shared" / "anchors" / "mixture_of_Gaussians_N100000_D5.npz"
 N, L, DELTA = 10_000, 500, 1e-6
@@ -59,7 +67,7 @@ def pvalues(
     """p-values by shift and test."""
     domain, kernel, rows = population(simulated)
     if not naive:
-        by_method.REPRESENT["random-features"] = lambda measurement, domain, *_: (domain.draw(10, 0), np.full(10, 0.1))
+        _fit_nothing()
     found: dict[tuple[float, str], list[float]] = defaultdict(list)
     for repetition in range(repetitions):
         rng = np.random.default_rng(repetition)
@@ -83,6 +91,30 @@ def pvalues(
                     found[shift, f"{name}, clipped, resampled"].append(_naive(release, moved, kernel, rng))
         _tell(found, repetition + 1)
     return found
+
+
+def _fit_nothing() -> None:
+    by_method.REPRESENT["random-features"] = lambda measurement, domain, *_: (domain.draw(10, 0), np.full(10, 0.1))
+
+
+def tell_older(kernels: Sequence[str], epsilons: Sequence[float], repetitions: int) -> None:
+    """Print how often a sample of Adult that is two years older is rejected at 5 %."""
+    _fit_nothing()
+    adaptive._Rounds.n_pairs = property(lambda _: 0)  # type: ignore[assignment, method-assign]
+    noise_aware.size_of_difference = lambda *_, **__: {}  # type: ignore[assignment]
+    domain, draw, _ = population_of("adult")
+    for kernel, epsilon in product(kernels, epsilons):
+        found = []
+        for repetition in range(repetitions):
+            rng = np.random.default_rng([repetition, int(epsilon * 10)])
+            table, sample = draw(6000, rng), draw(1500, rng)
+            release = release_side.publish(
+                table, domain, epsilon=epsilon, delta=DELTA, kernel=kernel, rehearsal=int(rng.integers(2**62)),
+                workers=1,
+            )  # fmt: skip
+            older = sample.assign(age=(sample["age"].astype(int) + 2).astype(str))
+            found.append(ka.mmd_test(release, older).pvalue <= 0.05)
+        print(f"Adult, ε = {epsilon:g}, {kernel}: {np.mean(found):.3f} of {repetitions}", flush=True)
 
 
 def _tell(found: dict[tuple[float, str], list[float]], repetitions: int) -> None:
@@ -134,7 +166,12 @@ def main() -> None:
         "--simulated", action="store_true", help="The simulated mixture, even if the anchors are there."
     )
     parser.add_argument("--naive", action="store_true", help="The naive route as well.")
+    parser.add_argument("--adult", nargs="+", default=[], metavar="KERNEL", help="Adult, published by these kernels.")
+    parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 10.0], help="With --adult.")
     choice = parser.parse_args()
+    if choice.adult:
+        tell_older(choice.adult, choice.epsilon, choice.repetitions)
+        return
     print(f"N = {N}, L = {L}")
     pvalues(choice.shifts, choice.repetitions, naive=choice.naive, simulated=choice.simulated)
 

@@ -39,7 +39,8 @@ def mmd_test(
     estimator      for plain samples only: "unbiased" (pairs of a row with itself left out) or "biased".
     Returns        TestResult. With a measurement the distribution includes the privacy noise; weighted points without
                    one are tested as a fixed distribution, and the result says so.
-                   Where tables were chosen by scores, the test is of the one-way tables, which were decided before.
+                   Where tables were chosen by scores, the test is of the one-way tables, which were decided before: against a
+                   sample all together and column by column, p corrected for both; the statistic is that of all together.
     Assumes        that the sample is independent of the table's rows and of public rows used as points.
 
     >>> ka.mmd_test(release, sample).pvalue  # is my sample from the released population?

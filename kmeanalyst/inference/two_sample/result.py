@@ -11,7 +11,8 @@ class TestResult:
     """The result of a two-sample test, in the manner of scipy.stats.
 
     statistic         the test statistic (its scale depends on the method).
-    pvalue            probability of a statistic at least as large if both sides have one population.
+    pvalue            probability of a statistic at least as large if both sides have one population; corrected for their
+                      number where several are tested.
     mmd_squared       estimate of the squared maximum mean discrepancy; the unbiased one can be negative.
     estimator         which estimate that is: "unbiased" or "biased".
     method            how the statistic and its distribution were computed, in words.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kmeanalyst.representation.latent_classes.related_values import with_related_values
-from kmeanalyst.representation.latent_classes.within_cells import FineRanges, rows_in_cells
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
+from kmeanalyst.representation.mixture.related_values import with_related_values
+from kmeanalyst.representation.mixture.within_cells import FineRanges, rows_in_cells
 
 N = 6000
 
