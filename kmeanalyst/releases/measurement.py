@@ -66,7 +66,7 @@ def choice_constant(cells: Sequence[int], step: int, count: int, deviation: floa
     A draw whose scores move by at most Δ has privacy losses in an interval of length η = 2Δ/b. It is then μ-Gaussian
     differentially private with μ = √(2π)/4 · η, and so are `count` draws with √count times as much.
 
-    cells       of each table that could be drawn.
+    cells       of each table that could be drawn, or of more.
     deviation   standard deviation of that Gaussian noise, in steps of the grid; c / b has the same unit.
     Source      PROOF.md §12.
 

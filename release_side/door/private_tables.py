@@ -77,7 +77,7 @@ class TableRounds:
             raise PublishError(
                 "rounds that depend on one another are for Gaussian noise. Choose it, or the kernel margins."
             )
-        self.allowances = tuple(self.allowances)
+        self.allowances = tuple(map(float, self.allowances))  # a numpy float32 would compare in single precision
         if not (self.allowances and all(0 < allowance < math.inf for allowance in self.allowances)):
             raise PublishError("each round needs a positive allowance, so nothing is released. Declare it.")
         if self.sensitivity < math.sqrt(2) * GRID * (1 - 1e-9):

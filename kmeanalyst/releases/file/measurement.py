@@ -120,7 +120,7 @@ def _choices_of(fields: dict[str, Any], feature_map: FeatureMap) -> tuple[Choice
         raise too_large(
             f"it chooses from the pairs of {len(kernel.others)} columns", f"those of at most {_MOST_SCORED} are read"
         )
-    if sum(own.count for own in choices) > len(kernel.chosen):
+    if sum(own.count for own in choices) > len(kernel.chosen) - len(fields.get("beforehand", [])):
         raise refusal("measurement, field choices", "more pairs were drawn than there are in the kernel's field chosen")
     return choices
 

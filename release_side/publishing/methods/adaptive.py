@@ -120,8 +120,8 @@ class AdaptiveMargins(Margins):
         check_int64_range(n_rows=size.count, dimension=1, grid=GRID)
         with fitting():
             everything = self.features(self.kernel(domain, size, noise), domain)
-        _check_pairs(everything.kernel)
-        self._check_workload(everything.kernel)
+        assert isinstance(everything, MarginFeatures)
+        self._check_pairs(everything.kernel, size, noise)
         check_readable(self.most_points(everything.kernel, domain), domain, _largest(everything))
         return everything
 
@@ -134,17 +134,20 @@ class AdaptiveMargins(Margins):
             rounds.measure_pairs()
         return Measured((rounds.measurement(),))
 
-    def _check_workload(self, kernel: Kernel) -> None:
-        """PublishError if the tables of the pairs that a workload names have too many cells."""
-        assert isinstance(kernel, MarginsKernel)
-        named = _asked_squares(kernel, self.choices.workload)
-        pairs = zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True)
-        asked = sum(cells for pair, cells in pairs if pair in named)
-        if asked > _MOST_CELLS // 4:
+    def _check_pairs(self, kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> None:
+        """PublishError if the tables that rounds may ask for have too many cells; from public facts, before anything is spent."""
+        asked = _asked_squares(kernel, self.choices.workload)
+        named, left = [0], []
+        for pair, cells in zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True):
+            (named if pair in asked else left).append(cells)
+        if sum(named) > _MOST_CELLS // 4:
             raise PublishError(
-                f"the tables of the pairs of columns that the workload names have {asked:,} cells, and at most "
+                f"the tables of the pairs of columns that the workload names have {sum(named):,} cells, and at most "
                 f"{_MOST_CELLS // 4:,} are measured before all others. Ask of fewer pairs, or name fewer levels or edges."
             )
+        scored = bool(shares_of_rounds(kernel, size, noise, asked).scores)
+        if (min(left) > _most_of_a_pair(kernel)) if scored else (kernel.n_cells > _MOST_CELLS):
+            raise PublishError("the pairs of columns have too many cells to be measured. Name fewer levels or edges.")
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
         """With a workload: that there was one, and what it sets."""
@@ -169,14 +172,6 @@ def _most_of_a_pair(kernel: Kernel) -> float:
     """The largest number of cells of a pair in the tree, so that a file can hold all of them."""
     assert isinstance(kernel, MarginsKernel)
     return _MOST_CELLS / (4 * len(kernel.edges))
-
-
-def _check_pairs(kernel: Kernel) -> None:
-    """PublishError if there are pairs, and all of them are too large to be measured."""
-    assert isinstance(kernel, MarginsKernel)
-    cells = cells_of_all_pairs(kernel)
-    if cells and min(cells) > _most_of_a_pair(kernel):
-        raise PublishError("every pair of columns has too many cells to be measured. Name fewer levels or edges.")
 
 
 def _largest(everything: FeatureMap) -> FeatureMap:
@@ -277,8 +272,7 @@ class _Rounds:
         named = list(self._named_pairs())
         small = self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
         if len(self.shares.parts) == len(_SHARES_LARGE):
-            left = [p for p in range(self.n_pairs) if p not in named]
-            candidates = [p for p in left if small[p]] or left[:1]
+            candidates = [p for p in range(self.n_pairs) if small[p] and p not in named]
             count = min(_PAIRS_LARGE, len(candidates))
             costs = _COST_LARGE * self._noise_of_pairs(count)
             self._measure_pairs(self._choose(candidates, independent, count, costs))

@@ -732,6 +732,15 @@ def test_rounds_without_a_guarantee_are_refused_before_a_row_is_read(name: str) 
         Door(unread(), noise, PopulationSize(3)).rounds(Tables(), allowances)
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_allowances_of_numpy_are_compared_as_float64(kind: Any) -> None:
+    """A height of 42,432 moves a table by 60,007.9, which is 60,000 in 16 bits; a scale in 32 bits may be too small."""
+    rounds = opened(FIRST, kind(60_000), 1.6e9)
+    with pytest.raises(PublishError, match=r"a row can move this round by 60007\.9"):
+        rounds.measure(ALL[:1], np.array([42_432]))
+    assert type(rounds.choose(ALL, NO_GUESS, 1000, costs=np.zeros(3, dtype=int), count=1)[1]) is float
+
+
 def test_a_sensitivity_so_small_that_the_grid_matters_is_refused() -> None:
     """With one allowance of √2 steps and ε = 10, δ = 10⁻⁶, the exact δ of discrete noise is 1.9·10⁻⁶."""
     with pytest.raises(PublishError):

@@ -31,6 +31,7 @@ from release_side.choices.choices import Choices
 from release_side.choices.workload import Workload, read_workload
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.door.private_tables import TableRounds
+from release_side.errors import SPENT
 from release_side.publishing import plan as planning
 from release_side.publishing.methods import METHODS, chosen_method
 from release_side.publishing.methods import adaptive as adaptive_method
@@ -526,3 +527,23 @@ def test_the_command_prints_a_line_for_each_question_and_budget(tmp_path: Path):
     as_json = json.loads(call(*words, "--workload", tmp_path / "q.txt", "--json").stdout)
     rows = [asked for entry in as_json["plans"] for asked in entry["questions"]]
     assert [f"{row['standard_error']:.2g}" for row in (rows[0], rows[2])] == [cells[0][2], cells[1][2]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n", "lines"),
+    [((1100, 1100, 2), 150, None), ((1010, 1001, 70, 70), 150, ["table(c2, c3)"]), ((1100, 1100, 2, 2), 150, None)],
+    ids=["all pairs", "what a workload leaves", "a draw from the small pairs"],
+)
+def test_tables_that_are_too_large_are_refused_before_the_spend_or_left_out(sizes, n: int, lines: Any):
+    domain = Domain([
+        Categorical(name=f"c{j}", levels=tuple(f"v{i}" for i in range(size))) for j, size in enumerate(sizes)
+    ])  # fmt: skip
+    frame = pd.DataFrame({name: "v0" for name in domain.names}, index=range(n))
+    for seed in range(3):
+        choice: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "kernel": "adaptive", "points": 50, "rehearsal": seed}
+        if len(sizes) == 4 and not lines:
+            assert len(measured(release_side.publish(frame, domain, **choice))[1].chosen) == 3
+            continue
+        with pytest.raises(PublishError, match="too many cells to be measured") as caught:
+            release_side.publish(frame, domain, workload=lines, **choice)
+        assert SPENT not in str(caught.value)
