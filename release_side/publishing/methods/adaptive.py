@@ -137,7 +137,8 @@ class AdaptiveMargins(Margins):
     def _check_pairs(self, kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> None:
         """PublishError if the tables that rounds may ask for have too many cells; from public facts, before anything is spent."""
         asked = _asked_squares(kernel, self.choices.workload)
-        named, left = [0], []
+        named: list[int] = []
+        left: list[int] = []
         for pair, cells in zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True):
             (named if pair in asked else left).append(cells)
         if sum(named) > _MOST_CELLS // 4:
