@@ -226,13 +226,11 @@ class MeasuredErrors(ErrorModel):
     def _compared(self, influence: Array) -> tuple[Array, Array]:
         """Influences at the fit's rows (n, k), and the errors (k,) in which points and fit disagree.
 
-        Of means over the points, their distance from the fit's. Of the fit's own, half of it: rows of a fit's own are a
-        second model of the population, as are the points, and half of their distance is the standard error of two models.
-        A fit on the points has no rows of its own, and improves on theirs by what the measurement says.
+        Of means over the points, their distance from the fit's. Of the fit's own, half of it: the points are a second model
+        of the population, with tables or densities of their own smoothing, and half of their distance is the standard
+        error of two models. Of correlations that the points weaken it is the larger part.
         """
         at_points, at_rows = self._halves(_finite(influence))
-        if self.fit.on_points and self.first == "fit":
-            return at_rows, np.zeros(at_rows.shape[1])
         distance = self.point_weights @ at_points - self.fit.weights @ at_rows
         return at_rows, distance if self.first == "points" else _SECOND_MODEL * distance
 
