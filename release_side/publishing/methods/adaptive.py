@@ -36,6 +36,7 @@ from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
 from release_side.door.private_tables import TableRounds
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import Measured
+from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
 from release_side.publishing.methods.margins import Margins
 
 _FEWEST_ROWS = 5000
@@ -49,10 +50,13 @@ _SHARES_FEW = (0.5, 0.5)
 _PAIRS_LARGE = 3
 _POWER = 2 / 3  # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height
 _FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of its cells; where noise is small
+_MOST_FINER = 0.06  # of the one-way round for finer tables, unless noise is small
 _ALONE = 0.2  # of one-way tables where they are crossed with the target as well
 _OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
-_WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
+_WORTH_MEASURING = (
+    0.3  # least distance of a further pair, relative to the noise that its table would have, where noise is small
+)
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
 
 
@@ -146,6 +150,7 @@ class _Rounds:
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     number: int = 0
+    first: list[tuple[str, int, float]] = field(default_factory=list)
 
     @classmethod
     def of(cls, door: Door[Noise | RehearsalNoise], everything: MarginFeatures, size: PopulationSize) -> _Rounds:
@@ -162,6 +167,10 @@ class _Rounds:
         return self.kernel.target >= 0
 
     @property
+    def _noise_is_small(self) -> bool:
+        return self.shares.parts == _SHARES["small"]
+
+    @property
     def unit(self) -> float:
         """Standard deviation of the noise on a share that is measured with height 1."""
         return self.door.deviation / (GRID * SHRINK * self.size.count)
@@ -170,7 +179,7 @@ class _Rounds:
         """All one-way tables: coarse, crossed with the target, finer, and the target's own."""
         kinds = [kind for kind in KINDS if not kind.startswith("pairs")]
         groups = [group for group in self.everything.groups if group.kind in kinds]
-        finer = _FINER_SMALL if self.shares.parts == _SHARES["small"] else _FINER
+        finer = _FINER_SMALL if self._noise_is_small else _FINER
         worth = {
             group.kind: [
                 (finer if group.kind == "finer" else 1.0) * (stop - start) ** _POWER for start, stop in group.ranges
@@ -180,10 +189,14 @@ class _Rounds:
         if "target" in worth:
             worth["one-way"] = [_ALONE * each for each in worth["one-way"]]
             worth["target"] = [_OF_TARGET * sum(sum(each) for kind, each in worth.items() if kind != "target")]
+        if "finer" in worth and not self._noise_is_small:
+            coarse = sum(sum(own) for kind, own in worth.items() if kind != "finer")
+            scale = min(1.0, _MOST_FINER / (1 - _MOST_FINER) * coarse / sum(worth["finer"]))
+            worth["finer"] = [scale * each for each in worth["finer"]]
         total = sum(map(sum, worth.values()))
-        squares = {kind: [self.shares.squares(0) * each / total for each in own] for kind, own in worth.items()}
-        self._measure([(group.kind, t) for group in groups for t in range(len(group.tables))],
-                      [square for group in groups for square in squares[group.kind]])  # fmt: skip
+        self.first = [(kind, t, each / total) for kind, own in worth.items() for t, each in enumerate(own)]
+        square = self.shares.squares(0)
+        self._measure([(kind, t) for kind, t, _ in self.first], [square * part for *_, part in self.first])
 
     def measure_pairs(self) -> None:
         """The rounds after the first one."""
@@ -200,34 +213,72 @@ class _Rounds:
             worth = distances - self._noise_of_pairs(count)
             self._measure_pairs(np.argsort(-worth)[:count].tolist())
             return
-        d = len(self.kernel.others)
-        worth = distances - self._noise_of_pairs(d - 1)
-        square = np.full((d, d), -np.inf)
-        small = self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
-        for (i, j), own, fits in zip(self._pairs(), worth, small, strict=True):
-            square[i, j] = square[j, i] = own if fits else -np.inf
-        tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
-        self._measure_pairs([p for p, pair in enumerate(self._pairs()) if pair in tree])
-        implied = estimate_tables(self.measurement()).pairs
-        distances = self._score([implied[pair] for pair in self._pairs()])
-        self._measure_pairs(self._further(distances, tree))
+        self._measure_chosen(distances, independent)
 
-    def _further(self, distances: Array, tree: set[Pair]) -> list[int]:
-        """The pairs to measure in the last round: where the distance from the tree's tables exceeds its noise, and small ones."""
+    def _measure_chosen(self, distances: Array, independent: list[Array]) -> None:
+        """A tree of pairs and, by further scores, further pairs; single columns again as far as pairs are not worth it."""
+        pairs, fits = self._pairs(), self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
+        prospect = self._prospect(distances, independent)
+        left = sum(
+            self.shares.squares(r) for r in range(self.number, len(self.shares.parts)) if r not in self.shares.scores
+        )
+        worthy, again = prospect.best(np.flatnonzero(fits).tolist(), left)
+        gains = prospect.distances.gains(self._noise_of_pairs(len(self.kernel.others) - 1))
+        square = np.full((len(self.kernel.others),) * 2, -np.inf)
+        for p in worthy:
+            i, j = pairs[p]
+            square[i, j] = square[j, i] = gains[p]
+        tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
+        self._measure_with_columns([p for p in worthy if pairs[p] in tree], again)
+        implied = estimate_tables(self.measurement()).pairs
+        guesses = [implied[pair] for pair in pairs]
+        distances = self._score(guesses)
+        chosen, again = self._further(self._prospect(distances, guesses), distances, tree)
+        self._measure_with_columns(chosen + self._cheap(chosen, tree), again)
+
+    def _further(self, prospect: Prospect, distances: Array, tree: set[Pair]) -> tuple[list[int], float]:
+        """The pairs to measure in the last round, and the part of it for single columns.
+
+        Where noise is small and single columns need nothing, all pairs whose distance exceeds its noise: their tables are
+        smoothed together, so that each tells of others.
+        """
+        room, pairs, cells = self._room() // 2, self._pairs(), self._cells_of_pairs()
+        allowed = [p for p, pair in enumerate(pairs) if pair not in tree and cells[p] <= room]
+        chosen, again = prospect.best(allowed, self.shares.squares(self.number))
+        if self._noise_is_small and not again:
+            chosen = self._beyond_noise(distances, allowed)
+        within = np.cumsum(cells[chosen]) <= room
+        return [p for p, fits in zip(chosen, within, strict=True) if fits], again
+
+    def _beyond_noise(self, distances: Array, allowed: list[int]) -> list[int]:
+        """Pairs, best first, until a distance is less than its own noise or a part of its table's; one at least."""
         noise, cells = self._noise_of_scores(), self._cells_of_pairs()
         worth = distances - self._noise_of_pairs(_USUAL_PAIRS)
-        pairs = self._pairs()
         chosen: list[int] = []
-        for p in np.argsort(-worth):
-            if pairs[p] in tree or cells[[*chosen, int(p)]].sum() > self._room() / 2:
-                continue
-            heights = self._squares_of_pairs([*chosen, int(p)])
-            of_table = self.unit / math.sqrt(heights[-1])
-            least = max(noise, _WORTH_MEASURING * NOISE_IN_DISTANCE * of_table * cells[p])
-            if chosen and distances[p] < least:
+        for p in sorted(allowed, key=lambda p: -worth[p]):
+            of_table = self.unit / math.sqrt(self._squares_of_pairs([*chosen, p])[-1])
+            if chosen and distances[p] < max(noise, _WORTH_MEASURING * NOISE_IN_DISTANCE * of_table * cells[p]):
                 break
-            chosen.append(int(p))
-        return chosen + self._cheap(chosen, tree)
+            chosen.append(p)
+        return chosen
+
+    def _prospect(self, scores: Array, guesses: list[Array]) -> Prospect:
+        """What noisy distances from these guesses say of the pairs, with what is known of single columns."""
+        kind = "one-way by target" if self.crossed else "one-way"
+        measured = [
+            (len(cells), square) for columns, square, cells in self.found[kind] if columns[-1] != self.kernel.target
+        ]
+        columns = np.array([(NOISE_IN_DISTANCE * self.unit * cells) ** 2 / square for cells, square in measured])
+        first, second = np.array(self._pairs()).T
+        sampling = np.array([NOISE_IN_DISTANCE * np.sqrt(guess).sum() for guess in guesses]) / math.sqrt(
+            self.size.count
+        )
+        distances = Distances.of_scores(
+            scores, self._noise_of_scores(), np.array(list(map(largest_distance, guesses))),
+            sampling, np.sqrt(columns[first] + columns[second]),
+        )  # fmt: skip
+        spent = sum(square for kind, tables in self.found.items() for _, square, _ in tables if "pairs" not in kind)
+        return Prospect(distances, self._pairs(), self._cells_of_pairs() ** _POWER, self.unit, columns, spent)
 
     def _cheap(self, chosen: list[int], tree: set[Pair]) -> list[int]:
         """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables of those left."""
@@ -246,11 +297,27 @@ class _Rounds:
         noisy = self.door.measure(wanted, heights)
         ends = np.cumsum(np.diff(self.everything.starts)[wanted])
         for (kind, t), square, own in zip(tables, squares, np.split(noisy, ends[:-1]), strict=True):
-            self.found.setdefault(kind, []).append((self._columns(kind, t), square, own))
+            found, columns = self.found.setdefault(kind, []), self._columns(kind, t)
+            earlier = next((table for table in found if table[0] == columns), None)
+            if earlier is not None:
+                found.remove(earlier)
+                square, own = _together(earlier[1], earlier[2], square, own)
+            found.append((columns, square, own))
         self.number += 1
 
     def _measure_pairs(self, pairs: list[int]) -> None:
         self._measure([(self._kind_of_pairs, p) for p in pairs], self._squares_of_pairs(pairs))
+
+    def _measure_with_columns(self, pairs: list[int], again: float) -> None:
+        """A round of these pairs that spends a part `again` on the tables of the first round: all of it without pairs."""
+        again = again if pairs else 1.0
+        square = self.shares.squares(self.number)
+        columns = [(table, again * square * part) for *table, part in self.first] if again else []
+        own = [
+            ((self._kind_of_pairs, p), (1 - again) * each)
+            for p, each in zip(pairs, self._squares_of_pairs(pairs), strict=True)
+        ]
+        self._measure([(kind, t) for (kind, t), _ in columns + own], [each for _, each in columns + own])
 
     def _score(self, guesses: list[Array]) -> Array:
         """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
@@ -348,6 +415,12 @@ class _Rounds:
             noise_law=self.noise.name,
         )  # fmt: skip
         return replace(measured, scores=tuple(self.scores))
+
+
+def _together(first: float, cells: Array, second: float, others: Array) -> tuple[float, Array]:
+    """A table measured twice as if once: squared heights add up, and the noise is as large as before (PROOF.md §12)."""
+    mean = (math.sqrt(first) * cells + math.sqrt(second) * others) / math.sqrt(first + second)
+    return first + second, np.rint(mean).astype(np.int64)
 
 
 def shares_of_rounds(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> _Shares:
