@@ -1,9 +1,10 @@
 """Adaptive margins: one-way tables first, then tables of the pairs of columns that noisy scores show to be related.
 
 Five rounds at most, of fixed shares of the budget: all one-way tables; scores of all pairs, their distance from independence;
-a tree of pairs; scores again, the distance from what the tree implies; further pairs. With a target every table is crossed
-with it, and scores are distances from independence given the target. Where noise is large, three pairs take the place of
-tree and further pairs; where there are three columns or fewer, all pairs are measured.
+a tree of pairs; scores again, the distance from what the tree implies; further pairs. As far as pairs are not worth their noise
+(`choice_of_pairs`), the rounds of pairs measure the tables of the first round once more. With a target every table is
+crossed with it, and scores are distances from independence given the target. Where noise is large, three pairs take the
+place of tree and further pairs; where there are three columns or fewer, all pairs are measured.
 
 The rule follows MST and AIM (McKenna, Miklau & Sheldon 2021; McKenna, Mullins, Sheldon & Miklau 2022): score, then measure.
 """
@@ -41,6 +42,7 @@ from release_side.publishing.methods.margins import Margins
 
 _FEWEST_ROWS = 5000
 _MOST_CELLS = 10**6  # of the tables that are measured
+_MOST_REPEATED = _MOST_CELLS // 8  # of the tables that a later round measures again
 _FEW_COLUMNS = 3  # other than the target: all pairs are measured
 _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were measured alike
 # shares of the budget: one-way tables, scores, tree, scores, further pairs
@@ -54,9 +56,8 @@ _MOST_FINER = 0.06  # of the one-way round for finer tables, unless noise is sma
 _ALONE = 0.2  # of one-way tables where they are crossed with the target as well
 _OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
-_WORTH_MEASURING = (
-    0.3  # least distance of a further pair, relative to the noise that its table would have, where noise is small
-)
+_WORTH_MEASURING = 0.3  # where noise is small, least distance of a further pair relative to the noise of its table
+_TINY = 1e-15
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
 
 
@@ -150,7 +151,10 @@ class _Rounds:
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     number: int = 0
-    first: list[tuple[str, int, float]] = field(default_factory=list)
+    drawn: int = 0  # numbers with noise
+    first: list[tuple[str, int, float]] = field(
+        default_factory=list
+    )  # tables of the first round: kind, number, part of it
 
     @classmethod
     def of(cls, door: Door[Noise | RehearsalNoise], everything: MarginFeatures, size: PopulationSize) -> _Rounds:
@@ -219,12 +223,11 @@ class _Rounds:
         """A tree of pairs and, by further scores, further pairs; single columns again as far as pairs are not worth it."""
         pairs, fits = self._pairs(), self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
         prospect = self._prospect(distances, independent)
-        left = sum(
-            self.shares.squares(r) for r in range(self.number, len(self.shares.parts)) if r not in self.shares.scores
-        )
+        left = self.shares.squares(2) + self.shares.squares(4)
         worthy, again = prospect.best(np.flatnonzero(fits).tolist(), left)
-        gains = prospect.distances.gains(self._noise_of_pairs(len(self.kernel.others) - 1))
-        square = np.full((len(self.kernel.others),) * 2, -np.inf)
+        d = len(self.kernel.others)
+        gains = prospect.distances.gains(self._noise_of_pairs(d - 1))
+        square = np.full((d, d), -np.inf)
         for p in worthy:
             i, j = pairs[p]
             square[i, j] = square[j, i] = gains[p]
@@ -270,13 +273,14 @@ class _Rounds:
         ]
         columns = np.array([(NOISE_IN_DISTANCE * self.unit * cells) ** 2 / square for cells, square in measured])
         first, second = np.array(self._pairs()).T
-        sampling = np.array([NOISE_IN_DISTANCE * np.sqrt(guess).sum() for guess in guesses]) / math.sqrt(
-            self.size.count
-        )
+        sampling = NOISE_IN_DISTANCE / math.sqrt(self.size.count)
         distances = Distances.of_scores(
-            scores, self._noise_of_scores(), np.array(list(map(largest_distance, guesses))),
-            sampling, np.sqrt(columns[first] + columns[second]),
-        )  # fmt: skip
+            scores,
+            self._noise_of_scores(),
+            largest=np.array(list(map(largest_distance, guesses))),
+            by_chance=sampling * np.array([np.sqrt(guess).sum() for guess in guesses]),
+            of_guesses=np.sqrt(columns[first] + columns[second]),
+        )
         spent = sum(square for kind, tables in self.found.items() for _, square, _ in tables if "pairs" not in kind)
         return Prospect(distances, self._pairs(), self._cells_of_pairs() ** _POWER, self.unit, columns, spent)
 
@@ -298,12 +302,13 @@ class _Rounds:
         ends = np.cumsum(np.diff(self.everything.starts)[wanted])
         for (kind, t), square, own in zip(tables, squares, np.split(noisy, ends[:-1]), strict=True):
             found, columns = self.found.setdefault(kind, []), self._columns(kind, t)
-            earlier = next((table for table in found if table[0] == columns), None)
-            if earlier is not None:
-                found.remove(earlier)
-                square, own = _together(earlier[1], earlier[2], square, own)
-            found.append((columns, square, own))
+            before = next((n for n, table in enumerate(found) if table[0] == columns), None)
+            if before is None:
+                found.append((columns, square, own))
+            else:
+                found[before] = (columns, *_together(found[before][1], found[before][2], square, own))
         self.number += 1
+        self.drawn += len(noisy)
 
     def _measure_pairs(self, pairs: list[int]) -> None:
         self._measure([(self._kind_of_pairs, p) for p in pairs], self._squares_of_pairs(pairs))
@@ -311,13 +316,22 @@ class _Rounds:
     def _measure_with_columns(self, pairs: list[int], again: float) -> None:
         """A round of these pairs that spends a part `again` on the tables of the first round: all of it without pairs."""
         again = again if pairs else 1.0
-        square = self.shares.squares(self.number)
-        columns = [(table, again * square * part) for *table, part in self.first] if again else []
-        own = [
-            ((self._kind_of_pairs, p), (1 - again) * each)
-            for p, each in zip(pairs, self._squares_of_pairs(pairs), strict=True)
-        ]
-        self._measure([(kind, t) for (kind, t), _ in columns + own], [each for _, each in columns + own])
+        repeated = self._repeated() if again else []
+        square = again * self.shares.squares(self.number) / max(sum(part for *_, part in repeated), _TINY)
+        self._measure(
+            [*((kind, t) for kind, t, _ in repeated), *((self._kind_of_pairs, p) for p in pairs)],
+            [
+                *(square * part for *_, part in repeated),
+                *((1 - again) * each for each in self._squares_of_pairs(pairs)),
+            ],
+        )
+
+    def _repeated(self) -> list[tuple[str, int, float]]:
+        """The tables of the first round, smallest first while they have few enough cells."""
+        cells = [self._cells_of(kind)[t] for kind, t, _ in self.first]
+        order = np.argsort(cells, kind="stable")
+        few = order[np.cumsum(np.array(cells)[order]) <= _MOST_REPEATED]
+        return [self.first[n] for n in sorted(few)]
 
     def _score(self, guesses: list[Array]) -> Array:
         """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
@@ -332,11 +346,12 @@ class _Rounds:
         noisy = self.door.scores(wanted, whole.astype(np.int64), step)
         self.scores.append(Scores(noisy, step))
         self.number += 1
+        self.drawn += len(noisy)
         return noisy / (step * self.size.count)
 
     def _room(self) -> int:
-        """How many cells all tables of pairs may have, so that a file can hold them."""
-        return _MOST_CELLS - sum(len(cells) for tables in self.found.values() for _, _, cells in tables)
+        """How many cells further tables of pairs may have, so that a file can hold them."""
+        return _MOST_CELLS - self.drawn - _MOST_REPEATED
 
     def _noise_of_scores(self) -> float:
         return self.door.deviation / (self.scores[-1].step * self.size.count)
@@ -367,7 +382,10 @@ class _Rounds:
         return self._group(kind).tables[t]
 
     def _cells_of_pairs(self) -> Array:
-        return np.array([stop - start for start, stop in self._group(self._kind_of_pairs).ranges])
+        return self._cells_of(self._kind_of_pairs)
+
+    def _cells_of(self, kind: str) -> Array:
+        return np.array([stop - start for start, stop in self._group(kind).ranges])
 
     def _squares_of_pairs(self, pairs: list[int]) -> list[float]:
         """Squared heights of the tables of these pairs in the coming round."""

@@ -23,8 +23,8 @@ _STEPS = 100  # of expectation maximisation
 _KEPT = 0.55  # of a table's noise after smoothing, when it is compared with the distance
 _OF_COLUMNS = 0.4  # of the columns' squared errors in that of a pair's table
 _WEIGHT = 2.0  # of a pair's gain, since other pairs' tables follow from it in part
-_COUNTS = 24  # numbers of pairs that are tried, and parts of a round
-_PARTS = np.linspace(0.0, 0.9, 10)
+_COUNTS = 16  # numbers of pairs that are tried
+_PARTS = np.linspace(0.0, 0.9, 7)  # parts of a round for single columns that are tried
 _TINY = 1e-15
 
 
@@ -42,7 +42,9 @@ class Distances:
     by_chance: Array
 
     @classmethod
-    def of_scores(cls, scores: Array, noise: float, largest: Array, by_chance: Array, of_guesses: Array) -> Distances:
+    def of_scores(
+        cls, scores: Array, noise: float, *, largest: Array, by_chance: Array, of_guesses: Array
+    ) -> Distances:
         """The posterior given noisy scores (P,).
 
         noise        standard deviation of the scores' noise.
@@ -88,13 +90,8 @@ def largest_distance(guess: Array) -> float:
     >>> round(largest_distance(np.full((1, 2, 2), 0.25)), 6)
     1.0
     """
-    return float(
-        2
-        * sum(
-            min(_spread(rows), _spread(columns))
-            for rows, columns in zip(guess.sum(axis=2), guess.sum(axis=1), strict=True)
-        )
-    )
+    margins = zip(guess.sum(axis=2), guess.sum(axis=1), strict=True)
+    return 2 * sum(min(_spread(rows), _spread(columns)) for rows, columns in margins)
 
 
 def _spread(one: Array) -> float:
@@ -144,7 +141,8 @@ class Prospect:
         order = sorted(allowed, key=lambda p: -worth[p])
         best: tuple[list[int], float] = ([], 1.0)
         least = self.error([], 0.0, square)
-        for count in sorted(set(np.rint(np.geomspace(1, max(len(order), 1), _COUNTS)).astype(int))) if order else ():
+        counts = np.unique(np.rint(np.geomspace(1, len(order), _COUNTS)).astype(int)) if order else ()
+        for count in counts:
             for part in _PARTS:
                 error = self.error(order[:count], (1 - part) * square, part * square)
                 if error < least:
