@@ -149,6 +149,7 @@ class Measurement:
     def decided_beforehand(self) -> Measurement:
         """What was measured before anything was chosen by scores: the one-way tables of `ChosenMargins`, else all of it.
 
+        Later rounds may have measured one-way tables again, all in the proportions of the first: only their noise is less.
         The sampling errors of a table chosen because its columns seemed related were chosen as well, and a test that takes
         its features as fixed rejects a true hypothesis too often.
 
