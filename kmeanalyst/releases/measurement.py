@@ -206,6 +206,7 @@ class Measurement:
         """What was measured before anything was chosen by scores: all of it, or of `ChosenMargins` with scores the one-way
         tables and those of pairs that a workload names.
 
+        Later rounds may have measured one-way tables again, all in the proportions of the first: only their noise is less.
         The sampling errors of a table chosen because its columns seemed related were chosen as well, and a test that takes
         its features as fixed rejects a true hypothesis too often.
 

@@ -85,6 +85,11 @@ class TableRounds:
         self.noise.deviation(self.sensitivity)  # PublishError where 64 bits cannot hold the noise
 
     @property
+    def drawn(self) -> int:
+        """How many numbers with noise were given."""
+        return self._drawn
+
+    @property
     def sensitivity(self) -> float:
         """The root of the sum of squared allowances, in steps of the grid."""
         return math.hypot(*self.allowances)

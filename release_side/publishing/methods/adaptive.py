@@ -1,7 +1,8 @@
 """Adaptive margins: one-way tables first, then tables of the pairs of columns that noisy scores show to be related.
 
 Five rounds at most, of fixed shares of the budget: all one-way tables; scores of all pairs, their distance from independence;
-a tree of pairs; scores again, the distance from what the tree implies; further pairs. With a target every table is crossed
+a tree of pairs; scores again, the distance from what the tree implies; further pairs. As far as pairs are not worth their noise
+(`choice_of_pairs`), the rounds of pairs measure the tables of the first round once more. With a target every table is crossed
 with it, and scores are distances from independence given the target. Where noise is large, there are no noisy scores of all pairs:
 the exponential mechanism draws three pairs by their exact ones. Where there are three columns or fewer, all pairs are measured.
 
@@ -45,10 +46,12 @@ from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
 from release_side.door.private_tables import TableRounds
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import Measured
+from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
 from release_side.publishing.methods.margins import Margins
 
 _FEWEST_ROWS = 5000
 _MOST_CELLS = 10**6  # of the tables that are measured
+_MOST_REPEATED = _MOST_CELLS // 8  # of the tables that a later round measures again
 _FEW_COLUMNS = 3  # other than the target: all pairs are measured
 _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were measured alike
 # shares of the budget: one-way tables, scores, tree, scores, further pairs
@@ -62,10 +65,12 @@ _FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of 
 _NODES = (
     0.5  # of a tree's table at a depth below that of pairs, with squared heights ∝ √nodes, relative to that depth's
 )
+_MOST_FINER = 0.06  # of the one-way round for finer tables, unless noise is small
 _ALONE = 0.2  # of one-way tables where they are crossed with the target as well
 _OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
-_WORTH_MEASURING = 0.3  # least distance of a further pair, relative to the noise that its table would have
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
+_WORTH_MEASURING = 0.3  # where noise is small, least distance of a further pair relative to the noise of its table
+_TINY = 1e-15
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
 _ASKED = 0.3  # of what tables have: for those that a workload names
 
@@ -202,6 +207,7 @@ class _Rounds:
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    first: list[tuple[str, int, float]] = field(default_factory=list)  # its tables: kind, number, part of the round
 
     @classmethod
     def of(
@@ -228,6 +234,10 @@ class _Rounds:
         return self.kernel.target >= 0
 
     @property
+    def _noise_is_small(self) -> bool:
+        return self.shares.parts == _SHARES["small"]
+
+    @property
     def unit(self) -> float:
         """Standard deviation of the noise on a share that is measured with height 1."""
         return self.door.deviation / (GRID * SHRINK * self.size.count)
@@ -236,7 +246,7 @@ class _Rounds:
         """All one-way tables: coarse, crossed with the target, finer, and the target's own; and pairs that a workload names."""
         kinds = [kind for kind in KINDS if not kind.startswith("pairs")]
         groups = [group for group in self.everything.groups if group.kind in kinds]
-        finer = _FINER_SMALL if self.shares.parts == _SHARES["small"] else _FINER
+        finer = _FINER_SMALL if self._noise_is_small else _FINER
         worth = {
             group.kind: [self._worth(group, t, stop - start, finer) for t, (start, stop) in enumerate(group.ranges)]
             for group in groups
@@ -244,10 +254,12 @@ class _Rounds:
         if "target" in worth:
             worth["one-way"] = [_ALONE * each for each in worth["one-way"]]
             worth["target"] = [_OF_TARGET * sum(sum(each) for kind, each in worth.items() if kind != "target")]
+        if "finer" in worth and not self._noise_is_small:
+            worth["finer"] = self._limited(worth["finer"], sum(map(sum, worth.values())))
         total = sum(map(sum, worth.values()))
-        squares = {kind: [self.shares.squares(0) * each / total for each in own] for kind, own in worth.items()}
-        tables = [(group.kind, t) for group in groups for t in range(len(group.tables))]
-        heights = self._with_asked(tables, [square for group in groups for square in squares[group.kind]])
+        self.first = [(kind, t, each / total) for kind, own in worth.items() for t, each in enumerate(own)]
+        tables = [(kind, t) for kind, t, _ in self.first]
+        heights = self._with_asked(tables, [self.shares.squares(0) * part for *_, part in self.first])
         named = self._named_pairs()
         self._measure([*tables, *[(self._kind_of_pairs, p) for p in named]], [*heights, *named.values()])
 
@@ -260,6 +272,12 @@ class _Rounds:
             return finer * cells**_POWER
         coarse = self.kernel.sizes[j]
         return _NODES * coarse**_POWER * math.sqrt(cells / coarse)
+
+    def _limited(self, finer: list[float], total: float) -> list[float]:
+        """The worth of finer tables, at most a fixed part of the round for those of numbers."""
+        of_numbers = sum(own for j, own in zip(self.kernel.finer, finer, strict=True) if j not in self.trees)
+        scale = min(1.0, _MOST_FINER / (1 - _MOST_FINER) * (total - of_numbers) / max(of_numbers, _TINY))
+        return [own if j in self.trees else scale * own for j, own in zip(self.kernel.finer, finer, strict=True)]
 
     def measure_pairs(self) -> None:
         """The rounds after the first one."""
@@ -278,37 +296,79 @@ class _Rounds:
             costs = _COST_LARGE * self._noise_of_pairs(count)
             self._measure_pairs(self._choose(candidates, independent, count, costs))
             return
-        distances = self._score(independent)
-        d = len(self.kernel.others)
-        worth = distances - self._noise_of_pairs(d - 1)
-        worth[named] = distances[named]
-        square = np.full((d, d), -np.inf)
-        for p, (i, j) in enumerate(self._pairs()):
-            square[i, j] = square[j, i] = worth[p] if small[p] or p in named else -np.inf
-        tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
-        wanted = [p for p, pair in enumerate(self._pairs()) if pair in tree and p not in named]
-        if not wanted:  # a workload names the whole tree
-            wanted = [int(p) for p in np.argsort(-np.where(small, worth, -np.inf)) if p not in named][:1]
-        self._measure_pairs(wanted)
-        implied = estimate_tables(self.measurement()).pairs
-        distances = self._score([implied[pair] for pair in self._pairs()])
-        self._measure_pairs(self._further(distances, {*wanted, *named}))
+        self._measure_chosen(self._score(independent), independent, named, small)
 
-    def _further(self, distances: Array, measured: set[int]) -> list[int]:
-        """The pairs to measure in the last round: where the distance from the tree's tables exceeds its noise, and small ones."""
+    def _measure_chosen(self, distances: Array, independent: list[Array], named: list[int], small: Array) -> None:
+        """A tree of pairs and, by further scores, further pairs; single columns again as far as pairs are not worth it.
+
+        distances     (P,) noisy ones from independent tables.
+        named         the pairs that a workload names, which have been measured.
+        small         (P,) whether a table may be in the tree.
+        """
+        pairs, d = self._pairs(), len(self.kernel.others)
+        prospect = self._prospect(distances, independent)
+        left = self.shares.squares(2) + self.shares.squares(4)
+        worthy, again = prospect.best([p for p in range(self.n_pairs) if small[p] and p not in named], left)
+        noise = self._noise_of_pairs(d - 1)
+        noise[named] = 0.0
+        gains = prospect.distances.gains(noise)
+        square = np.full((d, d), -np.inf)
+        for p in [*worthy, *named]:
+            i, j = pairs[p]
+            square[i, j] = square[j, i] = gains[p]
+        tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
+        wanted = [p for p in worthy if pairs[p] in tree]
+        self._measure_with_columns(wanted, again)
+        implied = estimate_tables(self.measurement()).pairs
+        guesses = [implied[pair] for pair in pairs]
+        distances = self._score(guesses)
+        chosen, again = self._further(self._prospect(distances, guesses), distances, {*wanted, *named})
+        self._measure_with_columns(chosen + self._cheap(chosen, {*wanted, *named}), again)
+
+    def _further(self, prospect: Prospect, distances: Array, measured: set[int]) -> tuple[list[int], float]:
+        """The pairs to measure in the last round, and the part of it for single columns.
+
+        Where noise is small and single columns need nothing, all pairs whose distance exceeds its noise: their tables are
+        smoothed together, so that each tells of others.
+        """
+        room, cells = self._room() // 2, self._cells_of_pairs()
+        allowed = [p for p in range(self.n_pairs) if p not in measured and cells[p] <= room]
+        chosen, again = prospect.best(allowed, self.shares.squares(self.door.made))
+        if self._noise_is_small and not again:
+            chosen = self._beyond_noise(distances, allowed)
+        within = np.cumsum(cells[chosen]) <= room
+        return [p for p, fits in zip(chosen, within, strict=True) if fits], again
+
+    def _beyond_noise(self, distances: Array, allowed: list[int]) -> list[int]:
+        """Pairs, best first, until a distance is less than its own noise or a part of its table's; one at least."""
         noise, cells = self._noise_of_scores(), self._cells_of_pairs()
         worth = distances - self._noise_of_pairs(_USUAL_PAIRS)
         chosen: list[int] = []
-        for p in np.argsort(-worth):
-            if p in measured or cells[[*chosen, int(p)]].sum() > self._room() / 2 * (1 - sum(self.shares.asked)):
-                continue
-            heights = self._squares_of_pairs([*chosen, int(p)])
-            of_table = self.unit / math.sqrt(heights[-1])
-            least = max(noise, _WORTH_MEASURING * NOISE_IN_DISTANCE * of_table * cells[p])
-            if chosen and distances[p] < least:
+        for p in sorted(allowed, key=lambda p: -worth[p]):
+            of_table = self.unit / math.sqrt(self._squares_of_pairs([*chosen, p])[-1])
+            if chosen and distances[p] < max(noise, _WORTH_MEASURING * NOISE_IN_DISTANCE * of_table * cells[p]):
                 break
-            chosen.append(int(p))
-        return chosen + self._cheap(chosen, measured)
+            chosen.append(p)
+        return chosen
+
+    def _prospect(self, scores: Array, guesses: list[Array]) -> Prospect:
+        """What noisy distances from these guesses say of the pairs, with what is known of single columns."""
+        kind = "one-way by target" if self.crossed else "one-way"
+        measured = [
+            (len(cells), square) for columns, square, cells in self.found[kind] if columns[-1] != self.kernel.target
+        ]
+        columns = np.array([(NOISE_IN_DISTANCE * self.unit * cells) ** 2 / square for cells, square in measured])
+        first, second = np.array(self._pairs()).T
+        sampling = NOISE_IN_DISTANCE / math.sqrt(self.size.count)
+        distances = Distances.of_scores(
+            scores,
+            self._noise_of_scores(),
+            largest=np.array(list(map(largest_distance, guesses))),
+            by_chance=sampling * np.array([np.sqrt(guess).sum() for guess in guesses]),
+            of_guesses=np.sqrt(columns[first] + columns[second]),
+        )
+        spent = sum(square for kind, tables in self.found.items() for _, square, _ in tables if "pairs" not in kind)
+        return Prospect(distances, self._pairs(), self._cells_of_pairs() ** _POWER, self.unit, columns, spent)
 
     def _cheap(self, chosen: list[int], measured: set[int]) -> list[int]:
         """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables of those left."""
@@ -327,10 +387,35 @@ class _Rounds:
         noisy = self.door.measure(wanted, heights)
         ends = np.cumsum(np.diff(self.everything.starts)[wanted])
         for (kind, t), square, own in zip(tables, squares, np.split(noisy, ends[:-1]), strict=True):
-            self.found.setdefault(kind, []).append((self._columns(kind, t), square, own))
+            found, columns = self.found.setdefault(kind, []), self._columns(kind, t)
+            before = next((n for n, table in enumerate(found) if table[0] == columns), None)
+            if before is None:
+                found.append((columns, square, own))
+            else:
+                found[before] = (columns, *_together(found[before][1], found[before][2], square, own))
 
     def _measure_pairs(self, pairs: list[int]) -> None:
         self._measure([(self._kind_of_pairs, p) for p in pairs], self._squares_of_pairs(pairs))
+
+    def _measure_with_columns(self, pairs: list[int], again: float) -> None:
+        """A round of these pairs that spends a part `again` on the tables of the first round: all of it without pairs."""
+        again = again if pairs else 1.0
+        repeated = self._repeated() if again else []
+        square = again * self.shares.squares(self.door.made) / max(sum(part for *_, part in repeated), _TINY)
+        self._measure(
+            [*((kind, t) for kind, t, _ in repeated), *((self._kind_of_pairs, p) for p in pairs)],
+            [
+                *(square * part for *_, part in repeated),
+                *((1 - again) * each for each in self._squares_of_pairs(pairs)),
+            ],
+        )
+
+    def _repeated(self) -> list[tuple[str, int, float]]:
+        """The tables of the first round, smallest first while they have few enough cells."""
+        cells = [self._cells_of(kind)[t] for kind, t, _ in self.first]
+        order = np.argsort(cells, kind="stable")
+        few = order[np.cumsum(np.array(cells)[order]) <= _MOST_REPEATED]
+        return [self.first[n] for n in sorted(few)]
 
     def _score(self, guesses: list[Array]) -> Array:
         """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
@@ -373,8 +458,8 @@ class _Rounds:
         return whole.astype(np.int64)
 
     def _room(self) -> int:
-        """How many cells all tables of pairs may have, so that a file can hold them."""
-        return _MOST_CELLS - sum(len(cells) for tables in self.found.values() for _, _, cells in tables)
+        """How many cells further tables of pairs may have, so that a file can hold them."""
+        return _MOST_CELLS - self.door.drawn - _MOST_REPEATED
 
     def _noise_of_scores(self) -> float:
         return self.door.deviation / (self.scores[-1].step * self.size.count)
@@ -405,7 +490,10 @@ class _Rounds:
         return self._group(kind).tables[t]
 
     def _cells_of_pairs(self) -> Array:
-        return np.array([stop - start for start, stop in self._group(self._kind_of_pairs).ranges])
+        return self._cells_of(self._kind_of_pairs)
+
+    def _cells_of(self, kind: str) -> Array:
+        return np.array([stop - start for start, stop in self._group(kind).ranges])
 
     def _with_asked(self, tables: list[tuple[str, int]], squares: list[float]) -> list[float]:
         """Squared heights of one-way tables, raised for the columns that a workload names alone."""
@@ -473,6 +561,12 @@ class _Rounds:
         pairs = list(combinations(self.kernel.others, 2))
         beforehand = tuple(pairs[p] for p in self._named_pairs())
         return replace(measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand)
+
+
+def _together(first: float, cells: Array, second: float, others: Array) -> tuple[float, Array]:
+    """A table measured twice as if once: squared heights add up, and the noise is as large as before (PROOF.md §12)."""
+    mean = (math.sqrt(first) * cells + math.sqrt(second) * others) / math.sqrt(first + second)
+    return first + second, np.rint(mean).astype(np.int64)
 
 
 def shares_of_rounds(

@@ -1,0 +1,129 @@
+"""What a round measures: pairs as far as they are worth their noise, single columns again for the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.release import ReleaseData
+from release_side import publish
+from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
+
+LEVELS = ("a", "b", "c", "d")
+DOMAIN = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in "vwxyz"))
+
+
+def rows(n: int, *, related: bool) -> pd.DataFrame:
+    """Five independent columns; y repeats x where they are related."""
+    frame = pd.DataFrame(np.random.default_rng(0).choice(LEVELS, (n, 5), p=(0.4, 0.3, 0.2, 0.1)), columns=list("vwxyz"))
+    return frame.assign(y=frame["x"]) if related else frame
+
+
+def released(frame: pd.DataFrame, seed: int = 0, **options: Any) -> ReleaseData:
+    return publish(
+        frame, DOMAIN, epsilon=1.0, delta=1e-6, kernel="adaptive", points=6, rehearsal=seed, workers=1, **options
+    )
+
+
+def chosen_margins(release: ReleaseData) -> ChosenMargins:
+    assert release.measurement is not None
+    kernel = release.measurement.feature_map.kernel
+    assert isinstance(kernel, ChosenMargins)
+    return kernel
+
+
+def distances(scores: Array, noise: float) -> Distances:
+    same = np.ones(len(scores))
+    return Distances.of_scores(scores, noise, largest=same, by_chance=0.0 * same, of_guesses=0.0 * same)
+
+
+def prospect(known: Distances, *, unit: float = 1e-3) -> Prospect:
+    """Of four columns whose tables are all of one size."""
+    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    return Prospect(known, pairs, np.full(6, 10.0), unit, np.full(4, (20 * unit) ** 2), 0.3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_table_is_further_from_independence_than_its_margins_allow(seed):
+    table = np.random.default_rng(seed).dirichlet(np.full(12, 0.1)).reshape(1, 3, 4)
+    independent = table.sum(axis=2)[:, :, None] * table.sum(axis=1)[:, None, :]
+    assert np.abs(table - independent).sum() <= largest_distance(table) + 1e-12
+
+
+def test_a_column_that_repeats_another_is_as_far_from_independence_as_can_be():
+    table = np.diag([0.5, 0.3, 0.2])[None]
+    independent = table.sum(axis=2)[:, :, None] * table.sum(axis=1)[:, None, :]
+    assert np.abs(table - independent).sum() == pytest.approx(largest_distance(table))
+
+
+def test_scores_that_are_nothing_but_noise_are_taken_as_such():
+    scores = np.random.default_rng(0).normal(scale=0.05, size=200)
+    known = distances(scores, 0.05)
+    assert known.expected(known.values).max() < 0.03 < scores.max()
+
+
+def test_one_pair_far_beyond_the_noise_keeps_its_distance():
+    known = distances(np.array([0.6, 0.02, -0.01, 0.0, 0.03, -0.02]), 0.02)
+    assert known.expected(known.values)[0] == pytest.approx(0.6, abs=0.05)
+
+
+def test_a_gain_is_part_of_the_distance_and_falls_with_noise():
+    known = distances(np.array([0.6, 0.02, -0.01, 0.0, 0.03, -0.02]), 0.02)
+    small, large = known.gains(np.full(6, 0.01)), known.gains(np.full(6, 1.0))
+    assert (large >= 0).all()
+    assert (large <= small).all()
+    assert (small <= known.expected(known.values) + 1e-12).all()
+
+
+def test_a_round_takes_the_related_pairs_alone_and_nothing_without_any():
+    related = distances(np.array([0.6, 0.0, 0.0, 0.0, 0.0, 0.5]), 0.01)
+    chosen, again = prospect(related).best(list(range(6)), 0.5)
+    assert sorted(chosen) == [0, 5]
+    assert again < 1
+    assert prospect(distances(np.zeros(6), 0.01)).best(list(range(6)), 0.5) == ([], 1.0)
+    assert prospect(related).best([], 0.5) == ([], 1.0)
+
+
+def test_pairs_that_are_not_allowed_are_not_chosen():
+    related = distances(np.array([0.6, 0.0, 0.0, 0.0, 0.0, 0.5]), 0.01)
+    assert prospect(related).best([1, 2, 5], 0.5)[0] == [5]
+
+
+def test_without_related_columns_the_budget_goes_to_single_ones():
+    kernel = chosen_margins(released(rows(500, related=False)))
+    assert kernel.shares[0] > 0.8
+    assert sum(kernel.shares) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("n", [1000, 20_000])
+def test_a_column_that_repeats_another_is_found(n):
+    kernel = chosen_margins(released(rows(n, related=True)))
+    assert (2, 3) in kernel.pairs
+    assert kernel.shares[2] > 0.2
+
+
+def test_a_table_measured_in_several_rounds_has_the_noise_it_claims():
+    """40 releases, 20 cells: the mean of squared standard scores is 1 up to 5 · √(2 / 800)."""
+    frame = rows(500, related=False)
+    truth = np.array([(frame[name] == level).mean() for name in "vwxyz" for level in LEVELS])
+    scores = []
+    for seed in range(40):
+        measurement = released(frame, seed).measurement
+        assert measurement is not None
+        features = measurement.feature_map
+        assert isinstance(features, MarginFeatures)
+        group = features.groups[0]
+        heights = np.sqrt(np.repeat(group.squares, 4))
+        scores.append(
+            (measurement.vector[group.start : group.stop] / heights - truth) * heights / measurement.noise_scale
+        )
+    found = np.array(scores)
+    assert abs(found.mean()) < 5 / np.sqrt(found.size)
+    assert abs((found**2).mean() - 1) < 5 * np.sqrt(2 / found.size)
