@@ -224,15 +224,15 @@ class _Rounds:
         pairs, fits = self._pairs(), self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
         prospect = self._prospect(distances, independent)
         left = self.shares.squares(2) + self.shares.squares(4)
-        worthy, again = prospect.best(np.flatnonzero(fits).tolist(), left)
+        worth_it, again = prospect.best(np.flatnonzero(fits).tolist(), left)
         d = len(self.kernel.others)
-        gains = prospect.distances.gains(self._noise_of_pairs(d - 1))
+        worth = prospect.distances.expected(prospect.distances.values) - self._noise_of_pairs(d - 1)
         square = np.full((d, d), -np.inf)
-        for p in worthy:
+        for p in np.flatnonzero(fits) if worth_it else ():
             i, j = pairs[p]
-            square[i, j] = square[j, i] = gains[p]
+            square[i, j] = square[j, i] = worth[p]
         tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
-        self._measure_with_columns([p for p in worthy if pairs[p] in tree], again)
+        self._measure_with_columns([p for p, pair in enumerate(pairs) if pair in tree], again)
         implied = estimate_tables(self.measurement()).pairs
         guesses = [implied[pair] for pair in pairs]
         distances = self._score(guesses)
