@@ -308,16 +308,17 @@ class _Rounds:
         pairs, d = self._pairs(), len(self.kernel.others)
         prospect = self._prospect(distances, independent)
         left = self.shares.squares(2) + self.shares.squares(4)
-        worthy, again = prospect.best([p for p in range(self.n_pairs) if small[p] and p not in named], left)
+        allowed = [p for p in range(self.n_pairs) if small[p] and p not in named]
+        worth_it, again = prospect.best(allowed, left)
         noise = self._noise_of_pairs(d - 1)
         noise[named] = 0.0
-        gains = prospect.distances.gains(noise)
+        worth = prospect.distances.expected(prospect.distances.values) - noise
         square = np.full((d, d), -np.inf)
-        for p in [*worthy, *named]:
+        for p in [*(allowed if worth_it else ()), *named]:
             i, j = pairs[p]
-            square[i, j] = square[j, i] = gains[p]
+            square[i, j] = square[j, i] = worth[p]
         tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
-        wanted = [p for p in worthy if pairs[p] in tree]
+        wanted = [p for p in allowed if pairs[p] in tree]
         self._measure_with_columns(wanted, again)
         implied = estimate_tables(self.measurement()).pairs
         guesses = [implied[pair] for pair in pairs]

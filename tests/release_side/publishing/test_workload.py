@@ -282,7 +282,9 @@ def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytes
 
     monkeypatch.setattr(TableRounds, "measure", measure)
     published([each for each in ALL_PAIRS if "age" in each])
-    one_way, *pairs = (set(filter(lambda t: 6 <= t < 21, each)) for each in rounds)  # the tables of pairs, after those of columns
+    one_way, *pairs = (
+        set(filter(lambda t: 6 <= t < 21, each)) for each in rounds
+    )  # the tables of pairs, after those of columns
     assert len(one_way) == 5 and any(pairs)
     assert not one_way & pairs[0] and not one_way & pairs[1] and not pairs[0] & pairs[1]
 
