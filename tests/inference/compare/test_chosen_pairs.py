@@ -114,9 +114,7 @@ def test_the_two_sample_test_looks_at_what_was_decided_beforehand(release: Relea
 def test_rounds_after_the_first_and_the_fit_change_no_p_value(release: Release, monkeypatch: pytest.MonkeyPatch):
     """So that the level of the test can be measured on first rounds alone."""
     sample = table(500, 2).astype({"age": int, "pay": int})
-    sample["age"] = np.clip(
-        sample["age"] + 4, 0, 99
-    )  # without a difference p is often 1, as it is corrected for many tests
+    sample["age"] = np.clip(sample["age"] + 4, 0, 99)  # p is often 1 without: it is corrected for many tests
     found = ka.mmd_test(release, sample)
     assert found.pvalue < 0.9
     monkeypatch.setattr(adaptive._Rounds, "n_pairs", 0)
