@@ -6,9 +6,8 @@
 
 Numbers (a mixture in five dimensions) and a mixed table (numbers, levels, missing cells), both methods; 250 feature
 pairs, 100 points of a subspace, or margins. Simulated (eight columns, most of them dependent), independent (the same,
-each column shuffled) and Adult (../shared/data, both files are the population) are published by adaptive margins. Of
-these only the first round is made, for the test looks at nothing else (tests/inference/compare/test_chosen_pairs.py), and
-only random features are asked for. So many fresh tables go through `release_side.publish` (a rehearsal: noise of
+each column shuffled) and Adult (../shared/data, both files are the population) are published by adaptive margins, in all
+their rounds; only random features are asked for. So many fresh tables go through `release_side.publish` (a rehearsal: noise of
 the same distribution from a seed), and each is tested against so many fresh samples of each size. By default no two repetitions
 of a cell share anything; samples of one release would share its noise, and where that dominates fifty releases are
 hardly more than fifty repetitions. The points are not fitted, for the test does not look at them, unless --fit is given;
@@ -36,7 +35,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation import by_method
-from release_side.publishing.methods import adaptive
 
 LEVELS = (0.05, 0.01)
 METHODS = ("random-features", "subspace")
@@ -63,7 +61,6 @@ def pvalues(setting: Setting, releases: range) -> Array:
     """(releases, samples of each, sizes, 2): p-values of the test, and of the same test that ignores the noise."""
     if not setting.fit:
         by_method.REPRESENT["random-features"], by_method.weights_for = _no_fit, _even  # type: ignore[assignment]
-        adaptive._Rounds.n_pairs = property(lambda _: 0)  # type: ignore[assignment, method-assign]
     noise_aware.size_of_difference = lambda *_, **__: {}  # type: ignore[assignment]
     domain, draw, options = population(setting.table)
     features = setting.method == "random-features" and setting.table in ("numeric", "mixed")
