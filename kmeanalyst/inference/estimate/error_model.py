@@ -229,8 +229,8 @@ class MeasuredErrors(ErrorModel):
 
         Of means over the points, their distance from the fit's. Of the fit's own, half of it: the points are a second model
         of the population, with tables or densities of their own smoothing, and half of their distance is the standard
-        error of two models; on tables what exceeds the noise (`_beyond`), which the rows smooth away. Of correlations that the
-        points weaken it is the larger part.
+        error of two models. On tables only what exceeds the noise counts (`_beyond`), which the rows smooth away. Of correlations that
+        the points weaken it is the larger part.
         """
         at_points, at_rows = self._halves(_finite(influence))
         distance = self.point_weights @ at_points - self.fit.weights @ at_rows

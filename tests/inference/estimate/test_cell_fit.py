@@ -182,10 +182,8 @@ def test_many_rows_are_asked_through_cells(n_points: int, noise: float, kind: ty
     released = release.probability("rich and age > 30", view="probability")
     assert released.value == pytest.approx(np.mean(release.frame["rich"] & (release.frame["age"] > 30)))
     away = abs(released.value - answer.value)
-    half = (0.5 * away) ** 2  # is in the error of the best answers already, on tables as far as it exceeds the noise
-    already = max(half - answer.parts["privacy"] ** 2, 0.0) if kind is CellFit else half
-    expected = np.sqrt(answer.parts["resolution"] ** 2 - already + away**2)
-    assert released.parts["resolution"] == pytest.approx(expected, rel=0.01)
+    further = away * np.sqrt(0.75)  # half of the distance is in the error of the best answers already
+    assert released.parts["resolution"] == pytest.approx(np.hypot(answer.parts["resolution"], further), rel=0.01)
 
 
 @pytest.mark.parametrize(("noise", "least"), [(3, 0.85), (30, 0.75)])
