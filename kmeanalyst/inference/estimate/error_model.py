@@ -209,13 +209,12 @@ class MeasuredErrors(ErrorModel):
         """The fit's parts; how far the points are from the fit is added to resolution (see `_compared`)."""
         at_rows, distance = self._compared(influence)
         parts = self.fit.parts(at_rows)
-        return parts | {"resolution": np.hypot(parts["resolution"], self._beyond(distance, parts["privacy"]))}
+        return parts | {"resolution": np.hypot(parts["resolution"], distance)}
 
     def _covariance(self, influence: Array) -> Parts:
         """The fit's; how far the points are from it counts as one more error, common to all statistics."""
         at_rows, distance = self._compared(influence)
         covariance = self.fit.covariance(at_rows)
-        distance = self._beyond(distance, np.sqrt(np.diag(covariance["privacy"])))
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
     def _least_change(self, influence: Array, level: float) -> float:
@@ -229,18 +228,11 @@ class MeasuredErrors(ErrorModel):
 
         Of means over the points, their distance from the fit's. Of the fit's own, half of it: the points are a second model
         of the population, with tables or densities of their own smoothing, and half of their distance is the standard
-        error of two models. On tables only what exceeds the noise counts (`_beyond`), which the rows smooth away. Of correlations that
-        the points weaken it is the larger part.
+        error of two models. Of correlations that the points weaken it is the larger part.
         """
         at_points, at_rows = self._halves(_finite(influence))
         distance = self.point_weights @ at_points - self.fit.weights @ at_rows
         return at_rows, distance if self.first == "points" else _SECOND_MODEL * distance
-
-    def _beyond(self, distance: Array, noise: Array) -> Array:
-        """What noise does not explain of the distance of the best answer from the rows' on tables (k,); else all of it."""
-        if self.first == "points" or not self.fit.on_points:
-            return distance
-        return np.sign(distance) * np.sqrt(np.maximum(distance**2 - noise**2, 0.0))
 
     def _halves(self, influence: Array) -> tuple[Array, Array]:
         """The influence at the points, and at the rows of the fit."""
