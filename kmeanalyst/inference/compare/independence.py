@@ -184,11 +184,9 @@ def independence_test(
             "Test rows of your own, or a release with a measurement."
         )
     sides = two_sides(data.domain.names, columns_a, columns_b)
-    return (
-        _among_chosen(data, data.measurement, sides)
-        if data.measurement.chosen_by_rows
-        else _noise_aware_test(data, sides)
-    )
+    counted = all(data.measurement.counted_together(i, j) for i in sides[0] for j in sides[1])
+    chosen = data.measurement.chosen_by_rows or not counted
+    return _among_chosen(data, data.measurement, sides) if chosen else _noise_aware_test(data, sides)
 
 
 def _among_chosen(

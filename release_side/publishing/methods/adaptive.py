@@ -4,7 +4,8 @@ Five rounds at most, of fixed shares of the budget: all one-way tables; scores o
 a tree of pairs; scores again, the distance from what the tree implies; further pairs. As far as pairs are not worth their noise
 (`choice_of_pairs`), the rounds of pairs measure the tables of the first round once more. With a target every table is crossed
 with it, and scores are distances from independence given the target. Where noise is large, there are no noisy scores of all pairs:
-the exponential mechanism draws three pairs by their exact ones. Where there are three columns or fewer, all pairs are measured.
+the exponential mechanism draws three pairs by their exact ones, or no pair is measured if the noise of every table exceeds any
+relation. Where there are three columns or fewer, all pairs are measured.
 
 A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
 one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
@@ -135,7 +136,7 @@ class AdaptiveMargins(Margins):
         assert isinstance(everything, MarginFeatures)
         rounds = _Rounds.of(door, everything, domain, size, self.choices.workload)
         rounds.measure_one_way()
-        if rounds.n_pairs:
+        if rounds.n_pairs and len(rounds.shares.parts) > 1:
             rounds.measure_pairs()
         return Measured((rounds.measurement(),))
 
@@ -151,8 +152,9 @@ class AdaptiveMargins(Margins):
                 f"the tables of the pairs of columns that the workload names have {sum(named):,} cells, and at most "
                 f"{_MOST_CELLS // 4:,} are measured before all others. Ask of fewer pairs, or name fewer levels or edges."
             )
-        scored = bool(shares_of_rounds(kernel, size, noise, asked).scores)
-        if (min(left) > _most_of_a_pair(kernel)) if scored else (kernel.n_cells > _MOST_CELLS):
+        shares = shares_of_rounds(kernel, size, noise, asked)
+        all_of_them = len(shares.parts) > 1 and not shares.scores
+        if (shares.scores and min(left) > _most_of_a_pair(kernel)) or (all_of_them and kernel.n_cells > _MOST_CELLS):
             raise PublishError("the pairs of columns have too many cells to be measured. Name fewer levels or edges.")
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
@@ -291,10 +293,11 @@ class _Rounds:
         named = list(self._named_pairs())
         small = self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
         if len(self.shares.parts) == len(_SHARES_LARGE):
-            candidates = [p for p in range(self.n_pairs) if small[p] and p not in named]
+            noise = self._noise_of_pairs(_PAIRS_LARGE)
+            usable = _usable(self.kernel, self.size, self.noise)
+            candidates = [p for p in range(self.n_pairs) if usable[p] and p not in named]
             count = min(_PAIRS_LARGE, len(candidates))
-            costs = _COST_LARGE * self._noise_of_pairs(count)
-            self._measure_pairs(self._choose(candidates, independent, count, costs))
+            self._measure_pairs(self._choose(candidates, independent, count, _COST_LARGE * noise))
             return
         self._measure_chosen(self._score(independent), independent, named, small)
 
@@ -523,10 +526,7 @@ class _Rounds:
         """For each pair the |noise| to expect, summed over its table, if that many pairs are measured in a later round."""
         cells = self._cells_of_pairs().astype(float)
         share = self.shares.squares(self.door.made if self.door.made not in self.shares.scores else self.door.made + 1)
-        return (
-            NOISE_IN_DISTANCE * self.unit * math.sqrt(count / share) * np.median(cells) ** (_POWER / 2)
-            * cells ** (1 - _POWER / 2)
-        )  # fmt: skip
+        return NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * _noise_by_cells(cells, count)
 
     def measurement(self) -> Measurement:
         """All rounds so far as one measurement, of margins with a height for each table."""
@@ -560,7 +560,8 @@ class _Rounds:
             noise_law=self.noise.name,
         )  # fmt: skip
         pairs = list(combinations(self.kernel.others, 2))
-        beforehand = tuple(pairs[p] for p in self._named_pairs())
+        chosen = self.scores or self.choices  # else all pairs are those that were named
+        beforehand = tuple(pairs[p] for p in self._named_pairs()) if chosen else ()
         return replace(measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand)
 
 
@@ -568,6 +569,19 @@ def _together(first: float, cells: Array, second: float, others: Array) -> tuple
     """A table measured twice as if once: squared heights add up, and the noise is as large as before (PROOF.md §12)."""
     mean = (math.sqrt(first) * cells + math.sqrt(second) * others) / math.sqrt(first + second)
     return first + second, np.rint(mean).astype(np.int64)
+
+
+def _usable(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> Array:
+    """(P,) where noise is large: whether a pair's table, one of those that are drawn, would have less noise than a distance has."""
+    cells = np.array(cells_of_all_pairs(kernel), dtype=float)
+    unit = math.sqrt(2 / _SHARES_LARGE[2]) * noise.deviation(1.0) / size.count
+    in_distance = NOISE_IN_DISTANCE * unit * _noise_by_cells(cells, _PAIRS_LARGE)
+    return (in_distance <= 1) & (cells <= _most_of_a_pair(kernel))
+
+
+def _noise_by_cells(cells: Array, count: int) -> Array:
+    """Σ|noise| of tables with so many cells, if `count` of them share a round by the power of their cells."""
+    return math.sqrt(count) * np.median(cells) ** (_POWER / 2) * cells ** (1 - _POWER / 2)
 
 
 def shares_of_rounds(
@@ -590,6 +604,9 @@ def shares_of_rounds(
         return _Shares(_SHARES_FEW, (), (alone, together))
     spread = math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(kernel.n_pairs)
     if spread > _LARGE_NOISE:
+        pairs = zip(combinations(kernel.others, 2), _usable(kernel, size, noise), strict=True)
+        if not any(usable for pair, usable in pairs if pair not in asked):
+            return _Shares((1.0,), (), (alone + together,))
         return _Shares(_SHARES_LARGE, (1,), (alone + together,))
     return _Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3), (alone + together,))
 

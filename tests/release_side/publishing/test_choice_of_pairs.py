@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.release import ReleaseData
 from release_side import publish
 from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
@@ -127,3 +130,14 @@ def test_a_table_measured_in_several_rounds_has_the_noise_it_claims():
     found = np.array(scores)
     assert abs(found.mean()) < 5 / np.sqrt(found.size)
     assert abs((found**2).mean() - 1) < 5 * np.sqrt(2 / found.size)
+
+
+def test_where_noise_exceeds_any_relation_no_pair_is_measured():
+    """40 rows: all of the budget is for single columns, and no test sees a pair."""
+    domain = Domain([Categorical(name=name, levels=tuple("abcdefgh")) for name in "pqrst"])
+    frame = pd.DataFrame({name: ["a"] * 40 for name in "pqrst"})
+    release = publish(frame, domain, epsilon=0.1, delta=1e-6, kernel="adaptive", points=50, rehearsal=1)
+    measurement = release.measurement
+    assert measurement is not None and not measurement.chosen_by_rows and measurement.feature_map.kernel.chosen == ()
+    assert measurement.grid_sensitivity == pytest.approx(math.sqrt(2) * GRID, rel=1e-6)
+    assert not measurement.counted_together(0, 1) and ka.independence_test(release, ["p"], ["q"]).pvalue == 1.0

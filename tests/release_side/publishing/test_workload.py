@@ -296,7 +296,7 @@ ALL_PAIRS = [f"table({a}, {b})" for a, b in combinations(["age", *"pqrs", "`hour
 @pytest.mark.parametrize(
     ("workload", "choice", "rounds", "beforehand"),
     [
-        (QUESTIONS, {"epsilon": 0.05}, 1, 2),  # much noise: three further pairs
+        (QUESTIONS, {"epsilon": 0.15}, 1, 2),  # much noise: three further pairs
         (QUESTIONS, {"target": "q"}, 2, 2),
         ([*QUESTIONS, "p == 'a' and q == 'b' and s == 'a'"], {"target": "q"}, 2, 3),
         (["q == 'a'", "age > 3 and q == 'b'"], {"target": "q"}, 2, 0),
@@ -335,7 +335,7 @@ def test_where_all_pairs_are_measured_those_of_the_workload_are_measured_best():
     np.testing.assert_allclose(np.array(asked)[[0, 5]] - 0.7 / 6, 0.3 * worth / worth.sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("rows", "parts"), [(10**6, 5), (10**4, 5), (300, 3)])
+@pytest.mark.parametrize(("rows", "parts"), [(10**6, 5), (10**4, 5), (540, 3), (300, 1)])
 def test_the_rounds_spend_the_same_with_a_workload(rows: int, parts: int):
     kernel, noise = adaptive_kernel(DOMAIN), GaussianNoise(1.0, 1e-6)
     plain = shares_of_rounds(kernel, PopulationSize(rows), noise)
@@ -533,8 +533,8 @@ def test_the_command_prints_a_line_for_each_question_and_budget(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("sizes", "n", "lines"),
-    [((1100, 1100, 2), 150, None), ((1010, 1001, 70, 70), 150, ["table(c2, c3)"]), ((1100, 1100, 2, 2), 150, None)],
-    ids=["all pairs", "what a workload leaves", "a draw from the small pairs"],
+    [((1100, 1100, 2), 150, None), ((1010, 1001, 70, 70), 2000, ["table(c2, c3)"]), ((1100, 1100, 2, 2), 300, None)],
+    ids=["all pairs", "what a workload leaves", "so few rows that no pair is measured"],
 )
 def test_tables_that_are_too_large_are_refused_before_the_spend_or_left_out(sizes, n: int, lines: Any):
     domain = Domain([
@@ -544,7 +544,7 @@ def test_tables_that_are_too_large_are_refused_before_the_spend_or_left_out(size
     for seed in range(3):
         choice: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "kernel": "adaptive", "points": 50, "rehearsal": seed}
         if len(sizes) == 4 and not lines:
-            assert len(measured(release_side.publish(frame, domain, **choice))[1].chosen) == 3
+            assert measured(release_side.publish(frame, domain, **choice))[1].chosen == ()  # noise exceeds any relation
             continue
         with pytest.raises(PublishError, match="too many cells to be measured") as caught:
             release_side.publish(frame, domain, workload=lines, **choice)

@@ -239,7 +239,7 @@ def test_scores_of_all_margins_or_of_other_features_are_refused(mixed_path: Path
 @pytest.fixture(scope="module")
 def drawn_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """So few rows that three of ten pairs are drawn by the exponential mechanism."""
-    return published(tmp_path_factory.mktemp("choices"), 150)
+    return published(tmp_path_factory.mktemp("choices"), 400)
 
 
 def test_choices_read_back_are_the_choices_written(drawn_path: Path, tmp_path: Path):
@@ -265,7 +265,7 @@ def test_the_promise_counts_a_choice(drawn_path: Path):
     largest = max(a * b for i, a in enumerate(sizes) for b in sizes[i + 1 :])
     (own,) = measured["choices"]
     moved = (2 * own["step"] + largest) * measured["grid_noise_scale"] / own["scale"]
-    expected = math.sqrt(2 * GRID**2 + math.pi / 2 * own["count"] * moved**2) / (GRID * SHRINK * 150)
+    expected = math.sqrt(2 * GRID**2 + math.pi / 2 * own["count"] * moved**2) / (GRID * SHRINK * 400)
     assert header["statement"]["sensitivity"] == pytest.approx(expected, rel=1e-9)
     multiplier = release_side.GaussianNoise(1.0, 1e-6).multiplier()
     assert measured["noise_scale"] / expected == pytest.approx(multiplier, rel=1e-6), "all of the budget, and no more"
