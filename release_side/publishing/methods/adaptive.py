@@ -560,8 +560,8 @@ class _Rounds:
             noise_law=self.noise.name,
         )  # fmt: skip
         pairs = list(combinations(self.kernel.others, 2))
-        chosen = self.scores or self.choices  # else all pairs are those that were named
-        beforehand = tuple(pairs[p] for p in self._named_pairs()) if chosen else ()
+        by_rows = self.scores or self.choices  # else all pairs are those that were named
+        beforehand = tuple(pairs[p] for p in self._named_pairs()) if by_rows else ()
         return replace(measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand)
 
 
