@@ -4,8 +4,8 @@ Five rounds at most, of fixed shares of the budget: all one-way tables; scores o
 a tree of pairs; scores again, the distance from what the tree implies; further pairs. As far as pairs are not worth their noise
 (`choice_of_pairs`), the rounds of pairs measure the tables of the first round once more. With a target every table is crossed
 with it, and scores are distances from independence given the target. Where noise is large, there are no noisy scores of all pairs:
-the exponential mechanism draws three pairs by their exact ones, or no pair is measured if the noise of every table exceeds any
-relation. Where there are three columns or fewer, all pairs are measured.
+the exponential mechanism draws three pairs by their exact ones, or no pair is measured where the noise of a usual table exceeds any
+distance. Where there are three columns or fewer, all pairs are measured.
 
 A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
 one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
@@ -60,6 +60,7 @@ _SHARES = {"small": (0.20, 0.03, 0.27, 0.05, 0.45), "middle": (0.35, 0.05, 0.30,
 _SHARES_LARGE = (0.80, 0.03, 0.17)
 _SHARES_FEW = (0.5, 0.5)
 _PAIRS_LARGE = 3
+_MOST_DISTANCE = 2.0  # of two tables, in L1
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
 _POWER = 2 / 3  # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height
 _FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of its cells; where noise is small
@@ -293,11 +294,10 @@ class _Rounds:
         named = list(self._named_pairs())
         small = self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
         if len(self.shares.parts) == len(_SHARES_LARGE):
-            noise = self._noise_of_pairs(_PAIRS_LARGE)
-            usable = _usable(self.kernel, self.size, self.noise)
-            candidates = [p for p in range(self.n_pairs) if usable[p] and p not in named]
+            candidates = [p for p in range(self.n_pairs) if small[p] and p not in named]
             count = min(_PAIRS_LARGE, len(candidates))
-            self._measure_pairs(self._choose(candidates, independent, count, _COST_LARGE * noise))
+            costs = _COST_LARGE * self._noise_of_pairs(count)
+            self._measure_pairs(self._choose(candidates, independent, count, costs))
             return
         self._measure_chosen(self._score(independent), independent, named, small)
 
@@ -438,9 +438,7 @@ class _Rounds:
         guesses, costs   of all pairs: tables (Y, a, b), and (P,).
         """
         step = self._largest_step
-        whole = np.rint(np.minimum(costs[pairs], 2) * (step * self.size.count)).astype(
-            np.int64
-        )  # no distance is above 2
+        whole = np.rint(np.minimum(costs[pairs], _MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
         chosen, scale = self.door.choose(
             self._every_pair()[pairs], self._whole([guesses[p] for p in pairs], step), step, costs=whole, count=count
         )  # fmt: skip
@@ -571,12 +569,11 @@ def _together(first: float, cells: Array, second: float, others: Array) -> tuple
     return first + second, np.rint(mean).astype(np.int64)
 
 
-def _usable(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> Array:
-    """(P,) where noise is large: whether a pair's table, one of those that are drawn, would have less noise than a distance has."""
+def _worth_drawing(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> bool:
+    """Where noise is large: whether a usual table, one of those that are drawn, has less noise than two tables can differ."""
     cells = np.array(cells_of_all_pairs(kernel), dtype=float)
     unit = math.sqrt(2 / _SHARES_LARGE[2]) * noise.deviation(1.0) / size.count
-    in_distance = NOISE_IN_DISTANCE * unit * _noise_by_cells(cells, _PAIRS_LARGE)
-    return (in_distance <= 1) & (cells <= _most_of_a_pair(kernel))
+    return bool(np.median(NOISE_IN_DISTANCE * unit * _noise_by_cells(cells, _PAIRS_LARGE)) <= _MOST_DISTANCE)
 
 
 def _noise_by_cells(cells: Array, count: int) -> Array:
@@ -604,10 +601,9 @@ def shares_of_rounds(
         return _Shares(_SHARES_FEW, (), (alone, together))
     spread = math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(kernel.n_pairs)
     if spread > _LARGE_NOISE:
-        pairs = zip(combinations(kernel.others, 2), _usable(kernel, size, noise), strict=True)
-        if not any(usable for pair, usable in pairs if pair not in asked):
-            return _Shares((1.0,), (), (alone + together,))
-        return _Shares(_SHARES_LARGE, (1,), (alone + together,))
+        if _worth_drawing(kernel, size, noise):
+            return _Shares(_SHARES_LARGE, (1,), (alone + together,))
+        return _Shares((1.0,), (), (alone + together,))
     return _Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3), (alone + together,))
 
 
