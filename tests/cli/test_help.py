@@ -109,6 +109,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(folder / "survey.kme", folder / "adult.kme")  # the smaller one
     (folder / "age.toml").write_text(_AGE, encoding="utf-8")
     (folder / "domain.toml").write_text(_AGE + _ILL, encoding="utf-8")
+    (folder / "questions.txt").write_text("age > 50 and ill\nage\n", encoding="utf-8")
     whole = pd.read_csv(folder / "private.csv")
     whole.assign(ill=whole["hours-per-week"] > 40)[["age", "ill"]].to_csv(folder / "private.csv", index=False)
     Ledger(folder / "budget.ledger").init("people", 5.0, 1e-4)

@@ -186,14 +186,18 @@ class _System:
         size = (rest * step).sum(axis=0)
         for _ in range(most):
             image = self @ direction
-            length = size / np.maximum((direction * image).sum(axis=0), 1e-300)
+            curvature = (direction * image).sum(axis=0)
+            left = (size > 0) & (curvature > 0)  # in single precision nothing may be left to gain
+            if not left.any():
+                break
+            length = np.where(left, size / np.where(left, curvature, 1.0), 0.0)
             A += length * direction
             rest = rest - length * image
             if enough(length * size):
                 break
             step = self.inverse @ rest
             size, before = (rest * step).sum(axis=0), size
-            direction = step + size / np.maximum(before, 1e-300) * direction
+            direction = step + np.where(left, size / np.where(left, before, 1.0), 0.0) * direction
         return A
 
 
