@@ -40,7 +40,7 @@ HONEST: dict[str, dict[str, Any]] = {
     "subspace, published": {"method": "subspace", "points": 200, "weights": "published"},
     "subspace, bounded": {"method": "subspace", "points": 30, "weights": "bounded"},
     "subspace, signed": {"method": "subspace", "points": 200, "weights": "signed"},
-    "margins": {"kernel": "margins", "points": 400, "rehearsal": 2},  # thinned to a tenth, one in sixteen has a finding
+    "margins": {"kernel": "margins", "points": 400, "rehearsal": 2},  # thinned to a tenth, one seed of eight has a finding
     "margins, few equal points": {"kernel": "margins", "points": 25, "weights": "uniform"},
 }  # fmt: skip
 
