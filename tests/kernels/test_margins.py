@@ -398,3 +398,13 @@ def test_a_spec_is_read_with_its_target_and_a_header_gives_the_kernel_back():
     kernel = kernel_from_spec("margins", PEOPLE, "city")
     assert isinstance(kernel, Margins) and kernel.target == 2
     assert kernel_from_dict(kernel.to_dict()) == kernel
+
+
+def test_of_many_columns_every_declared_edge_is_not_kept():
+    """Of 60 columns all twelve ranges are; of 150 there would be more than a million cells, and nine of them are left."""
+    cuts = tuple(range(5, 60, 5))
+    for columns, ranges in ((60, 12), (150, 9)):
+        domain = Domain(tuple(Integer(name=f"x{j}", lower=0, upper=99, edges=cuts) for j in range(columns)))
+        edges = margin_kernel(domain).edges
+        assert len(edges[0]) == ranges - 1 and len(set(edges)) == 1
+        assert {edge + 0.5 for edge in edges[0]} <= set(cuts) and {4.5, 54.5} <= set(edges[0])

@@ -13,10 +13,15 @@ under one column of weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)�
 them would make κ vanish. It is therefore read off the departure from rows whose columns are independent: the fixed point
 of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
 that the measurement determines (MacKay 1992). Few relations of a real table are strong and most are weak, where the prior is
-normal: κ is taken twice as large. Pairs of columns that were not measured have a κ of their own (`unmeasured_pairs`). What
+normal: κ is taken a fifth larger. Pairs of columns that were not measured have a κ of their own (`unmeasured_pairs`). What
 holds is coverage on average over questions; a product of a number with another column, which depends on what lies within the
 number's ranges, may be further off than its resolution says. As a is computed on the same rows as Var_p(h − aᵀφ), that
 variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath & Wahba 1979).
+
+The answer is moved from E_p h as far as noise allows, by a share s of what is missing. What it has still to go, (1 − s) times
+the rest, is estimated by what a second step would add (twicing: Tukey 1977): aᵀ of what the first has left, s (1 − s) times
+it. Twice that counts as an error of resolution: it is next to nothing where tables answer a question, and what is left or
+more of it where half or more of the way was gone.
 
 Systems of equations are solved by conjugate gradients, preconditioned by what single columns explain and by the blocks of
 tables: some six steps. Any a gives a valid error when its own parts are stated; a solver that stops early costs width.
@@ -50,7 +55,8 @@ _USUAL_SPREAD = 0.04  # κ of usual tables
 _PROBES = 4  # random vectors that estimate a trace
 _FIRST_SPREAD = 0.005  # κ at first
 _SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the solver in each
-_CAUTION = 2.0  # factor on κ and its standard error
+_CAUTION = 1.2  # factor on κ and its standard error
+_STILL_TO_GO = 2.0  # an error of the answers, in units of what a second step would add to them
 _MOST_ALONE, _LARGEST_BLOCK = 400, 512  # cells of single columns, and of a block, in the preconditioner
 _ROUNDING = 1e-9
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
@@ -273,16 +279,18 @@ class CellFit:
 
     def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
-        noise, variance, rest, outside, added = np.hstack([self._squares(block) for block in _few_columns(influence)])
+        noise, variance, rest, outside, added, bias = np.hstack(
+            [self._squares(block) for block in _few_columns(influence)]
+        )
         left_open = self.spread * np.maximum(rest - outside, 0.0) + self.unseen * np.maximum(outside, 0.0) + added
         return {
             "privacy": self.measurement.noise_scale * np.sqrt(noise),
             "sampling": np.sqrt(variance / self.measurement.n_rows),
-            "resolution": np.sqrt(self._validation * left_open),
+            "resolution": np.sqrt(self._validation * left_open + bias**2),
         }
 
     def _squares(self, influence: Array) -> Array:
-        """‖a‖², Var_p h, Var_p(h − aᵀφ) and the part of it outside the span of the features, and what is added: (5, k)."""
+        """‖a‖², Var_p h, Var_p(h − aᵀφ) and the part of it outside the span of the features, what is added, and a bias: (6, k)."""
         a, centred, with_features = self._solved(influence)
         variance = self.probabilities @ centred**2
         rest = self._variance_of_rest(variance, a, with_features)
@@ -291,7 +299,20 @@ class CellFit:
             b = self._projected(with_features)
             outside = self._variance_of_rest(variance, b, with_features)
             added = np.diag(self._of_unmeasured_pairs(influence, centred, b))
-        return np.array([_products(a, a), variance, rest, np.minimum(outside, rest), added])
+        return np.array(
+            [_products(a, a), variance, rest, np.minimum(outside, rest), added, self._still_to_go(centred, a)]
+        )
+
+    def _still_to_go(self, centred: Array, a: Array) -> Array:
+        """(k,) errors that stand for how far the answers are still from where more steps would move them."""
+        moved, with_features = self._moved
+        return _STILL_TO_GO * (moved @ centred - with_features @ a)
+
+    @cached_property
+    def _moved(self) -> tuple[Array, Array]:
+        """(n,) by how much the best answers' weights differ from those of the rows, and the features' sums (F,) under that."""
+        moved = self.weights - self.probabilities
+        return moved, self.system.covariance.transposed @ moved
 
     def _of_unmeasured_pairs(self, influence: Array, centred: Array, b: Array) -> Array:
         """(k, k) what pairs that were not measured add to κ Cov; b (F, k) as `_projected` gives it."""
@@ -333,10 +354,11 @@ class CellFit:
             b = np.hstack([self._projected(block) for block in _few_columns(with_features)])
             rest += (self.unseen - self.spread) * self._covariance_of_rest(joint, b, with_features)
             rest += self._of_unmeasured_pairs(influence, centred, b)
+        bias = self._still_to_go(centred, a)
         return {
             "privacy": self.measurement.noise_scale**2 * a.T @ a,
             "sampling": joint / self.measurement.n_rows,
-            "resolution": self._validation * rest,
+            "resolution": self._validation * rest + np.outer(bias, bias),
         }
 
     def _covariance_of_rest(self, joint: Array, a: Array, with_features: Array) -> Array:

@@ -226,13 +226,15 @@ class MeasuredErrors(ErrorModel):
     def _compared(self, influence: Array) -> tuple[Array, Array]:
         """Influences at the fit's rows (n, k), and the errors (k,) in which points and fit disagree.
 
-        Of means over the points, their distance from the fit's. Of the fit's own, half of it: the points are a second model
-        of the population, with tables or densities of their own smoothing, and half of their distance is the standard
-        error of two models. Of correlations that the points weaken it is the larger part.
+        Of means over the points, their distance from the fit's. Of the fit's own, half of it where the fit has rows of its own:
+        the points are then a second model of the population, with densities of their own smoothing, and half of their
+        distance is the standard error of two models. A fit around the points has what is left of the distance in its parts.
         """
         at_points, at_rows = self._halves(_finite(influence))
         distance = self.point_weights @ at_points - self.fit.weights @ at_rows
-        return at_rows, distance if self.first == "points" else _SECOND_MODEL * distance
+        if self.first == "points":
+            return at_rows, distance
+        return at_rows, np.zeros_like(distance) if self.fit.on_points else _SECOND_MODEL * distance
 
     def _halves(self, influence: Array) -> tuple[Array, Array]:
         """The influence at the points, and at the rows of the fit."""

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,14 @@ _ABOVE_NEIGHBOURS = 3  # if it is this many times as frequent as the median of
 _NEIGHBOURS = 3  # so many values at either side
 _MOST_ATOMS = 8
 _FEW_VALUES = 20  # a column of so few is cut into its values without atoms
+_RANGES, _FEW_RANGES = 12, 16  # ranges between proposed edges; a column of so few values has one for each
+_REPEATED = 5  # of these, the median number of rows
+_MOST_BINS = 48  # of the histogram that says where ranges are needed
+_ROUND, _HARDLY_MORE = (
+    (5, 2, 1),
+    1.3,
+)  # times powers of ten are the steps of round numbers; at most so many widths of a range
+_DIGITS = 15  # of a proposed edge
 _LARGEST = 1e90  # a number beyond it, infinity too, is a code for something else; kernels hold lengths up to 1e100
 _SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
 _MOST_BAD = 0.5  # a column with a smaller share of cells that are not numbers, or not dates, is still one of them
@@ -49,6 +58,9 @@ _UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=r
 _CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
 _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
+_SCALES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "linear": (lambda v: v, lambda v: v), "log": (np.log, np.exp), "log1p": (np.log1p, np.expm1),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,7 @@ class Draft:
 
     >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
     >>> draft.notes["age"]
-    ['CHECK bounds: the sample runs from 17 to 80; values outside are clamped']
+    ['CHECK bounds: the sample runs from 17 to 80; values outside are clamped', 'CHECK edges: ranges end at 20, 25, ...']
     """
 
     domain: Domain
@@ -206,6 +218,14 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
             "itself; add other values that questions will name (the threshold of a law, a rounded number, a cap)"
         )
     scale = _suggested_scale(numbers, low)
+    edges = _suggested_edges(numbers[~np.isin(numbers, atoms)], scale, whole)
+    if len(edges):
+        options["edges"] = tuple(number(v) for v in edges)
+        listed = ", ".join(f"{value:.{_DIGITS}g}" for value in edges)
+        notes.append(
+            f"CHECK edges: ranges end at {listed}, round numbers and closer where the sample has more rows; what questions "
+            "compare the column with is answered best if it is an edge (the threshold of a law, a limit, an age group)"
+        )
     if scale != "linear":
         notes.append(f"CHECK scale: {scale}, because the sample is heavily skewed")
         options["scale"] = scale
@@ -224,6 +244,40 @@ def _spikes(numbers: Array) -> tuple[Array, Array]:
     spikes = np.flatnonzero((counts > _HEAVY * len(numbers)) & (counts > _ABOVE_NEIGHBOURS * usual))
     most = np.sort(spikes[np.argsort(-counts[spikes], kind="stable")][:_MOST_ATOMS])
     return values[most], counts[most] / len(numbers)
+
+
+def _suggested_edges(numbers: Array, scale: str, whole: bool) -> Array:
+    """Round numbers between a dozen ranges, increasing; of few values all but the least, if each is seen often.
+
+    Ranges are as dense as the cube root of the sample's density on the column's scale, which loses least of the squared
+    values to rounding (Panter & Dite 1951). Each edge is the roundest number between the middles of two ranges.
+    """
+    values, times = np.unique(numbers, return_counts=True)
+    if len(values) <= _FEW_RANGES:
+        return values[1:] if np.median(times) >= _REPEATED else np.zeros(0)
+    forward, back = _SCALES[scale]
+    bins = int(np.clip(math.sqrt(len(numbers)) / 2, _RANGES, _MOST_BINS))
+    counts, ends = np.histogram(forward(numbers), bins=bins)
+    cumulative = np.append(0.0, np.cumsum(np.cbrt(counts)))
+    middles = back(np.interp((np.arange(_RANGES) + 0.5) / _RANGES * cumulative[-1], cumulative, ends))
+    rounded = [_roundest(low, high, whole) for low, high in pairwise(middles.tolist()) if low < high]
+    return np.unique([value for value in rounded if values[0] < value <= values[-1]])
+
+
+def _roundest(low: float, high: float, whole: bool) -> float:
+    """Of the numbers in (low, high], the multiples of the largest of 1, 2, 5, 10, ...: the one nearest to the middle.
+
+    whole   whether to prefer whole numbers to smaller fractions: where there is none, the next one above.
+    """
+    middle = (low + high) / 2
+    for power in range(math.ceil(math.log10(max(abs(low), abs(high)))), math.floor(math.log10(high - low)) - 2, -1):
+        for unit in (digit * 10.0**power for digit in _ROUND):
+            if whole and unit < 1:
+                return math.ceil(middle)
+            near = [float(f"{(round(middle / unit) + k) * unit:.{_DIGITS}g}") for k in (-1, 0, 1)]
+            if inside := [value for value in near if low < value <= high]:
+                return min(inside, key=lambda value: abs(value - middle))
+    return middle
 
 
 def _suggested_scale(numbers: Array, low: float) -> str:

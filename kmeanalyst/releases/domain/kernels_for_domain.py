@@ -58,7 +58,7 @@ def margin_kernel(
     """The kernel of one-way and two-way margins over the domain's levels, `edges`, `atoms` and missing cells.
 
     Numbers without edges are cut into a dozen even ranges of their scale, or into their values if they have few;
-    in their finer tables, into some hundreds.
+    in their finer tables, into some hundreds. Where that makes too many cells, into fewer, and so are those with edges.
     target   a column that every margin is crossed with as well: its relations to pairs of others are then measured.
     noise    standard deviation that a share of the rows would have if it were all that is measured (√2 · multiplier/N for
              Gaussian noise): the more, the higher the one-way tables, of which there are few.
@@ -168,6 +168,8 @@ def _cuts(column: Column, ranges: int, asked: Sequence[float] = ()) -> tuple[tup
     low, high = column.ends
     if column.edges:
         edges = column.cuts(column.edges)
+        if ranges < _RANGES[0]:
+            edges = edges[np.unique(np.linspace(0, len(edges) - 1, min(ranges - 1, len(edges))).round().astype(int))]
     elif column.step and high - low <= _FEW_VALUES:
         edges = np.arange(low, high)
     else:

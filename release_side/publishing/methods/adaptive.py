@@ -62,8 +62,10 @@ _SHARES_FEW = (0.5, 0.5)
 _PAIRS_LARGE = 3
 _MOST_DISTANCE = 2.0  # of two tables, in L1
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
-_POWER = 2 / 3  # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height
-_FINER, _FINER_SMALL = 0.05, 0.12  # of a finer table, relative to the power of its cells; where noise is small
+# squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height, the distances of tables; where noise is
+# small ∝ √cells: half way to cells ** ⅓, which minimises that of √cells / height, the noise of answers (see workloads above)
+_POWER, _POWER_SMALL = 2 / 3, 1 / 2
+_FINER, _FINER_SMALL = 0.05, 0.20  # of a finer table, relative to the power of its cells; where noise is small
 _NODES = (
     0.5  # of a tree's table at a depth below that of pairs, with squared heights ∝ √nodes, relative to that depth's
 )
@@ -241,6 +243,10 @@ class _Rounds:
         return self.shares.parts == _SHARES["small"]
 
     @property
+    def _power(self) -> float:
+        return _POWER_SMALL if self._noise_is_small else _POWER
+
+    @property
     def unit(self) -> float:
         """Standard deviation of the noise on a share that is measured with height 1."""
         return self.door.deviation / (GRID * SHRINK * self.size.count)
@@ -269,12 +275,12 @@ class _Rounds:
     def _worth(self, group: Group, t: int, cells: int, finer: float) -> float:
         """The squared height of a one-way table, relative to others': of a depth of a tree, as nodes are asked for."""
         if group.kind != "finer":
-            return cells**_POWER
+            return cells**self._power
         j = self.kernel.finer[t]
         if j not in self.trees:
-            return finer * cells**_POWER
+            return finer * cells**self._power
         coarse = self.kernel.sizes[j]
-        return _NODES * coarse**_POWER * math.sqrt(cells / coarse)
+        return _NODES * coarse**self._power * math.sqrt(cells / coarse)
 
     def _limited(self, finer: list[float], total: float) -> list[float]:
         """The worth of finer tables, at most a fixed part of the round for those of numbers."""
@@ -372,11 +378,11 @@ class _Rounds:
             of_guesses=np.sqrt(columns[first] + columns[second]),
         )
         spent = sum(square for kind, tables in self.found.items() for _, square, _ in tables if "pairs" not in kind)
-        return Prospect(distances, self._pairs(), self._cells_of_pairs() ** _POWER, self.unit, columns, spent)
+        return Prospect(distances, self._pairs(), self._cells_of_pairs() ** self._power, self.unit, columns, spent)
 
     def _cheap(self, chosen: list[int], measured: set[int]) -> list[int]:
         """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables of those left."""
-        powers = self._cells_of_pairs() ** _POWER
+        powers = self._cells_of_pairs() ** self._power
         left = [p for p in range(self.n_pairs) if p not in measured and p not in chosen]
         left.sort(key=lambda p: powers[p])
         spent = np.cumsum(powers[left])
@@ -515,7 +521,7 @@ class _Rounds:
 
     def _squares_of_pairs(self, pairs: list[int]) -> list[float]:
         """Squared heights of the tables of these pairs in the coming round."""
-        powers = self._cells_of_pairs()[pairs] ** _POWER
+        powers = self._cells_of_pairs()[pairs] ** self._power
         squares = self.shares.squares(self.door.made) * powers / powers.sum()
         named = list(combinations(self.kernel.others, 2))
         return [square + self.asked.get(named[p], 0.0) for p, square in zip(pairs, squares.tolist(), strict=True)]
@@ -524,7 +530,7 @@ class _Rounds:
         """For each pair the |noise| to expect, summed over its table, if that many pairs are measured in a later round."""
         cells = self._cells_of_pairs().astype(float)
         share = self.shares.squares(self.door.made if self.door.made not in self.shares.scores else self.door.made + 1)
-        return NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * _noise_by_cells(cells, count)
+        return NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * _noise_by_cells(cells, count, self._power)
 
     def measurement(self) -> Measurement:
         """All rounds so far as one measurement, of margins with a height for each table."""
@@ -573,12 +579,12 @@ def _worth_drawing(kernel: MarginsKernel, size: PopulationSize, noise: Noise | R
     """Where noise is large: whether a usual table, one of those that are drawn, has less noise than two tables can differ."""
     cells = np.array(cells_of_all_pairs(kernel), dtype=float)
     unit = math.sqrt(2 / _SHARES_LARGE[2]) * noise.deviation(1.0) / size.count
-    return bool(np.median(NOISE_IN_DISTANCE * unit * _noise_by_cells(cells, _PAIRS_LARGE)) <= _MOST_DISTANCE)
+    return bool(np.median(NOISE_IN_DISTANCE * unit * _noise_by_cells(cells, _PAIRS_LARGE, _POWER)) <= _MOST_DISTANCE)
 
 
-def _noise_by_cells(cells: Array, count: int) -> Array:
+def _noise_by_cells(cells: Array, count: int, power: float) -> Array:
     """Σ|noise| of tables with so many cells, if `count` of them share a round by the power of their cells."""
-    return math.sqrt(count) * np.median(cells) ** (_POWER / 2) * cells ** (1 - _POWER / 2)
+    return math.sqrt(count) * np.median(cells) ** (power / 2) * cells ** (1 - power / 2)
 
 
 def shares_of_rounds(

@@ -386,6 +386,38 @@ def test_values_far_more_frequent_than_their_neighbours_are_proposed_as_atoms():
     assert note.startswith("CHECK atoms: 40 (1") and "threshold of a law" in note
 
 
+def test_ranges_end_at_round_numbers_and_are_narrower_where_there_are_more_rows():
+    """On the column's scale, and whole where values are; of few values each that is seen often is a range."""
+    rng = np.random.default_rng(1)
+    sample = pd.DataFrame({
+        "age": np.clip(np.rint(rng.normal(41, 12, 3000)), 17, 90).astype(int),
+        "wage": np.rint(np.exp(rng.normal(9, 1.5, 3000))).astype(int),
+        "share": rng.beta(2, 5, 3000),
+        "school": rng.integers(1, 17, 3000),
+        "visits": np.where(rng.random(3000) < 0.999, 0, rng.integers(100, 9000, 3000)),
+    })  # fmt: skip
+    drafted = draft_domain(sample, this_sample_is_public=True)
+    edges = {column.name: getattr(column, "edges", ()) for column in drafted.domain.columns}
+    assert set(edges["age"]) >= {20, 30, 40, 50, 60} and len(edges["age"]) == 11
+    widths = np.diff(edges["age"])
+    assert widths.min() >= 2 and widths[-1] > np.median(widths)
+    assert drafted.domain["wage"].scale == "log" and {1000, 10_000, 100_000} <= set(edges["wage"])
+    assert all(round(edge * 100) == pytest.approx(edge * 100) for edge in edges["share"]) and 0.5 in edges["share"]
+    assert edges["school"] == tuple(range(2, 17)) and edges["visits"] == ()
+    note = next(note for note in drafted.notes["age"] if note.startswith("CHECK edges"))
+    assert note.startswith("CHECK edges: ranges end at 20, ") and "threshold of a law" in note
+
+
+@given(st.lists(st.floats(-1e80, 1e80) | st.integers(-100, 100), min_size=1, max_size=200), st.booleans())
+def test_proposed_edges_lie_between_the_samples_extremes(values: list[float], many: bool):
+    column: Any = draft_domain(
+        pd.DataFrame({"x": values * (6 if many else 1)}), this_sample_is_public=True
+    ).domain.columns[0]
+    edges = [float(edge) for edge in getattr(column, "edges", ())]
+    assert edges == sorted(set(edges)) and all(min(values) < edge <= max(values) for edge in edges)
+    assert len(edges) < 16
+
+
 def test_at_most_eight_atoms_are_proposed():
     values = np.concatenate([np.arange(200), np.repeat(np.arange(5, 200, 20), 100)])
     column: Any = draft_domain(pd.DataFrame({"x": values}), this_sample_is_public=True).domain.columns[0]
