@@ -39,6 +39,15 @@ def _option(default: Any, help: str, **option: Any) -> Any:
     return field(default=default, metadata={"help": help, **option})
 
 
+def _one_or_several(target: Any) -> str | tuple[str, ...] | None:
+    """A name, several different ones, or None; PublishError for anything else."""
+    names = (target,) if isinstance(target, str) else () if target is None else target
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise PublishError(f"target must be a column's name, or a list of names, got {target!r:.80}. Name a column.")
+    different = tuple(dict.fromkeys(names))
+    return different if len(different) > 1 else different[0] if different else None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Choices:
     """The choices that every method offers. Subclasses refuse those that their method cannot use.
@@ -72,11 +81,12 @@ class Choices:
         '"polynomial:degree=2,offset=1", "exponential-dot:rate=1".',
         metavar="SPEC",
     )
-    target: str | None = _option(
+    target: Any = _option(
         None,
-        "A column that models will predict: everything else is measured together with it, and for each of its classes.",
-        metavar="COLUMN",
-    )
+        "A column that models will predict: everything else is measured together with it, and for each of its classes. Named "
+        "several times: adaptive margins in which the tables of each with every other column are measured in any case.",
+        metavar="COLUMN", multiple=True,
+    )  # fmt: skip
     workload: Any = _option(
         None,
         "What will be asked: a text file with a question on each line, as \"age > 50\", \"age | income == '>50K'\" (given), "
@@ -105,6 +115,7 @@ class Choices:
         check_one_of("weights", self.weights, WEIGHTS)
         if self.family is not None:
             check_one_of("family", self.family, FAMILIES)
+        object.__setattr__(self, "target", _one_or_several(self.target))
         self.check_method()
         check_whole("points", self.points, self.least_points)
         check_whole("features", self.features, 2)

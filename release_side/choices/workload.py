@@ -96,7 +96,7 @@ def read_workload(source: Source, domain: Domain) -> Workload:
     >>> dict(workload.by_columns())
     {(0,): 1, (0, 1): 1}
     """
-    lines = _lines(source)
+    lines = lines_of(source)
     asked = ((number, *_parts(line)) for number, line in enumerate(lines, 1))
     questions = tuple(
         _question(number, text, where, domain) for number, text, where in asked if text or where is not None
@@ -129,7 +129,8 @@ def _cuts(column: Number, sign: str, value: Any) -> list[float]:
     return [float(cut[0]) for cut in wanted]
 
 
-def _lines(source: Source) -> list[str]:
+def lines_of(source: Source) -> list[str]:
+    """The lines of a file, or of a list; PublishError if it is neither."""
     if not isinstance(source, str | Path):
         lines = list(source)
         if not all(isinstance(line, str) for line in lines):
@@ -225,4 +226,4 @@ def _check_order(text: str) -> None:
         raise ExpressionError(f"the order of a quantile is a number from 0 to 1, got {text}. Write quantile(a, 0.5).")
 
 
-__all__ = ["Source", "Workload", "WorkloadQuestion", "read_workload", "without"]
+__all__ = ["Source", "Workload", "WorkloadQuestion", "lines_of", "read_workload", "without"]

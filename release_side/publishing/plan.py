@@ -79,7 +79,7 @@ def plan(
     features: int | None = None,
     family: str | None = None,
     kernel: Kernel | str | None = None,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     workload: Source | None = None,
     weights: str = "probability",
     bound: float | None = None,

@@ -6,6 +6,7 @@ after it is post-processing of what came through the door.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def publish(
     features: int | None = None,
     family: str | None = None,
     kernel: Kernel | str | None = None,
-    target: str | None = None,
+    target: str | Sequence[str] | None = None,
     workload: Source | None = None,
     weights: str = "probability",
     bound: float | None = None,
@@ -84,7 +85,8 @@ def publish(
                     "generator" (the default of that method): numbers by a Gaussian kernel, together with one-way tables of
                     levels, atoms and missing cells.
     target          a column that models will predict: its relations to pairs of others are measured as well. With a
-                    generator: the label; everything else is measured for each of its classes.
+                    generator: the label; everything else is measured for each of its classes. A list of several: adaptive
+                    margins, as with a workload of the tables of each with every other column.
     workload        what will be asked: the path of a text file with a question on each line, or a list of such lines (see
                     `release_side.choices.workload`). Adaptive margins, the default with it, then measure the pairs of columns
                     that a question names in any case, and single columns that it names better than others. Public: it must

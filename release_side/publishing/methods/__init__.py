@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, position_of
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
 from release_side.choices.options import public_rows
-from release_side.choices.workload import read_workload
+from release_side.choices.workload import lines_of, read_workload
 from release_side.errors import PublishError
 from release_side.publishing.methods.adaptive import AdaptiveMargins
 from release_side.publishing.methods.base import MeanMethod, Measured, ReleaseMethod
@@ -48,6 +48,7 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
     Margins where random features are asked for under a kernel of margins. The workload is read too.
     """
     kind = method_class(method)
+    choices = _of_several_targets(kind, choices, domain)
     _check_strings(kind, choices, domain)
     public = public_rows(choices.public_points, domain)
     spec = kind.spec(choices, domain)
@@ -63,6 +64,23 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
             )
         choices = replace(choices, workload=read_workload(choices.workload, domain))
     return kind(choices, public)
+
+
+def _of_several_targets(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> Choices:
+    """For several targets: adaptive margins, and a workload that asks for the tables of each with every other column."""
+    if not isinstance(choices.target, tuple):
+        return choices
+    if kind is not RandomFeatures or choices.kernel not in (None, "adaptive"):
+        raise PublishError(
+            f"several targets share adaptive margins, and this release measures something else ({', '.join(choices.target)}). "
+            "Name one target, or leave method and kernel out."
+        )
+    places = [position_of(domain, name) for name in choices.target]
+    pairs = {tuple(sorted((j, k))) for j in places for k in range(len(domain)) if j != k}
+    names = ["`" + name.replace("`", "``") + "`" for name in domain.names]
+    tables = [f"table({names[j]}, {names[k]})" for j, k in sorted(pairs)]
+    own = () if choices.workload is None else lines_of(choices.workload)
+    return replace(choices, target=None, kernel="adaptive", workload=[*own, *tables])
 
 
 def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> None:

@@ -238,6 +238,41 @@ def test_pairs_that_a_question_names_are_measured_before_any_score():
 
 
 @rough
+@rough
+def test_several_targets_are_measured_with_every_other_column(tmp_path: Path):
+    """Before any score, beside what a workload names; a target that is named twice is one."""
+    both = published(None, target=["p", "hours-per-week", "p"])
+    assert measured(both)[0].beforehand == ((0, 1), (0, 5), (1, 2), (1, 3), (1, 4), (1, 5), (2, 5), (3, 5), (4, 5))
+    assert measured(both)[1].target == -1
+    more = published(["corr(age, `hours-per-week`)", "table(r, s)"], target=("p", "q"))
+    assert len(measured(more)[1].chosen) == 15, "where few pairs are left, all are measured"
+    once = chosen_method("random-features", Choices(target=["p", "p"]), DOMAIN)
+    assert once.choices.target == "p" and once.choices.workload is None
+    table().to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "d.toml").write_text(domain_toml(DOMAIN))
+    done = call(
+        "publish", str(tmp_path / "t.csv"), "--domain", str(tmp_path / "d.toml"), "--epsilon", "1", "--delta", "1e-6",
+        "--uncounted", "--output", str(tmp_path / "t.kme"), "--target", "p", "--target", "hours-per-week",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert measured(ka.read_release(tmp_path / "t.kme"))[0].beforehand == measured(both)[0].beforehand
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"target": ["p", "q"], "kernel": "margins"}, "Name one target"),
+        ({"target": ["p", "q"], "method": "subspace", "points": 20}, "Name one target"),
+        ({"target": ["p", "z"]}, "no column 'z'"),
+        ({"target": ["p", 3]}, "a list of names"),
+        ({"target": 3}, "a list of names"),
+    ],
+)
+def test_wrong_targets_are_refused_before_a_private_row_is_read(choice: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        release_side.publish(Path("no such table.csv"), DOMAIN, epsilon=1, delta=1e-6, uncounted=True, **choice)
+
+
 def test_heights_minimise_the_sum_over_questions_of_root_cells_over_height(monkeypatch: pytest.MonkeyPatch):
     """h² ∝ (questions · √cells) ** ⅔, so that the derivative questions · √cells / h³ is the same for all of them."""
     first: list[tuple[Any, Any]] = []
