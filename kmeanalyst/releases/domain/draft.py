@@ -69,7 +69,7 @@ class Draft:
 
     >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
     >>> draft.notes["age"]
-    ['CHECK bounds: the sample runs from 17 to 80; values outside are clamped', 'CHECK edges: ranges end at 20, 25, ...']
+    ['CHECK bounds: the sample runs from 17 to 80; values outside are clamped', 'CHECK edges: tables are cut at 20, 25, ...']
     """
 
     domain: Domain
@@ -223,8 +223,8 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
         options["edges"] = tuple(number(v) for v in edges)
         listed = ", ".join(f"{value:.{_DIGITS}g}" for value in edges)
         notes.append(
-            f"CHECK edges: ranges end at {listed}, round numbers and closer where the sample has more rows; what questions "
-            "compare the column with is answered best if it is an edge (the threshold of a law, a limit, an age group)"
+            f"CHECK edges: tables are cut at {listed}, {_why_there(numbers, atoms)}; an answer is best where a question "
+            "compares with an edge, so add the thresholds of laws and the groups that questions will name"
         )
     if scale != "linear":
         notes.append(f"CHECK scale: {scale}, because the sample is heavily skewed")
@@ -262,6 +262,11 @@ def _suggested_edges(numbers: Array, scale: str, whole: bool) -> Array:
     middles = back(np.interp((np.arange(_RANGES) + 0.5) / _RANGES * cumulative[-1], cumulative, ends))
     rounded = [_roundest(low, high, whole) for low, high in pairwise(middles.tolist()) if low < high]
     return np.unique([value for value in rounded if values[0] < value <= values[-1]])
+
+
+def _why_there(numbers: Array, atoms: Array) -> str:
+    few = len(np.unique(numbers[~np.isin(numbers, atoms)])) <= _FEW_RANGES
+    return "a range for each of its few values" if few else "round numbers, closer where the sample has more rows"
 
 
 def _roundest(low: float, high: float, whole: bool) -> float:

@@ -405,7 +405,8 @@ def test_ranges_end_at_round_numbers_and_are_narrower_where_there_are_more_rows(
     assert all(round(edge * 100) == pytest.approx(edge * 100) for edge in edges["share"]) and 0.5 in edges["share"]
     assert edges["school"] == tuple(range(2, 17)) and edges["visits"] == ()
     note = next(note for note in drafted.notes["age"] if note.startswith("CHECK edges"))
-    assert note.startswith("CHECK edges: ranges end at 20, ") and "threshold of a law" in note
+    assert note.startswith("CHECK edges: tables are cut at 20, ") and "round numbers" in note
+    assert any("a range for each of its few values" in note for note in drafted.notes["school"])
 
 
 @given(st.lists(st.floats(-1e80, 1e80) | st.integers(-100, 100), min_size=1, max_size=200), st.booleans())
