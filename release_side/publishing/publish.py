@@ -77,9 +77,9 @@ def publish(
                     are added, and a target multiplies them by its number of classes.
     family          of random features: "fourier", "orthogonal" or "quasi-random" frequencies; "binning" (laplacian kernel),
                     or "maclaurin" (polynomial, exponential-dot: their default).
-    kernel          Kernel or its text. "adaptive" (the default for more than six columns, or with a tree of codes): one-way
+    kernel          Kernel or its text. "adaptive" (the default, but for six columns of numbers or fewer): one-way
                     tables of levels, ranges and atoms, then tables of those pairs of columns that noisy scores show to be
-                    related. "table" (the default for fewer columns, for text and cyclic ones, with Laplace noise, and where
+                    related. "table" (the default for few numbers, for text and cyclic columns, with Laplace noise, and where
                     features, family, public points or signed weights are named): a product over the columns, by random
                     features. "margins" (the default with a target): all one-way and two-way tables, crossed with the target.
                     "generator" (the default of that method): numbers by a Gaussian kernel, together with one-way tables of

@@ -27,7 +27,6 @@ from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
-from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
@@ -37,7 +36,9 @@ from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
-_SEEN_JOINTLY = 6  # columns up to which random features of all of them have smaller errors than tables of pairs
+_SEEN_JOINTLY = (
+    6  # columns of numbers up to which random features of all of them have smaller errors than tables of pairs
+)
 _FREQUENCIES = {"fourier": "independent", "orthogonal": "orthogonal", "quasi-random": "quasi-random"}
 _DRAWN = {  # what a feature map has drawn, by its name
     "random-binning": "the grids of the features, drawn from a public seed",
@@ -64,16 +65,16 @@ class RandomFeatures(MeanMethod):
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
-        """Adaptive margins; the table kernel for a few columns without a tree, and where a choice demands it.
+        """Adaptive margins; the table kernel for a few columns of numbers, and where a choice demands it.
 
-        Its features see a few columns jointly, and few nodes of a tree. Choices that demand it are those of random features or
-        placed points, and Laplace noise.
+        Its features see a few numbers jointly; levels are answered better by tables. Choices that demand it are those of
+        random features or placed points, and Laplace noise.
         """
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
-        trees = any(isinstance(column, Tree) for column in domain.columns)
-        few = len(domain) <= _SEEN_JOINTLY and not trees and choices.workload is None
+        numbers = all(column.is_number for column in domain.columns)
+        few = len(domain) <= _SEEN_JOINTLY and numbers and choices.workload is None
         if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
             return "table"
         try:

@@ -48,7 +48,8 @@ def test_the_registry_has_the_names_that_curators_type_and_margins():
 @pytest.mark.parametrize(
     ("choices", "columns", "kind"),
     [
-        ({}, 2, "random-features"), ({"kernel": "adaptive"}, 2, "adaptive"), ({"features": 50}, 2, "random-features"),
+        ({}, 1, "random-features"), ({}, 2, "adaptive"), ({"kernel": "adaptive"}, 2, "adaptive"),
+        ({"features": 50}, 2, "random-features"),
         ({"kernel": "adaptive", "target": "y"}, 2, "adaptive"), ({"weights": "signed"}, 2, "random-features"),
         ({"noise": "laplace"}, 2, "random-features"), ({"kernel": "table"}, 2, "random-features"),
         ({"kernel": "margins"}, 2, "margins"), ({"target": "y"}, 2, "margins"),

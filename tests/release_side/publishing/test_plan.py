@@ -416,7 +416,7 @@ def test_the_command_passes_every_choice_on(toml, asked):
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert call("plan", "--domain", toml, *words, "--epsilon", "2").exit_code == 1
     assert callable(asked["progress"])
-    assert asked == options | {"epsilon": (2.0,), "float32": False, "progress": asked["progress"]}
+    assert asked == options | {"target": ("city",), "epsilon": (2.0,), "float32": False, "progress": asked["progress"]}
     assert set(asked) | {"domain"} == set(inspect.signature(plan).parameters)
 
 
