@@ -164,7 +164,7 @@ def test_the_exact_sum_sees_one_cell(name, domain, frame, no_noise):
 @pytest.mark.parametrize("piece", [1, 7, 299, 300])
 def test_the_exact_sum_is_the_same_in_pieces_of_any_size(piece, domain, frame, tmp_path, no_noise, monkeypatch):
     whole = exact_sum(frame, domain)
-    monkeypatch.setattr(rows_module, "_PIECE", piece)
+    monkeypatch.setattr(rows_module.PrivateTable, "piece", piece)
     for container in ("CSV", "Parquet", "frame of objects"):
         assert exact_sum(CONTAINERS[container](frame, tmp_path), domain) == whole
 
