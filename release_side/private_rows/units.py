@@ -31,7 +31,13 @@ _MOST_ROWS = 2**32  # the first rows of a unit, which count: their integers add 
 
 
 def units_of(table: PrivateTable, column: str, domain: Domain) -> Units:
-    """The units that the cells of this column distinguish.
+    """The units that the cells of this column distinguish; PublishError as `check_unit`."""
+    check_unit(table, column, domain)
+    return Units.of(table, column)
+
+
+def check_unit(table: PrivateTable, column: str, domain: Domain) -> None:
+    """Check that a column can identify units.
 
     Errors   PublishError, by the header and the declared types alone, unless the column is there, once, has a name that can
              be published and a type that can identify, and is not published itself.
@@ -55,7 +61,6 @@ def units_of(table: PrivateTable, column: str, domain: Domain) -> Units:
         )
     if why := table.refusal(column, None):
         raise PublishError(why)
-    return Units.of(table, column)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
