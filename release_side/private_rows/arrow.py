@@ -196,7 +196,7 @@ def fragments_of(dataset: Any) -> list[PrivateTable]:
             "Pass the path of the files, which are read as text."
         )
     if not fragments:
-        raise PublishError("the dataset has no files. Name the folder that has them.")
+        raise PublishError("the dataset has no files, and no rows. Name the folder that has them.")
     return [_fragment(each) for each in fragments]
 
 
