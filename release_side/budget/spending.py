@@ -24,7 +24,7 @@ from release_side.choices.public_inputs import refuse_private_as_public, refuse_
 from release_side.door.exponential_mechanism import ExponentialMechanism
 from release_side.door.mechanism import Noise
 from release_side.errors import SPENT, PublishError
-from release_side.private_rows.rows import Table
+from release_side.private_rows.rows import PrivateSource, Table
 
 Guarantee: TypeAlias = Noise | ExponentialMechanism
 _WEAK_EPSILON = 10.0
@@ -64,7 +64,7 @@ class Counting:
 
     def check_before_opening(
         self,
-        private: Table,
+        private: PrivateSource,
         public: Table | None,
         columns: Domain,
         domain: Domain,

@@ -10,11 +10,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
-
 from kmeanalyst.releases.file.archive import check_place
 from release_side.errors import PublishError
-from release_side.private_rows.rows import Table, paths_of, would_read
+from release_side.private_rows.rows import PrivateSource, is_path, paths_of, would_read
 
 _OF_LEDGER = ("", "-journal", "-wal", "-shm")  # SQLite keeps files of these names next to a database
 
@@ -22,7 +20,7 @@ _OF_LEDGER = ("", "-journal", "-wal", "-shm")  # SQLite keeps files of these nam
 def check_output(
     output: str | Path | None,
     *,
-    private: Table,
+    private: PrivateSource,
     ledger: str | Path | None,
     others: tuple[object, ...] = (),
     force: bool = False,
@@ -45,7 +43,7 @@ def check_output(
                 f"{output} is named as the release's file and as another ({other}), which it would replace. "
                 "Name a new file."
             )
-    if not isinstance(private, pd.DataFrame) and would_read(private, path):
+    if is_path(private) and would_read(private, path):
         raise PublishError(
             f"{output} would be read as a part of the private table ({private}) the next time. Name a file elsewhere."
         )
@@ -80,9 +78,9 @@ def _check_writable(path: Path) -> None:
         ) from None
 
 
-def _inputs(private: Table, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
+def _inputs(private: PrivateSource, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
     """Every input file of the publication."""
-    if not isinstance(private, pd.DataFrame):
+    if is_path(private):
         yield from paths_of(private)
     if ledger is not None:
         names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file behind a link

@@ -33,13 +33,23 @@ from kmeanalyst.releases.domain.cells import cell_by_cell, text_of
 from kmeanalyst.releases.domain.domain import Domain, SampleDigest
 from release_side.choices.same_rows import same_rows
 from release_side.errors import PublishError
-from release_side.private_rows.rows import Table, check_regular, gunzipped, has_rows, open_bytes, paths_of, silently
+from release_side.private_rows.rows import (
+    PrivateSource,
+    Table,
+    check_regular,
+    gunzipped,
+    has_rows,
+    is_path,
+    open_bytes,
+    paths_of,
+)
+from release_side.private_rows.table import silently
 
 _CHUNK = 2**20  # bytes read at a time
 
 
 def refuse_private_as_public(
-    private: Table, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = ()
+    private: PrivateSource, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = ()
 ) -> None:
     """PublishError if the public rows are the private table, or the domain was drafted from it.
 
@@ -64,7 +74,7 @@ def refuse_private_as_public(
             )
 
 
-def refuse_private_as_workload(private: Table, workload: str | Path) -> None:
+def refuse_private_as_workload(private: PrivateSource, workload: str | Path) -> None:
     """PublishError if the text of questions is a file of the private table: messages would show its lines."""
     with _comparable():
         if found := _which_is_private(private, workload):
@@ -161,11 +171,11 @@ class _File:
         return SampleDigest(digest.hexdigest(), bytes=size)
 
 
-def _which_is_private(private: Table, public: Table) -> str:
+def _which_is_private(private: PrivateSource, public: Table) -> str:
     """Which public input is a part of the private table, in words; "" if none was found."""
     if isinstance(private, pd.DataFrame) and isinstance(public, pd.DataFrame):
         return "the two DataFrames hold the same cells" if _same_cells(private, public) else ""
-    if isinstance(private, pd.DataFrame) or isinstance(public, pd.DataFrame):
+    if not is_path(private) or not is_path(public):
         return ""
     own, others = paths_of(private), public_files(public)
     identities = {_identity(path) for path in own}
@@ -176,12 +186,14 @@ def _which_is_private(private: Table, public: Table) -> str:
     return _with_known_content(own, known)
 
 
-def _which_is_a_sample(private: Table, samples: Sequence[SampleDigest]) -> str:
+def _which_is_a_sample(private: PrivateSource, samples: Sequence[SampleDigest]) -> str:
     """Which part of the private table is one of the samples, in words; "" if none is."""
     if isinstance(private, pd.DataFrame):
         sizes = {sample.rows for sample in samples}
         same = len(private) in sizes and _digest_of_frame(private) in samples
         return "the DataFrame holds the cells of the sample" if same else ""
+    if not is_path(private):
+        return ""
     known = [(sample.bytes, lambda sample=sample: sample) for sample in samples]
     return _with_known_content(paths_of(private), known)
 

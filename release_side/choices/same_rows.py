@@ -22,21 +22,30 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.tables import table_blocks
-from release_side.private_rows.rows import Table, open_private, silently
+from release_side.errors import PublishError
+from release_side.private_rows.arrow import can_be_read_once
+from release_side.private_rows.rows import PrivateSource, Table, open_private
+from release_side.private_rows.table import silently
 
 _DIGITS = 24  # binary digits of a number that are compared: those of single precision
 _EMPTY_LINES = 8  # largest difference of the numbers of rows
 _DIGEST_BYTES = 16
 
 
-def same_rows(private: Table, public: Table, domain: Domain) -> bool:
+def same_rows(private: PrivateSource, public: Table, domain: Domain) -> bool:
     """Whether the two tables hold the same rows, as the domain encodes them, in any order.
 
     False if a table lacks a column of the domain: the callers refuse such tables.
     """
+    if can_be_read_once(private):
+        raise PublishError(
+            "public rows are compared with the private ones, and a RecordBatchReader can be read once only. Nothing was spent. "
+            "Pass the private rows as a table or a file, or leave the public ones out."
+        )
     rows = open_private(private)
     if not _has_columns(rows.header, domain):
         return False
+    rows.check_columns(domain)
     count = rows.count()
     others = _count(_blocks(public), domain, most=count + _EMPTY_LINES)
     if others is None or abs(others - count) > _EMPTY_LINES or 0 in (others, count):

@@ -14,11 +14,13 @@ import click
 from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
 from kmeanalyst.releases.texts import escaped, one_line
 from release_side.choices.choices import METHOD_NAMES, Choices
+from release_side.cli.check_source import check_source_command
 from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
 from release_side.cli.publication import (
     DOMAIN,
     Option,
+    aligned,
     check_before_publishing,
     options_of,
     publication_options,
@@ -257,7 +259,7 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
         ))  # fmt: skip
     same = plans[0]
     facts = f"{rows:,} rows, delta {same['delta']:g}, {same['method']}, {same['points']:,} points"
-    return "\n".join([*_aligned(lines), f"({facts}, {same['features']:,} features)"])
+    return "\n".join([*aligned(lines), f"({facts}, {same['features']:,} features)"])
 
 
 def _question_table(plans: list[dict[str, Any]]) -> str:
@@ -268,18 +270,7 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
             errors = (asked[name] for name in ("standard_error", "privacy", "sampling", "resolution"))
             numbers = ("unknown" if math.isnan(error) else f"{error:.2g}" for error in errors)
             lines.append((one_line(asked["question"]), f"{plan['epsilon']:g}", *numbers, asked["measured"]))
-    return "\n".join(["", *_aligned(lines, texts=(0, 6))])
-
-
-def _aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[str]:
-    """Lines of columns of equal width: to the right, and those of texts to the left."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(
-            c.ljust(w) if i in texts else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    return "\n".join(["", *aligned(lines, texts=(0, 6))])
 
 
 @main.command(short_help="Publish a private table as a release.")
@@ -314,4 +305,5 @@ def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> No
 
 
 main.add_command(publish_function_command)
+main.add_command(check_source_command)
 main.add_command(ledger)

@@ -132,9 +132,21 @@ def _counted(ledger_path: str, table: str) -> str:
     )
 
 
+def aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[str]:
+    """Lines of columns of equal width: to the right, and those of texts to the left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            c.ljust(w) if i in texts else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
 __all__ = [
     "DOMAIN",
     "Option",
+    "aligned",
     "check_before_publishing",
     "options_of",
     "publication_options",

@@ -1,4 +1,4 @@
-"""Private tables, read in pieces: CSV (also .gz), Parquet, a directory or glob of them, or a DataFrame.
+"""Private tables, read in pieces: CSV (also .gz), Parquet, a directory or glob of them, a DataFrame, or Arrow batches.
 
 A row is one line of CSV; quotes never span lines (a quote must not swallow other rows), and no row is dropped. The
 domain reads every cell as it is. Nothing here raises, warns or chooses by the value of a cell; the header and the
@@ -10,81 +10,60 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
-import warnings
+import os
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias, TypeVar
+from typing import IO, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL
-from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.column import Column
 from release_side.errors import PublishError
+from release_side.private_rows.arrow import ArrowStream, fragments_of, is_dataset, parquet_file, stream_of
+from release_side.private_rows.table import PrivateTable
 
 Table: TypeAlias = str | Path | pd.DataFrame
-_PIECE = 20_000  # rows read at a time
+PrivateSource: TypeAlias = Table | ArrowStream | Any  # Any: a pyarrow.dataset.Dataset, which has no types
 _T = TypeVar("_T")
 
 
-class PrivateTable(ABC):
-    """Private rows behind a counter and an encoder (abstract)."""
+def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTable:
+    """The private table behind a path, directory, glob, DataFrame, dataset or stream; PublishError if there is none.
 
-    @property
-    @abstractmethod
-    def header(self) -> list[str]:
-        """Column names; public."""
-
-    @abstractmethod
-    def count(self) -> int:
-        """N, the number of rows; public."""
-
-    @abstractmethod
-    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Columns of cells, some rows at a time."""
-
-    def identifiers(self, name: str) -> Iterator[Any]:
-        """The cells of one column, some rows at a time; no cell depends on another."""
-        return (piece[name] for piece in self._pieces([name]))
-
-    def check_columns(self, domain: Domain) -> list[str]:
-        """PublishError or DomainError unless every column of the domain is there; returns the other columns."""
-        header = self.header
-        if not set(header) & set(domain.names):
-            raise PublishError(
-                "the header of the private table names no column of the domain, so it may be a row, and it is not shown. "
-                "Give the table a first line that names its columns, or correct the names in the domain."
-            )
-        return domain.check_has_columns(header, what="the private table")
-
-    def encoded(self, domain: Domain) -> Iterator[Array]:
-        """Encoded rows (n_i, d), piece by piece, without a warning, which could reveal the value of a cell."""
-        pieces = self._pieces(domain.names)
-        while (rows := silently(lambda: _next_encoded(pieces, domain))) is not None:
-            yield rows
-
-
-def _next_encoded(pieces: Iterator[dict[str, Any]], domain: Domain) -> Array | None:
-    piece = next(pieces, None)
-    return None if piece is None else domain.encode(piece)
-
-
-def silently(work: Callable[[], _T]) -> _T:
-    """What `work` returns, without warnings, which could reveal the value of a cell."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return work()
-
-
-def open_private(source: Table) -> PrivateTable:
-    """The private table behind a path, directory, glob or DataFrame; PublishError if there is none."""
+    n_rows   the number of rows of an Arrow stream, where the curator knows it; other tables are counted.
+    """
+    if is_stream(source):
+        return stream_of(source, n_rows)
+    if n_rows is not None:
+        raise PublishError("n_rows is the number of rows of an Arrow stream, and this table is counted. Leave it out.")
     if isinstance(source, pd.DataFrame):
         return _Frame(source)
-    tables = [_open_file(path) for path in paths_of(source)]
+    if is_path(source):
+        return _together([_open_file(path) for path in paths_of(source)])
+    if is_dataset(source):
+        return _together(fragments_of(source))
+    raise PublishError(
+        f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, or what yields Arrow "
+        "record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB."
+    )
+
+
+def is_path(source: PrivateSource) -> TypeGuard[str | Path]:
+    """Whether a table is named by a path, a directory or a glob."""
+    return isinstance(source, str | os.PathLike)
+
+
+def is_stream(source: PrivateSource) -> TypeGuard[ArrowStream]:
+    """Whether a table yields Arrow batches whose types were declared: those of pandas would follow from private values."""
+    return hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame)
+
+
+def _together(tables: Sequence[PrivateTable]) -> PrivateTable:
     return tables[0] if len(tables) == 1 else _Several(tuple(tables))
 
 
@@ -139,7 +118,7 @@ def _open_file(path: Path) -> PrivateTable:
         raise PublishError(
             f"{path} is neither .csv, .csv.gz nor .parquet, so it is not read. Convert it to one of these."
         )
-    return _Csv(path) if kind == "csv" else _Parquet(path)
+    return _Csv(path) if kind == "csv" else parquet_file(path)
 
 
 @dataclass(frozen=True)
@@ -165,12 +144,15 @@ class _Csv(PrivateTable):
         with open_bytes(self.path) as handle:
             return gunzipped(self.path, lambda: sum(1 for _ in handle)) - 1
 
+    def check_readable(self) -> None:
+        self.count()
+
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         header = self.header
         indices = {name: header.index(name) for name in names}
         with open_bytes(self.path) as handle:
             handle.readline()
-            while rows := [_cells(line) for _, line in zip(range(_PIECE), handle, strict=False)]:
+            while rows := [_cells(line) for _, line in zip(range(self.piece), handle, strict=False)]:
                 yield {name: _column(rows, index) for name, index in indices.items()}
 
 
@@ -206,57 +188,6 @@ def _column(rows: list[list[str]], index: int) -> Array:
 
 
 @dataclass(frozen=True)
-class _Parquet(PrivateTable):
-    path: Path
-
-    def _file(self) -> Any:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            return pq.ParquetFile(self.path)
-        except pa.ArrowInvalid:
-            raise PublishError(f"{self.path} is not a Parquet file. Write the table again, or name another.") from None
-
-    @property
-    def header(self) -> list[str]:
-        with self._file() as file:
-            return list(file.schema_arrow.names)
-
-    def count(self) -> int:
-        with self._file() as file:
-            return int(file.metadata.num_rows)
-
-    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        with self._file() as file:
-            for batch in file.iter_batches(batch_size=_PIECE, columns=list(names)):
-                yield {name: _arrow_cells(batch.column(name)) for name in names}
-
-    def identifiers(self, name: str) -> Iterator[Any]:
-        """Cell by cell: as an array, whole numbers in a column with an empty cell would be rounded to floats."""
-        with self._file() as file:
-            for batch in file.iter_batches(batch_size=_PIECE, columns=[name]):
-                column = batch.column(name)
-                yield np.fromiter((_arrow_cell(cell) for cell in column), dtype=object, count=len(column))
-
-
-def _arrow_cells(column: Any) -> Array:
-    import pyarrow as pa
-
-    if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
-        return column.to_numpy(zero_copy_only=False)
-    return np.fromiter((_arrow_cell(cell) for cell in column), dtype=object, count=len(column))
-
-
-def _arrow_cell(cell: Any) -> Any:
-    """A cell as a Python object; NO_CELL where there is none (a day beyond the calendar, text that is not UTF-8)."""
-    try:
-        return cell.as_py()
-    except Exception:  # depends on the value of a private cell, so it must not leave this module
-        return NO_CELL
-
-
-@dataclass(frozen=True)
 class _Several(PrivateTable):
     """Files of one table, in the order of their names."""
 
@@ -270,6 +201,16 @@ class _Several(PrivateTable):
 
     def count(self) -> int:
         return sum(table.count() for table in self.tables)
+
+    def type_of(self, name: str) -> str:
+        return ", ".join(dict.fromkeys(table.type_of(name) for table in self.tables))
+
+    def refusal(self, name: str, column: Column | None) -> str:
+        return next((why for table in self.tables if (why := table.refusal(name, column))), "")
+
+    def check_readable(self) -> None:
+        for table in self.tables:
+            table.check_readable()
 
     def identifiers(self, name: str) -> Iterator[Any]:
         for table in self.tables:
@@ -293,6 +234,6 @@ class _Frame(PrivateTable):
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         frame = self.frame.set_axis(self.header, axis=1)
-        for start in range(0, len(frame), _PIECE):
-            piece = frame.iloc[start : start + _PIECE]
+        for start in range(0, len(frame), self.piece):
+            piece = frame.iloc[start : start + self.piece]
             yield {name: piece[name] for name in names}

@@ -24,17 +24,23 @@ from kmeanalyst.releases.domain.cells import cell_by_cell
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
 from release_side.errors import PublishError
-from release_side.private_rows.rows import PrivateTable, silently
+from release_side.private_rows.table import PrivateTable, silently
 
 NO_IDENTIFIER = ""  # the identifier in an empty cell: all such rows are the rows of one unit
 _MOST_ROWS = 2**32  # the first rows of a unit, which count: their integers add up in 64 bits
 
 
 def units_of(table: PrivateTable, column: str, domain: Domain) -> Units:
-    """The units that the cells of this column distinguish.
+    """The units that the cells of this column distinguish; PublishError as `check_unit`."""
+    check_unit(table, column, domain)
+    return Units.of(table, column)
 
-    Errors   PublishError, by the header alone, unless the column is there, once, has a name that can be published, and is
-             not published itself.
+
+def check_unit(table: PrivateTable, column: str, domain: Domain) -> None:
+    """Check that a column can identify units.
+
+    Errors   PublishError, by the header and the declared types alone, unless the column is there, once, has a name that can
+             be published and a type that can identify, and is not published itself.
     """
     header = table.header
     if column in domain.names:
@@ -53,7 +59,8 @@ def units_of(table: PrivateTable, column: str, domain: Domain) -> Units:
             f"column {column!r:.80} is named as the unit, and its name cannot stand in a file: it has more than {LONGEST_UNIT} "
             "characters, or some that cannot be printed. Rename the column."
         )
-    return Units.of(table, column)
+    if why := table.refusal(column, None):
+        raise PublishError(why)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,7 +78,7 @@ class Units:
     def of(cls, table: PrivateTable, column: str) -> Units:
         """The units that the cells of this column distinguish. Reads the column, and stores no identifier."""
         codes: dict[str | bytes, int] = {}
-        table.count()  # finds faults of the files; the number is not used
+        table.check_readable()
         pieces = table.identifiers(column)
         parts = [np.zeros(0, dtype=np.intp)]
         while (keys := silently(lambda: _identifiers(next(pieces, None)))) is not None:

@@ -36,13 +36,13 @@ from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
 from release_side.door.private_function import NoisyCoordinates, private_function
 from release_side.door.private_mean import private_mean
 from release_side.errors import PublishError
-from release_side.private_rows.rows import Table, open_private
+from release_side.private_rows.rows import PrivateSource, Table, open_private
 
 _PIVOTS = 400  # pivots, if the curator names neither points nor a grid
 
 
 def publish_function(
-    private: Table,
+    private: PrivateSource,
     domain: Domain | str | Path,
     *,
     kind: str,
@@ -58,6 +58,7 @@ def publish_function(
     table: str | None = None,
     uncounted: bool = False,
     weak: bool = False,
+    n_rows: int | None = None,
     rehearsal: int | None = None,
     workers: int | None = None,
     output: str | Path | None = None,
@@ -66,7 +67,7 @@ def publish_function(
 ) -> ReleasedFunction:
     """Release a function of a private table, once, with (epsilon, delta)-differential privacy.
 
-    private         as in `publish`.
+    private, n_rows as in `publish`.
     kind            "density": the kernel density estimate, or the mean of another kernel. "ridge", "logistic", "svm":
                     the function of the other columns that predicts the target, the minimiser of mean loss + λ‖f‖².
     target          the column that ridge (a number), logistic and svm (two levels) predict.
@@ -94,12 +95,13 @@ def publish_function(
     )  # fmt: skip
     mechanism = _noise(choices, epsilon, delta, rehearsal)
     check_whole("workers", workers, 1)
+    check_whole("n_rows", n_rows, 1)
     inputs = _inputs(choices, domain)
     counting = Counting(
         ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output, force=force
     )
     counting.check_before_opening(private, pivots, inputs, domain, (domain_path, pivots))
-    rows = open_private(private)
+    rows = open_private(private, n_rows)
     rows.check_columns(domain)
     size = PopulationSize(rows.count())
     if size.count < 1:

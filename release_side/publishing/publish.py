@@ -25,13 +25,13 @@ from release_side.choices.options import processors
 from release_side.choices.workload import Source
 from release_side.door.door import Door
 from release_side.errors import PublishError
-from release_side.private_rows.rows import Table, open_private
+from release_side.private_rows.rows import PrivateSource, Table, open_private
 from release_side.private_rows.units import units_of
 from release_side.publishing.methods import Measured, ReleaseMethod, chosen_method, method_class
 
 
 def publish(
-    private: Table,
+    private: PrivateSource,
     domain: Domain | str | Path,
     *,
     epsilon: float,
@@ -54,6 +54,7 @@ def publish(
     uncounted: bool = False,
     weak: bool = False,
     unit: str | None = None,
+    n_rows: int | None = None,
     rehearsal: int | None = None,
     workers: int | None = None,
     output: str | Path | None = None,
@@ -62,8 +63,11 @@ def publish(
 ) -> Release:
     """Release the kernel mean embedding of a private table, once, with (epsilon, delta)-differential privacy.
 
-    private         path of a CSV (.gz), Parquet, a directory or glob of them; or a DataFrame whose cells do not depend on
-                    other rows (read with dtype=str: type inference lets one cell change its column).
+    private         path of a CSV (.gz), Parquet, a directory or glob of them; a DataFrame of pandas, read cell by cell; or
+                    what yields Arrow record batches: a DataFrame of polars, a table, dataset or RecordBatchReader of pyarrow, a
+                    relation of DuckDB. Its types are judged as they are declared, before a row is read. No cell and no type of
+                    it may depend on other rows' cells: readers that infer types let one cell change its column (read with
+                    dtype=str in pandas, infer_schema=False in polars).
     domain          Domain, or the path of its TOML file: public columns, bounds and levels.
     method          "random-features" (Algorithm 2), "subspace" (Algorithm 1), "generator" (DP-MERF: a network is
                     trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]), or
@@ -106,6 +110,8 @@ def publish(
                     release estimates the distribution in which every unit weighs the same. The number of units is public
                     then, the number of rows is not; the column's name is published. Rows with an empty cell there are the
                     rows of one unit.
+    n_rows          the number of rows of an Arrow stream, which is then read once; a RecordBatchReader needs it. An error if
+                    the stream has more or fewer. With unit the number of rows is not public, and n_rows is not compared.
     rehearsal       a seed: the noise can be drawn again, and the release is NOT PRIVATE and stamped so. For data
                     that need no protection. Needs neither a ledger, nor uncounted, nor weak.
     workers         threads; by default one for each processor. No bit of the result depends on it.
@@ -132,6 +138,7 @@ def publish(
     )  # fmt: skip
     mechanism = kind(choices).mechanism(epsilon, delta, rehearsal)
     check_whole("workers", workers, 1)
+    check_whole("n_rows", n_rows, 1)
     if unit is not None and kind.no_units:
         raise PublishError(kind.no_units)
     counting = Counting(
@@ -139,8 +146,9 @@ def publish(
     )
     counting.check_before_opening(private, public_points, domain, domain, (domain_path, public_points), workload)
     chosen = chosen_method(method, choices, domain)
-    rows = open_private(private)
+    rows = open_private(private, n_rows)
     rows.check_columns(domain)
+    rows = rows if unit is None else rows.in_one_pass(domain)
     units = None if unit is None else units_of(rows, unit, domain)
     size = PopulationSize(units.count if units else rows.count(), unit)
     chosen.prepare(domain, size, mechanism)

@@ -211,7 +211,7 @@ def partition(table: Any) -> list[int]:
 
 
 def test_the_rows_of_a_unit_may_lie_anywhere_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rows_module, "_PIECE", 2)
+    monkeypatch.setattr(rows_module.PrivateTable, "piece", 2)
     (tmp_path / "a.csv").write_text('who,x\n7,1\n"b, c",2\n,3\n7,4\n07,5\n', encoding="utf-8")
     (tmp_path / "b.csv").write_text('x,who\n6,"b, c"\n7\n8,7\n', encoding="utf-8")
     pq.write_table(pa.table({"who": pa.array([7, None, 8]), "x": [9, 10, 11]}), tmp_path / "c.parquet")

@@ -1,0 +1,57 @@
+"""`release-side check-source`: a table's header and types against a domain, without reading a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kmeanalyst.cli.terminal import json_option, print_json, say
+from kmeanalyst.releases.texts import one_line
+from release_side.cli.publication import DOMAIN, aligned
+
+
+@click.command("check-source", short_help="Check a table's columns and types; reads no row.")
+@click.argument("source", metavar="SOURCE", type=click.Path())
+@DOMAIN
+@click.option("--unit", metavar="COLUMN", help="The column that will identify units, as in publish.")
+@json_option
+def check_source_command(source: str, domain_path: str, unit: str | None, as_json: bool) -> None:
+    """Check that publish can read SOURCE (.csv, .csv.gz, .parquet, a directory or a glob) by this domain.
+
+    Reads names and declared types of the columns, and no row. A cell of a CSV file is text, which every column can read.
+    The exit code is 1 if publish would refuse the table, and the message says why.
+
+    \b
+    Example:
+      release-side check-source private.csv --domain domain.toml
+    """
+    from kmeanalyst.releases.domain.domain import read_domain
+    from release_side.private_rows.rows import open_private
+    from release_side.private_rows.units import check_unit
+
+    domain, table = read_domain(domain_path), open_private(source)
+    header = table.header
+    columns: list[dict[str, Any]] = [
+        {
+            "name": column.name,
+            "kind": column.kind,
+            "type": table.type_of(column.name) if column.name in header else None,
+        }
+        for column in domain.columns
+    ]
+    if unit is not None:
+        columns.append({"name": unit, "kind": "unit", "type": table.type_of(unit) if unit in header else None})
+    if as_json:
+        print_json({"source": source, "columns": columns})
+    else:
+        lines = [tuple(one_line(str(cell or "absent")) for cell in each.values()) for each in columns]
+        say("\n".join(aligned([("column", "kind", "type"), *lines], texts=(0, 1, 2))))
+    ignored = [one_line(name) for name in table.check_columns(domain) if name != unit]
+    if unit is not None:
+        check_unit(table, unit, domain)
+    if ignored:
+        say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
+
+
+__all__ = ["check_source_command"]

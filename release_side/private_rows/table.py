@@ -1,0 +1,97 @@
+"""A private table: rows behind a counter and an encoder, whatever holds them.
+
+Nothing here raises, warns or chooses by the value of a cell; the header, the types of the columns and the number of rows are
+public.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.domain import Domain
+from release_side.errors import PublishError
+
+_T = TypeVar("_T")
+
+
+class PrivateTable(ABC):
+    """Private rows behind a counter and an encoder (abstract).
+
+    piece   rows that are read at a time.
+    """
+
+    piece: ClassVar[int] = 20_000
+
+    @property
+    @abstractmethod
+    def header(self) -> list[str]:
+        """Column names; public."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """N, the number of rows; public."""
+
+    @abstractmethod
+    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Columns of cells, some rows at a time."""
+
+    def type_of(self, name: str) -> str:
+        """What the table declares about the cells of a column; public."""
+        return "text"
+
+    def refusal(self, name: str, column: Column | None) -> str:
+        """Why the declared type of a column cannot be read; "" if it can. `column` is None for identifiers of units."""
+        return ""
+
+    def check_readable(self) -> None:
+        """PublishError for a damaged file."""
+        return None
+
+    def identifiers(self, name: str) -> Iterator[Any]:
+        """The cells of one column, some rows at a time; no cell depends on another."""
+        return (piece[name] for piece in self._pieces([name]))
+
+    def in_one_pass(self, domain: Domain) -> PrivateTable:
+        """This table, for a reader of its identifiers and then of its rows, which must come in one order."""
+        return self
+
+    def check_columns(self, domain: Domain) -> list[str]:
+        """PublishError or DomainError unless the table has every column of the domain, with a type that can be read.
+
+        By the header and the declared types alone. Returns the other columns.
+        """
+        header = self.header
+        if not set(header) & set(domain.names):
+            raise PublishError(
+                "the header of the private table names no column of the domain, so it may be a row, and it is not shown. "
+                "Give the table a first line that names its columns, or correct the names in the domain."
+            )
+        others = domain.check_has_columns(header, what="the private table")
+        if refusals := [why for column in domain.columns if (why := self.refusal(column.name, column))]:
+            raise PublishError(" ".join(refusals))
+        return others
+
+    def encoded(self, domain: Domain) -> Iterator[Array]:
+        """Encoded rows (n_i, d), piece by piece, without a warning, which could reveal the value of a cell."""
+        pieces = self._pieces(domain.names)
+        while (rows := silently(lambda: _next_encoded(pieces, domain))) is not None:
+            yield rows
+
+
+def _next_encoded(pieces: Iterator[dict[str, Any]], domain: Domain) -> Array | None:
+    piece = next(pieces, None)
+    return None if piece is None else domain.encode(piece)
+
+
+def silently(work: Callable[[], _T]) -> _T:
+    """What `work` returns, without warnings, which could reveal the value of a cell."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return work()
