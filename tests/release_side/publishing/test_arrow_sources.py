@@ -463,6 +463,8 @@ def test_a_table_without_rows_is_refused(tmp_path):
 def test_a_dataset_is_what_its_files_declare(tmp_path):
     table = private_table()
     as_csv(table, tmp_path)
+    reader = pyarrow.csv.open_csv(tmp_path / "t.csv")
+    refused(reader, r"the reader is of a text file, whose types .* Pass the path of the files", n_rows=N)
     refused(
         ds.dataset(tmp_path / "t.csv", format="csv"), r"is of text files, whose types .* Pass the path of the files"
     )
@@ -582,8 +584,10 @@ def everything_of(error: BaseException) -> str:
     return "\n".join([*texts, *traceback.format_exception(error), repr(pickle.dumps(error))])
 
 
-@pytest.mark.parametrize("unit", [None, "who"])
-@pytest.mark.parametrize("where", WHERE)
+ONE_PASS = [(where, "who") for where in ("at once", "at the first row", "later")]  # a table of units is read once
+
+
+@pytest.mark.parametrize(("where", "unit"), [*((where, None) for where in WHERE), *ONE_PASS])
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_source_that_fails_shows_no_cell(error, where, unit, tmp_path, capfd, caplog, recwarn):
     caplog.set_level(logging.DEBUG)
@@ -591,8 +595,6 @@ def test_a_source_that_fails_shows_no_cell(error, where, unit, tmp_path, capfd, 
     ledger.init("people", epsilon=2, delta=1e-5)
     options = SMALL | {"rehearsal": None, "ledger": ledger.path, "table": "people", "output": tmp_path / "a.kme"}
     source = Fails(ERRORS[error], *WHERE[where])
-    if unit and source.exports:
-        pytest.skip("a table of units is read in one pass")
     with pytest.raises(
         PublishError, match=r"the source of the private table .* withheld .* nothing was spent"
     ) as caught:
