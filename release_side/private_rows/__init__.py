@@ -1,1 +1,1 @@
-"""Who may read a private cell: rows from files and frames, and the units that they belong to."""
+"""Who may read a private cell: rows from files, frames and Arrow streams, and the units that they belong to."""

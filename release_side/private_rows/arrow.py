@@ -30,6 +30,12 @@ _NOT_OPENED = f"the source of the private table could not be opened as a table o
 _BROKE_OFF = f"the source of the private table failed while it was read. {_WITHHELD}"
 
 
+_INFERRED = (
+    ", whose types pyarrow would infer from their values: one row could change the others. Pass the path of the files, which "
+    "are read as text."
+)
+
+
 class ArrowStream(Protocol):
     """What yields Arrow record batches through the Arrow PyCapsule interface, whatever library it comes from."""
 
@@ -191,10 +197,7 @@ def fragments_of(dataset: Any) -> list[PrivateTable]:
             "or write the rows that are the table to a file."
         ) from None
     if any(isinstance(getattr(each, "format", None), ds.CsvFileFormat | ds.JsonFileFormat) for each in fragments):
-        raise PublishError(
-            "the dataset is of text files, whose types pyarrow would infer from their values: one row could change the others. "
-            "Pass the path of the files, which are read as text."
-        )
+        raise PublishError(f"the dataset is of text files{_INFERRED}")
     if not fragments:
         raise PublishError("the dataset has no files, and no rows. Name the folder that has them.")
     return [_fragment(each) for each in fragments]
@@ -218,6 +221,10 @@ def can_be_read_once(source: object) -> bool:
 def stream_of(source: ArrowStream, n_rows: int | None) -> PrivateTable:
     """The table behind an Arrow stream, which is read once if n_rows is given, and otherwise counted first."""
     import pyarrow as pa
+    import pyarrow.csv
+
+    if isinstance(source, pyarrow.csv.CSVStreamingReader):
+        raise PublishError(f"the reader is of a text file{_INFERRED}")
 
     def opened() -> Any:
         return _guarded(lambda: pa.RecordBatchReader.from_stream(source), _NOT_OPENED)

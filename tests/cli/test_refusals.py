@@ -94,6 +94,7 @@ ANALYST_USAGE = [
     ("magic", r"No such command 'magic'"),
 ]  # fmt: skip
 CURATOR = [
+    ("check-source {nowhere}.csv --domain {domain}", r"no file at .*Check the path"),
     ("plan --rows 9 --delta 0 --domain {nowhere}", r"no domain file at .*\. Draft one"),
     ("plan --rows 9 --domain {domain} --delta 1e-6 --epsilon 0", r"epsilon must be .*\. Pass e\.g\."),
     ("publish-function {private} --kind density FUNCTION", r"city have levels .*\. Leave"),
