@@ -35,7 +35,7 @@ from release_side.cli.main import main as curator
 from release_side.publishing import plan
 
 MAINS: dict[str, click.Group] = {"kmeanalyst": analyst, "release-side": curator}
-QUICK = {"info", "init", "show", "verify"}  # over at once, whatever the table's size
+QUICK = {"info", "init", "show", "verify", "check-source"}  # over at once, whatever the table's size
 PARSED_ONLY = {"demo"}  # ten seconds or more, and run by test_cli.py
 
 

@@ -18,7 +18,7 @@ from kernel_cases import workers as people
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import Gaussian, KernelMean, Margins, SoftenedProduct, kernel_from_dict
+from kmeanalyst.kernels import ChosenMargins, Gaussian, KernelMean, Margins, SoftenedProduct, kernel_from_dict
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
@@ -246,7 +246,7 @@ def test_a_release_of_margins_is_read_back_and_answers(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        ({}, SoftenedProduct),
+        ({}, ChosenMargins),
         ({"target": "rich"}, Margins),
         ({"features": 50}, SoftenedProduct),
         ({"method": "subspace", "points": 20}, SoftenedProduct),
