@@ -32,16 +32,10 @@ def check_source_command(source: str, domain_path: str, unit: str | None, as_jso
 
     domain, table = read_domain(domain_path), open_private(source)
     header = table.header
+    wanted = [(column.name, column.kind) for column in domain.columns] + ([] if unit is None else [(unit, "unit")])
     columns: list[dict[str, Any]] = [
-        {
-            "name": column.name,
-            "kind": column.kind,
-            "type": table.type_of(column.name) if column.name in header else None,
-        }
-        for column in domain.columns
+        {"name": name, "kind": kind, "type": table.type_of(name) if name in header else None} for name, kind in wanted
     ]
-    if unit is not None:
-        columns.append({"name": unit, "kind": "unit", "type": table.type_of(unit) if unit in header else None})
     if as_json:
         print_json({"source": source, "columns": columns})
     else:

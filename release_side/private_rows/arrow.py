@@ -28,8 +28,6 @@ _WITHHELD = (
 )
 _NOT_OPENED = f"the source of the private table could not be opened as a table of Arrow record batches. {_WITHHELD}"
 _BROKE_OFF = f"the source of the private table failed while it was read. {_WITHHELD}"
-
-
 _INFERRED = (
     ", whose types pyarrow would infer from their values: one row could change the others. Pass the path of the files, which "
     "are read as text."

@@ -24,7 +24,7 @@ from kmeanalyst.releases.domain.cells import parse_day, parse_number, text_of
 from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
 
 _MOST_LEVELS = 200
@@ -38,10 +38,7 @@ _FEW_VALUES = 20  # a column of so few is cut into its values without atoms
 _RANGES, _FEW_RANGES = 12, 16  # ranges between proposed edges; a column of so few values has one for each
 _REPEATED = 5  # of these, the median number of rows
 _MOST_BINS = 48  # of the histogram that says where ranges are needed
-_ROUND, _HARDLY_MORE = (
-    (5, 2, 1),
-    1.3,
-)  # times powers of ten are the steps of round numbers; at most so many widths of a range
+_ROUND = (5, 2, 1)  # round numbers are multiples of these times powers of ten, the roundest first
 _DIGITS = 15  # of a proposed edge
 _LARGEST = 1e90  # a number beyond it, infinity too, is a code for something else; kernels hold lengths up to 1e100
 _SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
@@ -58,9 +55,6 @@ _UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=r
 _CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
 _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
-_SCALES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
-    "linear": (lambda v: v, lambda v: v), "log": (np.log, np.exp), "log1p": (np.log1p, np.expm1),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -218,12 +212,12 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
             "itself; add other values that questions will name (the threshold of a law, a rounded number, a cap)"
         )
     scale = _suggested_scale(numbers, low)
-    edges = _suggested_edges(numbers[~np.isin(numbers, atoms)], scale, whole)
+    edges, why_there = _suggested_edges(numbers[~np.isin(numbers, atoms)], scale, whole)
     if len(edges):
         options["edges"] = tuple(number(v) for v in edges)
         listed = ", ".join(f"{value:.{_DIGITS}g}" for value in edges)
         notes.append(
-            f"CHECK edges: tables are cut at {listed}, {_why_there(numbers, atoms)}; an answer is best where a question "
+            f"CHECK edges: tables are cut at {listed}, {why_there}; an answer is best where a question "
             "compares with an edge, so add the thresholds of laws and the groups that questions will name"
         )
     if scale != "linear":
@@ -246,27 +240,22 @@ def _spikes(numbers: Array) -> tuple[Array, Array]:
     return values[most], counts[most] / len(numbers)
 
 
-def _suggested_edges(numbers: Array, scale: str, whole: bool) -> Array:
-    """Round numbers between a dozen ranges, increasing; of few values all but the least, if each is seen often.
+def _suggested_edges(numbers: Array, scale: str, whole: bool) -> tuple[Array, str]:
+    """Round numbers between a dozen ranges, increasing; of few values all but the least, if each is seen often. And why there.
 
     Ranges are as dense as the cube root of the sample's density on the column's scale, which loses least of the squared
     values to rounding (Panter & Dite 1951). Each edge is the roundest number between the middles of two ranges.
     """
     values, times = np.unique(numbers, return_counts=True)
     if len(values) <= _FEW_RANGES:
-        return values[1:] if np.median(times) >= _REPEATED else np.zeros(0)
-    forward, back = _SCALES[scale]
+        return values[1 if np.median(times) >= _REPEATED else len(values) :], "a range for each of its few values"
     bins = int(np.clip(math.sqrt(len(numbers)) / 2, _RANGES, _MOST_BINS))
-    counts, ends = np.histogram(forward(numbers), bins=bins)
+    counts, ends = np.histogram(TO_SCALE[scale](numbers), bins=bins)
     cumulative = np.append(0.0, np.cumsum(np.cbrt(counts)))
-    middles = back(np.interp((np.arange(_RANGES) + 0.5) / _RANGES * cumulative[-1], cumulative, ends))
+    middles = FROM_SCALE[scale](np.interp((np.arange(_RANGES) + 0.5) / _RANGES * cumulative[-1], cumulative, ends))
     rounded = [_roundest(low, high, whole) for low, high in pairwise(middles.tolist()) if low < high]
-    return np.unique([value for value in rounded if values[0] < value <= values[-1]])
-
-
-def _why_there(numbers: Array, atoms: Array) -> str:
-    few = len(np.unique(numbers[~np.isin(numbers, atoms)])) <= _FEW_RANGES
-    return "a range for each of its few values" if few else "round numbers, closer where the sample has more rows"
+    inside = np.unique([value for value in rounded if values[0] < value <= values[-1]])
+    return inside, "round numbers, closer where the sample has more rows"
 
 
 def _roundest(low: float, high: float, whole: bool) -> float:

@@ -24,8 +24,8 @@ from kmeanalyst.releases.domain.column import (
     plain_number,
 )
 
-_TO_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}
-_FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}
+TO_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}
+FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,11 +163,11 @@ class Number(Column):
 
     def _scaled(self, values: Array) -> Array:
         values = np.asarray(values, dtype=float)
-        return _TO_SCALE[self.scale](values) + 0.0  # -0.0 is 0.0
+        return TO_SCALE[self.scale](values) + 0.0  # -0.0 is 0.0
 
     def _natural(self, encoded: Array) -> Array:
         encoded = np.asarray(encoded, dtype=float)
-        natural = self._clamp(_FROM_SCALE[self.scale](encoded))
+        natural = self._clamp(FROM_SCALE[self.scale](encoded))
         if self.scale == "linear":
             return natural
         for towards in (-np.inf, np.inf):  # exp is rounded: take the neighbour that encodes to the code
@@ -263,7 +263,7 @@ class _Whole(Number):
         return self._scaled(np.ceil(self._numbers(values)) - 0.5)
 
     def holds(self, below: Array, above: Array) -> Array:
-        first = np.ceil(_FROM_SCALE[self.scale](below))
+        first = np.ceil(FROM_SCALE[self.scale](below))
         return np.where(self._scaled(first) < below, self._scaled(first + 1), self._scaled(first)) < above
 
     @property

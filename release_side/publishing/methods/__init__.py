@@ -14,6 +14,7 @@ from dataclasses import replace
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, position_of
+from kmeanalyst.releases.expressions import words
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
 from release_side.choices.options import public_rows
 from release_side.choices.workload import lines_of, read_workload
@@ -77,7 +78,7 @@ def _of_several_targets(kind: type[ReleaseMethod], choices: Choices, domain: Dom
         )
     places = [position_of(domain, name) for name in choices.target]
     pairs = {tuple(sorted((j, k))) for j in places for k in range(len(domain)) if j != k}
-    names = ["`" + name.replace("`", "``") + "`" for name in domain.names]
+    names = [words.column(name) for name in domain.names]
     tables = [f"table({names[j]}, {names[k]})" for j, k in sorted(pairs)]
     own = () if choices.workload is None else lines_of(choices.workload)
     return replace(choices, target=None, kernel="adaptive", workload=[*own, *tables])

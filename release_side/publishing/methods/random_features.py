@@ -36,9 +36,7 @@ from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
-_SEEN_JOINTLY = (
-    6  # columns of numbers up to which random features of all of them have smaller errors than tables of pairs
-)
+_SEEN_JOINTLY = 6  # numbers, of which random features of all together have smaller errors than tables of pairs
 _FREQUENCIES = {"fourier": "independent", "orthogonal": "orthogonal", "quasi-random": "quasi-random"}
 _DRAWN = {  # what a feature map has drawn, by its name
     "random-binning": "the grids of the features, drawn from a public seed",
