@@ -33,16 +33,8 @@ from kmeanalyst.releases.domain.cells import cell_by_cell, text_of
 from kmeanalyst.releases.domain.domain import Domain, SampleDigest
 from release_side.choices.same_rows import same_rows
 from release_side.errors import PublishError
-from release_side.private_rows.rows import (
-    PrivateSource,
-    Table,
-    check_regular,
-    gunzipped,
-    has_rows,
-    is_path,
-    open_bytes,
-    paths_of,
-)
+from release_side.private_rows.csv_file import gunzipped, open_bytes
+from release_side.private_rows.rows import PrivateSource, Table, check_regular, has_rows, is_path, paths_of
 from release_side.private_rows.table import silently
 
 _CHUNK = 2**20  # bytes read at a time

@@ -1,35 +1,29 @@
 """Private tables, read in pieces: CSV (also .gz), Parquet, a directory or glob of them, a DataFrame, or Arrow batches.
 
-A row is one line of CSV; quotes never span lines (a quote must not swallow other rows), and no row is dropped. The
-domain reads every cell as it is. Nothing here raises, warns or chooses by the value of a cell; the header and the
-number of rows are public.
+The domain reads every cell as it is, and no row is dropped. Nothing here raises, warns or chooses by the value of a cell; the
+header and the number of rows are public.
 """
 
 from __future__ import annotations
 
-import csv
 import glob
-import gzip
 import os
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard
 
-import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.column import Column
 from release_side.errors import PublishError
-from release_side.private_rows.arrow import ArrowStream, fragments_of, is_dataset, parquet_file, stream_of
+from release_side.private_rows.arrow_files import ParquetFile, fragments_of, is_dataset
+from release_side.private_rows.arrow_streams import ArrowStream, stream_of
+from release_side.private_rows.csv_file import CsvFile
 from release_side.private_rows.table import PrivateTable
 
 Table: TypeAlias = str | Path | pd.DataFrame
 PrivateSource: TypeAlias = Table | ArrowStream | Any  # Any: a pyarrow.dataset.Dataset, which has no types
-_T = TypeVar("_T")
 
 
 def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTable:
@@ -118,73 +112,7 @@ def _open_file(path: Path) -> PrivateTable:
         raise PublishError(
             f"{path} is neither .csv, .csv.gz nor .parquet, so it is not read. Convert it to one of these."
         )
-    return _Csv(path) if kind == "csv" else parquet_file(path)
-
-
-@dataclass(frozen=True)
-class _Csv(PrivateTable):
-    path: Path
-
-    @property
-    def header(self) -> list[str]:
-        with open_bytes(self.path) as handle:
-            first = gunzipped(self.path, handle.readline)
-        if b"\r" in first.rstrip(b"\r\n"):  # the header would contain every row, and messages show headers
-            raise PublishError(
-                f"{self.path} ends its lines with carriage returns alone, so that it is one long line. "
-                "Write it again with newlines."
-            )
-        if not first.strip():
-            raise PublishError(
-                f"{self.path} is empty: it has no header line. Name a table whose first line names its columns."
-            )
-        return _cells(first.removeprefix(b"\xef\xbb\xbf"))
-
-    def count(self) -> int:
-        with open_bytes(self.path) as handle:
-            return gunzipped(self.path, lambda: sum(1 for _ in handle)) - 1
-
-    def check_readable(self) -> None:
-        self.count()
-
-    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        header = self.header
-        indices = {name: header.index(name) for name in names}
-        with open_bytes(self.path) as handle:
-            handle.readline()
-            while rows := [_cells(line) for _, line in zip(range(self.piece), handle, strict=False)]:
-                yield {name: _column(rows, index) for name, index in indices.items()}
-
-
-def open_bytes(path: Path) -> IO[bytes]:
-    """A file for reading; a .gz file inflated."""
-    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
-
-
-def gunzipped(path: Path, read: Callable[[], _T]) -> _T:
-    """What `read` returns; PublishError if the file is not a whole .gz file."""
-    try:
-        return read()
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise PublishError(
-            f"{path} is cut off, damaged or no .gz file, so its rows cannot be read. Write it again."
-        ) from None
-
-
-def _cells(line: bytes) -> list[str]:
-    """The cells of one line, from that line alone; a cell with an undecodable byte equals no level or number."""
-    text = line.decode("utf-8", errors="surrogateescape").rstrip("\r\n").replace("\r", " ")
-    if '"' not in text:
-        return text.split(",")
-    try:
-        return next(csv.reader([text]), [""])
-    except csv.Error:  # a field beyond the csv module's limit
-        return text.split(",")
-
-
-def _column(rows: list[list[str]], index: int) -> Array:
-    cells = (row[index] if index < len(row) else NO_CELL for row in rows)
-    return np.fromiter(cells, dtype=object, count=len(rows))
+    return CsvFile(path) if kind == "csv" else ParquetFile.of(path)
 
 
 @dataclass(frozen=True)
@@ -215,6 +143,9 @@ class _Several(PrivateTable):
     def identifiers(self, name: str) -> Iterator[Any]:
         for table in self.tables:
             yield from table.identifiers(name)
+
+    def divided(self, n_rows: int) -> list[PrivateTable]:
+        return [part for table in self.tables for part in table.divided(n_rows)]
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         for table in self.tables:

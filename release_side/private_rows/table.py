@@ -58,6 +58,16 @@ class PrivateTable(ABC):
         """The cells of one column, some rows at a time; no cell depends on another."""
         return (piece[name] for piece in self._pieces([name]))
 
+    def divided(self, n_rows: int) -> list[PrivateTable]:
+        """Parts of about so many rows, which are the table together, for processes to read each by itself.
+
+        Errors   PublishError for a table that other processes cannot read.
+        """
+        raise PublishError(
+            "this table is in the memory of one process, or can be read from one place only, so that no other process can read "
+            "a part of it. Write it to Parquet files, or leave the processes out."
+        )
+
     def in_one_pass(self, domain: Domain) -> PrivateTable:
         """This table, for a reader of its identifiers and then of its rows, which must come in one order."""
         return self

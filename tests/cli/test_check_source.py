@@ -13,7 +13,8 @@ from command_line import call
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
-from release_side.private_rows import arrow, rows
+from release_side.private_rows import arrow_files, csv_file
+from release_side.private_rows.batches import Batches
 
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B"))))
 GOOD = pa.table({"age": [30], "city": ["A"], "who": [1], "note": ["x"]})
@@ -23,10 +24,10 @@ SINGLE = GOOD.set_column(1, "city", pa.array([0.5], pa.float32()))
 @pytest.fixture(autouse=True)
 def no_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name in (
-        (rows._Csv, "_pieces"),
-        (rows._Csv, "count"),
-        (arrow.Batches, "parts"),
-        (arrow.Batches, "count"),
+        (csv_file.CsvFile, "_pieces"),
+        (csv_file.CsvFile, "count"),
+        (Batches, "cut"),
+        (arrow_files.ParquetFile, "count"),
     ):
         monkeypatch.setattr(owner, name, lambda *_: pytest.fail("a row was read"))
 

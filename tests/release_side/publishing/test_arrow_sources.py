@@ -34,7 +34,8 @@ from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 from release_side import Ledger, PublishError, publish, publish_function
-from release_side.private_rows import arrow
+from release_side.private_rows import arrow_cells, arrow_streams
+from release_side.private_rows.batches import Batches
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
 from release_side.private_rows.units import Units
@@ -218,7 +219,9 @@ def test_an_identifier_and_its_row_are_read_in_one_pass(tmp_path, monkeypatch):
     expected = integers(as_csv(table, tmp_path), unit="who")
     turned = Turned(table)
     assert integers(turned, unit="who") == expected and turned.times == 1
-    monkeypatch.setattr(arrow._Stream, "in_one_pass", lambda self, domain: self)  # power: in two passes they differ
+    monkeypatch.setattr(
+        arrow_streams.Stream, "in_one_pass", lambda self, domain: self
+    )  # power: in two passes they differ
     assert integers(Turned(table), unit="who") != expected
 
 
@@ -490,7 +493,7 @@ def test_a_frame_of_pandas_is_read_cell_by_cell():
     frame = pd.DataFrame({"x": pd.Series(["07001", 7001, 2.5], dtype=object)})
     domain = Domain((Categorical(name="x", levels=("07001", "7001", "2.5")),))
     assert np.concatenate(list(open_private(frame).encoded(domain)))[:, 0].tolist() == [0.0, 1.0, 2.0]
-    assert not isinstance(open_private(frame), arrow.Batches)
+    assert not isinstance(open_private(frame), Batches)
 
 
 def test_public_points_are_compared_with_the_rows_of_a_stream(tmp_path):
@@ -661,4 +664,4 @@ def test_objects_with_private_rows_do_not_show_them():
 
 def test_a_day_beyond_the_calendar_is_no_cell():
     column = pa.array([2**31 - 1, 0], pa.date32())
-    assert arrow._exact_cells_of(column).tolist() == [NO_CELL, datetime.date(1970, 1, 1)]
+    assert arrow_cells.exact_cells_of(column).tolist() == [NO_CELL, datetime.date(1970, 1, 1)]

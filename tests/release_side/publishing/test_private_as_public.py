@@ -22,6 +22,7 @@ from release_side import draft_domain, publish, publish_function
 from release_side.budget.ledger import Ledger
 from release_side.choices.public_inputs import refuse_private_as_public, samples_of
 from release_side.door.mechanism import PublishError
+from release_side.private_rows import csv_file
 from release_side.private_rows import rows as rows_module
 
 Pair = tuple[Any, Any]  # a private table and public rows
@@ -236,8 +237,8 @@ def test_a_refusal_of_the_same_rows_leaves_the_ledger_as_it_is(tmp_path):
 
 def test_private_rows_are_read_only_where_the_numbers_of_rows_agree(tmp_path, monkeypatch):
     read: list[int] = []
-    encoded = rows_module._Csv._pieces
-    monkeypatch.setattr(rows_module._Csv, "_pieces", lambda self, names: read.append(1) or encoded(self, names))
+    encoded = csv_file.CsvFile._pieces
+    monkeypatch.setattr(csv_file.CsvFile, "_pieces", lambda self, names: read.append(1) or encoded(self, names))
     private = write(tmp_path / "t.csv", table(50))
     for rows in (20, 80):
         refuse_private_as_public(private, table(rows), DOMAIN)
@@ -312,7 +313,7 @@ def test_one_file_under_two_names_is_recognised_without_reading_it(pair, tmp_pat
 
 def test_content_is_read_only_where_sizes_agree(tmp_path, monkeypatch):
     read: list[Path] = []
-    opened = rows_module.open_bytes
+    opened = csv_file.open_bytes
     monkeypatch.setattr("release_side.choices.public_inputs.open_bytes", lambda path: read.append(path) or opened(path))
     private = write(tmp_path / "t.csv", table(50))
     refuse_private_as_public(private, write(tmp_path / "other.csv", table(40)), DOMAIN)

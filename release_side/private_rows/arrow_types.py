@@ -1,0 +1,98 @@
+"""Which declared types of Arrow columns can be read as which columns of a domain: public facts, known before a row is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kmeanalyst.releases.domain.cells import NO_CELL
+from kmeanalyst.releases.domain.column import Column
+from release_side.private_rows.arrow_cells import cell_of
+
+
+def why_refused(declared: Any, column: Column | None) -> str:
+    """Why cells of a declared type (a pyarrow.Field) are not read as this column; "" if they are. A public fact.
+
+    column   None for a column that identifies units.
+    """
+    import pyarrow as pa
+
+    kind = declared.type.storage_type if isinstance(declared.type, pa.BaseExtensionType) else declared.type
+    while pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    why, fix = _misfit(kind, _extension_of(declared), column)
+    return f"column {declared.name!r:.80} has the type {declared.type!s:.80}: {why}. {fix}." if why else ""
+
+
+_TO_TEXT = "Cast the column to text where the table is made, e.g. in a view"
+_NO_PROBLEM = ("", "")
+
+
+def _misfit(kind: Any, extension: str, column: Column | None) -> tuple[str, str]:
+    """What is wrong with a type, and how to mend it; two empty texts for a type that can be read."""
+    from pyarrow import types
+
+    if extension and not (column is None and extension == "arrow.uuid") and not _is_text(kind):
+        return f"{extension} is a type of its own, and what its cells mean is not known here", _TO_TEXT
+    if types.is_null(kind) or _is_text(kind):
+        return _NO_PROBLEM
+    if types.is_timestamp(kind) and not _zone_is_known(kind):
+        return "its time zone is not known here, so that no cell has a day", "Cast the column to a zone such as UTC"
+    if column is None:
+        return _NO_PROBLEM if _is_bytes(kind) or _is_simple(kind) else ("no cell of it identifies a unit", _TO_TEXT)
+    if not _is_simple(kind):
+        return "no cell of it is a number, a level, a day or a text, and each would become the default", _TO_TEXT
+    is_number = column.is_number and column.kind != "date"
+    if types.is_float16(kind) or types.is_float32(kind):
+        if not is_number and column.kind != "boolean":
+            return f"in single precision 0.1 is 0.10000000149, which no {column.kind} cell equals", _TO_TEXT
+    elif (types.is_date(kind) or types.is_timestamp(kind)) and (is_number or column.kind == "boolean"):
+        return (
+            f"a day is no {column.kind} cell, and each would become the default",
+            "Declare a date, or cast the column",
+        )
+    elif types.is_boolean(kind) and column.is_number:
+        return f"true and false are no {column.kind} cells, and each would become the default", "Declare a boolean"
+    return _NO_PROBLEM
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+
+
+def _is_bytes(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    return any(test(kind) for test in tests)
+
+
+def _is_simple(kind: Any) -> bool:
+    """Numbers, days and truth values."""
+    from pyarrow import types
+
+    tests = (
+        types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_date, types.is_timestamp,
+    )  # fmt: skip
+    return any(test(kind) for test in tests)
+
+
+def _zone_is_known(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return cell_of(pa.scalar(0, kind)) is not NO_CELL
+
+
+def _extension_of(declared: Any) -> str:
+    """The name of a type that is not one of Arrow's own, known to pyarrow or not; "" for Arrow's own."""
+    import pyarrow as pa
+
+    if isinstance(declared.type, pa.BaseExtensionType):
+        return str(declared.type.extension_name)
+    metadata = declared.metadata or {}
+    name = metadata.get(b"ARROW:extension:name") or metadata.get(b"ADBC:postgresql:typname") or b""
+    return name.decode("utf-8", errors="replace")
+
+
+__all__ = ["why_refused"]

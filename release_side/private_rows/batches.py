@@ -1,0 +1,86 @@
+"""Tables that yield Arrow record batches, whatever library makes them.
+
+What a column holds is judged by its declared type, before a row is read. Batches are cut again by row number: where a source
+cuts them may depend on the lengths of cells.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kmeanalyst.releases.domain.column import Column
+from release_side.errors import PublishError
+from release_side.private_rows.arrow_cells import cells_of, exact_cells_of, joined
+from release_side.private_rows.arrow_types import why_refused
+from release_side.private_rows.foreign import BROKE_OFF, guarded
+from release_side.private_rows.table import PrivateTable
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Batches(PrivateTable):
+    """Arrow record batches behind a counter and an encoder (abstract).
+
+    schema   names and types of the columns; public.
+    """
+
+    schema: Any
+
+    @property
+    def announced(self) -> int | None:
+        """The number of rows that the curator announced, which must be that of the batches; None if they are counted."""
+        return None
+
+    @abstractmethod
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        """Record batches that have these columns, and perhaps others."""
+
+    @property
+    def header(self) -> list[str]:
+        return list(self.schema.names)
+
+    def type_of(self, name: str) -> str:
+        return ", ".join(f"{self.schema.field(i).type!s:.80}" for i in self.schema.get_all_field_indices(name))
+
+    def refusal(self, name: str, column: Column | None) -> str:
+        return why_refused(self.schema.field(self.header.index(name)), column)
+
+    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        for parts in self.cut(names, self.announced):
+            yield {name: joined(parts, name, cells_of) for name in names}
+
+    def identifiers(self, name: str) -> Iterator[Any]:
+        return (joined(parts, name, exact_cells_of) for parts in self.cut([name]))
+
+    def cut(self, names: Sequence[str], announced: int | None = None) -> Iterator[list[Any]]:
+        """Parts of batches that have together `piece` rows; at the end those that are left."""
+        batches = guarded(lambda: iter(self.batches(names)), BROKE_OFF)
+        held: list[Any] = []
+        n_held, n_rows = 0, 0
+        while (batch := guarded(lambda: next(batches, None), BROKE_OFF)) is not None:
+            n_rows += batch.num_rows
+            if announced is not None and n_rows > announced:  # it may have no end
+                raise PublishError(
+                    f"the stream has more rows than the {announced} that n_rows announces. Nothing was spent. Pass the number of "
+                    "rows that it has."
+                )
+            while batch.num_rows:
+                part = batch.slice(0, self.piece - n_held)
+                batch = batch.slice(part.num_rows)
+                held.append(part)
+                n_held += part.num_rows
+                if n_held == self.piece:
+                    yield held
+                    held, n_held = [], 0
+        if announced is not None and n_rows < announced:
+            raise PublishError(
+                f"the stream ended after {n_rows} rows, and n_rows announces {announced}. Nothing was spent. Pass the number of "
+                "rows that it has, and a new stream if this one was read before."
+            )
+        if held:
+            yield held
+
+
+__all__ = ["Batches"]

@@ -1,0 +1,43 @@
+"""Calls into the libraries that read sources: what they raise may show a row, so that none of its text is kept.
+
+Not in a message, and not in the cause or context of an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from release_side.errors import PublishError
+from release_side.private_rows.table import silently
+
+_T = TypeVar("_T")
+WITHHELD = (
+    "Its own message is withheld because it may hold a private value; nothing was spent. Read the source where only you see "
+    "what happens, or write the table to a Parquet file and publish that."
+)
+NOT_OPENED = f"the source of the private table could not be opened as a table of Arrow record batches. {WITHHELD}"
+BROKE_OFF = f"the source of the private table failed while it was read. {WITHHELD}"
+INFERRED = (
+    ", whose types pyarrow would infer from their values: one row could change the others. Pass the path of the files, which "
+    "are read as text."
+)
+
+
+def guarded(work: Callable[[], _T], what_failed: str) -> _T:
+    """What a source returns. Its errors may show rows: none of their text, cause or context is kept."""
+    interrupted = False
+    try:
+        return silently(work)
+    except PublishError:  # our own
+        raise
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException:  # of any library; polars has errors that are no Exception
+        pass
+    if interrupted:  # here, outside of `except`, the new exception has no context
+        raise KeyboardInterrupt
+    raise PublishError(what_failed)
+
+
+__all__ = ["BROKE_OFF", "INFERRED", "NOT_OPENED", "WITHHELD", "guarded"]
