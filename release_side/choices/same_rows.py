@@ -22,8 +22,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.tables import table_blocks
+from kmeanalyst.sources.streams import can_be_read_once
 from release_side.errors import PublishError
-from release_side.private_rows.arrow_streams import can_be_read_once
 from release_side.private_rows.rows import PrivateSource, Table, open_private
 from release_side.private_rows.table import silently
 

@@ -6,49 +6,50 @@ cuts them may depend on the lengths of cells.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.sources.arrow_cells import cells_of, exact_cells_of, joined
+from kmeanalyst.sources.arrow_types import why_refused
+from kmeanalyst.sources.source import ArrowSource
 from release_side.errors import PublishError
-from release_side.private_rows.arrow_cells import cells_of, exact_cells_of, joined
-from release_side.private_rows.arrow_types import why_refused
 from release_side.private_rows.foreign import BROKE_OFF, guarded
 from release_side.private_rows.table import PrivateTable
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batches(PrivateTable):
-    """Arrow record batches behind a counter and an encoder (abstract).
+    """Arrow record batches behind a counter and an encoder."""
 
-    schema   names and types of the columns; public.
-    """
-
-    schema: Any
-
-    @property
-    def announced(self) -> int | None:
-        """The number of rows that the curator announced, which must be that of the batches; None if they are counted."""
-        return None
-
-    @abstractmethod
-    def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Record batches that have these columns, and perhaps others."""
+    source: ArrowSource
 
     @property
     def header(self) -> list[str]:
-        return list(self.schema.names)
+        return list(self.source.schema.names)
+
+    def count(self) -> int:
+        return guarded(self.source.count, BROKE_OFF)
+
+    def divided(self, n_rows: int) -> list[PrivateTable]:
+        return [Batches(part) for part in guarded(lambda: self.source.divided(n_rows), BROKE_OFF)]
+
+    def in_one_pass(self, domain: Domain) -> PrivateTable:
+        return InOnePass(self, domain)
 
     def type_of(self, name: str) -> str:
-        return ", ".join(f"{self.schema.field(i).type!s:.80}" for i in self.schema.get_all_field_indices(name))
+        return ", ".join(
+            f"{self.source.schema.field(i).type!s:.80}" for i in self.source.schema.get_all_field_indices(name)
+        )
 
     def refusal(self, name: str, column: Column | None) -> str:
-        return why_refused(self.schema.field(self.header.index(name)), column)
+        return why_refused(self.source.schema.field(self.header.index(name)), column)
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        for parts in self.cut(names, self.announced):
+        for parts in self.cut(names, self.source.announced):
             yield {name: joined(parts, name, cells_of) for name in names}
 
     def identifiers(self, name: str) -> Iterator[Any]:
@@ -56,7 +57,7 @@ class Batches(PrivateTable):
 
     def cut(self, names: Sequence[str], announced: int | None = None) -> Iterator[list[Any]]:
         """Parts of batches that have together `piece` rows; at the end those that are left."""
-        batches = guarded(lambda: iter(self.batches(names)), BROKE_OFF)
+        batches = guarded(lambda: iter(self.source.batches(names)), BROKE_OFF)
         held: list[Any] = []
         n_held, n_rows = 0, 0
         while (batch := guarded(lambda: next(batches, None), BROKE_OFF)) is not None:
@@ -83,4 +84,39 @@ class Batches(PrivateTable):
             yield held
 
 
-__all__ = ["Batches"]
+@dataclass(frozen=True, eq=False, repr=False)
+class InOnePass(PrivateTable):
+    """A stream whose rows are encoded, and kept, while its identifiers are read.
+
+    Its number of rows is not compared with another: where units are protected it is not public.
+    """
+
+    stream: Batches
+    domain: Domain
+    kept: list[Array] = field(default_factory=list)
+
+    @property
+    def header(self) -> list[str]:
+        return self.stream.header
+
+    def count(self) -> int:
+        return self.stream.count()
+
+    def refusal(self, name: str, column: Column | None) -> str:
+        return self.stream.refusal(name, column)
+
+    def identifiers(self, name: str) -> Iterator[Any]:
+        for parts in self.stream.cut([name, *self.domain.names]):
+            columns = {each: joined(parts, each, cells_of) for each in self.domain.names}
+            self.kept.append(self.domain.encode(columns))
+            yield joined(parts, name, exact_cells_of)
+
+    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        raise NotImplementedError  # the rows are encoded already
+
+    def encoded(self, domain: Domain) -> Iterator[Array]:
+        while self.kept:
+            yield self.kept.pop(0)
+
+
+__all__ = ["Batches", "InOnePass"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from kmeanalyst.sources.source import SourceError
 from release_side.errors import PublishError
 from release_side.private_rows.table import silently
 
@@ -18,26 +19,24 @@ WITHHELD = (
 )
 NOT_OPENED = f"the source of the private table could not be opened as a table of Arrow record batches. {WITHHELD}"
 BROKE_OFF = f"the source of the private table failed while it was read. {WITHHELD}"
-INFERRED = (
-    ", whose types pyarrow would infer from their values: one row could change the others. Pass the path of the files, which "
-    "are read as text."
-)
 
 
 def guarded(work: Callable[[], _T], what_failed: str) -> _T:
     """What a source returns. Its errors may show rows: none of their text, cause or context is kept."""
-    interrupted = False
+    interrupted, said = False, what_failed
     try:
         return silently(work)
     except PublishError:  # our own
         raise
+    except SourceError as error:  # public facts alone, but perhaps a library's error as its context
+        said = str(error)
     except KeyboardInterrupt:
         interrupted = True
     except BaseException:  # of any library; polars has errors that are no Exception
         pass
     if interrupted:  # here, outside of `except`, the new exception has no context
         raise KeyboardInterrupt
-    raise PublishError(what_failed)
+    raise PublishError(said)
 
 
-__all__ = ["BROKE_OFF", "INFERRED", "NOT_OPENED", "WITHHELD", "guarded"]
+__all__ = ["BROKE_OFF", "NOT_OPENED", "WITHHELD", "guarded"]

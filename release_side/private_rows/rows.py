@@ -16,10 +16,13 @@ from typing import Any, TypeAlias, TypeGuard
 import pandas as pd
 
 from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.sources.datasets import fragments_of, is_dataset
+from kmeanalyst.sources.parquet import ParquetFile
+from kmeanalyst.sources.streams import ArrowStream, Stream
 from release_side.errors import PublishError
-from release_side.private_rows.arrow_files import ParquetFile, fragments_of, is_dataset
-from release_side.private_rows.arrow_streams import ArrowStream, stream_of
+from release_side.private_rows.batches import Batches
 from release_side.private_rows.csv_file import CsvFile
+from release_side.private_rows.foreign import NOT_OPENED, guarded
 from release_side.private_rows.table import PrivateTable
 
 Table: TypeAlias = str | Path | pd.DataFrame
@@ -32,7 +35,7 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
     n_rows   the number of rows of an Arrow stream, where the curator knows it; other tables are counted.
     """
     if is_stream(source):
-        return stream_of(source, n_rows)
+        return Batches(guarded(lambda: Stream.of(source, n_rows), NOT_OPENED))
     if n_rows is not None:
         raise PublishError("n_rows is the number of rows of an Arrow stream, and this table is counted. Leave it out.")
     if isinstance(source, pd.DataFrame):
@@ -40,7 +43,7 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
     if is_path(source):
         return _together([_open_file(path) for path in paths_of(source)])
     if is_dataset(source):
-        return _together(fragments_of(source))
+        return _together([Batches(each) for each in guarded(lambda: fragments_of(source), NOT_OPENED)])
     raise PublishError(
         f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, or what yields Arrow "
         "record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB."
@@ -112,7 +115,7 @@ def _open_file(path: Path) -> PrivateTable:
         raise PublishError(
             f"{path} is neither .csv, .csv.gz nor .parquet, so it is not read. Convert it to one of these."
         )
-    return CsvFile(path) if kind == "csv" else ParquetFile.of(path)
+    return CsvFile(path) if kind == "csv" else Batches(guarded(lambda: ParquetFile.of(path), NOT_OPENED))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from command_line import call
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
-from release_side.private_rows import arrow_files, csv_file
+from release_side.private_rows import csv_file
 from release_side.private_rows.batches import Batches
 
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B"))))
@@ -27,7 +27,7 @@ def no_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         (csv_file.CsvFile, "_pieces"),
         (csv_file.CsvFile, "count"),
         (Batches, "cut"),
-        (arrow_files.ParquetFile, "count"),
+        (Batches, "count"),
     ):
         monkeypatch.setattr(owner, name, lambda *_: pytest.fail("a row was read"))
 

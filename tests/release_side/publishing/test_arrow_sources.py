@@ -33,8 +33,8 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
+from kmeanalyst.sources import arrow_cells
 from release_side import Ledger, PublishError, publish, publish_function
-from release_side.private_rows import arrow_cells, arrow_streams
 from release_side.private_rows.batches import Batches
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
@@ -219,9 +219,7 @@ def test_an_identifier_and_its_row_are_read_in_one_pass(tmp_path, monkeypatch):
     expected = integers(as_csv(table, tmp_path), unit="who")
     turned = Turned(table)
     assert integers(turned, unit="who") == expected and turned.times == 1
-    monkeypatch.setattr(
-        arrow_streams.Stream, "in_one_pass", lambda self, domain: self
-    )  # power: in two passes they differ
+    monkeypatch.setattr(Batches, "in_one_pass", lambda self, domain: self)  # power: in two passes they differ
     assert integers(Turned(table), unit="who") != expected
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.column import Column
-from release_side.private_rows.arrow_cells import cell_of
+from kmeanalyst.sources.arrow_cells import cell_of
 
 
 def why_refused(declared: Any, column: Column | None) -> str:
