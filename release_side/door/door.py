@@ -7,7 +7,7 @@ counted once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -16,6 +16,7 @@ from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress
+from release_side.door.exact_sums import PrivateRows
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,
     MultisetSampler,
@@ -25,7 +26,6 @@ from release_side.door.exponential_mechanism import (
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.door.private_mean import private_mean
 from release_side.door.private_tables import TableRounds, count_tables
-from release_side.private_rows.units import UnitRows
 
 N = TypeVar("N", Noise | RehearsalNoise, ExponentialMechanism | RehearsedExponential)
 
@@ -34,13 +34,14 @@ N = TypeVar("N", Noise | RehearsalNoise, ExponentialMechanism | RehearsedExponen
 class Door(Generic[N]):
     """Private rows, the noise for them, and what to do just before it is drawn.
 
-    rows          pieces (n_i, d) of the table, encoded and clamped by a Domain, or its units; None once the door is closed.
+    rows          pieces (n_i, d) of the table, encoded and clamped by a Domain, or its units, or parts that workers read;
+                  None once the door is closed.
     noise         the noise of the whole release.
     size          how many rows or units there are; public.
     record_spend  called once, just before noise is drawn; an error there means that none is.
     """
 
-    rows: Iterable[Array] | Iterable[UnitRows] | None
+    rows: PrivateRows | None
     noise: N
     size: PopulationSize
     record_spend: Callable[[], None] | None = None
@@ -77,16 +78,17 @@ class Door(Generic[N]):
     def draw(self: Door[ExponentialMechanism | RehearsedExponential], databases: MultisetSampler) -> Array:
         """Encoded rows (M, d) of a small database near the table, by `sample_database`."""
         return sample_database(
-            self._take_rows(), databases, self.noise, n_rows=self.size.count,
+            self._take_rows(), databases,  # type: ignore[arg-type]  # pieces of rows: units are refused for draws
+            self.noise, n_rows=self.size.count,
             record_spend=self.record_spend, progress=self.progress,
         )  # fmt: skip
 
-    def _take_rows(self) -> Iterable[Array]:
+    def _take_rows(self) -> PrivateRows:
         """Remove the rows from the door and return them."""
         if self.rows is None:
             raise ValueError("the door was used: reading the rows again would be a second spend. Measure once.")
         rows, self.rows = self.rows, None
-        return rows  # type: ignore[return-value]
+        return rows
 
 
 __all__ = ["Door"]

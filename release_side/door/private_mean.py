@@ -8,26 +8,24 @@ features are clamped, never raised, warned about, counted or logged.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity, whole_heights
+from release_side.door.exact_sums import PrivateRows, SumOfBlock, sum_over_rows
 from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
-from release_side.private_rows.units import UnitRows
+from release_side.private_rows.unit_rows import UnitRows
 
-_T = TypeVar("_T")
 _BLOCK_ENTRIES = 2**17  # rows × features at a time, for each worker: a megabyte, which stays near the processor
+_MOST_KEYS = 2**22  # cells of units that are held while their rows are counted
 
 
 def private_mean(
-    private_rows: Iterable[Array] | Iterable[UnitRows],
+    private_rows: PrivateRows,
     feature_map: FeatureMap,
     mechanism: Noise | RehearsalNoise,
     *,
@@ -39,10 +37,11 @@ def private_mean(
     """Release the mean feature vector of the private rows; of UnitRows, the mean over units of their rows' average.
 
     private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; their boundaries depend on
-                  public facts alone. n_rows, their total, is taken as public; of UnitRows it counts units.
+                  public facts alone; or UnitRows; or Parts, which an executor's workers read. n_rows, their total, is taken
+                  as public; of units it counts units.
     feature_map   (n, d) → (n, F); every image has Euclidean norm at most feature_map.norm_bound.
     mechanism     the noise; its name says in which distance (L2 or L1) the sensitivity is.
-    workers       threads that turn rows into features; no bit of the sum depends on how many.
+    workers       threads that turn rows into features where no executor does; no bit of the sum depends on how many.
     record_spend  called once, just before noise is drawn; an error there means that none is.
     Returns       Measurement: vector (F,), noise_scale in units of one feature coordinate.
 
@@ -54,15 +53,10 @@ def private_mean(
     Source        Balog, Tolstikhin & Schölkopf 2018, Algorithm 1 lines 2-4 and Algorithm 2 lines 3-4.
     """
     check_int64_range(n_rows=n_rows, dimension=feature_map.dimension, grid=GRID)
-    if isinstance(feature_map, CellFeatures):
-        sum_of = counted_sums(feature_map, integer_heights(feature_map))
-    else:
-        sum_of = _summed_features(feature_map)
+    sums = ExactSums(feature_map, integer_heights(feature_map) if isinstance(feature_map, CellFeatures) else None)
     sensitivity = grid_sensitivity(feature_map, mechanism.name)  # of cells after their heights have been checked
     grid_scale = mechanism.deviation(sensitivity)
-    exact_sum = sum_over_rows(
-        private_rows, feature_map, sum_of, n_rows=n_rows, workers=workers, progress=progress
-    )  # fmt: skip
+    exact_sum = sum_over_rows(private_rows, sums, n_rows=n_rows, workers=workers, progress=progress)
     if record_spend:
         record_spend()
     noisy_sum = mechanism.add_to(exact_sum, sensitivity=sensitivity)
@@ -71,30 +65,35 @@ def private_mean(
     )
 
 
-def sum_over_rows(
-    private_rows: Iterable[Array] | Iterable[UnitRows],
-    feature_map: FeatureMap,
-    sum_of: Callable[[Array | UnitRows], Array],
-    *,
-    n_rows: int,
-    workers: int,
-    progress: Callable[[str, float], None] | None,
-) -> Array:
-    """The exact sum (F,) int64 of sum_of(block) over the blocks of a table, by that many threads."""
-    exact_sum, seen = np.zeros(feature_map.dimension, dtype=np.int64), 0
-    blocks = (rows[block] for rows in private_rows for block in _blocks(len(rows), feature_map))  # whole units
-    for n_block, block_sum in _in_order(lambda rows: (len(rows), sum_of(rows)), blocks, workers):
-        exact_sum += block_sum
-        seen += n_block
-        if progress:
-            progress("reading rows", min(1.0, seen / n_rows))
-    if seen != n_rows:  # the count is public: this says nothing about a row
-        raise PublishError(f"the table has {seen} rows, not the {n_rows} that were announced. Count again.")
-    return exact_sum
+@dataclass(frozen=True, eq=False, repr=False)
+class ExactSums:
+    """Which whole numbers are added: those of the features of each row, or unit; of cells, a height for each that is counted.
+
+    heights   (T,) int64: what a row adds to its cell of each table; None for features that are no cells.
+    """
+
+    feature_map: FeatureMap
+    heights: Array | None = None
+
+    @property
+    def dimension(self) -> int:
+        """F, how many numbers there are."""
+        return self.feature_map.dimension
+
+    @property
+    def step(self) -> int:
+        """How many rows, or units, to add at a time."""
+        return _step(self.feature_map)
+
+    def of_block(self) -> SumOfBlock:
+        """Rows, or units → the exact sum (F,) int64 of their numbers."""
+        if self.heights is None:
+            return _summed_features(self.feature_map)
+        assert isinstance(self.feature_map, CellFeatures)
+        return counted_sums(self.feature_map, self.heights)
 
 
-def _summed_features(feature_map: FeatureMap) -> Callable[[Array | UnitRows], Array]:
-    """Rows → the exact sum (F,) int64 of their integer features; units → that of their averages."""
+def _summed_features(feature_map: FeatureMap) -> SumOfBlock:
     return lambda rows: (
         (unit_averages(rows, feature_map) if isinstance(rows, UnitRows) else integer_features(rows, feature_map))
         .sum(axis=0)
@@ -118,7 +117,7 @@ def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
     return _enforce_norm(totals.astype(np.float64), feature_map)
 
 
-def counted_sums(feature_map: CellFeatures, heights: Array) -> Callable[[Array | UnitRows], Array]:
+def counted_sums(feature_map: CellFeatures, heights: Array) -> SumOfBlock:
     """The same sums, by counting the rows in each cell: a row is in one cell of each table, whatever `cell_indices` returns.
 
     heights   (T,) int64: what a row adds to its cell of each table.
@@ -147,16 +146,26 @@ def _averaged_counts(units: UnitRows, places_of: Callable[[Array], Array], by_fe
 
     These are `unit_averages` of the same map, computed only at the few indices where a unit has rows.
     """
-    F, found = len(by_feature), []
+    F, found, held = len(by_feature), list[tuple[Array, Array]](), 0
     for owners, rows in units.chunks(step):
         found.append(np.unique(owners * F + places_of(rows), return_counts=True))
-    keys, back = np.unique(np.concatenate([keys for keys, _ in found]), return_inverse=True)
-    counts = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(counts, back, np.concatenate([times for _, times in found]))
+        held += len(found[-1][0])
+        if held > _MOST_KEYS:  # a unit of very many rows
+            found = [_together(found)]
+            held = len(found[0][0])
+    keys, counts = _together(found)
     owners, places = np.divmod(keys, F)
     total = np.zeros(F, dtype=np.int64)
     np.add.at(total, places, counts * by_feature[places] // units.sizes[owners])
     return total
+
+
+def _together(found: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Each key once, and how often it was counted in all."""
+    keys, back = np.unique(np.concatenate([keys for keys, _ in found]), return_inverse=True)
+    counts = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(counts, back, np.concatenate([times for _, times in found]))
+    return keys, counts
 
 
 def integer_heights(feature_map: CellFeatures) -> Array:
@@ -168,26 +177,6 @@ def integer_heights(feature_map: CellFeatures) -> Array:
             "the feature map's tables overlap or exceed its bound, so nothing is released. Correct the map."
         )
     return z.astype(np.int64)
-
-
-def _in_order(work: Callable[[Array | UnitRows], _T], blocks: Iterable[Array | UnitRows], workers: int) -> Iterator[_T]:
-    """work(block) for each block, by that many threads, with few blocks in memory at a time."""
-    if workers == 1:
-        yield from map(work, blocks)
-        return
-    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:  # matrix products then need no threads of their own
-        waiting: deque[Future[_T]] = deque()
-        for block in blocks:
-            waiting.append(pool.submit(work, block))
-            if len(waiting) > workers:
-                yield waiting.popleft().result()
-        yield from (future.result() for future in waiting)
-
-
-def _blocks(n_rows: int, feature_map: FeatureMap) -> list[slice]:
-    """Rows, or units, as many at a time as `_step` says."""
-    step = _step(feature_map)
-    return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
 def _step(feature_map: FeatureMap) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,16 +21,16 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures
 from kmeanalyst.releases.measurement import GRID, choice_constant, score_sensitivity
 from kmeanalyst.releases.statement import is_pure
+from release_side.door.exact_sums import PrivateRows, sum_over_rows
 from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
-from release_side.door.private_mean import counted_sums, sum_over_rows
-from release_side.private_rows.units import UnitRows
+from release_side.door.private_mean import ExactSums
 
 _MOST_IN_SCORES = 2**60  # step · n_rows: a score is at most a little more than twice as large
 _ROUNDED = 1 + 2.0**-30  # room for rounding
 
 
 def count_tables(
-    private_rows: Iterable[Array] | Iterable[UnitRows],
+    private_rows: PrivateRows,
     tables: CellFeatures,
     *,
     n_rows: int,
@@ -42,9 +42,7 @@ def count_tables(
     if tables.starts[0] != 0 or len(tables.starts) != len(tables.heights) + 1 or (np.diff(tables.starts) < 1).any():
         raise PublishError("the tables overlap or have no cells, so nothing is counted. Correct the map.")
     ones = np.full(len(tables.heights), GRID, dtype=np.int64)
-    return sum_over_rows(
-        private_rows, tables, counted_sums(tables, ones), n_rows=n_rows, workers=workers, progress=progress
-    )  # fmt: skip
+    return sum_over_rows(private_rows, ExactSums(tables, ones), n_rows=n_rows, workers=workers, progress=progress)
 
 
 @dataclass(eq=False, repr=False)

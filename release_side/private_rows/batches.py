@@ -7,7 +7,7 @@ cuts them may depend on the lengths of cells.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kmeanalyst.kernels.base import Array
@@ -37,9 +37,6 @@ class Batches(PrivateTable):
     def divided(self, n_rows: int) -> list[PrivateTable]:
         return [Batches(part) for part in guarded(lambda: self.source.divided(n_rows), BROKE_OFF)]
 
-    def in_one_pass(self, domain: Domain) -> PrivateTable:
-        return InOnePass(self, domain)
-
     def type_of(self, name: str) -> str:
         return ", ".join(
             f"{self.source.schema.field(i).type!s:.80}" for i in self.source.schema.get_all_field_indices(name)
@@ -52,8 +49,11 @@ class Batches(PrivateTable):
         for parts in self.cut(names, self.source.announced):
             yield {name: joined(parts, name, cells_of) for name in names}
 
-    def identifiers(self, name: str) -> Iterator[Any]:
-        return (joined(parts, name, exact_cells_of) for parts in self.cut([name]))
+    def identified(self, column: str, domain: Domain) -> Iterator[tuple[Any, Array]]:
+        """As every table. The number of rows is not compared with another: where units are protected it is not public."""
+        for parts in self.cut([column, *domain.names]):
+            rows = domain.encode({each: joined(parts, each, cells_of) for each in domain.names})
+            yield joined(parts, column, exact_cells_of), rows
 
     def cut(self, names: Sequence[str], announced: int | None = None) -> Iterator[list[Any]]:
         """Parts of batches that have together `piece` rows; at the end those that are left."""
@@ -84,39 +84,4 @@ class Batches(PrivateTable):
             yield held
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class InOnePass(PrivateTable):
-    """A stream whose rows are encoded, and kept, while its identifiers are read.
-
-    Its number of rows is not compared with another: where units are protected it is not public.
-    """
-
-    stream: Batches
-    domain: Domain
-    kept: list[Array] = field(default_factory=list)
-
-    @property
-    def header(self) -> list[str]:
-        return self.stream.header
-
-    def count(self) -> int:
-        return self.stream.count()
-
-    def refusal(self, name: str, column: Column | None) -> str:
-        return self.stream.refusal(name, column)
-
-    def identifiers(self, name: str) -> Iterator[Any]:
-        for parts in self.stream.cut([name, *self.domain.names]):
-            columns = {each: joined(parts, each, cells_of) for each in self.domain.names}
-            self.kept.append(self.domain.encode(columns))
-            yield joined(parts, name, exact_cells_of)
-
-    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        raise NotImplementedError  # the rows are encoded already
-
-    def encoded(self, domain: Domain) -> Iterator[Array]:
-        while self.kept:
-            yield self.kept.pop(0)
-
-
-__all__ = ["Batches", "InOnePass"]
+__all__ = ["Batches"]

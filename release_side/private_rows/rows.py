@@ -15,7 +15,9 @@ from typing import Any, TypeAlias, TypeGuard
 
 import pandas as pd
 
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.sources.datasets import fragments_of, is_dataset
 from kmeanalyst.sources.parquet import ParquetFile
 from kmeanalyst.sources.streams import ArrowStream, Stream
@@ -143,9 +145,9 @@ class _Several(PrivateTable):
         for table in self.tables:
             table.check_readable()
 
-    def identifiers(self, name: str) -> Iterator[Any]:
+    def identified(self, column: str, domain: Domain) -> Iterator[tuple[Any, Array]]:
         for table in self.tables:
-            yield from table.identifiers(name)
+            yield from table.identified(column, domain)
 
     def divided(self, n_rows: int) -> list[PrivateTable]:
         return [part for table in self.tables for part in table.divided(n_rows)]

@@ -54,9 +54,10 @@ class PrivateTable(ABC):
         """PublishError for a damaged file."""
         return None
 
-    def identifiers(self, name: str) -> Iterator[Any]:
-        """The cells of one column, some rows at a time; no cell depends on another."""
-        return (piece[name] for piece in self._pieces([name]))
+    def identified(self, column: str, domain: Domain) -> Iterator[tuple[Any, Array]]:
+        """(cells of a column, encoded rows) in one pass, piece by piece: a source may give its rows in another order each time."""
+        for piece in self._pieces([column, *domain.names]):
+            yield piece[column], domain.encode(piece)
 
     def divided(self, n_rows: int) -> list[PrivateTable]:
         """Parts of about so many rows, which are the table together, for processes to read each by itself.
@@ -67,10 +68,6 @@ class PrivateTable(ABC):
             "this table is in the memory of one process, or can be read from one place only, so that no other process can read "
             "a part of it. Write it to Parquet files, or leave the processes out."
         )
-
-    def in_one_pass(self, domain: Domain) -> PrivateTable:
-        """This table, for a reader of its identifiers and then of its rows, which must come in one order."""
-        return self
 
     def check_columns(self, domain: Domain) -> list[str]:
         """PublishError or DomainError unless the table has every column of the domain, with a type that can be read.

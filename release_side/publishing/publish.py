@@ -25,8 +25,9 @@ from release_side.choices.options import processors
 from release_side.choices.workload import Source
 from release_side.door.door import Door
 from release_side.errors import PublishError
+from release_side.executors.executor import Executor, Here, check_executor
+from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import PrivateSource, Table, open_private
-from release_side.private_rows.units import units_of
 from release_side.publishing.methods import Measured, ReleaseMethod, chosen_method, method_class
 
 
@@ -57,6 +58,7 @@ def publish(
     n_rows: int | None = None,
     rehearsal: int | None = None,
     workers: int | None = None,
+    executor: Executor | None = None,
     output: str | Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -115,6 +117,8 @@ def publish(
     rehearsal       a seed: the noise can be drawn again, and the release is NOT PRIVATE and stamped so. For data
                     that need no protection. Needs neither a ledger, nor uncounted, nor weak.
     workers         threads; by default one for each processor. No bit of the result depends on it.
+    executor        who reads the table instead of the threads of this process: `Processes(N)` of this machine, or the
+                    workers of a cluster, `Dask(client)`. No bit of the result depends on it.
     output          file to write the release to as well; the ledger records its name. An output that cannot be written is
                     refused before anything is spent.
     force           whether an older file at `output` is replaced; refused otherwise.
@@ -138,6 +142,7 @@ def publish(
     )  # fmt: skip
     mechanism = kind(choices).mechanism(epsilon, delta, rehearsal)
     check_whole("workers", workers, 1)
+    check_executor(executor, workers)
     check_whole("n_rows", n_rows, 1)
     if unit is not None and kind.no_units:
         raise PublishError(kind.no_units)
@@ -148,16 +153,15 @@ def publish(
     chosen = chosen_method(method, choices, domain)
     rows = open_private(private, n_rows)
     rows.check_columns(domain)
-    rows = rows if unit is None else rows.in_one_pass(domain)
-    units = None if unit is None else units_of(rows, unit, domain)
-    size = PopulationSize(units.count if units else rows.count(), unit)
-    chosen.prepare(domain, size, mechanism)
-    spending = counting.spending(mechanism, size, chosen.name)
-    pieces = units.grouped(rows.encoded(domain)) if units else rows.encoded(domain)
-    door = Door(pieces, mechanism, size, spending.record, workers or processors(), progress)
+    with counted_rows(rows, domain, unit, executor or Here()) as (encoded, size):
+        del rows
+        chosen.prepare(domain, size, mechanism)
+        spending = counting.spending(mechanism, size, chosen.name)
+        door = Door(encoded, mechanism, size, spending.record, workers or processors(), progress)
+        with spending.note_budget_spent():
+            measured = chosen.measure(door, domain, size)
+            del encoded, door  # from here on, post-processing
     with spending.note_budget_spent():
-        measured = chosen.measure(door, domain, size)
-        del rows, units, pieces, door  # from here on, post-processing
         release = to_release(chosen, measured, mechanism, domain, size, ledger_head=spending.head, progress=progress)
         spending.write(release.write)
     spending.published()

@@ -19,7 +19,7 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import GAUSSIAN
 from release_side.door.private_mean import private_mean
-from release_side.private_rows.units import UnitRows, Units
+from release_side.private_rows.unit_rows import UnitRows
 
 
 @dataclass
@@ -127,9 +127,7 @@ def exact_delta(epsilon: object, multiplier: object) -> mpmath.mpf:
 
 def grouped(codes: Any, rows: Array) -> UnitRows:
     """The rows of a table, by unit."""
-    codes = np.unique(np.asarray(codes), return_inverse=True)[1]
-    (piece,) = Units(codes, int(codes.max()) + 1).grouped([rows])
-    return piece
+    return UnitRows.grouped(rows, np.unique(np.asarray(codes), return_inverse=True)[1])
 
 
 def measured(codes: Any, rows: Array, feature_map: FeatureMap, *, workers: int = 1) -> Recorder:

@@ -35,10 +35,11 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.sources import arrow_cells
 from release_side import Ledger, PublishError, publish, publish_function
+from release_side.executors.executor import Here
 from release_side.private_rows.batches import Batches
+from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
-from release_side.private_rows.units import Units
 
 pytestmark = pytest.mark.usefixtures("rough_representation")
 
@@ -219,7 +220,14 @@ def test_an_identifier_and_its_row_are_read_in_one_pass(tmp_path, monkeypatch):
     expected = integers(as_csv(table, tmp_path), unit="who")
     turned = Turned(table)
     assert integers(turned, unit="who") == expected and turned.times == 1
-    monkeypatch.setattr(Batches, "in_one_pass", lambda self, domain: self)  # power: in two passes they differ
+
+    def in_two_passes(self, column, domain):
+        cells = [cell for each, _ in once(self, column, domain) for cell in each]
+        rows = np.concatenate([each for _, each in once(self, column, domain)])
+        return iter([(cells, rows)])
+
+    once = Batches.identified
+    monkeypatch.setattr(Batches, "identified", in_two_passes)  # power: in two passes they differ
     assert integers(Turned(table), unit="who") != expected
 
 
@@ -273,7 +281,12 @@ def test_batches_of_nulls_are_rows(monkeypatch):
         np.testing.assert_array_equal(rows, [[cell or 3, np.nan] for cell in cells])
     monkeypatch.setattr(PrivateTable, "piece", 3)
     people = pa.table({"x": pa.nulls(3), "y": pa.nulls(3), "who": pa.array([None, 2**53, 2**53 + 1], pa.int64())})
-    assert Units.of(open_private(people).in_one_pass(domain), "who").count == 3
+    assert count_of_units(people, domain) == 3
+
+
+def count_of_units(table: pa.Table, domain: Domain) -> int:
+    with counted_rows(open_private(table), domain, "who", Here()) as (_, size):
+        return size.count
 
 
 def in_single_rows(table: pa.Table) -> pa.RecordBatchReader:
@@ -655,9 +668,8 @@ def test_a_damaged_file_shows_no_cell(tmp_path):
 def test_objects_with_private_rows_do_not_show_them():
     table = pa.table({"age": [4711], "who": ["x4711"]})
     opened = open_private(table)
-    kept = opened.in_one_pass(Domain((DOMAIN["age"],)))
-    list(kept.identifiers("who"))
-    assert "4711" not in repr(opened) + repr(kept)
+    with counted_rows(opened, Domain((DOMAIN["age"],)), "who", Here()) as (units, _):
+        assert "4711" not in repr(opened) + repr(units) + repr(next(iter(units)))
 
 
 def test_a_day_beyond_the_calendar_is_no_cell():

@@ -1,0 +1,155 @@
+"""Rows brought together by unit, in bounded memory: each goes to a bucket that its unit's digest chooses.
+
+A first pass scatters the rows of every part of a table, a second divides the buckets that are too large to be held. What memory
+does not hold is in files of a folder that the caller removes.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.domain import Domain
+from release_side.private_rows.identifiers import digests
+from release_side.private_rows.table import PrivateTable
+from release_side.private_rows.unit_rows import (
+    CHUNK_ROWS,
+    MOST_ROWS,
+    Chunk,
+    OneUnit,
+    UnitRows,
+    is_one_unit,
+    record_of,
+    records_of,
+    size_of,
+)  # fmt: skip
+
+_BITS = 6  # of a digest choose a bucket
+_BUCKETS = 2**_BITS
+_LEVELS = 10  # how often a bucket can be divided
+_MOST_BYTES = 2**25  # bytes of a bucket that are held while its units are read
+
+
+class _Spool:
+    """Records by bucket: so many bytes are held, and what goes beyond is written to files, one for each bucket.
+
+    level   which bits of a unit's digest choose its bucket.
+    """
+
+    def __init__(self, folder: str | None, level: int, most: int) -> None:
+        self._name = None if folder is None else Path(folder, secrets.token_hex(8))
+        self._shift, self._most, self._n_held = np.uint64(_BITS * level), most, 0
+        self._held: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
+        self._written = [False] * _BUCKETS
+
+    def add(self, records: Array) -> None:
+        bucket = (records["unit"][:, 0] >> self._shift) & np.uint64(_BUCKETS - 1)
+        order = np.argsort(bucket, kind="stable")
+        ends = np.searchsorted(bucket[order], np.arange(_BUCKETS + 1, dtype=np.uint64))
+        for each, start, stop in zip(self._held, ends, ends[1:], strict=False):
+            if start < stop:
+                each.append(records[order[start:stop]].tobytes())
+        self._n_held += records.nbytes
+        if self._name is not None and self._n_held > self._most:
+            self._write()
+
+    def buckets(self) -> list[Chunk]:
+        """The records of each bucket."""
+        if any(self._written):
+            self._write()
+        return [self._path(i) if written else b"".join(self._held[i]) for i, written in enumerate(self._written)]
+
+    def _write(self) -> None:
+        for i, held in enumerate(self._held):
+            if held:
+                with open(self._path(i), "ab") as file:
+                    file.writelines(held)
+                held.clear()
+                self._written[i] = True
+        self._n_held = 0
+
+    def _path(self, bucket: int) -> Path:
+        assert self._name is not None
+        return self._name.with_suffix(f".{bucket}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scatter:
+    """The work of a first pass: a part of a table → its records in each bucket.
+
+    key      of the digests: others could find two identifiers with one digest if they knew it.
+    folder   for records beyond so many bytes; None where all are held.
+    """
+
+    column: str
+    domain: Domain
+    key: bytes
+    folder: str | None
+    most: int
+
+    def __call__(self, part: PrivateTable) -> list[Chunk]:
+        part.check_readable()
+        spool, record = _Spool(self.folder, 0, self.most), record_of(self.domain.width)
+        for cells, encoded in part.identified(self.column, self.domain):
+            records = np.empty(len(encoded), dtype=record)
+            records["unit"] = digests(cells, self.key)
+            records["row"] = encoded
+            spool.add(records)
+        return spool.buckets()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Settle:
+    """The work of a second pass: a bucket → its number of units, and the smaller buckets that it was divided into, or None."""
+
+    width: int
+    folder: str | None
+
+    def __call__(self, bucket: Sequence[Chunk]) -> tuple[int, list[list[Chunk]] | None]:
+        if not self._is_large(bucket):
+            return self._count(bucket), None
+        leaves = list(self._leaves(bucket, 1))
+        return sum(map(self._count, leaves)), leaves
+
+    def _leaves(self, bucket: list[Chunk] | Sequence[Chunk], level: int) -> Iterator[list[Chunk]]:
+        if level == _LEVELS or not self._is_large(bucket) or is_one_unit(bucket, record_of(self.width)):
+            yield list(bucket)
+            return
+        spool = _Spool(self.folder, level, _MOST_BYTES)
+        for records in records_of(bucket, record_of(self.width), CHUNK_ROWS):
+            spool.add(records)
+        for chunk in spool.buckets():
+            yield from self._leaves([chunk], level + 1)
+
+    def _is_large(self, bucket: Sequence[Chunk]) -> bool:
+        return self.folder is not None and size_of(bucket) > _MOST_BYTES
+
+    def _count(self, bucket: Sequence[Chunk]) -> int:
+        return sum(map(len, ReadUnits(self.width)(bucket)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReadUnits:
+    """A bucket → its units, each with all its rows."""
+
+    width: int
+
+    def __call__(self, bucket: Sequence[Chunk]) -> Iterator[UnitRows]:
+        record, size = record_of(self.width), size_of(bucket)
+        if not size:
+            return
+        if size > _MOST_BYTES and is_one_unit(bucket, record):
+            n_rows = min(size // record.itemsize, MOST_ROWS)
+            yield OneUnit(np.zeros((0, self.width)), np.zeros(0, np.intp), np.array([0, n_rows]), bucket)
+            return
+        records = np.concatenate(list(records_of(bucket, record, CHUNK_ROWS)))
+        units = np.ascontiguousarray(records["unit"]).view([("", "<u8"), ("", "<u8")])[:, 0]
+        yield UnitRows.grouped(np.ascontiguousarray(records["row"]), units)
+
+
+__all__ = ["ReadUnits", "Scatter", "Settle"]
