@@ -38,12 +38,12 @@ _CHANGED = (
 def publish(frame: Any, domain: Domain | str | Path, *, unit: str | None = None, **options: Any) -> Release:
     """Release the kernel mean embedding of a DataFrame of Spark, as `release_side.publish` does.
 
-    frame     a DataFrame of Spark 4 or newer. It must have the same rows each time that it is computed: write or persist it first,
-              and use no limit, sample, window or random number. Each of its rows must be made from one person's record, and its types
-              declared (no inferSchema). Every Python worker needs the same versions of NumPy and kmeanalyst as this process.
+    frame     a DataFrame of Spark 4 or newer. It must have the same rows each time that it is computed: write or persist it
+              first, and use no limit, sample, window or random number. Each of its rows must be made from one person's record,
+              and its types declared (no inferSchema). Python workers need the same versions of NumPy and kmeanalyst as here.
     domain    as for `release_side.publish`, and so are the options, but for executor, workers and n_rows.
     unit      column that identifies the units: Spark shuffles their encoded rows, which its shuffle files hold. Set
-              spark.io.encryption.enabled where others can read its folders.
+              spark.io.encryption.enabled where others can read its folders. A 64th of these rows must fit into a worker's memory.
     Errors    PublishError or DomainError, by public facts alone. What a task of Spark itself raises is in Spark's own logs.
 
     >>> visits = spark.read.parquet("visits")  # doctest: +SKIP
@@ -138,12 +138,21 @@ class _Table(ElsewhereTable):
 
     @cached_property
     def _selected(self) -> Any:
-        names = (name.replace("`", "``") for name in self.header if name in self.names)
-        return guarded(lambda: self.frame.select(*(f"`{name}`" for name in names)), NOT_OPENED)
+        quoted = (name.replace("`", "``") for name in self._read)  # numbers: mapInArrow fails at names with a dot
+        return guarded(
+            lambda: self.frame.selectExpr(*(f"`{name}` as c{i}" for i, name in enumerate(quoted))), NOT_OPENED
+        )
+
+    @property
+    def _read(self) -> list[str]:
+        return [name for name in self.header if name in self.names]
 
     @cached_property
     def _schema(self) -> Any:
-        return guarded(lambda: self._selected.limit(0).toArrow().schema, NOT_OPENED)
+        import pyarrow as pa
+
+        found = guarded(lambda: self._selected.limit(0).toArrow().schema, NOT_OPENED)
+        return pa.schema([field.with_name(name) for field, name in zip(found, self._read, strict=True)])
 
     @cached_property
     def _rows(self) -> _Tasks:
@@ -228,7 +237,7 @@ class _Partition(ArrowSource):
         return sum(batch.num_rows for batch in self.rows)
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        return self.rows
+        return (batch.rename_columns(self.schema.names) for batch in self.rows)
 
 
 __all__ = ["publish"]

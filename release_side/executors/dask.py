@@ -40,6 +40,7 @@ class Dask(Executor):
              scheduler and workers with certificates, and pass Client("tls://…", security=distributed.Security(…)).
     Paths    of a table must name the same files on all workers. A DataFrame of Dask is read partition by partition, each cell by
              itself: no type of it may depend on other rows' cells (read text with dtype=str).
+    Units    a 64th of the encoded rows must fit into a worker's memory.
     Errors   PublishError for something else, and for a client without TLS whose scheduler is on another machine.
 
     >>> from distributed import Client, LocalCluster  # doctest: +SKIP

@@ -51,7 +51,7 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
     raise PublishError(
         f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, or what yields Arrow "
         "record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB; "
-        "a DataFrame of Dask with executor=release_side.Dask(client), and one of Spark to release_side.spark.publish."
+        "a DataFrame of Dask with executor=release_side.Dask(client)."
     )
 
 

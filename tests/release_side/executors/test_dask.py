@@ -100,6 +100,7 @@ UNITS = pytest.mark.parametrize("unit", [None, "who"])
 
 
 @UNITS
+@pytest.mark.slow(but=["7-None", "7-who"])
 @pytest.mark.parametrize("parts", [1, 2, 7, 23])
 def test_the_integers_are_those_of_one_machine(unit: str | None, parts: int, both: Any, tmp_path: Path):
     table = in_files(tmp_path, parts)
@@ -107,6 +108,7 @@ def test_the_integers_are_those_of_one_machine(unit: str | None, parts: int, bot
 
 
 @UNITS
+@pytest.mark.slow(but="who")
 def test_a_worker_that_dies_inside_a_task_changes_nothing(unit: str | None, mortal: Any, tmp_path: Path):
     table = in_files(tmp_path, 7)
     assert noisy_integers(Deadly(tmp_path), Dask(mortal), unit=unit) == noisy_integers(table, unit=unit)
@@ -114,12 +116,14 @@ def test_a_worker_that_dies_inside_a_task_changes_nothing(unit: str | None, mort
 
 
 @UNITS
+@pytest.mark.slow(but="who")
 def test_a_worker_that_dies_between_tasks_changes_nothing(unit: str | None, mortal: Any, tmp_path: Path):
     table = in_files(tmp_path, 7)
     assert noisy_integers(table, KillsAWorker(mortal), unit=unit) == noisy_integers(table, unit=unit)
 
 
 @UNITS
+@pytest.mark.slow(but=["5-None", "5-who"])
 @pytest.mark.parametrize("parts", [1, 5])
 def test_a_dataframe_of_dask_is_read_partition_by_partition(unit: str | None, parts: int, both: Any):
     import dask.dataframe as dd
@@ -150,7 +154,9 @@ def test_few_tasks_are_under_way_at_a_time(both: Any, tmp_path: Path, monkeypatc
 
 def everything_said(client: Any, folder: Path, caught: pytest.ExceptionInfo[BaseException]) -> str:
     """Logs of scheduler and workers, their files, what dashboards and reports show, the exception as text and pickle."""
-    logs = f"{client.get_scheduler_logs(n=10_000)} {client.get_worker_logs(n=10_000, nanny=False)} {client.get_worker_logs(nanny=True)}"
+    logs = (
+        f"{client.get_scheduler_logs(n=10_000)} {client.get_worker_logs(n=10_000)} {client.get_worker_logs(nanny=True)}"
+    )
     files = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     chain, each = list[str](), caught.value
     while each is not None:
@@ -385,8 +391,8 @@ def test_the_command_line_names_a_cluster_or_processes(both: Any, tmp_path: Path
 
     def published(*options: str) -> Any:
         return CliRunner().invoke(main, [
-            "publish", str(table), "--domain", str(domain), "--epsilon", "1", "--delta", "1e-6", "--points", "5", "--features", "64",
-            "--rehearsal", "1", "--output", str(tmp_path / f"{len(seen)}.kme"), *options,
+            "publish", str(table), "--domain", str(domain), "--epsilon", "1", "--delta", "1e-6", "--points", "5",
+            "--features", "64", "--rehearsal", "1", "--output", str(tmp_path / f"{len(seen)}.kme"), *options,
         ])  # fmt: skip
 
     for options in ((), ("--cluster", both.scheduler.address), ("--processes", "2")):

@@ -162,7 +162,7 @@ def test_a_partition_that_raises_shows_no_cell_anywhere(
 
 def test_the_check_above_would_see_a_cell(spark: Any, logs: Path, tmp_path: Path):
     """Its power: without `Quiet` the cell is in the exception and in Spark's log, and a shuffle of cells writes it to a file."""
-    frame = frame_of(spark, tmp_path, 3)
+    frame = frame_of(spark, tmp_path, 3).select("city")
     with pytest.raises(Exception, match=MARKER):
         frame.mapInArrow(raise_first_cell, frame.schema).collect()
     assert written(logs).count(MARKER.encode()) > 3
@@ -180,7 +180,7 @@ def test_types_are_refused_before_a_row_is_read(spark: Any, tmp_path: Path, monk
     odd = frame.selectExpr("who", "array(age) as age", "`capital.gain`", "cast(city as float) as city")
     with pytest.raises(PublishError, match=r"'age' has the type list.*'city' has the type float"):
         release_side.spark.publish(odd, DOMAIN, **SMALL)
-    with pytest.raises(DomainError, match="age"):
+    with pytest.raises(DomainError, match=r"age"):
         release_side.spark.publish(frame.drop("age"), DOMAIN, **SMALL)
 
 
@@ -194,16 +194,14 @@ def test_options_without_a_meaning_are_refused(options: dict[str, Any], why: str
         release_side.spark.publish(frame_of(spark, tmp_path, 1), DOMAIN, **(SMALL | {"points": None} | options))
 
 
-def test_other_tables_are_refused_with_the_function_to_use(spark: Any, tmp_path: Path):
-    with pytest.raises(PublishError, match="a DataFrame is no DataFrame of Spark.*release_side.publish"):
+def test_other_tables_are_refused_with_the_function_to_use():
+    with pytest.raises(PublishError, match=r"a DataFrame is no DataFrame of Spark.*release_side.publish"):
         release_side.spark.publish(people(), DOMAIN, **SMALL)
-    with pytest.raises(PublishError, match="one of Spark to release_side.spark.publish"):
-        noisy_integers(frame_of(spark, tmp_path, 1))
 
 
 @UNITS
 def test_a_table_without_rows_is_refused(unit: str | None, spark: Any):
-    with pytest.raises(PublishError, match="rows"):
+    with pytest.raises(PublishError, match=r"rows"):
         release_side.spark.publish(spark.createDataFrame([], TEXT), DOMAIN, unit=unit, **SMALL)
 
 
@@ -211,6 +209,6 @@ def test_a_frame_that_fails_by_value_says_only_that(spark: Any, tmp_path: Path):
     frame = frame_of(spark, tmp_path, 2).selectExpr(
         "who", "age", "`capital.gain`", "cast(cast(city as int) as string) as city"
     )
-    with pytest.raises(PublishError, match="workers .* were lost.*withheld") as caught:
+    with pytest.raises(PublishError, match=r"workers .* were lost.*withheld") as caught:
         release_side.spark.publish(frame, DOMAIN, **SMALL)
     assert MARKER not in chain_of(caught.value)
