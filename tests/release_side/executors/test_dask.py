@@ -28,6 +28,7 @@ from cluster_cases import (
     SMALL,
     Cruel,
     Deadly,
+    N,
     in_files,
     noisy_integers,
     people,
@@ -130,7 +131,9 @@ def test_a_dataframe_of_dask_is_read_partition_by_partition(unit: str | None, pa
 
     with dask.config.set({"dataframe.convert-string": False}):  # 13 would become "13" before it is read
         frame = dd.from_pandas(people(), npartitions=parts)
-    assert noisy_integers(frame, Dask(both), unit=unit) == noisy_integers(people(), unit=unit)
+    found = noisy_integers(frame, Dask(both), unit=unit)
+    assert found == noisy_integers(people(), unit=unit)
+    assert found[-1] == (N if unit is None else 36)  # None, "" and NaN are one person, and 13, "13" and 13.0
 
 
 def test_few_tasks_are_under_way_at_a_time(both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
