@@ -32,7 +32,7 @@ from release_side.private_rows.unit_rows import (
 _BITS = 6  # of a digest choose a bucket
 _BUCKETS = 2**_BITS
 _LEVELS = 10  # how often a bucket can be divided
-_MOST_BYTES = 2**25  # bytes of a bucket that are held while its units are read
+_MOST_BYTES = 2**24  # bytes of a bucket that are held while its units are read
 
 
 class _Spool:
