@@ -31,9 +31,10 @@ class UnitRows:
 
     @classmethod
     def grouped(cls, encoded: Array, units: Array) -> UnitRows:
-        """Rows (n, d) by unit: of each the first 2³² rows. units (n,): equal numbers, or records, for rows of one unit."""
-        order = np.argsort(units, kind="stable")
-        starts = np.flatnonzero(np.concatenate([[True], units[order][1:] != units[order][:-1]]))
+        """Rows (n, d) by unit: of each the first 2³² rows. units (n, k): equal whole numbers for rows of one unit."""
+        order = np.lexsort(units.T)
+        changes = (units[order[1:]] != units[order[:-1]]).any(axis=1)
+        starts = np.flatnonzero(np.concatenate([[True], changes]))
         sizes = np.diff(np.append(starts, len(order)))
         if sizes.max() > MOST_ROWS:
             number = np.arange(len(order)) - np.repeat(starts, sizes)

@@ -318,8 +318,8 @@ def test_rows_of_units_that_memory_does_not_hold_give_the_same_sum(
 ):
     path, seen = as_csv(tmp_path), []
     with monkeypatch.context() as undone:
-        undone.setattr(units, "_MOST_HELD", 2**25)
-        undone.setattr(unit_buckets, "_MOST_BYTES", 2**24)
+        undone.setattr(units, "_MOST_HELD", 2**24)
+        undone.setattr(unit_buckets, "_MOST_BYTES", 2**22)
         expected = integers(path, unit="who", **options)
     read = unit_buckets.ReadUnits.__call__
 
