@@ -40,7 +40,22 @@ HOSTILE = [
     b"2001-01-01", b"2001-01-01T23:59:59", b"2001-01-01 00:00:00+14:00", b"20010101", b"2001-W01-1", b"9999-12-31", b"high",
     b"low ", b">50K", "naïve \"quoted\"\\".encode(), "😀".encode(), b"b1 x", b"1.1", b"2", b"ACGT", b"acgt" * 20, b"x" * 3000,
 ]  # fmt: skip
-QUOTED = [b'""', b'"1"', b'"a,b"', b'"', b'"a""b"', b'a"', b'"1"x', b' "1"', b'"1" ', b'"""', b'"a\0"', b'"\r"', b"\r1", b"1\r"]
+QUOTED = [
+    b'""',
+    b'"1"',
+    b'"a,b"',
+    b'"',
+    b'"a""b"',
+    b'a"',
+    b'"1"x',
+    b' "1"',
+    b'"1" ',
+    b'"""',
+    b'"a\0"',
+    b'"\r"',
+    b"\r1",
+    b"1\r",
+]
 
 a_cell = st.sampled_from(HOSTILE) | st.binary(max_size=5).map(lambda cell: cell.replace(b"\n", b""))
 an_odd_cell = a_cell | st.sampled_from(QUOTED)
@@ -188,7 +203,9 @@ TYPED: dict[pa.DataType, st.SearchStrategy] = {
     pa.int8(): st.integers(-128, 127),
     pa.bool_(): st.none() | st.booleans(),
     pa.date32(): st.none() | st.integers(-(2**31), 2**31 - 1) | st.integers(10_000, 12_000),
-    pa.timestamp("us", tz="Europe/Zurich"): st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(10**15, 10**15 + 9),
+    pa.timestamp("us", tz="Europe/Zurich"): st.none()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.integers(10**15, 10**15 + 9),
     pa.timestamp("ns"): st.none() | st.integers(-(2**62), 2**62),
     pa.decimal128(20, 2): st.none() | st.decimals(-(10**17), 10**17, places=2),
     pa.null(): st.none(),
@@ -234,7 +251,9 @@ def test_parquet_files_are_read_as_one_by_one(tmp_path_factory, columns, piece):
         assert same_bytes(in_pieces(path, piece), slow_reading.encoded_arrow(table, DOMAIN))
 
 
-@given(texts=st.lists(st.none() | st.sampled_from(["a", "A\0", "", "1.5", "high", "😀", "nan"]), min_size=1, max_size=9))
+@given(
+    texts=st.lists(st.none() | st.sampled_from(["a", "A\0", "", "1.5", "high", "😀", "nan"]), min_size=1, max_size=9)
+)
 def test_polars_frames_are_read_as_one_by_one(texts):
     polars = pytest.importorskip("polars")
     for kind in (polars.String, polars.Categorical):
