@@ -131,6 +131,8 @@ def counted_sums(feature_map: CellFeatures, heights: Array) -> SumOfBlock:
             places = feature_map.cell_indices(rows)
         if places.shape != (len(heights), len(rows)):  # one index in each table for each row, whatever the map returns
             places = np.zeros((len(heights), len(rows)), dtype=np.int64)
+        if len(rows) and (places.min(axis=1) >= first[:, 0]).all() and (places.max(axis=1) <= last[:, 0]).all():
+            return places  # as from every map that keeps to its tables: then to clip costs as much as to count
         return np.clip(places, first, last)
 
     def counted(rows: Array | UnitRows) -> Array:
