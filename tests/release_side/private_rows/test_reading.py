@@ -22,6 +22,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL, factorised
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.sources import arrow_cells
 from release_side.private_rows import csv_file
 from release_side.private_rows.csv_file import CsvFile
@@ -133,6 +134,12 @@ def test_a_cell_beyond_the_limit_of_the_csv_reader_keeps_its_quotes(tmp_path):
     found = in_pieces(tmp_path / "t.csv", 2, domain)
     assert same_bytes(found, slow_reading.encoded_csv(tmp_path / "t.csv", domain))
     assert found.tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_carriage_return_within_quotes_is_a_space(tmp_path):
+    domain = Domain((Text(name="x", length=3),))
+    (tmp_path / "t.csv").write_bytes(b'x\n"A\r"\n"\rA"\r\nA\r\n"A"\r\n')
+    assert domain.decode(in_pieces(tmp_path / "t.csv", 9, domain))["x"].tolist() == ["A ", " A", "A", "A"]
 
 
 def test_cells_that_look_alike_are_not_one_cell(tmp_path):
