@@ -30,7 +30,9 @@ def cells_of(column: Any) -> Any:
         return column.to_numpy(zero_copy_only=False)
     try:
         return _coded(column)
-    except Exception:  # a type without distinct values, or a word that its dictionary does not have: as slow as can be
+    except (
+        Exception
+    ):  # a type whose values pyarrow cannot compare, or a word that a dictionary does not have: one by one
         return CodedCells(np.arange(len(column)), exact_cells_of(column))
 
 

@@ -27,7 +27,7 @@ from release_side.private_rows.table import PrivateTable
 _T = TypeVar("_T")
 _CHUNK = 2**20  # bytes, as many as are counted at a time
 _COMMA, _NEWLINE = b",\n"
-_QUOTED = re.compile(rb'(?:"[^",]*+"|[^",]*+)(?:,(?:"[^",]*+"|[^",]*+))*+')
+_QUOTED = re.compile(rb'(?:"[^",\r]*+"|[^",\r]*+)(?:,(?:"[^",\r]*+"|[^",\r]*+))*+')
 _LONGEST = 2**17  # the csv module's limit of a field
 
 

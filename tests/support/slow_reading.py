@@ -17,7 +17,7 @@ from kmeanalyst.releases.domain.domain import Domain
 def encoded_csv(path: Path, domain: Domain) -> Array:
     """The encoded rows of a CSV file that is not compressed."""
     with open(path, "rb") as lines:
-        header = cells_of_line(next(lines))
+        header = cells_of_line(next(lines).removeprefix(b"\xef\xbb\xbf"))
         rows = [cells_of_line(line) for line in lines]
     places = [header.index(name) for name in domain.names]
     return encoded(([row[i] if i < len(row) else NO_CELL for i in places] for row in rows), domain)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from contracts import FEATURE_MAPS, FeatureCase, named
 from door_cases import HOSTILE, Recorder, measured, recorded
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -74,6 +74,8 @@ def features(**changes: Any) -> Hostile:
 
 
 @given(arrays(np.int64, (2, 3), elements=st.integers(-(2**62), 2**62)))
+@example(np.array([[3, 4, 8], [0, 3, 4]]))
+@example(np.array([[0, 2, 4], [0, 3, 3]]))
 def test_the_distance_of_neighbours_is_at_most_root_two_wherever_a_map_puts_them(asked: Array):
     """Indices below, above and in the others' runs, the same one twice: one cell of each run is counted."""
     sums = [recorded(row[None].astype(float), features()).exact_sum.astype(object) for row in asked]  # type: ignore[union-attr]

@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 import slow_reading
 from contracts import COLUMNS, TEXTS
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL, factorised
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.sources import arrow_cells
 from release_side.private_rows import csv_file
 from release_side.private_rows.csv_file import CsvFile
@@ -29,7 +30,7 @@ from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
 
 DOMAIN = Domain((*COLUMNS, *TEXTS))
-HEADER = ",".join(f'"{name}"' for name in ("outside", *reversed(DOMAIN.names))).encode()
+HEADER = ",".join(f'"{name}"' for name in (*DOMAIN.names[9:], "outside", *DOMAIN.names[:9])).encode()
 WIDTH = len(DOMAIN.columns) + 1
 
 HOSTILE = [
@@ -88,7 +89,10 @@ def written(folder: Path, rows: list[bytes], end: bytes = b"\n") -> Path:
 # ---------------------------------------------------------------- CSV
 
 
+@settings(max_examples=300)
 @given(rows=lines, end=st.sampled_from([b"\n", b"", b"\r\n", b"\n\n"]), piece=st.integers(1, 9))
+@example(rows=[b",".join([cell] * WIDTH) for cell in QUOTED], end=b"\n", piece=5)
+@example(rows=[b"1,2", b",".join([b"b1\rx"] * WIDTH), b"1"], end=b"", piece=9)
 def test_lines_are_read_as_one_by_one(tmp_path_factory, rows, end, piece):
     """Also a last line without a newline, lines that are too short or too long, and lines without anything."""
     path = written(tmp_path_factory.mktemp("t"), rows, end)
@@ -112,16 +116,16 @@ def test_a_line_changes_its_own_row_alone(tmp_path_factory, rows, other, index, 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC, csv.QUOTE_MINIMAL])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_usual_quotes_and_line_ends_change_nothing(quoting, end, tmp_path):
-    """Files as R and pandas write them. A line whose quotes are around whole cells needs no csv reader; one with a comma does."""
+    """Files as R and pandas write them. A line whose quotes are around whole cells needs no csv reader; those with a comma do."""
     rows = [[f"n{i}", *(["1", "a", "13", "b1 x", "2001-01-01", ""] * WIDTH)[i : i + WIDTH - 1]] for i in range(6)]
-    rows[3][5] = "a, b"
+    rows[1][0], rows[3][5] = "n, 1", "a, b"
     text = io.StringIO()
     csv.writer(text, quoting=quoting, lineterminator=end).writerows(rows)
     (tmp_path / "t.csv").write_bytes(HEADER + b"\n" + text.getvalue().encode())
-    expected = slow_reading.encoded([list(reversed(row[1:])) for row in rows], DOMAIN)
+    expected = slow_reading.encoded_csv(tmp_path / "t.csv", DOMAIN)
     with patch.object(csv_file, "_cells", wraps=csv_file._cells) as cells_of_odd_lines:
         assert same_bytes(in_pieces(tmp_path / "t.csv", 4), expected)
-    assert cells_of_odd_lines.call_count == 2  # the header is the other one
+    assert cells_of_odd_lines.call_count == 3  # the header is one
 
 
 def test_a_cell_beyond_the_limit_of_the_csv_reader_keeps_its_quotes(tmp_path):
@@ -130,6 +134,12 @@ def test_a_cell_beyond_the_limit_of_the_csv_reader_keeps_its_quotes(tmp_path):
     found = in_pieces(tmp_path / "t.csv", 2, domain)
     assert same_bytes(found, slow_reading.encoded_csv(tmp_path / "t.csv", domain))
     assert found.tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_carriage_return_within_quotes_is_a_space(tmp_path):
+    domain = Domain((Text(name="x", length=3),))
+    (tmp_path / "t.csv").write_bytes(b'x\n"A\r"\n"\rA"\r\nA\r\n"A"\r\n')
+    assert domain.decode(in_pieces(tmp_path / "t.csv", 9, domain))["x"].tolist() == ["A ", " A", "A", "A"]
 
 
 def test_cells_that_look_alike_are_not_one_cell(tmp_path):
