@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL
+from kmeanalyst.sources.files import File
 from release_side.errors import PublishError
+from release_side.private_rows.foreign import GuardedBytes
 from release_side.private_rows.table import PrivateTable
 
 _T = TypeVar("_T")
@@ -31,7 +34,7 @@ class CsvFile(PrivateTable):
     lines   (offset of the first line in bytes, number of lines); None for all but the header.
     """
 
-    path: Path
+    path: File
     lines: tuple[int, int] | None = None
 
     @property
@@ -75,7 +78,9 @@ class CsvFile(PrivateTable):
         return islice(handle, n_rows)
 
     def divided(self, n_rows: int) -> list[PrivateTable]:
-        if self.lines is not None or is_gzipped(self.path):  # there a line is found only by reading all before it
+        if (
+            self.lines is not None or not isinstance(self.path, Path) or is_gzipped(self.path)
+        ):  # a line is found only by reading all
             return [self]
         parts, first, size = list[PrivateTable](), 0, 0
         with open_bytes(self.path) as handle:
@@ -88,17 +93,20 @@ class CsvFile(PrivateTable):
         return [*parts, CsvFile(self.path, (first, size))] if size or not parts else parts
 
 
-def is_gzipped(path: Path) -> bool:
+def is_gzipped(path: File) -> bool:
     """Whether the name says that a file is compressed."""
     return path.name.lower().endswith(".gz")
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: File) -> IO[bytes]:
     """A file for reading; a .gz file inflated."""
+    if not isinstance(path, Path):
+        handle = io.BufferedReader(GuardedBytes(path.open))
+        return gzip.GzipFile(fileobj=handle, mode="rb") if is_gzipped(path) else handle  # type: ignore[return-value]
     return gzip.open(path, "rb") if is_gzipped(path) else open(path, "rb")  # type: ignore[return-value]
 
 
-def gunzipped(path: Path, read: Callable[[], _T]) -> _T:
+def gunzipped(path: File, read: Callable[[], _T]) -> _T:
     """What `read` returns; PublishError if the file is not a whole .gz file."""
     try:
         return read()
