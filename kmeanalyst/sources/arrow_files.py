@@ -40,7 +40,7 @@ def _opened(path: Path | StoreFile, columns: list[int] | None = None) -> Iterato
     import pyarrow as pa
 
     options = pa.ipc.IpcReadOptions(included_fields=columns)
-    with pa.OSFile(str(path)) if isinstance(path, Path) else path.open(cache="none") as handle:
+    with pa.OSFile(str(path)) if isinstance(path, Path) else path.open() as handle:
         try:
             file = pa.ipc.open_file(handle, options=options)
         except pa.ArrowInvalid:

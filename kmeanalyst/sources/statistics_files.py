@@ -187,22 +187,25 @@ def _header(path: Path | StoreFile) -> Any:
 def _rows_of_transport(path: Path | StoreFile, header: Any) -> tuple[int | None, tuple[int, int]]:
     """Of a .xpt file: the number of rows, the bytes before the first one, and the bytes of each.
 
-    Errors   SourceError for columns of text alone: rows of blanks at the end cannot be told from what fills up the file.
+    Errors   SourceError if it is cut off, and for columns of text alone: rows of blanks at the end cannot be told from what
+             fills up the file.
     """
     row = sum(header.variable_storage_width.values())
     with _opened(path, by_name=False) as handle:
         lines = iter(lambda: handle.read(_LINE), b"")
         line = next((line for line in lines if line.startswith(b"HEADER RECORD*******OBS")), b"")
         start = handle.tell()
-        if announced := int(line[48:63].strip() or 0):
-            return announced, (start, row)
-        if set(header.readstat_variable_types.values()) == {"string"}:
+        announced = int(line[48:63].strip() or 0)
+        if not announced and set(header.readstat_variable_types.values()) == {"string"}:
             raise SourceError(
                 f"{path} has columns of text alone and does not say how many rows it has: empty rows at its end cannot be told "
                 "from what fills up the file. Save it in version 8 of the format, or as CSV."
             )
-        n_rows = (handle.seek(0, io.SEEK_END) - start) // row
-        while n_rows and _bytes_at(handle, start + (n_rows - 1) * row, row) == b" " * row:
+        held = (handle.seek(0, io.SEEK_END) - start) // row
+        if held < announced or (not announced and _bytes_at(handle, start + held * row, row).strip(b" ")):
+            raise SourceError(f"{path} is cut off: it ends before its last row does. Save it again, or copy it again.")
+        n_rows = announced or held
+        while not announced and n_rows and _bytes_at(handle, start + (n_rows - 1) * row, row) == b" " * row:
             n_rows -= 1
         return n_rows, (start, row)
 

@@ -253,12 +253,7 @@ def test_a_file_that_is_cut_off_shows_no_cell(name, tmp_path, capfd, caplog):
     ledger.init("people", epsilon=2, delta=1e-5)
     domain = Domain((DOMAIN["age"], DOMAIN["city"]))
     options = SMALL | {"rehearsal": None, "ledger": ledger.path, "table": "people", "output": tmp_path / "a.kme"}
-    if name == "a.xpt":  # does not say how many rows it had
-        assert open_private(path).count() < 2000
-        return
-    with pytest.raises(
-        PublishError, match=r"withheld .* nothing was spent|was changed while|is no SPSS file"
-    ) as caught:
+    with pytest.raises(PublishError, match=r"withheld .* nothing was spent|is no \w+ file|is cut off") as caught:
         publish(path, domain, **options)
     assert not any("HIV" in each for each in (everything_of(caught.value), *capfd.readouterr(), caplog.text))
     assert ledger.account("people").total_epsilon == 0 and not (tmp_path / "a.kme").exists()
