@@ -79,7 +79,7 @@ def open_file(file: File) -> ArrowSource:
             "cells. Save the sheet as CSV, and name that file."
         )
     if not is_table(name):
-        raise SourceError(f"{file} is not read: a table is a file {FORMATS}. Convert it to one of these.")
+        raise SourceError(f"{file} is not read: the name of a table ends in {FORMATS}. Convert it to one of these.")
     return next(read for ending, read in _READERS.items() if name.endswith(ending))(file)
 
 

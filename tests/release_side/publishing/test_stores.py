@@ -23,7 +23,7 @@ import servers
 from command_line import call
 from source_cases import DOMAIN, SMALL, N, as_csv, everything_of, integers, people
 
-from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.domain import domain_toml
 from kmeanalyst.sources.stores import is_url
 from release_side import Ledger, PublishError, publish
 from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload, samples_of
@@ -165,7 +165,7 @@ def refused(source: Any, message: str) -> None:
 def test_what_is_not_there_is_refused(bucket, tmp_path):
     url = bucket[1]
     put(bucket, as_csv(people(), tmp_path / "t.csv"))
-    for wrong in ("/nothing.csv", "/*.sav", "/nothing/*.csv", "/nothing/"):
+    for wrong in ("/nothing.csv", "/*.dta", "/nothing/*.csv", "/nothing/"):
         refused(url + wrong, r"no file at (s3|memory)://visits/.* Check the bucket and the path")
     scheme = url.partition(":")[0]
     for wrong in ("nowhere/t.csv", "nowhere/*.csv", "nowhere"):
@@ -173,7 +173,9 @@ def test_what_is_not_there_is_refused(bucket, tmp_path):
     store, _ = bucket
     store.pipe_file("visits/notes/a.txt", b"x")
     refused(f"{url}/notes", "no file at .* a folder must hold a table")
-    refused(f"{url}/notes/a.txt", r"a\.txt is not read: a table is a file \.csv, .* or \.sas7bdat\. Convert it")
+    refused(
+        f"{url}/notes/a.txt", r"a\.txt is not read: the name of a table ends in \.csv, .* or \.sas7bdat\. Convert it"
+    )
     store.pipe_file("visits/t.parquet", b"no Parquet")
     refused(f"{url}/t.parquet", r"t\.parquet is not a Parquet file\. Write the table again")
     store.pipe_file("visits/t.feather", b"no Arrow")
@@ -383,5 +385,11 @@ def test_a_store_that_breaks_off_shows_no_cell(
     assert ledger.account("people").total_epsilon == 0 and not (folder / "a.kme").exists()
 
 
-def test_the_domain_of_these_tests_reads_every_column():
-    assert set(DOMAIN.names) < set(people().schema.names) and isinstance(DOMAIN, Domain)
+def test_the_logs_of_the_libraries_show_no_cell(s3, tmp_path, caplog):
+    """Even where someone turns all of them on."""
+    caplog.set_level(logging.DEBUG)
+    table = people().append_column("diary", pa.array([f"{MARKER} {x}" for x in range(N)]))
+    for name in ("t.csv", "t.parquet"):
+        KINDS[name](table, tmp_path / name)
+        integers(put((s3, "s3://visits"), tmp_path / name), unit="who")
+    assert "visits/t.csv" in caplog.text and "HIV" not in caplog.text
