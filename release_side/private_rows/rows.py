@@ -17,7 +17,6 @@ import pandas as pd
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.sources.datasets import fragments_of, is_dataset
 from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
-from kmeanalyst.sources.stores import is_url
 from kmeanalyst.sources.streams import ArrowStream, Stream
 from release_side.errors import PublishError
 from release_side.private_rows.batches import Batches
@@ -76,8 +75,6 @@ def has_rows(path: File) -> bool:
 
 def would_read(source: str | Path, path: Path) -> bool:
     """Whether a file at `path`, once it exists, would belong to the table: in its folder, or matched by its glob."""
-    if is_url(source):
-        return False
     table = Path(source)
     if table.is_dir():
         return is_table(path.name) and path.absolute().parent.samefile(table)
