@@ -259,6 +259,22 @@ def test_a_file_that_is_cut_off_shows_no_cell(name, tmp_path, capfd, caplog):
     assert ledger.account("people").total_epsilon == 0 and not (tmp_path / "a.kme").exists()
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_text_that_cannot_be_decoded_shows_no_cell(name, tmp_path, capfd, caplog):
+    """pyreadstat stops at it, or it is no level; the other rows keep theirs."""
+    path = write(pd.DataFrame({"age": [1.0, 2.0], "city": ["HIV+ 4711", "13"]}), tmp_path / name)
+    content = path.read_bytes()
+    if b"+ 4711" not in content:  # compressed by zlib
+        return
+    path.write_bytes(content.replace(b"+ 4711", b"+ \xff\xfe\x80\xc3"))
+    try:
+        (rows,) = open_private(path).encoded(Domain((DOMAIN["city"],)))
+        assert rows[:, 0].tolist() == [0.0, 2.0]
+    except PublishError as error:
+        assert "withheld" in str(error)
+        assert not any("HIV" in each for each in (everything_of(error), *capfd.readouterr(), caplog.text))
+
+
 def test_the_command_line_reads_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     as_statistics(people(), tmp_path / "a.sav")
