@@ -17,7 +17,7 @@ import paths
 import pyarrow as pa
 import pytest
 from command_line import call
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_cases import DOMAIN, SMALL, N, as_csv, everything_of, integers, people
 
@@ -106,6 +106,7 @@ ROWS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=50, deadline=None)
 @given(index=st.integers(0, 5), row=st.tuples(NUMBERS, NUMBERS, TEXTS, NUMBERS))
 def test_a_row_changes_no_other_row(name, index, row, tmp_path_factory):
     """Days beyond every calendar, empty cells and texts that are longer than all others included."""
