@@ -81,7 +81,7 @@ def _check_writable(path: Path) -> None:
 def _inputs(private: PrivateSource, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
     """Every input file of the publication."""
     if is_path(private):
-        yield from paths_of(private)
+        yield from (file for file in paths_of(private) if isinstance(file, Path))  # no output is in a store
     if ledger is not None:
         names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file behind a link
         yield from (Path(f"{name}{ending}") for name in names for ending in _OF_LEDGER)

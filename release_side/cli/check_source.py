@@ -17,7 +17,7 @@ from release_side.cli.publication import DOMAIN, aligned
 @click.option("--unit", metavar="COLUMN", help="The column that will identify units, as in publish.")
 @json_option
 def check_source_command(source: str, domain_path: str, unit: str | None, as_json: bool) -> None:
-    """Check that publish can read SOURCE (.csv, .csv.gz, .parquet, a directory or a glob) by this domain.
+    """Check that publish can read SOURCE (a file, a directory, a glob or a URL, as in publish) by this domain.
 
     Reads names and declared types of the columns, and no row. A cell of a CSV file is text, which every column can read.
     The exit code is 1 if publish would refuse the table, and the message says why.

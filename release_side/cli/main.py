@@ -286,7 +286,11 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
 )
 @json_option
 def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> None:
-    """Publish PRIVATE (.csv, .csv.gz, .parquet, a directory or a glob) once, with (ε, δ)-differential privacy.
+    """Publish PRIVATE once, with (ε, δ)-differential privacy.
+
+    PRIVATE is a file, a directory, a glob, or a URL such as "s3://bucket/visits/*.parquet", of CSV (.csv, .csv.gz), Parquet,
+    Arrow (.feather, .arrow, .ipc), SPSS (.sav, .zsav), Stata (.dta) or SAS (.xpt, .sas7bdat). Credentials for a URL come from
+    the environment.
 
     Name a ledger that counts the spend (release-side ledger init), or --uncounted; a rehearsal needs neither. An epsilon
     above 10, or a delta of 1/N or more, needs --weak.

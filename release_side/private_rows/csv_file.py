@@ -21,7 +21,9 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL, CodedCells
 from kmeanalyst.sources.arrow_cells import distinct
+from kmeanalyst.sources.files import File
 from release_side.errors import PublishError
+from release_side.private_rows.foreign import GuardedBytes
 from release_side.private_rows.table import PrivateTable
 
 _T = TypeVar("_T")
@@ -38,7 +40,7 @@ class CsvFile(PrivateTable):
     lines   (offset of the first line in bytes, number of lines); None for all but the header.
     """
 
-    path: Path
+    path: File
     lines: tuple[int, int] | None = None
 
     @property
@@ -82,7 +84,8 @@ class CsvFile(PrivateTable):
         return islice(handle, n_rows)
 
     def divided(self, n_rows: int) -> list[PrivateTable]:
-        if self.lines is not None or is_gzipped(self.path):  # there a line is found only by reading all before it
+        on_disk = isinstance(self.path, Path) and not is_gzipped(self.path)
+        if self.lines is not None or not on_disk:  # elsewhere a line is found only by reading all before it
             return [self]
         starts, rows = list[int](), 0
         with open_bytes(self.path) as handle:
@@ -98,16 +101,18 @@ class CsvFile(PrivateTable):
         return [CsvFile(self.path, (start, min(n_rows, rows - i * n_rows))) for i, start in enumerate(starts)]
 
 
-def is_gzipped(path: Path) -> bool:
+def is_gzipped(path: File) -> bool:
     """Whether the name says that a file is compressed."""
     return path.name.lower().endswith(".gz")
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: File) -> IO[bytes]:
     """A file for reading; a .gz file inflated."""
-    if is_gzipped(path):
-        return io.BufferedReader(gzip.open(path, "rb"))  # without it, Python code reads each line
-    return open(path, "rb")
+    if isinstance(path, Path):
+        # without a buffer around it, Python code would read each line of a .gz file
+        return io.BufferedReader(gzip.open(path, "rb")) if is_gzipped(path) else open(path, "rb")
+    stored = io.BufferedReader(GuardedBytes(path.open))
+    return io.BufferedReader(gzip.GzipFile(fileobj=stored)) if is_gzipped(path) else stored
 
 
 def _chunks(handle: IO[bytes]) -> Iterator[bytes]:
@@ -119,7 +124,7 @@ def _chunks(handle: IO[bytes]) -> Iterator[bytes]:
         yield b"\n"
 
 
-def gunzipped(path: Path, read: Callable[[], _T]) -> _T:
+def gunzipped(path: File, read: Callable[[], _T]) -> _T:
     """What `read` returns; PublishError if the file is not a whole .gz file."""
     try:
         return read()
