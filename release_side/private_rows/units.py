@@ -27,7 +27,7 @@ from release_side.errors import PublishError
 from release_side.private_rows.table import PrivateTable, silently
 
 NO_IDENTIFIER = ""  # the identifier in an empty cell: all such rows are the rows of one unit
-_MOST_ROWS = 2**32  # the first rows of a unit, which count: their integers add up in 64 bits
+_MOST_ROWS = 2**34  # the first rows of a unit, which count: their integers add up in 64 bits
 
 
 def units_of(table: PrivateTable, column: str, domain: Domain) -> Units:
@@ -108,7 +108,7 @@ class UnitRows:
 
     encoded   (n, d) the rows of the table, in its own order.
     order     indices of rows, sorted by unit.
-    bounds    (P + 1,) where each unit begins in `order`, and where the last one ends; a unit has 1 to 2³² rows.
+    bounds    (P + 1,) where each unit begins in `order`, and where the last one ends; a unit has 1 to 2³⁴ rows.
     """
 
     encoded: Array
