@@ -365,8 +365,8 @@ STARTS: dict[str, list[int]] = {
 )
 def test_no_search_over_guesses_moves_a_score_by_more_than_twice_the_step(start: str) -> None:
     """Hill climbing at the largest step · N that is allowed: first to a larger move, then to a larger score, which could wrap."""
-    rng, step = np.random.default_rng(5), LARGEST // GRID
-    counts = neighbouring_counts(16, GRID)
+    rng, step = np.random.default_rng(5), GRID
+    counts = neighbouring_counts(16, LARGEST // GRID)
 
     def value(guesses: list[int]) -> tuple[int, int]:
         found = neighbouring_scores(np.array(guesses, dtype=np.int64), counts, step)

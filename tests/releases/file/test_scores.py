@@ -158,7 +158,7 @@ def steps(*values: Any) -> Edit:
 
 
 MEMBERS, FIELD = "the members differ from the declared ones", "measurement, field scores"
-STEPS = r"a list of 1 to 9 whole numbers, from 1 to 2\^30, got"
+STEPS = r"a list of 1 to 9 whole numbers, from 1 to 2\^28, got"
 CLAIM, NOT_THESE = "the privacy statement claims sensitivity", "the guarantee is not about these numbers"
 NO_FIX = "Do not rely on it; ask its maker for a correct file."
 FORGED: dict[str, tuple[Edit, str, str]] = {
