@@ -161,6 +161,18 @@ def test_a_row_within_the_bound_is_only_rounded():
     np.testing.assert_array_equal(integer_features(rows, feature_map), expected)
 
 
+def test_rounding_a_million_features_shortens_no_image_at_the_bound():
+    """Nearly all coordinates are rounded up by almost a half, √F/2 = 500 in norm: SHRINK leaves 1024 steps."""
+    each = GRID * SHRINK / 1000  # F = 10^6 equal coordinates of a unit vector
+    features = np.full((1, 10**6), np.ceil(each - 0.5) + 0.5001)
+    features[:, int((each - features[0, 0] + 1) * 10**6) - 100 :] -= 1
+    claimed = Claimed(features / (GRID * SHRINK))
+    assert 1 - 1e-9 < np.linalg.norm(claimed.features) <= 1
+    z = integer_features(claimed.all_rows, claimed)
+    np.testing.assert_array_equal(z, np.rint(features))
+    assert np.linalg.norm(z) > GRID * SHRINK + 490
+
+
 def test_a_non_finite_image_counts_as_zero():
     claimed = Claimed(np.array([[0.5, 0.1], [np.nan, 0.1], [np.inf, 0.0]]))
     z = integer_features(claimed.all_rows, claimed)
