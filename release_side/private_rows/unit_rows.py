@@ -11,7 +11,7 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 
-MOST_ROWS = 2**32  # the first rows of a unit, which count: their integers add up in 64 bits
+MOST_ROWS = 2**34  # the first rows of a unit, which count: their integers add up in 64 bits
 CHUNK_ROWS = 20_000  # records read at a time
 Chunk: TypeAlias = bytes | Path  # records of one bucket, in memory or in a file
 
@@ -22,7 +22,7 @@ class UnitRows:
 
     encoded   (n, d) the rows of the table, in its own order.
     order     indices of rows, sorted by unit.
-    bounds    (P + 1,) where each unit begins in `order`, and where the last one ends; a unit has 1 to 2³² rows.
+    bounds    (P + 1,) where each unit begins in `order`, and where the last one ends; a unit has 1 to 2³⁴ rows.
     """
 
     encoded: Array
@@ -31,7 +31,7 @@ class UnitRows:
 
     @classmethod
     def grouped(cls, encoded: Array, units: Array) -> UnitRows:
-        """Rows (n, d) by unit: of each the first 2³² rows. units (n, k): equal whole numbers for rows of one unit."""
+        """Rows (n, d) by unit: of each the first 2³⁴ rows. units (n, k): equal whole numbers for rows of one unit."""
         order = np.lexsort(units.T)
         changes = (units[order[1:]] != units[order[:-1]]).any(axis=1)
         starts = np.flatnonzero(np.concatenate([[True], changes]))
