@@ -38,18 +38,20 @@ def _misfit_of_postgresql(declared: Any, column: Column | None) -> tuple[str, st
         return "it is money, which arrives as a whole number of cents", "Cast the column to numeric, e.g. in a view"
     if name == b"oid":
         return "it is oid, whose larger numbers arrive as negative ones", "Cast the column to bigint, e.g. in a view"
-    if name == b"bpchar" and (length := int(facts.get(b"POSTGRESQL:typmod", b"-1")) - 4) > 0:
-        if any(len(level) != length for level in _levels_of(column)):
-            return (
-                f"it is char({length}), whose cells are padded with blanks to that length, and a level has another",
-                "Cast the column to text, which drops the blanks, e.g. in a view",
-            )
+    if name == b"bpchar" and _has_levels_of_other_lengths(
+        column, length := int(facts.get(b"POSTGRESQL:typmod", 0)) - 4
+    ):
+        return (
+            f"it is char({length}), whose cells are padded with blanks to that length, and a level has another",
+            "Cast the column to text, which drops the blanks, e.g. in a view",
+        )
     return _NO_PROBLEM
 
 
-def _levels_of(column: Column | None) -> tuple[str, ...]:
-    """The texts that cells must equal; none where they are parsed."""
-    return column.levels if isinstance(column, Categorical) and column.kind != "boolean" else ()
+def _has_levels_of_other_lengths(column: Column | None, length: int) -> bool:
+    if length < 1 or not isinstance(column, Categorical) or column.kind == "boolean":
+        return False
+    return any(len(level) != length for level in column.levels)
 
 
 def _misfit(kind: Any, extension: str, column: Column | None) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from kmeanalyst.sources.source import NO_DRIVER, TABLE_CHANGED, ArrowSource, Sou
 from kmeanalyst.sources.sql_names import quoted
 
 _BATCH_BYTES = 1_000_000
+_MOST_IDLE = "1h"  # then the server ends a session between count and rows: of a source that is kept and not read
 _TABLES, _VIEWS = (
     "rm",
     "vpf",
@@ -124,6 +125,7 @@ class PostgresTable(ArrowSource):
         )[0]
         if kind not in _TABLES:
             return super().divided(n_rows)
+        transaction.limit_idle("0")
         snapshot = transaction.rows("select pg_export_snapshot()")[0][0]
         step = max(1, -(-n_blocks * n_rows // max(1, n_counted)))  # blocks with about n_rows rows
         ends = [*range(step, n_blocks, step), None]  # rows that were added beyond the last block are not seen
@@ -166,8 +168,13 @@ class Transaction:
         weakref.finalize(self, closing.close)
         self._connection = _connected(server, closing)
         self._run("begin isolation level repeatable read read only")
+        self.limit_idle(_MOST_IDLE)
         if snapshot:
             self._run(f"set transaction snapshot {_literal(snapshot)}")
+
+    def limit_idle(self, most: str) -> None:
+        """How long the session may wait for the next query; "0" for ever."""
+        self._run(f"set local idle_in_transaction_session_timeout = {_literal(most)}")
 
     def schema(self, query: str) -> Any:
         """Names and types of the columns of a query, which is not run."""

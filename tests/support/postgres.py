@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 _SETTINGS = (  # little shared memory: then tables of a few hundred kB are read from where another reader is
-    "listen_addresses=''", "fsync=off", "shared_buffers=1MB", "max_connections=20", "logging_collector=off",
+    "listen_addresses=''", "fsync=off", "shared_buffers=1MB", "max_connections=20", "lock_timeout=10s",
+    "statement_timeout=60s",
 )  # fmt: skip
 
 
@@ -75,7 +76,9 @@ def started() -> Iterator[Server]:
             os.chown(folder, user.pw_uid, user.pw_gid)
         _run([programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"])
         settings = [f"-c {each}" for each in (*_SETTINGS, f"unix_socket_directories={folder}")]
-        _run([programs / "pg_ctl", "-D", folder / "data", "-w", "-l", folder / "log", "-o", " ".join(settings), "start"])
+        _run(
+            [programs / "pg_ctl", "-D", folder / "data", "-w", "-l", folder / "log", "-o", " ".join(settings), "start"]
+        )
         server = Server(folder, programs)
         try:
             yield server
