@@ -50,9 +50,9 @@ class Server:
 
     def run(self, *commands: str) -> None:
         """Commands, each by itself and committed."""
-        with self.connect() as connection:
+        with self.connect() as connection, connection.cursor() as cursor:
             for command in commands:
-                connection.execute(command).close()
+                cursor.execute(command)
 
     def load(self, name: str, table: pa.Table) -> None:
         """A table with the types of these columns; an older one is replaced."""

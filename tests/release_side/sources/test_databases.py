@@ -85,15 +85,16 @@ def in_postgresql_as_text(table: pa.Table, server: Server, folder: Path) -> Any:
 
 def in_a_view(table: pa.Table, server: Server, _: Path) -> Any:
     server.load("Visits", table)
-    server.run('create view "of visits" as select * from "Visits"')
-    return sql(server.uri, 'public."of visits"', [*DOMAIN.names, "who"])
+    server.run('create view "of ""their\'s"" \\ x" as select * from "Visits"')
+    return sql(server.uri, 'public."of ""their\'s"" \\ x"', [*DOMAIN.names, "who"])
 
 
 def by_an_open_connection(table: pa.Table, server: Server, _: Path) -> Any:
     """In the middle of a transaction, of which the other session sees nothing."""
     server.load("Visits", table)
     connection = server.connect(autocommit=False)
-    connection.execute('delete from "Visits" where age > 50').close()
+    with connection.cursor() as cursor:
+        cursor.execute('delete from "Visits" where age > 50')
     source = sql(connection, "Visits")
     Connections.open.append(connection)
     return source
@@ -271,6 +272,16 @@ def test_sessions_end_with_the_rows_and_with_the_source(server):
     assert_sessions(server, 2)
     del rows, source
     assert_sessions(server, 0)
+
+
+def test_a_forked_process_does_not_end_its_parent_s_session(server):
+    code = (
+        "import os, sys; from kmeanalyst.sources.postgresql import Transaction; begun = Transaction(sys.argv[1])\n"
+        "if os.fork() == 0:\n    del begun\n    os._exit(0)\n"
+        "os.wait(); print(begun.rows('select 13'))"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, server.uri], capture_output=True, check=True)
+    assert done.stdout == b"[(13,)]\n"
 
 
 def test_a_session_that_waits_for_its_reader_too_long_is_ended_by_the_server(server, monkeypatch):

@@ -193,7 +193,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
     (("t.csv", "--from", "visits"), r"--from names a table of a database, and PRIVATE is none\. .* leave --from out"),
     (("postgresql:", "--from", "nope"), NO_SUCH.format('"nope"')),
     (("postgresql:", "--from", "nope.visits"), NO_SUCH.format(r'"nope"\."visits"')),
-    X),
+    (("postgresql:", "--from", "VISITS"), NO_SUCH.format('"VISITS"')),
     (("postgresql:", "--from", "visits_i"), NO_SUCH.format('"visits_i"')),  # an index
     (("postgresql:", "--from", "a; drop table b"), r"'a; drop table b' is no name of a table: .* make a view of the rows"),
     (("postgresql:", "--from", "select age from visits"), r"'select age from visits' is no name of a table"),
