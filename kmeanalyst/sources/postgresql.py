@@ -19,10 +19,8 @@ from kmeanalyst.sources.sql_names import quoted
 
 _BATCH_BYTES = 1_000_000
 _MOST_IDLE = "1h"  # then the server ends a session between count and rows: of a source that is kept and not read
-_TABLES, _VIEWS = (
-    "rm",
-    "vpf",
-)  # pg_class.relkind: with blocks of its own, or without; materialized, partitioned, foreign ones too
+_TABLES = "rm"  # kinds of pg_class with blocks of their own: tables, materialized views
+_VIEWS = "vpf"  # and without: views, partitioned tables, foreign tables
 
 
 def check_no_password(server: str) -> None:

@@ -238,6 +238,15 @@ def test_rows_that_are_added_between_the_count_and_the_rows_change_nothing(serve
         integers(opened)
 
 
+def test_rows_that_are_added_to_duckdb_between_the_count_and_the_rows_change_nothing():
+    connection = pytest.importorskip("duckdb").connect()
+    connection.execute("create table numbers as select i from range(10) t(i)")
+    source = sql(connection, "numbers")
+    assert source.count() == 10
+    connection.execute("insert into numbers values (10)")
+    assert numbers_in(source) == [*range(10)] and source.count() == 11
+
+
 def test_rows_are_read_and_nothing_can_be_written(server):
     transaction = postgresql.Transaction(server.uri)
     with pytest.raises(Exception, match="read-only transaction"):

@@ -242,6 +242,17 @@ def test_columns_are_names_of_the_table_each_once(visits):
     assert sql("postgresql:", "visits", ["who", "age"]).schema.names == ["who", "age"]
 
 
+def test_a_service_file_says_where_the_server_is(visits, tmp_path, monkeypatch):
+    for name in ("PGHOST", "PGUSER", "PGDATABASE"):
+        monkeypatch.delenv(name)
+    (tmp_path / "services").write_text(
+        f"[registry]\nhost={visits.folder}\nuser=postgres\ndbname=postgres\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    monkeypatch.setenv("PGSERVICE", "registry")
+    assert sql("postgresql:", "visits").count() == 300
+
+
 def test_a_connection_is_one_that_is_known(visits, tmp_path):
     sqlite = pytest.importorskip("adbc_driver_sqlite.dbapi")
     from adbc_driver_postgresql import dbapi
@@ -336,7 +347,7 @@ def test_tables_of_databases_are_published_from_the_command_line(visits, folder,
         ("publish", "registry.duckdb", "--from", "visits", "--output", "2.kme", "--unit", "who"),
     ]
     for command in runs:
-        result = call("release-side", *command, *common)
+        result = call("release-side", *command, *common, "--kernel", "table", "--points", 5, "--features", 64)
         assert result.exit_code == 0 and "300 units of 'who'" in result.stdout, result.stderr
     result = call(
         "release-side", "publish-function", "postgresql:", "--from", "visits", "--kind", "density", *common[:6], "--uncounted",
