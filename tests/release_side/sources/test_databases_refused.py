@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import pickle
 import re
@@ -154,10 +153,9 @@ def test_the_driver_s_own_messages_have_the_cell(server):
             list(source.batches(["age"]))
 
 
+@pytest.mark.usefixtures("server")  # which skips this test where there is none
 def test_a_server_that_is_lost_is_reported_without_its_message(ledger, monkeypatch):
-    with contextlib.ExitStack() as stack:
-        pytest.importorskip("adbc_driver_postgresql")
-        other = stack.enter_context(started())
+    with started() as other:
         numbers(other)
         source = sql(other.uri, "numbers")
         break_off(monkeypatch, other.stop)
