@@ -17,8 +17,10 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.sources.databases import is_database
 from kmeanalyst.sources.datasets import fragments_of, is_dataset
 from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
+from kmeanalyst.sources.source import ArrowSource
 from kmeanalyst.sources.streams import ArrowStream, Stream
 from release_side.errors import PublishError
 from release_side.private_rows.batches import Batches
@@ -43,11 +45,14 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
         return _Frame(source)
     if is_path(source):
         return _together([_open_file(path) for path in paths_of(source)])
+    if isinstance(source, ArrowSource):
+        return Batches(source)
     if is_dataset(source):
         return _together([Batches(each) for each in guarded(lambda: fragments_of(source), NOT_OPENED)])
     raise PublishError(
-        f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, or what yields Arrow "
-        "record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB."
+        f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, release_side.sql(…), or "
+        "what yields Arrow record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a "
+        "relation of DuckDB."
     )
 
 
@@ -67,6 +72,11 @@ def _together(tables: Sequence[PrivateTable]) -> PrivateTable:
 
 def paths_of(source: str | Path) -> list[File]:
     """The files of a table: one, those of a directory, or those that a glob or a URL matches; PublishError if there is none."""
+    if is_database(source):
+        raise PublishError(
+            "this is a database, and a table of it has a name. Nothing was spent. Add --from TABLE (in Python "
+            'release_side.sql("postgresql:", "schema.table")).'
+        )
     return guarded(lambda: files_of(source), NOT_LISTED)
 
 

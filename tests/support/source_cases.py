@@ -1,9 +1,7 @@
-"""What tests of private sources share: a table with its domain, the integers of a rehearsal, all texts of an error."""
+"""What tests of private sources share: a table with its domain, the integers of a rehearsal."""
 
 from __future__ import annotations
 
-import pickle
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +53,3 @@ def integers(source: Any, **options: Any) -> list[int]:
     measurement = publish(source, DOMAIN, **SMALL, **options).measurement
     assert measurement is not None
     return measurement.noisy_sum.tolist()
-
-
-def everything_of(error: BaseException) -> str:
-    """All texts in an exception, in what caused it or came before it, and in a pickle of it."""
-    texts, waiting, seen = [], [error], set()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        texts += [str(each), repr(each), repr(each.args), *getattr(each, "__notes__", []), repr(vars(each))]
-        waiting += [other for other in (each.__cause__, each.__context__) if other is not None]
-    return "\n".join([*texts, *traceback.format_exception(error), repr(pickle.dumps(error))])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import logging
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from exception_texts import everything_of
 from hostile_parts import MARKER, HostilePart
 
 from kmeanalyst.releases.domain.domain import Domain
@@ -232,10 +232,6 @@ SPOILT: dict[str, tuple[Callable[[Iterator[tuple[int, Any]]], Iterator[Any]], st
     "an error": (fails, "the workers that read parts of the private table were lost"),
     "no number": (lambda found: ((None, a) for _, a in found), "6 of 6 parts"),
 }  # fmt: skip
-
-
-def everything_of(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)) + repr(error.__context__) + repr(error.__cause__)
 
 
 @pytest.mark.parametrize("how", SPOILT)

@@ -21,9 +21,9 @@ import pyarrow.dataset as ds
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from exception_texts import everything_of
 from hypothesis import given
 from hypothesis import strategies as st
-from source_cases import everything_of
 
 import release_side
 from kmeanalyst.releases.domain.cells import NO_CELL

@@ -17,9 +17,10 @@ import paths
 import pyarrow as pa
 import pytest
 from command_line import call
+from exception_texts import everything_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from source_cases import DOMAIN, SMALL, N, as_csv, everything_of, integers, people
+from source_cases import DOMAIN, SMALL, N, as_csv, integers, people
 
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, domain_toml

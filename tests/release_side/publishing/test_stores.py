@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 import servers
 from command_line import call
-from source_cases import DOMAIN, SMALL, N, as_csv, everything_of, integers, people
+from exception_texts import everything_of
+from source_cases import DOMAIN, SMALL, N, as_csv, integers, people
 
 from kmeanalyst.releases.domain.domain import domain_toml
 from kmeanalyst.sources.stores import is_url
