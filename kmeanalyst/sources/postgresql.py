@@ -114,9 +114,7 @@ class PostgresTable(ArrowSource):
             return super().divided(n_rows)
         if not self.counted:
             self.count()
-        transaction, n_counted = self.counted[
-            0
-        ]  # which locks the table: no other session can move its rows to other blocks
+        transaction, n_counted = self.counted[0]  # it locks the table: nobody can move its rows to other blocks
         kind, n_blocks = transaction.rows(
             "select relkind::text, pg_relation_size(oid) / current_setting('block_size')::bigint from pg_class "
             f"where oid = {_literal(self.relation)}::regclass"
