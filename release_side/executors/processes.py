@@ -30,11 +30,19 @@ class Processes(Executor):
 
     @property
     def n_workers(self) -> int:
-        """How many tasks can run at a time."""
+        """How many tasks can run at a time.
+
+        >>> release_side.Processes(4).n_workers
+        4
+        """
         return self.count
 
     def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """(number of a task, what `work` returned for it), in any order."""
+        """(number of a task, what `work` returned for it), in any order.
+
+        >>> sorted(release_side.Processes(2).run(abs, [-7, 5]))
+        [(0, 7), (1, 5)]
+        """
         from loky import ProcessPoolExecutor, as_completed
 
         pool = ProcessPoolExecutor(

@@ -32,13 +32,13 @@ from kmeanalyst.releases.population_size import PopulationSize
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, Noise, PublishError, RehearsalNoise
 from release_side.door.private_mean import integer_features, private_mean, sum_over_rows
 from release_side.door.private_tables import TableRounds, count_tables
+from release_side.private_rows import reading
 from release_side.publishing.publish import publish
 
 # the packages' own names are the functions'
 door, private_tables = (
     importlib.import_module(f"release_side.door.{name}") for name in ("private_mean", "private_tables")
 )
-publishing = importlib.import_module("release_side.publishing.publish")
 MOST = 2**34  # rows
 N = 10**10
 LARGE = pytest.mark.parametrize("n_rows", [N, MOST])
@@ -122,7 +122,7 @@ def test_more_rows_than_64_bits_hold_are_refused_with_the_number_that_they_hold(
             private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-12), n_rows=MOST + 1)
     with pytest.raises(PublishError, match=message):
         count_tables(unread(), cells(), n_rows=MOST + 1)
-    monkeypatch.setattr(publishing, "PopulationSize", lambda count, unit: PopulationSize(MOST + 1, unit))
+    monkeypatch.setattr(reading, "PopulationSize", lambda count, unit: PopulationSize(MOST + 1, unit))
     for own in ({}, {"kernel": "margins"}, {"features": 20}, {"method": "subspace"}):
         with pytest.raises(PublishError, match=message):
             publish(TABLE, DOMAIN, epsilon=1.0, delta=1e-12, uncounted=True, **own)
@@ -180,7 +180,7 @@ def test_a_release_of_so_many_rows_is_written_read_and_asked(
     """The integers come back, the file validates, the answers are right, and errors of sampling are those of N = 10¹⁰ rows."""
     times, path = N // ROWS, tmp_path / "large.kme"
     repeated(times)
-    monkeypatch.setattr(publishing, "PopulationSize", lambda count, unit: PopulationSize(count * times, unit))
+    monkeypatch.setattr(reading, "PopulationSize", lambda count, unit: PopulationSize(count * times, unit))
     sizes: dict[str, Any] = {} if "method" in own else {"points": 60}
     made = publish(
         TABLE, DOMAIN, epsilon=1.0, delta=1e-12, uncounted=True, output=path, **own, **sizes
