@@ -15,8 +15,9 @@ here if it is installed. CSV is left out beyond a million rows. Each figure is o
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ import release_side
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+from release_side.cli.main import main as curator
 from release_side.door.exact_sums import sum_over_rows
 from release_side.door.private_mean import ExactSums, integer_heights
 from release_side.executors.executor import Executor, Here
@@ -79,8 +81,9 @@ def write(folder: Path, domain: Domain, draw: Any, rows: int) -> None:
 
 
 def peak() -> float:
-    """Of this process, in megabytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    """Of this process, in megabytes; its parent's counts in what `resource` says."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) / 2**10
 
 
 def read(source: str, domain_path: str, unit: str, processes: int) -> None:
@@ -124,28 +127,39 @@ def database(folder: Path, sizes: list[int]) -> Iterator[bool]:
         yield True
 
 
-def publish(source: list[str], domain_path: Path, folder: Path) -> str:
-    command = [
-        sys.executable, "-m", "release_side", "publish", *source, "--domain", str(domain_path), "--epsilon", "1",
-        "--delta", "1e-9", "--output", str(folder / "out.kme"), "--force", "--uncounted",
-    ]  # fmt: skip
-    start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0, source
-    work = usage.ru_utime + usage.ru_stime
-    return f"{time.perf_counter() - start:9.1f} {work:9.1f} {usage.ru_maxrss / 2**10:9.0f}"
+def publish(source: str, domain_path: str, output: str) -> None:
+    """What a child process does: a whole publication. Its figures are printed."""
+    words = ["postgresql:", "--from", source.removeprefix("postgresql:")] if ":" in source else [source]
+    options = [
+        "--domain",
+        domain_path,
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-9",
+        "--output",
+        output,
+        "--force",
+        "--uncounted",
+    ]
+    clock, work = time.perf_counter(), time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        curator(["publish", *words, *options], standalone_mode=False)
+    print(f"{'':11} {time.perf_counter() - clock:9.1f} {time.process_time() - work:9.1f} {peak():9.0f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--parts", nargs="+", default=["read", "units", "processes", "publish"])
     parser.add_argument("--rows", nargs="+", type=int, default=[100_000, 1_000_000, 10_000_000])
-    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     choice = parser.parse_args()
     if choice.child:
-        source, domain_path, unit, processes = choice.child
-        read(source, domain_path, unit, int(processes))
+        what, source, domain_path, *words = choice.child
+        if what == "publish":
+            publish(source, domain_path, *words)
+        else:
+            read(source, domain_path, words[0], int(words[1]))
         return
     found = "adult" if synthesis.SHARED.exists() else "simulated"
     if found != "adult":
@@ -166,19 +180,18 @@ def main() -> None:
                 sources = [str(path) for path in paths if path.exists()] + [f"postgresql:t{rows}"] * with_database
                 for source in sources:
                     unit = UNIT if part == "units" else ""
-                    print(f"{Path(source).name:28}{child(source, domain_path, unit, 0)}", flush=True)
+                    print(f"{Path(source).name:28}{child('read', source, domain_path, unit, 0)}", flush=True)
         if "processes" in choice.parts:
             print(f"\nprocesses\n{head}")
             for processes in (1, 2, 1, 2):
-                found = child(folder / f"{choice.rows[-1]}.parquet", domain_path, "", processes)
+                found = child("read", folder / f"{choice.rows[-1]}.parquet", domain_path, "", processes)
                 print(f"{processes:<28}{found}", flush=True)
         if "publish" in choice.parts:
-            print(f"\npublish\n{'':28}{'clock, s':>9} {'work, s':>9} {'peak, MB':>9}")
+            print(f"\npublish\n{'':40}{'clock, s':>9} {'work, s':>9} {'peak, MB':>9}")
             for rows in choice.rows:
-                for source in [[str(folder / f"{rows}.parquet")], ["postgresql:", "--from", f"t{rows}"]][
-                    : 1 + with_database
-                ]:
-                    print(f"{Path(source[-1]).name:28}{publish(source, domain_path, folder)}", flush=True)
+                for source in [str(folder / f"{rows}.parquet"), f"postgresql:t{rows}"][: 1 + with_database]:
+                    found = child("publish", source, domain_path, folder / "out.kme")
+                    print(f"{Path(source).name:28}{found}", flush=True)
 
 
 if __name__ == "__main__":
