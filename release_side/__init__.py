@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from release_side.choices.drafting import draft_domain
     from release_side.door.mechanism import GaussianNoise, LaplaceNoise
     from release_side.errors import PublishError
+    from release_side.executors.dask import Dask
     from release_side.executors.processes import Processes
     from release_side.private_rows.databases import sql
     from release_side.publishing.functions import publish_function
@@ -41,14 +42,16 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "release_side.choices.drafting": ("draft_domain",),
     "release_side.door.mechanism": ("GaussianNoise", "LaplaceNoise"),
     "release_side.errors": ("PublishError",),
+    "release_side.executors.dask": ("Dask",),
     "release_side.executors.processes": ("Processes",),
     "release_side.private_rows.databases": ("sql",),
     "release_side.publishing.functions": ("publish_function",),
     "release_side.publishing.plan": ("plan",),
     "release_side.publishing.publish": ("publish",),
+    "release_side.spark": (),
 }
 __all__ = [
-    "Boolean", "Categorical", "Cyclic", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
+    "Boolean", "Categorical", "Cyclic", "Dask", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
     "Ledger", "LedgerWarning", "Ordinal", "Processes", "PublishError", "Real", "Spend", "Text", "Tree", "draft_domain", "plan",
     "publish", "publish_function", "read_domain", "sql",
 ]  # fmt: skip

@@ -19,9 +19,11 @@ from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
 from release_side.cli.publication import (
     DOMAIN,
+    EXECUTORS,
     Option,
     aligned,
     check_before_publishing,
+    executor_of,
     options_of,
     publication_options,
     show_published,
@@ -283,6 +285,7 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
         help="Protect units, each with all rows that have the same identifier in COLUMN, rather than rows. The name of "
         "the column is published.",
     ),
+    *EXECUTORS,
 )
 @json_option
 def publish(private: str, domain_path: str, from_table: str | None, as_json: bool, **choices: Any) -> None:
@@ -310,8 +313,8 @@ def publish(private: str, domain_path: str, from_table: str | None, as_json: boo
 
     table = table_or_path(private, from_table)
     check_before_publishing(table, domain_path, choices)
-    with working("publishing") as progress:
-        release = publish_table(table, domain_path, progress=progress, **choices)
+    with executor_of(choices) as executor, working("publishing") as progress:
+        release = publish_table(table, domain_path, progress=progress, executor=executor, **choices)
     show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
 
 

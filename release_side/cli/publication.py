@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -54,6 +54,17 @@ _RUN = (
     ),
     click.option(
         "--workers", type=int, metavar="N", help="Threads; by default one for each processor. Changes no bit."
+    ),
+)
+EXECUTORS = (
+    click.option(
+        "--processes", type=int, metavar="N", help="Read PRIVATE in N processes, instead of threads. Changes no bit."
+    ),
+    click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Read PRIVATE on the workers of the Dask scheduler at tls://host:port (tcp:// on this machine alone), with the "
+        "certificates of Dask's configuration; the path must be the same on all. Changes no bit.",
     ),
 )
 
@@ -112,6 +123,25 @@ def check_before_publishing(private: PrivateSource, domain_path: str, choices: M
         say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
 
 
+@contextmanager
+def executor_of(choices: dict[str, Any]) -> Iterator[Any]:
+    """Who reads the table: processes, a cluster, or None. Removes the two options from the choices."""
+    from release_side.executors.dask import connected
+    from release_side.executors.processes import Processes
+
+    processes, cluster = choices.pop("processes"), choices.pop("cluster")
+    if processes is not None and cluster is not None:
+        raise PublishError(
+            "--processes are of this machine, and --cluster is another. Nothing was spent. Name one of the two."
+        )
+    with (
+        nullcontext(None if processes is None else Processes(processes))
+        if cluster is None
+        else connected(cluster) as found
+    ):
+        yield found
+
+
 def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool, **facts: Any) -> None:
     """Print a release or a function that was published: as JSON with these facts, or in words with the ledger's total."""
     if as_json:
@@ -155,10 +185,12 @@ def aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[s
 
 __all__ = [
     "DOMAIN",
+    "EXECUTORS",
     "FROM",
     "Option",
     "aligned",
     "check_before_publishing",
+    "executor_of",
     "options_of",
     "publication_options",
     "show_published",

@@ -11,8 +11,8 @@ from release_side.errors import PublishError
 from release_side.private_rows.foreign import WITHHELD, guarded
 from release_side.private_rows.table import silently
 
-_FAILED = f"a worker could not read its part of the private table. {WITHHELD}"
-_LOST = f"the workers that read parts of the private table were lost. {WITHHELD}"
+FAILED = f"a worker could not read its part of the private table. {WITHHELD}"
+LOST = f"the workers that read parts of the private table were lost. {WITHHELD}"
 
 
 class Executor(ABC):
@@ -27,6 +27,10 @@ class Executor(ABC):
     @abstractmethod
     def n_workers(self) -> int:
         """How many tasks can run at a time."""
+
+    def table_of(self, source: Any) -> Any:
+        """A table that this executor's engine holds, in a form that it reads; anything else as it is."""
+        return source
 
     @abstractmethod
     def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -80,7 +84,9 @@ class Quiet:
             return (silently(lambda: self.work(task)),)
         except PublishError as error:
             return str(error)
-        except Exception:  # by the value of a cell, perhaps
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # by the value of a cell, perhaps; polars has errors that are no Exception
             return None
 
 
@@ -91,14 +97,14 @@ def answers(executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any]
     Errors   PublishError for a task that failed or was not answered, without what a worker or an engine says of it.
     """
     left = set(range(len(tasks)))
-    given = guarded(lambda: executor.run(Quiet(work), tasks), _LOST)
-    while (answer := guarded(lambda: next(given, None), _LOST)) is not None:
+    given = guarded(lambda: executor.run(Quiet(work), tasks), LOST)
+    while (answer := guarded(lambda: next(given, None), LOST)) is not None:
         number, value = answer
         if number not in left:
             continue
         left.remove(number)
         if not isinstance(value, tuple):
-            raise PublishError(value or _FAILED)
+            raise PublishError(value or FAILED)
         yield number, value[0]
     if left:
         raise PublishError(
@@ -107,4 +113,4 @@ def answers(executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any]
         )
 
 
-__all__ = ["Executor", "Here", "answers", "check_executor"]
+__all__ = ["FAILED", "LOST", "Executor", "Here", "Quiet", "answers", "check_executor"]

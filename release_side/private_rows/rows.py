@@ -41,6 +41,8 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
         return Batches(guarded(lambda: Stream.of(source, n_rows), NOT_OPENED))
     if n_rows is not None:
         raise PublishError("n_rows is the number of rows of an Arrow stream, and this table is counted. Leave it out.")
+    if isinstance(source, PrivateTable):  # of an executor
+        return source
     if isinstance(source, pd.DataFrame):
         return _Frame(source)
     if is_path(source):
@@ -52,7 +54,7 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
     raise PublishError(
         f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, release_side.sql(…), or "
         "what yields Arrow record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a "
-        "relation of DuckDB."
+        "relation of DuckDB; a DataFrame of Dask with executor=release_side.Dask(client)."
     )
 
 

@@ -30,7 +30,7 @@ from release_side.private_rows.unit_rows import (
 )  # fmt: skip
 
 _BITS = 6  # of a digest choose a bucket
-_BUCKETS = 2**_BITS
+BUCKETS = 2**_BITS
 _LEVELS = 10  # how often a bucket can be divided
 _MOST_BYTES = 2**22  # bytes of a bucket that are held while its units are read
 
@@ -44,13 +44,13 @@ class _Spool:
     def __init__(self, folder: str | None, level: int, most: int) -> None:
         self._name = None if folder is None else Path(folder, secrets.token_hex(8))
         self._shift, self._most, self._n_held = np.uint64(_BITS * level), most, 0
-        self._held: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
-        self._written = [False] * _BUCKETS
+        self._held: list[list[bytes]] = [[] for _ in range(BUCKETS)]
+        self._written = [False] * BUCKETS
 
     def add(self, records: Array) -> None:
-        bucket = (records["unit"][:, 0] >> self._shift) & np.uint64(_BUCKETS - 1)
+        bucket = (records["unit"][:, 0] >> self._shift) & np.uint64(BUCKETS - 1)
         order = np.argsort(bucket, kind="stable")
-        ends = np.searchsorted(bucket[order], np.arange(_BUCKETS + 1, dtype=np.uint64))
+        ends = np.searchsorted(bucket[order], np.arange(BUCKETS + 1, dtype=np.uint64))
         for each, start, stop in zip(self._held, ends, ends[1:], strict=False):
             if start < stop:
                 each.append(records[order[start:stop]].tobytes())
@@ -156,4 +156,4 @@ class ReadUnits:
         yield UnitRows.grouped(rows, units)
 
 
-__all__ = ["ReadUnits", "Scatter", "Settle"]
+__all__ = ["BUCKETS", "ReadUnits", "Scatter", "Settle"]

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
 from release_side.errors import PublishError
-from release_side.executors.executor import Executor, Here, answers
+from release_side.executors.executor import LOST, Executor, Here, answers
+from release_side.private_rows.foreign import guarded
 from release_side.private_rows.parts import Parts
 from release_side.private_rows.table import PrivateTable
 from release_side.private_rows.unit_buckets import ReadUnits, Scatter, Settle
@@ -72,7 +73,8 @@ class Units:
         key = secrets.token_bytes(16)
         where = folder if executor.same_disk else None
         held = _MOST_HELD if isinstance(executor, Here) else 0
-        buckets = executor.exchanged(Scatter(column, domain, key, where, held), parts)
+        scatter = Scatter(column, domain, key, where, held)
+        buckets = guarded(lambda: executor.exchanged(scatter, parts), LOST)
         settled = sorted(answers(executor, Settle(domain.width, where), buckets), key=lambda answer: answer[0])
         tasks = [task for number, (_, leaves) in settled for task in ([buckets[number]] if leaves is None else leaves)]
         count = sum(count for _, (count, _) in settled)

@@ -70,7 +70,8 @@ def publish(
                     polars, a table, dataset or RecordBatchReader of pyarrow, a relation of DuckDB. Its types are judged as
                     they are declared, before a row is read. No cell and no type of it may depend on other rows' cells:
                     readers that infer types let one cell change its column (read with dtype=str in pandas,
-                    infer_schema=False in polars).
+                    infer_schema=False in polars). With executor=Dask(client) also a DataFrame of Dask; one of Spark goes to
+                    `release_side.spark.publish`.
     domain          Domain, or the path of its TOML file: public columns, bounds and levels.
     method          "random-features" (Algorithm 2), "subspace" (Algorithm 1), "generator" (DP-MERF: a network is
                     trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]), or
@@ -144,6 +145,7 @@ def publish(
     mechanism = kind(choices).mechanism(epsilon, delta, rehearsal)
     check_whole("workers", workers, 1)
     check_executor(executor, workers)
+    private = private if executor is None else executor.table_of(private)
     check_whole("n_rows", n_rows, 1)
     if unit is not None and kind.no_units:
         raise PublishError(kind.no_units)

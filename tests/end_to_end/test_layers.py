@@ -25,7 +25,11 @@ FLOORS = [
     "release",
     "cli",
 ]
-CURATORS_UPPER_FLOORS = ("release_side.publishing", "release_side.cli")  # the others import up to `representation`
+CURATORS_UPPER_FLOORS = (
+    "release_side.publishing",
+    "release_side.spark",
+    "release_side.cli",
+)  # the others import up to `representation`
 NAMES_ALL = {"kmeanalyst", "release_side"}  # the packages' own files list the public names of every floor
 DRAWS_NOISE = {"opendp"}  # the library whose noise meets private data
 

@@ -1,0 +1,429 @@
+"""Workers of a Dask cluster: the same integers whoever reads which part, and no cell outside the workers' memory.
+
+dask.distributed is optional (`pip install '.[cluster]'`): without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from cluster_cases import (
+    DOMAIN,
+    MARKER,
+    SMALL,
+    Cruel,
+    Deadly,
+    in_files,
+    noisy_integers,
+    people,
+    raise_first_cell,
+)
+
+import release_side
+from kmeanalyst.releases.domain.domain import domain_toml
+from release_side import Ledger, PublishError, publish
+from release_side.cli.main import main
+from release_side.executors import dask as cluster_module
+from release_side.executors.dask import Dask, check_address
+from release_side.publishing.publish import publish as publish_table
+
+distributed = pytest.importorskip("distributed", reason="pip install '.[cluster]'")
+dask = pytest.importorskip("dask", reason="pip install '.[cluster]'")
+
+pytestmark = pytest.mark.usefixtures("rough_representation")
+
+
+@pytest.fixture(scope="module")
+def folder_of_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@contextmanager
+def two_processes(folder: Path) -> Iterator[Any]:
+    """A client of two workers, which are started again when they die."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=str(folder)
+        ) as cluster,
+        distributed.Client(cluster) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def both(folder_of_cluster: Path) -> Iterator[Any]:
+    with two_processes(folder_of_cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A cluster of which a test kills workers."""
+    with two_processes(tmp_path_factory.mktemp("mortal")) as client:
+        yield client
+
+
+class KillsAWorker(Dask):
+    """Kills a worker between two tasks, and one between the passes over units."""
+
+    def run(self, work: Callable[[Any], Any], tasks: Any) -> Iterator[tuple[int, Any]]:
+        for i, answer in enumerate(super().run(work, tasks)):
+            if i == len(tasks) // 2:
+                self._kill()
+            yield answer
+
+    def exchanged(self, scatter: Callable[[Any], list[Any]], tasks: Any) -> list[Any]:
+        buckets = super().exchanged(scatter, tasks)
+        self._kill()
+        return buckets
+
+    def _kill(self) -> None:
+        os.kill(next(iter(self.client.run(os.getpid).values())), signal.SIGKILL)
+
+
+UNITS = pytest.mark.parametrize("unit", [None, "who"])
+
+
+@UNITS
+@pytest.mark.slow(but=["7-None", "7-who"])
+@pytest.mark.parametrize("parts", [1, 2, 7, 23])
+def test_the_integers_are_those_of_one_machine(unit: str | None, parts: int, both: Any, tmp_path: Path):
+    table = in_files(tmp_path, parts)
+    assert noisy_integers(table, Dask(both), unit=unit) == noisy_integers(table, unit=unit)
+
+
+@UNITS
+@pytest.mark.slow(but="who")
+def test_a_worker_that_dies_inside_a_task_changes_nothing(unit: str | None, mortal: Any, tmp_path: Path):
+    table = in_files(tmp_path, 7)
+    assert noisy_integers(Deadly(tmp_path), Dask(mortal), unit=unit) == noisy_integers(table, unit=unit)
+    assert (tmp_path / "died").exists()
+
+
+@UNITS
+@pytest.mark.slow(but="who")
+def test_a_worker_that_dies_between_tasks_changes_nothing(unit: str | None, mortal: Any, tmp_path: Path):
+    table = in_files(tmp_path, 7)
+    assert noisy_integers(table, KillsAWorker(mortal), unit=unit) == noisy_integers(table, unit=unit)
+
+
+@UNITS
+@pytest.mark.slow(but=["5-None", "5-who"])
+@pytest.mark.parametrize("parts", [1, 5])
+def test_a_dataframe_of_dask_is_read_partition_by_partition(unit: str | None, parts: int, both: Any):
+    import dask.dataframe as dd
+
+    with dask.config.set({"dataframe.convert-string": False}):  # 13 would become "13" before it is read
+        frame = dd.from_pandas(people(), npartitions=parts)
+    assert noisy_integers(frame, Dask(both), unit=unit) == noisy_integers(people(), unit=unit)
+
+
+def test_few_tasks_are_under_way_at_a_time(both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster_module, "_LEAST_IN_FLIGHT", 3)
+    asked = list[int]()
+
+    def tasks() -> Iterator[int]:
+        for number in range(20):
+            asked.append(number)
+            yield number
+
+    executor = Dask(both)
+    given = executor.run(abs, tasks())  # type: ignore[arg-type]
+    first = next(given)
+    assert len(asked) <= 6
+    assert sorted([first, *given]) == [(i, i) for i in range(20)]
+
+
+# ---------------------------------------------------------------------- no cell leaves the workers
+
+
+def everything_said(client: Any, folder: Path, caught: pytest.ExceptionInfo[BaseException]) -> str:
+    """Logs of scheduler and workers, their files, what dashboards and reports show, the exception as text and pickle."""
+    logs = (
+        f"{client.get_scheduler_logs(n=10_000)} {client.get_worker_logs(n=10_000)} {client.get_worker_logs(nanny=True)}"
+    )
+    files = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    chain, each = list[str](), caught.value
+    while each is not None:
+        chain.append(f"{each!r} {pickle.dumps(each)!r} {''.join(traceback.format_exception(each))}")
+        each = each.__cause__ or each.__context__  # type: ignore[assignment]
+    return " ".join([logs, str(client.get_task_stream()), str(client.profile()), files.decode("latin-1"), *chain])
+
+
+@UNITS
+def test_a_part_that_raises_shows_no_cell_anywhere(
+    unit: str | None, both: Any, folder_of_cluster: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: Any
+):
+    table, ledger = in_files(tmp_path, 7), tmp_path / "budget.ledger"
+    Ledger(ledger).init("people", epsilon=9, delta=1e-5)
+    options = {name: value for name, value in SMALL.items() if name != "rehearsal"} | {
+        "ledger": ledger,
+        "table": "people",
+    }
+    with (
+        caplog.at_level(logging.DEBUG),
+        pytest.raises(PublishError, match=r"a worker could not read its part.*withheld.*nothing was spent") as caught,
+    ):
+        publish(Cruel(table), DOMAIN, unit=unit, executor=Dask(both), **options)
+    said = everything_said(both, folder_of_cluster, caught) + caplog.text + "".join(capfd.readouterr())
+    assert MARKER not in said and MARKER.encode() not in ledger.read_bytes()
+    assert Ledger(ledger).account("people").total_epsilon == 0
+
+
+def test_the_check_above_would_see_a_cell(
+    mortal: Any, folder_of_cluster: Path, tmp_path: Path, caplog: Any, capfd: Any
+):
+    """Its power: without `Quiet` the cell is in the worker's log, in the exception, and in its context."""
+    table = in_files(tmp_path, 2)
+    with pytest.raises(BaseException, match=MARKER) as caught:
+        mortal.submit(raise_first_cell, str(table / "00.csv")).result()
+    assert MARKER in str(mortal.get_worker_logs(n=10_000))
+    assert everything_said(mortal, folder_of_cluster, caught).count(MARKER) > 3
+
+
+def test_what_workers_spill_has_no_cell_of_text(tmp_path: Path):
+    """Rows of units may be written to a worker's own folder where memory is short: encoded, without identifiers."""
+    spill = {"distributed.worker.memory.target": 1e-9, "distributed.worker.memory.spill": 1e-9}  # at once
+    table, scratch = in_files(tmp_path, 7), tmp_path / "scratch"
+    with (
+        dask.config.set(spill),
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", local_directory=str(scratch), processes=False
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        seen = Spied(client, scratch)
+        assert noisy_integers(table, seen, unit="who") == noisy_integers(table, unit="who")
+        assert len(seen.found) > 20 and MARKER.encode() not in b"".join(seen.found)
+        future = client.submit(pd.read_csv, str(table / "00.csv"), dtype=str)  # the power of this test
+        distributed.wait(future)
+        assert any(MARKER.encode() in found for found in spilled(scratch))
+
+
+class Spied(Dask):
+    """Reads what workers spilled between the passes over units."""
+
+    def __init__(self, client: Any, scratch: Path) -> None:
+        super().__init__(client)
+        object.__setattr__(self, "scratch", scratch)
+        object.__setattr__(self, "found", [])
+
+    def exchanged(self, scatter: Callable[[Any], list[Any]], tasks: Any) -> list[Any]:
+        buckets = super().exchanged(scatter, tasks)
+        distributed.wait(buckets)
+        self.found.extend(spilled(self.scratch))  # type: ignore[attr-defined]
+        return buckets
+
+
+def spilled(scratch: Path) -> list[bytes]:
+    return [path.read_bytes() for path in scratch.rglob("storage/*") if path.is_file()]
+
+
+def test_names_of_tasks_have_numbers_alone(both: Any, tmp_path: Path):
+    table = in_files(tmp_path, 3)
+    noisy_integers(table, Dask(both), unit="who")
+    keys = {key for key, *_ in both.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.transition_log))}
+    ours = [key for key in keys if key.split("-")[0] in ("work", "part", "scatter", "chunk", "bucket")]
+    assert len(ours) > 64 and all(MARKER not in key and str(tmp_path) not in key for key in map(str, keys))
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def test_a_cluster_without_workers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster_module, "_PATIENCE", 2.0)
+    table = in_files(tmp_path, 3)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0", processes=False) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        start = time.monotonic()
+        with pytest.raises(PublishError, match=r"no worker for 2 seconds. Nothing was spent. Start workers"):
+            noisy_integers(table, Dask(client))
+        assert time.monotonic() - start < 20
+
+
+def test_a_cluster_that_loses_all_workers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster_module, "_PATIENCE", 2.0)
+    table = in_files(tmp_path, 7)
+    with (
+        distributed.LocalCluster(n_workers=1, dashboard_address=":0", processes=False) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        executor = Dask(client)
+
+        class Loses(Dask):
+            def run(self, work: Callable[[Any], Any], tasks: Any) -> Iterator[tuple[int, Any]]:
+                cluster.scale(0)
+                while executor._workers():
+                    time.sleep(0.1)
+                return super().run(work, tasks)
+
+        with pytest.raises(PublishError, match=r"no worker for 2 seconds"):
+            noisy_integers(table, Loses(client))
+
+
+def test_a_cluster_whose_scheduler_is_gone_is_one_sentence(tmp_path: Path):
+    table = in_files(tmp_path, 3)
+    with distributed.LocalCluster(n_workers=1, dashboard_address=":0", processes=False) as cluster:
+        client = distributed.Client(cluster)
+        executor = Dask(client)
+    with pytest.raises(PublishError, match=r"workers that read parts of the private table were lost"):
+        noisy_integers(table, executor)
+    client.close()
+
+
+def test_workers_that_make_other_numbers_are_refused(both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import release_side.door.exact_sums as sums
+
+    monkeypatch.setattr(sums, "_versions", lambda: ("kmeanalyst 9", "numpy 9"))  # here; the workers have their own
+    with pytest.raises(PublishError, match=r"a worker is not like this process.*numpy 2.*numpy 9.*Nothing was spent"):
+        noisy_integers(in_files(tmp_path, 3), Dask(both))
+
+
+def test_workers_that_cannot_load_the_work_are_refused(both: Any):
+    with pytest.raises(
+        PublishError, match=r"cannot load what they are asked to do. Nothing was spent. Install the same"
+    ):
+        list(Dask(both).run(Unknown(), [1]))
+
+
+class Unknown:
+    """What has a module that workers do not have."""
+
+    def __reduce__(self) -> Any:
+        return import_module, ("a_module_of_another_version",)
+
+    def __call__(self, task: Any) -> Any:
+        return task
+
+
+@pytest.mark.parametrize(("address", "passes"), [
+    ("tcp://127.0.0.1:8786", True), ("tcp://[::1]:8786", True), ("localhost:8786", True), ("127.0.0.1:8786", True),
+    ("tls://scheduler:8786", True), ("inproc://10.0.0.7/1/2", True),
+    ("tcp://10.0.0.7:8786", False), ("10.0.0.7:8786", False), ("scheduler:8786", False), ("tcp://0.0.0.0:8786", False),
+    ("ucx://127.0.0.1:8786", False), ("ws://127.0.0.1:8786", False), ("", False), ("tcp://127.0.0.1.example.org:1", False),
+])  # fmt: skip
+def test_what_leaves_this_machine_must_be_encrypted(address: str, passes: bool):
+    if passes:
+        check_address(address)
+        return
+    with pytest.raises(PublishError, match=r"not encrypted.*Nothing was sent or spent.*TLS certificates"):
+        check_address(address)
+
+
+def test_a_client_or_worker_elsewhere_without_tls_is_refused(
+    both: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    executor = Dask(both)
+    monkeypatch.setattr(both, "nthreads", lambda: {"tcp://127.0.0.1:1": 1, "tcp://10.0.0.8:1": 1})
+    with pytest.raises(PublishError, match=r"tcp://10.0.0.8:1 is not on this machine and not encrypted"):
+        noisy_integers(in_files(tmp_path, 3), executor)
+    monkeypatch.setattr(both, "scheduler", SimpleNamespace(address="tcp://10.0.0.7:8786"))
+    with pytest.raises(PublishError, match=r"tcp://10.0.0.7:8786 is not on this machine and not encrypted"):
+        Dask(both)
+
+
+def test_tls_passes(tmp_path: Path):
+    pytest.importorskip("cryptography")
+    table, security = in_files(tmp_path, 3), distributed.Security.temporary()
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            processes=False,
+            protocol="tls://",
+            security=security,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        assert client.scheduler.address.startswith("tls://")
+        assert noisy_integers(table, Dask(client), unit="who") == noisy_integers(table, unit="who")
+
+
+@pytest.mark.parametrize("client_given", ["tcp://127.0.0.1:8786", None, 4])
+def test_something_else_than_a_client_is_refused(client_given: Any):
+    with pytest.raises(
+        PublishError, match=r"takes a dask.distributed.Client.*got a (str|NoneType|int).*Client\(address\)"
+    ):
+        Dask(client_given)
+
+
+def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(PublishError, match=r"pip install 'kmeanalyst\[cluster\]'"):
+        release_side.Dask("tcp://127.0.0.1:8786")
+
+
+def test_a_dataframe_of_dask_needs_a_cluster_and_stays_there(both: Any):
+    import dask.dataframe as dd
+
+    frame = dd.from_pandas(people(), npartitions=2)
+    with pytest.raises(PublishError, match=r"Dask with executor=release_side.Dask\(client\)"):
+        noisy_integers(frame)
+    with pytest.raises(PublishError, match=r"read by the workers of its cluster alone.*Nothing was spent"):
+        noisy_integers(frame, Dask(both), public_points=people()[[*DOMAIN.names]], points=None)
+
+
+def test_the_command_line_names_a_cluster_or_processes(both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "t").mkdir()
+    table, domain, seen = in_files(tmp_path / "t", 3), tmp_path / "d.toml", list[Any]()
+    domain.write_text(domain_toml(DOMAIN))
+    monkeypatch.setattr(
+        "release_side.publishing.publish.publish", lambda *a, **b: seen.append(b["executor"]) or publish_table(*a, **b)
+    )
+
+    def published(*options: str) -> Any:
+        return CliRunner().invoke(main, [
+            "publish", str(table), "--domain", str(domain), "--epsilon", "1", "--delta", "1e-6", "--points", "5",
+            "--features", "64", "--rehearsal", "1", "--output", str(tmp_path / f"{len(seen)}.kme"), *options,
+        ])  # fmt: skip
+
+    for options in ((), ("--cluster", both.scheduler.address), ("--processes", "2")):
+        assert published(*options).exit_code == 0
+    assert [type(each).__name__ for each in seen] == ["NoneType", "Dask", "Processes"]
+    integers = {tuple(release_side_read(tmp_path / f"{i}.kme")) for i in range(3)}
+    assert len(integers) == 1
+    for options, why in {
+        ("--cluster", "tcp://10.0.0.7:8786"): "not on this machine and not encrypted",
+        ("--processes", "2", "--cluster", "127.0.0.1:1"): "Name one of the two",
+        ("--processes", "2", "--workers", "2"): "Pass one of the two",
+        ("--processes", "0"): "processes must be a whole number of at least 1",
+    }.items():
+        result = published(*options)
+        assert result.exit_code == 1 and why in result.output
+
+
+def release_side_read(path: Path) -> list[int]:
+    from cluster_cases import integers_of
+
+    from kmeanalyst.release import read_release
+
+    return integers_of(read_release(path, allow_rehearsal=True))
+
+
+def test_a_scheduler_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(
+            PublishError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9.*Nothing was spent. Check the address"
+        ),
+        cluster_module.connected("tcp://127.0.0.1:9"),
+    ):
+        pass
