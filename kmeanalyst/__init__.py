@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.statement import PrivacyStatement
     from kmeanalyst.representation.points.thinning import thin
     from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
+    from kmeanalyst.sources.databases import sql
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.compare.comparison": ("Comparison", "compare"),
@@ -83,6 +84,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.releases.statement": ("PrivacyStatement",),
     "kmeanalyst.representation.points.thinning": ("thin",),
     "kmeanalyst.representation.shrinkage": ("shrunk_mean", "shrunk_vector"),
+    "kmeanalyst.sources.databases": ("sql",),
 }
 __version__ = "0.1.0"
 __all__ = [
@@ -92,7 +94,7 @@ __all__ = [
     "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare", "expected_calibration_error",
     "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd",
     "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release", "refit",
-    "score", "shrunk_mean", "shrunk_vector", "thin", "validate_release", "weight_support", "write_function", "write_model",
+    "score", "shrunk_mean", "shrunk_vector", "sql", "thin", "validate_release", "weight_support", "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from release_side.errors import PublishError
     from release_side.executors.dask import Dask
     from release_side.executors.processes import Processes
+    from release_side.private_rows.databases import sql
     from release_side.publishing.functions import publish_function
     from release_side.publishing.plan import plan
     from release_side.publishing.publish import publish
@@ -43,6 +44,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "release_side.errors": ("PublishError",),
     "release_side.executors.dask": ("Dask",),
     "release_side.executors.processes": ("Processes",),
+    "release_side.private_rows.databases": ("sql",),
     "release_side.publishing.functions": ("publish_function",),
     "release_side.publishing.plan": ("plan",),
     "release_side.publishing.publish": ("publish",),
@@ -51,7 +53,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Dask", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
     "Ledger", "LedgerWarning", "Ordinal", "Processes", "PublishError", "Real", "Spend", "Text", "Tree", "draft_domain", "plan",
-    "publish", "publish_function", "read_domain",
+    "publish", "publish_function", "read_domain", "sql",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

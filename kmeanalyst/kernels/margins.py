@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, compress, pairwise
+from itertools import combinations, compress, groupby, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -212,7 +212,7 @@ class Margins(UnitDiagonal):
         array([[1, 0],
                [0, 2]])
         """
-        return self._cells(X, tuple(enumerate(self.edges)))
+        return self._cells(X, self._edges)
 
     def fine_cells(self, X: Array) -> Array:
         """The cell (n, d″) of each finer table, numbered likewise.
@@ -222,9 +222,17 @@ class Margins(UnitDiagonal):
         array([[2],
                [3]])
         """
-        return self._cells(X, self.finer_tables)
+        return self._cells(X, self._finer_edges)
 
-    def _cells(self, X: Array, tables: Sequence[tuple[int, tuple[float, ...]]]) -> Array:
+    @cached_property
+    def _edges(self) -> list[tuple[int, Array]]:
+        return [(j, np.array(edges)) for j, edges in enumerate(self.edges)]
+
+    @cached_property
+    def _finer_edges(self) -> list[tuple[int, Array]]:
+        return [(j, np.array(edges)) for j, edges in self.finer_tables]
+
+    def _cells(self, X: Array, tables: Sequence[tuple[int, Array]]) -> Array:
         """The cell (n, tables) of each value, of tables of single columns with these inner edges."""
         if X.shape[1] != len(self.edges):
             raise ValueError(
@@ -232,15 +240,14 @@ class Margins(UnitDiagonal):
                 "Encode the rows with the domain the kernel was made for."
             )
         found = np.empty((len(tables), len(X)), dtype=np.intp)  # columns one after the other
+        columns = np.ascontiguousarray(X.T)
         for own, (j, edges) in zip(found, tables, strict=True):
-            absent = np.isnan(X[:, j])
-            own[:] = np.searchsorted(np.array(edges), np.where(absent, -np.inf, X[:, j]), side="right")
+            own[:] = np.searchsorted(edges, columns[j], side="right")
             if self.atoms[j]:
                 atoms = np.array(self.atoms[j])
-                nearest = np.minimum(np.searchsorted(atoms, X[:, j]), len(atoms) - 1)
-                own[:] = np.where(atoms[nearest] == X[:, j], len(edges) + 1 + nearest, own)
-            if self.missing[j]:
-                own[absent] = len(edges) + 1 + len(self.atoms[j])
+                nearest = np.minimum(np.searchsorted(atoms, columns[j]), len(atoms) - 1)
+                own[:] = np.where(atoms[nearest] == columns[j], len(edges) + 1 + nearest, own)
+            own[np.isnan(columns[j])] = len(edges) + 1 + len(self.atoms[j]) if self.missing[j] else 0
         return found.T
 
     def to_dict(self) -> dict[str, Any]:
@@ -447,10 +454,10 @@ class MarginFeatures(CellFeatures):
 
     def cell_indices(self, X: Array) -> Array:
         X = as_rows(X)
-        cells = self.kernel.cells(X).T
-        if self.kernel.shares[4]:
-            cells = np.vstack([cells, self.kernel.fine_cells(X).T])
-        indices = np.empty((len(self.heights), len(X)), dtype=np.intp)
+        narrow = np.int32 if self.dimension < 2**31 else np.intp  # half the memory is half the time
+        finer = self.kernel._finer_edges if self.kernel.shares[4] else []
+        cells = self.kernel._cells(X, [*self.kernel._edges, *finer]).T.astype(narrow)
+        indices = np.empty((len(self.heights), len(X)), dtype=narrow)
         first = 0
         for group in self.groups:
             group.find(cells, indices[first : first + len(group.tables)])
@@ -509,12 +516,15 @@ class Group:
         if indices.shape[1] < _FEW_ROWS:
             self._find_at_once(cells, indices)
             return
-        for own, start, table, shape in zip(indices, self.starts, self.tables, self._shapes, strict=True):
-            own[:] = cells[table[0]]
-            for column, size in zip(table[1:], shape[1:], strict=True):
-                own *= size
-                own += cells[column]
-            own += start
+        for run, leading, last in self._runs:
+            shared = np.zeros(cells.shape[1], dtype=indices.dtype)
+            for column in leading:
+                shared *= self.sizes[column]
+                shared += cells[column]
+            own = indices[run]
+            np.multiply(shared, self._shapes[run, -1:].astype(indices.dtype), out=own)
+            own += cells[last]
+            own += self.starts[run, None].astype(indices.dtype)
 
     def _find_at_once(self, cells: Array, indices: Array) -> None:
         """The same for few rows of many tables, where a loop over tables would take longer than the sums."""
@@ -523,6 +533,17 @@ class Group:
             indices *= sizes[:, None]
             indices += cells[columns]
         indices += self.starts[:, None]
+
+    @cached_property
+    def _runs(self) -> list[tuple[slice, tuple[int, ...], Any]]:
+        """Tables next to each other that differ in their last column alone: which, their other columns, and the last ones."""
+        runs, first = list[tuple[slice, tuple[int, ...], Any]](), 0
+        for leading, tables in groupby(self.tables, key=lambda table: table[:-1]):
+            last = [table[-1] for table in tables]
+            span = slice(last[0], last[0] + len(last))
+            in_a_row = last == list(range(span.start, span.stop))
+            runs.append((slice(first, first := first + len(last)), leading, span if in_a_row else last))
+        return runs
 
     @cached_property
     def _tables(self) -> Array:

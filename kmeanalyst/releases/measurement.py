@@ -16,8 +16,8 @@ from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures, Margins
 from kmeanalyst.releases.statement import GAUSSIAN, is_pure
 
-GRID = 2**30  # one unit of a feature bounded by 1, in steps of the integer grid
-SHRINK = 1 - 2.0**-20  # features are shrunk by this before rounding, so that rounding cannot exceed the bound
+GRID = 2**28  # one unit of a feature bounded by 1, in steps of the integer grid: 64 bits hold sums of 2^34 rows
+SHRINK = 1 - 2.0**-18  # features are shrunk by this before rounding, so that rounding cannot exceed the bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +133,10 @@ class Measurement:
         columns = len(kernel.others)
         for score in self.scores:
             if score.noisy.shape != (columns * (columns - 1) // 2,) or not 0 < score.step <= GRID:
-                raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^30.")
+                raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^28.")
         for choice in self.choices:
             if not (0 < choice.count <= len(kernel.chosen) and 0 < choice.step <= GRID and 0 < choice.scale < math.inf):
-                raise ValueError("a choice is of chosen pairs, with a step from 1 to 2^30 and a positive finite scale.")
+                raise ValueError("a choice is of chosen pairs, with a step from 1 to 2^28 and a positive finite scale.")
         if self.beforehand and not (self.chosen_by_rows and set(self.beforehand) <= set(kernel.chosen)):
             raise ValueError(
                 "pairs of columns measured before any score are chosen ones, and go with scores or choices. Leave them out."
@@ -177,7 +177,7 @@ class Measurement:
     def grid_sensitivity(self) -> float:
         """The same in steps of the grid: rounds of scores, and choices, add their squares.
 
-        >>> round(release.measurement.grid_sensitivity / 2**30, 3)
+        >>> round(release.measurement.grid_sensitivity / 2**28, 3)
         2.0
         """
         of_features = grid_sensitivity(self.feature_map, self.noise_law)
@@ -250,7 +250,7 @@ class Measurement:
     def grid_steps(self) -> float:
         """Steps of the grid in 1 / N: the mean's unit is their inverse over N.
 
-        >>> round(release.measurement.grid_steps / 2**30, 3)
+        >>> round(release.measurement.grid_steps / 2**28, 3)
         1.0
         """
         return 1 / (self.n_rows * mean_unit(n_rows=self.n_rows, feature_map=self.feature_map))

@@ -1,4 +1,4 @@
-"""Tables that yield Arrow record batches: files, datasets, streams. Read here, encoded by a domain elsewhere.
+"""Tables that yield Arrow record batches: files (also in stores), datasets, streams, databases. A domain encodes them elsewhere.
 
 Both sides use this room: the analyst for samples, the curator, behind guards, for private rows.
 """

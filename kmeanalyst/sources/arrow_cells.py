@@ -8,21 +8,50 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import NO_CELL
+from kmeanalyst.releases.domain.cells import NO_CELL, CodedCells
 
 
-def joined(parts: Sequence[Any], name: str, cells_of: Callable[[Any], Array]) -> Array:
+def joined(parts: Sequence[Any], name: str, cells_of: Callable[[Any], Any]) -> Any:
     """The cells of one column; each part by itself, since each may have a dictionary of its own."""
     index = parts[0].schema.names.index(name)
-    return np.concatenate([cells_of(part.column(index)) for part in parts])
+    found = [cells_of(part.column(index)) for part in parts]
+    if not isinstance(found[0], CodedCells):
+        return np.concatenate(found)
+    starts = np.cumsum([0, *(len(each.words) for each in found)])
+    codes = [each.codes + start for each, start in zip(found, starts[:-1], strict=True)]
+    return CodedCells(np.concatenate(codes), [word for each in found for word in each.words])
 
 
-def cells_of(column: Any) -> Array:
+def cells_of(column: Any) -> Any:
+    """Numbers as an array, which has NaN for an empty cell; other cells as CodedCells."""
     import pyarrow as pa
 
     if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
         return column.to_numpy(zero_copy_only=False)
-    return exact_cells_of(column)
+    try:
+        return _coded(column)
+    except (
+        Exception
+    ):  # a type whose values pyarrow cannot compare, or a word that a dictionary does not have: one by one
+        return CodedCells(np.arange(len(column)), exact_cells_of(column))
+
+
+def _coded(column: Any) -> CodedCells:
+    """The words of a dictionary that occur, or distinct values; None for the others."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        codes, words = distinct(column)
+        return CodedCells(codes, [*map(cell_of, words), None])
+    codes, used = distinct(column.indices)
+    return CodedCells(codes, [*(cell_of(column.dictionary[i]) for i in used.to_pylist()), None])
+
+
+def distinct(column: Any) -> tuple[Array, Any]:
+    """(codes, distinct values) of Arrow cells, which it compares byte by byte. The code of a null is the number of values."""
+    encoded = column.dictionary_encode()
+    codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy()
+    return codes.astype(np.intp), encoded.dictionary
 
 
 def exact_cells_of(column: Any) -> Array:
@@ -38,4 +67,4 @@ def cell_of(cell: Any) -> Any:
         return NO_CELL
 
 
-__all__ = ["cell_of", "cells_of", "exact_cells_of", "joined"]
+__all__ = ["cell_of", "cells_of", "distinct", "exact_cells_of", "joined"]

@@ -6,6 +6,7 @@ from typing import Any
 
 from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.sources.arrow_cells import cell_of
 
 
@@ -19,7 +20,9 @@ def why_refused(declared: Any, column: Column | None) -> str:
     kind = declared.type.storage_type if isinstance(declared.type, pa.BaseExtensionType) else declared.type
     while pa.types.is_dictionary(kind):
         kind = kind.value_type
-    why, fix = _misfit(kind, _extension_of(declared), column)
+    why, fix = _misfit_of_postgresql(declared, column)
+    if not why:
+        why, fix = _misfit(kind, _extension_of(declared), column)
     return f"column {declared.name!r:.80} has the type {declared.type!s:.80}: {why}. {fix}." if why else ""
 
 
@@ -27,10 +30,36 @@ _TO_TEXT = "Cast the column to text where the table is made, e.g. in a view"
 _NO_PROBLEM = ("", "")
 
 
+def _misfit_of_postgresql(declared: Any, column: Column | None) -> tuple[str, str]:
+    """As `_misfit`, for types of PostgreSQL that become other types of Arrow; for domains of these too."""
+    facts = declared.metadata or {}
+    name = facts.get(b"POSTGRESQL:type", b"")
+    if name == b"money":
+        return "it is money, which arrives as a whole number of cents", "Cast the column to numeric, e.g. in a view"
+    if name == b"oid":
+        return "it is oid, whose larger numbers arrive as negative ones", "Cast the column to bigint, e.g. in a view"
+    if name == b"bpchar" and _has_levels_of_other_lengths(
+        column, length := int(facts.get(b"POSTGRESQL:typmod", 0)) - 4
+    ):
+        return (
+            f"it is char({length}), whose cells are padded with blanks to that length, and a level has another",
+            "Cast the column to text, which drops the blanks, e.g. in a view",
+        )
+    return _NO_PROBLEM
+
+
+def _has_levels_of_other_lengths(column: Column | None, length: int) -> bool:
+    if length < 1 or not isinstance(column, Categorical) or column.kind == "boolean":
+        return False
+    return any(len(level) != length for level in column.levels)
+
+
 def _misfit(kind: Any, extension: str, column: Column | None) -> tuple[str, str]:
     """What is wrong with a type, and how to mend it; two empty texts for a type that can be read."""
     from pyarrow import types
 
+    if extension == "arrow.json":
+        return "it is JSON, of which one value can be written in many ways", _TO_TEXT
     if extension and not (column is None and extension == "arrow.uuid") and not _is_text(kind):
         return f"{extension} is a type of its own, and what its cells mean is not known here", _TO_TEXT
     if types.is_null(kind) or _is_text(kind):

@@ -1,4 +1,4 @@
-"""Parquet files."""
+"""Parquet files, on this machine or in a store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kmeanalyst.sources.source import ArrowSource, SourceError
+from kmeanalyst.sources.stores import StoreFile
 
 _BATCH_ROWS = 20_000
 
@@ -19,11 +20,11 @@ class ParquetFile(ArrowSource):
     groups   (first, last + 1) of the row groups; None for all.
     """
 
-    path: Path
+    path: Path | StoreFile
     groups: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, path: Path) -> ParquetFile:
+    def of(cls, path: Path | StoreFile) -> ParquetFile:
         """The table in a file; SourceError if it is no Parquet file."""
         with _opened(path) as file:
             return cls(file.schema_arrow, path)
@@ -53,12 +54,12 @@ class ParquetFile(ArrowSource):
         return range(file.num_row_groups) if self.groups is None else range(*self.groups)
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path | StoreFile) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path if isinstance(path, Path) else path.open(cache="none"))
     except pa.ArrowInvalid:
         raise SourceError(f"{path} is not a Parquet file. Write the table again, or name another.") from None
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 INFERRED = (
     ", whose types pyarrow would infer from their values: one row could change the others. Pass the path of the files, which "
     "are read as text."
 )
+NO_DRIVER = "{} is read by {}, which is not installed. Run pip install 'kmeanalyst[sources]'."
+TABLE_CHANGED = "the types of the table's columns were changed while it was read. Read a table that stays as it is."
 
 
 class SourceError(ValueError):
@@ -38,6 +41,11 @@ class ArrowSource(ABC):
         """The number of rows, without the value of a cell."""
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that hold the table, as far as they are known: what is written elsewhere must not replace them."""
+        return ()
+
+    @property
     def announced(self) -> int | None:
         """The number of rows that its owner announced, which must be that of the batches; None if they are counted."""
         return None
@@ -50,4 +58,4 @@ class ArrowSource(ABC):
         )
 
 
-__all__ = ["INFERRED", "ArrowSource", "SourceError"]
+__all__ = ["INFERRED", "NO_DRIVER", "TABLE_CHANGED", "ArrowSource", "SourceError"]

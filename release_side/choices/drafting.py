@@ -49,7 +49,7 @@ def check_not_the_sample(output: str | Path | None, sample: str | Path) -> None:
         return
     path = Path(output)
     for file in public_files(sample):
-        if is_same_file(path, file):
+        if isinstance(file, Path) and is_same_file(path, file):
             raise DomainError(
                 f"{output} is a file of the sample, which the domain would replace: the sample would be lost. "
                 "Name another file, such as domain.toml."

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kmeanalyst.releases.file.archive import check_place
+from kmeanalyst.sources.source import ArrowSource
 from release_side.errors import PublishError
 from release_side.private_rows.rows import PrivateSource, is_path, paths_of, would_read
 
@@ -81,7 +82,9 @@ def _check_writable(path: Path) -> None:
 def _inputs(private: PrivateSource, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
     """Every input file of the publication."""
     if is_path(private):
-        yield from paths_of(private)
+        yield from (file for file in paths_of(private) if isinstance(file, Path))  # no output is in a store
+    elif isinstance(private, ArrowSource):
+        yield from private.files
     if ledger is not None:
         names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file behind a link
         yield from (Path(f"{name}{ending}") for name in names for ending in _OF_LEDGER)

@@ -31,10 +31,13 @@ import pandas as pd
 
 from kmeanalyst.releases.domain.cells import cell_by_cell, text_of
 from kmeanalyst.releases.domain.domain import Domain, SampleDigest
+from kmeanalyst.sources.files import File, check_regular
+from kmeanalyst.sources.stores import StoreFile, is_url, store_files
 from release_side.choices.same_rows import same_rows
 from release_side.errors import PublishError
 from release_side.private_rows.csv_file import gunzipped, open_bytes
-from release_side.private_rows.rows import PrivateSource, Table, check_regular, has_rows, is_path, paths_of
+from release_side.private_rows.foreign import NOT_LISTED, guarded
+from release_side.private_rows.rows import PrivateSource, Table, has_rows, is_path, paths_of
 from release_side.private_rows.table import silently
 
 _CHUNK = 2**20  # bytes read at a time
@@ -83,22 +86,24 @@ def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
         return tuple(_File(path).whole_content() for path in public_files(sample))
 
 
-def public_files(source: str | Path) -> list[Path]:
+def public_files(source: str | Path) -> list[File]:
     """Every file that reading public rows from a path may touch: all files of a folder, with links followed.
 
     A glob is expanded too. A path that does not exist has no files: the reader of public rows refuses it.
     """
+    if isinstance(source, str) and is_url(source):
+        return list(guarded(lambda: store_files(source, lambda name: True), NOT_LISTED))
     path = Path(source)
     found = [path] if path.exists() else sorted(Path(match) for match in glob.glob(str(source)))
     files = [file for each in found for file in (_files_below(each) if each.is_dir() else [each])]
     for file in files:
-        check_regular(file)
-    return files
+        guarded(lambda file=file: check_regular(file), NOT_LISTED)  # type: ignore[misc]
+    return list(files)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
     """All files in a folder and its subfolders; each folder once, even if several links lead to it."""
-    seen: set[tuple[int, int]] = set()
+    seen: set[tuple[int, int] | str] = set()
     for parent, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
         if (here := _identity(Path(parent))) in seen:
             folders.clear()
@@ -112,7 +117,9 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _identity(path: File) -> tuple[int, int] | str:
+    if isinstance(path, StoreFile):
+        return path.url
     status = path.stat()
     return status.st_dev, status.st_ino
 
@@ -133,7 +140,7 @@ def _comparable() -> Iterator[None]:
 class _File:
     """A file with the size and digest of its content, computed when needed; at most `most` bytes are read."""
 
-    path: Path
+    path: File
     most: int | None = None
 
     @cached_property
@@ -145,7 +152,7 @@ class _File:
     def size(self) -> int | None:
         """Size of the content; None if it is compressed and there are more than `most` bytes."""
         if not self.path.name.lower().endswith(".gz"):
-            return self.path.stat().st_size
+            return self.path.stat().st_size if isinstance(self.path, Path) else guarded(self.path.size, NOT_LISTED)
         return None if self.content is None else self.content.bytes
 
     def whole_content(self) -> SampleDigest:
@@ -190,7 +197,7 @@ def _which_is_a_sample(private: PrivateSource, samples: Sequence[SampleDigest]) 
     return _with_known_content(paths_of(private), known)
 
 
-def _with_known_content(paths: Iterable[Path], known: Sequence[tuple[int | None, Callable[[], SampleDigest]]]) -> str:
+def _with_known_content(paths: Iterable[File], known: Sequence[tuple[int | None, Callable[[], SampleDigest]]]) -> str:
     """Which file has content of known size and digest, in words; digests are computed only where sizes agree.
 
     Files without a row are ignored: empty parts of any two tables are equal.

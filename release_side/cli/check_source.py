@@ -8,29 +8,36 @@ import click
 
 from kmeanalyst.cli.terminal import json_option, print_json, say
 from kmeanalyst.releases.texts import one_line
-from release_side.cli.publication import DOMAIN, aligned
+from release_side.cli.publication import DOMAIN, FROM, aligned
 
 
 @click.command("check-source", short_help="Check a table's columns and types; reads no row.")
 @click.argument("source", metavar="SOURCE", type=click.Path())
 @DOMAIN
+@FROM
 @click.option("--unit", metavar="COLUMN", help="The column that will identify units, as in publish.")
 @json_option
-def check_source_command(source: str, domain_path: str, unit: str | None, as_json: bool) -> None:
-    """Check that publish can read SOURCE (.csv, .csv.gz, .parquet, a directory or a glob) by this domain.
+def check_source_command(
+    source: str, domain_path: str, from_table: str | None, unit: str | None, as_json: bool
+) -> None:
+    """Check that publish can read SOURCE (a file, a directory, a glob or a URL, as in publish) by this domain.
+
+    With --from, SOURCE is a database (postgresql: or a .duckdb file).
 
     Reads names and declared types of the columns, and no row. A cell of a CSV file is text, which every column can read.
     The exit code is 1 if publish would refuse the table, and the message says why.
 
     \b
-    Example:
+    Examples:
       release-side check-source private.csv --domain domain.toml
+      release-side check-source postgresql: --from health.visits --domain domain.toml
     """
     from kmeanalyst.releases.domain.domain import read_domain
+    from release_side.private_rows.databases import table_or_path
     from release_side.private_rows.rows import open_private
     from release_side.private_rows.units import check_unit
 
-    domain, table = read_domain(domain_path), open_private(source)
+    domain, table = read_domain(domain_path), open_private(table_or_path(source, from_table))
     header = table.header
     wanted = [(column.name, column.kind) for column in domain.columns] + ([] if unit is None else [(unit, "unit")])
     columns: list[dict[str, Any]] = [

@@ -17,7 +17,9 @@ _DENSITY = {"kde": "density"}  # a second name
 @click.argument("private", metavar="PRIVATE", type=click.Path())
 @publication_options(*options_of(FunctionChoices))
 @json_option
-def publish_function_command(private: str, domain_path: str, kind: str, as_json: bool, **choices: Any) -> None:
+def publish_function_command(
+    private: str, domain_path: str, from_table: str | None, kind: str, as_json: bool, **choices: Any
+) -> None:
     """Publish a function of PRIVATE once, with (ε, δ)-differential privacy, at points and between them.
 
     \b
@@ -27,11 +29,13 @@ def publish_function_command(private: str, domain_path: str, kind: str, as_json:
       release-side publish-function private.csv --domain domain.toml --kind logistic --target ill \\
           --epsilon 1 --delta 1e-6 --output ill.kme --ledger budget.ledger --table people
     """
+    from release_side.private_rows.databases import table_or_path
     from release_side.publishing.functions import publish_function
 
-    check_before_publishing(private, domain_path, choices)
+    table = table_or_path(private, from_table)
+    check_before_publishing(table, domain_path, choices)
     with working("publishing") as progress:
-        function = publish_function(private, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
+        function = publish_function(table, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
     show_published(function, choices, as_json=as_json, kind=function.kind, n_pivots=function.basis.dimension)
 
 

@@ -288,22 +288,33 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
     *EXECUTORS,
 )
 @json_option
-def publish(private: str, domain_path: str, as_json: bool, **choices: Any) -> None:
-    """Publish PRIVATE (.csv, .csv.gz, .parquet, a directory or a glob) once, with (ε, δ)-differential privacy.
+def publish(private: str, domain_path: str, from_table: str | None, as_json: bool, **choices: Any) -> None:
+    """Publish PRIVATE once, with (ε, δ)-differential privacy.
+
+    PRIVATE is a file, a directory, a glob, or a URL such as "s3://bucket/visits/*.parquet", of CSV (.csv, .csv.gz), Parquet,
+    Arrow (.feather, .arrow, .ipc), SPSS (.sav, .zsav), Stata (.dta) or SAS (.xpt, .sas7bdat). Credentials for a URL come from
+    the environment.
+
+    With --from, PRIVATE is a database (postgresql: or a .duckdb file). Its password is never an argument: libpq reads
+    PGSERVICE, ~/.pgpass and the rest of its environment.
 
     Name a ledger that counts the spend (release-side ledger init), or --uncounted; a rehearsal needs neither. An epsilon
     above 10, or a delta of 1/N or more, needs --weak.
 
     \b
-    Example:
+    Examples:
       release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme \\
           --ledger budget.ledger --table people
+      release-side publish postgresql: --from health.visits --domain domain.toml --epsilon 1 --delta 1e-6 \\
+          --output visits.kme --unit person_id --ledger budget.ledger --table visits
     """
+    from release_side.private_rows.databases import table_or_path
     from release_side.publishing.publish import publish as publish_table
 
-    check_before_publishing(private, domain_path, choices)
+    table = table_or_path(private, from_table)
+    check_before_publishing(table, domain_path, choices)
     with executor_of(choices) as executor, working("publishing") as progress:
-        release = publish_table(private, domain_path, progress=progress, executor=executor, **choices)
+        release = publish_table(table, domain_path, progress=progress, executor=executor, **choices)
     show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
 
 

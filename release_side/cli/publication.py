@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import Field, fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -14,10 +14,20 @@ from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
 from release_side.errors import PublishError
 
+if TYPE_CHECKING:
+    from release_side.private_rows.rows import PrivateSource
+
 Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 DOMAIN = click.option(
     "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
+)
+FROM = click.option(
+    "--from",
+    "from_table",
+    metavar="TABLE",
+    help="The table or view (TABLE or SCHEMA.TABLE) of a database: postgresql:, with PGSERVICE or libpq's other settings, or a "
+    ".duckdb file.",
 )
 _GUARANTEE = (
     click.option("--epsilon", required=True, type=float, help="ε > 0 of the guarantee; up to 1 is strong."),
@@ -72,7 +82,7 @@ def with_options(*options: Option) -> Option:
 
 def publication_options(*choices: Option) -> Option:
     """The options of a command that publishes; `choices` are its own."""
-    return with_options(DOMAIN, *_GUARANTEE, *choices, *_COUNTING, *_RUN)
+    return with_options(DOMAIN, FROM, *_GUARANTEE, *choices, *_COUNTING, *_RUN)
 
 
 def options_of(choices: type) -> list[Option]:
@@ -94,7 +104,7 @@ def _option_of(choice: Field[Any]) -> Option:
     return click.option("--" + choice.name.replace("_", "-"), **facts)
 
 
-def check_before_publishing(private: str, domain_path: str, choices: Mapping[str, Any]) -> None:
+def check_before_publishing(private: PrivateSource, domain_path: str, choices: Mapping[str, Any]) -> None:
     """Check the domain and the private table's columns, and note the columns that are ignored.
 
     Errors   DomainError or PublishError; PublishError too unless a ledger counts the release, or the user said that none
@@ -176,6 +186,7 @@ def aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[s
 __all__ = [
     "DOMAIN",
     "EXECUTORS",
+    "FROM",
     "Option",
     "aligned",
     "check_before_publishing",

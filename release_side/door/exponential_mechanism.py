@@ -32,9 +32,11 @@ from release_side.door.mechanism import check_budget, check_int64_range, check_s
 from release_side.errors import PublishError
 
 _STEPS = 2**20  # the largest distance between two rows, in steps of the grid of images
+_WIDEST = _STEPS + 2**10  # the same of whole images: rounding adds √F, F < 2,000
 _MOST_CELLS = 2**24  # databases × M
 _LEAST_DIAMETER = 1e-3  # relative to B: below this, rounding dominates the distances of rows
 _BLOCK = 2**16  # databases scored at a time
+_NO_KERNEL = "the kernel is not a kernel on the rows to draw from. Choose another."
 
 
 @dataclass(frozen=True)
@@ -145,14 +147,17 @@ class MultisetSampler:
         """
         images = _whole_images(self.kernel, self.rows)
         if not (np.isfinite(images).all() and np.abs(images).max(initial=0.0) ** 2 * images.shape[1] < 2.0**52):
-            raise PublishError("the kernel is not a kernel on the rows to draw from. Choose another.")
+            raise PublishError(_NO_KERNEL)
         return np.rint(images @ images.T).astype(np.int64)  # whole numbers below 2^53: no sum rounds
 
     @cached_property
     def squared_diameter(self) -> int:
-        """max_ij ‖Z_i − Z_j‖², exactly."""
+        """max_ij ‖Z_i − Z_j‖², exactly; at most _WIDEST², so that `scores` of N rows are at most N · M · _WIDEST."""
         A = self.products
-        return int((np.diag(A)[:, None] + np.diag(A)[None, :] - 2 * A).max())
+        squared = int((np.diag(A)[:, None] + np.diag(A)[None, :] - 2 * A).max())
+        if squared > _WIDEST**2:
+            raise PublishError(_NO_KERNEL)
+        return squared
 
     @cached_property
     def sensitivity(self) -> int:
@@ -254,7 +259,7 @@ def small_databases(
         )
     size = default_size(len(rows), n_rows, epsilon) if size is None else size
     _check_size(len(rows), size)
-    check_int64_range(n_rows=n_rows, dimension=1, grid=GRID)
+    check_int64_range(n_rows=n_rows, dimension=1, grid=max(GRID, size * _WIDEST))
     return MultisetSampler(kernel, domain, rows, size, grid is not None, diameter)
 
 

@@ -31,8 +31,8 @@ from release_side.errors import PublishError
 
 NOISES = ("gaussian", "laplace")
 
-# Continuous noise becomes discrete at a cost in ε below 2e-8 and in δ below 1e-12 δ (PROOF.md §4, for every budget
-# that check_budget lets pass and F ≤ 10^6). This factor on σ exceeds that cost many times, and covers rounding.
+# Continuous noise becomes discrete at a cost in ε below 2e-7 and in δ below 1e-7 δ (PROOF.md §4, for every budget
+# that check_budget lets pass and F ≤ 10^6). This factor on σ is six times what the dearest needs, and covers rounding.
 _DISCRETE_FACTOR = 1 + 1e-9
 _LARGEST_SUM = 2**62
 _EPSILONS = (1e-5, 1e5)  # outside, the calibration library's solver loses more digits than the factor allows for

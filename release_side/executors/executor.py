@@ -37,7 +37,11 @@ class Executor(ABC):
         """(number of a task, what `work` returned for it), in any order. `work` can be pickled, and never raises."""
 
     def exchanged(self, scatter: Callable[[Any], list[Any]], tasks: Sequence[Any]) -> list[list[Any]]:
-        """For each bucket what `scatter` made for it of every task: lists that `run` accepts as tasks."""
+        """For each bucket what `scatter` made for it of every task: lists that `run` accepts as tasks.
+
+        >>> release_side.Processes(2).exchanged(sorted, [[2, 1], [4, 3]])
+        [[1, 3], [2, 4]]
+        """
         scattered = sorted(answers(self, scatter, tasks), key=lambda answer: answer[0])
         return [list(bucket) for bucket in zip(*(buckets for _, buckets in scattered), strict=True)]
 

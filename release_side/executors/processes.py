@@ -9,6 +9,8 @@ from typing import Any
 from release_side.choices.choices import check_whole
 from release_side.executors.executor import Executor
 
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
 
 @dataclass(frozen=True)
 class Processes(Executor):
@@ -28,20 +30,30 @@ class Processes(Executor):
 
     @property
     def n_workers(self) -> int:
-        """How many tasks can run at a time."""
+        """How many tasks can run at a time.
+
+        >>> release_side.Processes(4).n_workers
+        4
+        """
         return self.count
 
     def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """(number of a task, what `work` returned for it), in any order."""
-        from joblib import Parallel, delayed
+        """(number of a task, what `work` returned for it), in any order.
 
-        # arguments are public, and results small: neither is worth a file in shared memory
-        pool = Parallel(self.count, "loky", return_as="generator_unordered", max_nbytes=None, inner_max_num_threads=1)
-        return pool(delayed(_numbered)(work, number, task) for number, task in enumerate(tasks))
+        >>> sorted(release_side.Processes(2).run(abs, [-7, 5]))
+        [(0, 7), (1, 5)]
+        """
+        from loky import ProcessPoolExecutor, as_completed
 
-
-def _numbered(work: Callable[[Any], Any], number: int, task: Any) -> tuple[int, Any]:
-    return number, work(task)
+        pool = ProcessPoolExecutor(
+            self.count, env=_ONE_THREAD
+        )  # it also starts from notebooks, and scripts without a main guard
+        try:
+            numbers = {pool.submit(work, task): number for number, task in enumerate(tasks)}
+            for future in as_completed(numbers):
+                yield numbers.pop(future), future.result()
+        finally:
+            pool.shutdown(kill_workers=True)
 
 
 __all__ = ["Processes"]

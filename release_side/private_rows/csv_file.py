@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,11 +19,18 @@ from typing import IO, Any, TypeVar
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import NO_CELL
+from kmeanalyst.releases.domain.cells import NO_CELL, CodedCells
+from kmeanalyst.sources.arrow_cells import distinct
+from kmeanalyst.sources.files import File
 from release_side.errors import PublishError
+from release_side.private_rows.foreign import GuardedBytes
 from release_side.private_rows.table import PrivateTable
 
 _T = TypeVar("_T")
+_CHUNK = 2**20  # bytes, as many as are counted at a time
+_COMMA, _NEWLINE = b",\n"
+_QUOTED = re.compile(rb'(?:"[^",\r]*+"|[^",\r]*+)(?:,(?:"[^",\r]*+"|[^",\r]*+))*+')
+_LONGEST = 2**17  # the csv module's limit of a field
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class CsvFile(PrivateTable):
     lines   (offset of the first line in bytes, number of lines); None for all but the header.
     """
 
-    path: Path
+    path: File
     lines: tuple[int, int] | None = None
 
     @property
@@ -53,18 +62,18 @@ class CsvFile(PrivateTable):
         if self.lines is not None:
             return self.lines[1]
         with open_bytes(self.path) as handle:
-            return gunzipped(self.path, lambda: sum(1 for _ in handle)) - 1
+            return gunzipped(self.path, lambda: sum(chunk.count(b"\n") for chunk in _chunks(handle))) - 1
 
     def check_readable(self) -> None:
         self.count()
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         header = self.header
-        indices = {name: header.index(name) for name in names}
+        indices = [header.index(name) for name in names]
         with open_bytes(self.path) as handle:
             lines = self._lines(handle)
-            while rows := [_cells(line) for _, line in zip(range(self.piece), lines, strict=False)]:
-                yield {name: _column(rows, index) for name, index in indices.items()}
+            while piece := list(islice(lines, self.piece)):
+                yield dict(zip(names, _columns(piece, indices), strict=True))
 
     def _lines(self, handle: IO[bytes]) -> Iterator[bytes]:
         if self.lines is None:
@@ -75,30 +84,47 @@ class CsvFile(PrivateTable):
         return islice(handle, n_rows)
 
     def divided(self, n_rows: int) -> list[PrivateTable]:
-        if self.lines is not None or is_gzipped(self.path):  # there a line is found only by reading all before it
+        on_disk = isinstance(self.path, Path) and not is_gzipped(self.path)
+        if self.lines is not None or not on_disk:  # elsewhere a line is found only by reading all before it
             return [self]
-        parts, first, size = list[PrivateTable](), 0, 0
+        starts, rows = list[int](), 0
         with open_bytes(self.path) as handle:
-            first = offset = len(handle.readline())
-            for line in handle:
-                offset, size = offset + len(line), size + 1
-                if size == n_rows:
-                    parts.append(CsvFile(self.path, (first, size)))
-                    first, size = offset, 0
-        return [*parts, CsvFile(self.path, (first, size))] if size or not parts else parts
+            starts.append(offset := len(handle.readline()))
+            for chunk in _chunks(handle):
+                before, found = rows % n_rows, chunk.count(b"\n")
+                if before + found >= n_rows:
+                    ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == _NEWLINE)
+                    starts += (offset + 1 + ends[n_rows - 1 - before :: n_rows]).tolist()
+                rows, offset = rows + found, offset + len(chunk)
+        if rows and rows % n_rows == 0:
+            starts.pop()  # the end of the file
+        return [CsvFile(self.path, (start, min(n_rows, rows - i * n_rows))) for i, start in enumerate(starts)]
 
 
-def is_gzipped(path: Path) -> bool:
+def is_gzipped(path: File) -> bool:
     """Whether the name says that a file is compressed."""
     return path.name.lower().endswith(".gz")
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: File) -> IO[bytes]:
     """A file for reading; a .gz file inflated."""
-    return gzip.open(path, "rb") if is_gzipped(path) else open(path, "rb")  # type: ignore[return-value]
+    if isinstance(path, Path):
+        # without a buffer around it, Python code would read each line of a .gz file
+        return io.BufferedReader(gzip.open(path, "rb")) if is_gzipped(path) else open(path, "rb")
+    stored = io.BufferedReader(GuardedBytes(path.open))
+    return io.BufferedReader(gzip.GzipFile(fileobj=stored)) if is_gzipped(path) else stored
 
 
-def gunzipped(path: Path, read: Callable[[], _T]) -> _T:
+def _chunks(handle: IO[bytes]) -> Iterator[bytes]:
+    """The bytes of a file, and a newline after a last line that has none."""
+    last = b"\n"
+    while chunk := handle.read(_CHUNK):
+        yield (last := chunk)
+    if not last.endswith(b"\n"):
+        yield b"\n"
+
+
+def gunzipped(path: File, read: Callable[[], _T]) -> _T:
     """What `read` returns; PublishError if the file is not a whole .gz file."""
     try:
         return read()
@@ -119,9 +145,48 @@ def _cells(line: bytes) -> list[str]:
         return text.split(",")
 
 
-def _column(rows: list[list[str]], index: int) -> Array:
-    cells = (row[index] if index < len(row) else NO_CELL for row in rows)
-    return np.fromiter(cells, dtype=object, count=len(rows))
+def _columns(lines: Sequence[bytes], indices: Sequence[int]) -> list[CodedCells]:
+    """The cells of these columns, line by line; NO_CELL where a line ends before.
+
+    A text of cells, each with the comma or newline before it, is cut at these bytes, whatever others it has. No library looks for
+    lines, quotes, numbers or empty cells in it.
+    """
+    import pyarrow as pa
+
+    text, odd = _plain(lines)
+    letters = np.frombuffer(text, dtype=np.uint8)
+    cuts = np.flatnonzero((letters == _COMMA) | (letters == _NEWLINE))
+    cells = pa.Array.from_buffers(pa.large_binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), pa.py_buffer(text)])
+    firsts = np.flatnonzero(letters[cuts] == _NEWLINE)
+    return [_column(cells, firsts, index, odd) for index in indices]
+
+
+def _plain(lines: Sequence[bytes]) -> tuple[bytes, dict[int, list[str]]]:
+    """Lines, a newline before each and one at the end, and the cells of odd lines by number, in whose place empty lines are."""
+    text = b"".join(lines)
+    if b'"' not in text and b"\r" not in text:
+        return b"\n" + text + b"\n" * (not text.endswith(b"\n")), {}
+    bare = [_without_quotes(line.rstrip(b"\r\n")) for line in lines]
+    odd = {i: _cells(line) for i, line in enumerate(bare) if b'"' in line or b"\r" in line}
+    return b"\n".join([b"", *(b"" if i in odd else line for i, line in enumerate(bare)), b""]), odd
+
+
+def _without_quotes(line: bytes) -> bytes:
+    """A line of the same cells, if its quotes are around whole cells and no cell has a comma; else the line."""
+    return line.replace(b'"', b"") if b'"' in line and len(line) < _LONGEST and _QUOTED.fullmatch(line) else line
+
+
+def _column(cells: Any, firsts: Array, index: int, odd: dict[int, list[str]]) -> CodedCells:
+    """The cells of one column, from those of all; `firsts` has the first of each line, and the end."""
+    import pyarrow as pa
+
+    places = firsts[:-1] + index
+    codes, found = distinct(cells.take(pa.array(places, mask=places >= firsts[1:])))
+    words: list[Any] = [word[1:].decode("utf-8", errors="surrogateescape") for word in found.to_pylist()]
+    words.append(NO_CELL)
+    codes[list(odd)] = np.arange(len(words), len(words) + len(odd))
+    words += [row[index] if index < len(row) else NO_CELL for row in odd.values()]
+    return CodedCells(codes, words)
 
 
 __all__ = ["CsvFile", "gunzipped", "is_gzipped", "open_bytes"]

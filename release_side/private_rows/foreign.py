@@ -5,8 +5,9 @@ Not in a message, and not in the cause or context of an exception.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
-from typing import TypeVar
+from typing import IO, Any, TypeVar
 
 from kmeanalyst.sources.source import SourceError
 from release_side.errors import PublishError
@@ -18,6 +19,7 @@ WITHHELD = (
     "what happens, or write the table to a Parquet file and publish that."
 )
 NOT_OPENED = f"the source of the private table could not be opened as a table of Arrow record batches. {WITHHELD}"
+NOT_LISTED = f"the files of the private table could not be listed. {WITHHELD}"
 BROKE_OFF = f"the source of the private table failed while it was read. {WITHHELD}"
 
 
@@ -39,4 +41,19 @@ def guarded(work: Callable[[], _T], what_failed: str) -> _T:
     raise PublishError(said)
 
 
-__all__ = ["BROKE_OFF", "NOT_OPENED", "WITHHELD", "guarded"]
+class GuardedBytes(io.RawIOBase):
+    """A file of another library, read behind `guarded`."""
+
+    def __init__(self, opened: Callable[[], IO[bytes]]) -> None:
+        self._file: Any = guarded(opened, NOT_OPENED)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = guarded(lambda: self._file.read(len(buffer)), BROKE_OFF)
+        buffer[: len(found)] = found
+        return len(found)
+
+
+__all__ = ["BROKE_OFF", "NOT_LISTED", "NOT_OPENED", "WITHHELD", "GuardedBytes", "guarded"]

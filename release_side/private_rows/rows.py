@@ -1,4 +1,4 @@
-"""Private tables, read in pieces: CSV (also .gz), Parquet, a directory or glob of them, a DataFrame, or Arrow batches.
+"""Private tables, read in pieces: files, a directory, a glob or a URL of them, a DataFrame, or Arrow batches.
 
 The domain reads every cell as it is, and no row is dropped. Nothing here raises, warns or chooses by the value of a cell; the
 header and the number of rows are public.
@@ -6,7 +6,6 @@ header and the number of rows are public.
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +17,15 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.sources.databases import is_database
 from kmeanalyst.sources.datasets import fragments_of, is_dataset
-from kmeanalyst.sources.parquet import ParquetFile
+from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
+from kmeanalyst.sources.source import ArrowSource
 from kmeanalyst.sources.streams import ArrowStream, Stream
 from release_side.errors import PublishError
 from release_side.private_rows.batches import Batches
 from release_side.private_rows.csv_file import CsvFile
-from release_side.private_rows.foreign import NOT_OPENED, guarded
+from release_side.private_rows.foreign import NOT_LISTED, NOT_OPENED, guarded
 from release_side.private_rows.table import PrivateTable
 
 Table: TypeAlias = str | Path | pd.DataFrame
@@ -32,7 +33,7 @@ PrivateSource: TypeAlias = Table | ArrowStream | Any  # Any: a pyarrow.dataset.D
 
 
 def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTable:
-    """The private table behind a path, directory, glob, DataFrame, dataset or stream; PublishError if there is none.
+    """The private table behind a path, directory, glob, URL, DataFrame, dataset or stream; PublishError if there is none.
 
     n_rows   the number of rows of an Arrow stream, where the curator knows it; other tables are counted.
     """
@@ -46,17 +47,19 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
         return _Frame(source)
     if is_path(source):
         return _together([_open_file(path) for path in paths_of(source)])
+    if isinstance(source, ArrowSource):
+        return Batches(source)
     if is_dataset(source):
         return _together([Batches(each) for each in guarded(lambda: fragments_of(source), NOT_OPENED)])
     raise PublishError(
-        f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, or what yields Arrow "
-        "record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB; "
-        "a DataFrame of Dask with executor=release_side.Dask(client)."
+        f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, release_side.sql(…), or "
+        "what yields Arrow record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a "
+        "relation of DuckDB; a DataFrame of Dask with executor=release_side.Dask(client)."
     )
 
 
 def is_path(source: PrivateSource) -> TypeGuard[str | Path]:
-    """Whether a table is named by a path, a directory or a glob."""
+    """Whether a table is named by a path, a directory, a glob or a URL."""
     return isinstance(source, str | os.PathLike)
 
 
@@ -69,32 +72,17 @@ def _together(tables: Sequence[PrivateTable]) -> PrivateTable:
     return tables[0] if len(tables) == 1 else _Several(tuple(tables))
 
 
-def paths_of(source: str | Path) -> list[Path]:
-    """The files of a table: one, those of a directory, or those that a glob matches; PublishError if there is none."""
-    path = Path(source)
-    if path.is_dir():
-        found = sorted(p for p in path.iterdir() if _kind(p))
-        if not found:
-            raise PublishError(f"{source} holds no .csv, .csv.gz or .parquet file. Name the folder that has them.")
-    else:
-        found = [path] if path.exists() else sorted(Path(p) for p in glob.glob(str(source)))
-    if not found:
-        raise PublishError(f"no file at {source}. Check the path; a glob must match at least one file.")
-    for each in found:
-        check_regular(each)
-    return found
-
-
-def check_regular(path: Path) -> None:
-    """PublishError for a pipe, a device or a folder; none for a missing file."""
-    if path.exists() and not path.is_file():
+def paths_of(source: str | Path) -> list[File]:
+    """The files of a table: one, those of a directory, or those that a glob or a URL matches; PublishError if there is none."""
+    if is_database(source):
         raise PublishError(
-            f"{path} is not a regular file, and tables are read more than once. Write the rows to a file, or name the "
-            "files of a folder."
+            "this is a database, and a table of it has a name. Nothing was spent. Add --from TABLE (in Python "
+            'release_side.sql("postgresql:", "schema.table")).'
         )
+    return guarded(lambda: files_of(source), NOT_LISTED)
 
 
-def has_rows(path: Path) -> bool:
+def has_rows(path: File) -> bool:
     """Whether a file of a private table has a row; the number of rows is public."""
     return _open_file(path).count() > 0
 
@@ -103,24 +91,12 @@ def would_read(source: str | Path, path: Path) -> bool:
     """Whether a file at `path`, once it exists, would belong to the table: in its folder, or matched by its glob."""
     table = Path(source)
     if table.is_dir():
-        return bool(_kind(path)) and path.absolute().parent.samefile(table)
+        return is_table(path.name) and path.absolute().parent.samefile(table)
     return not table.exists() and any(whole(path).match(str(whole(table))) for whole in (Path.absolute, Path.resolve))
 
 
-def _kind(path: Path) -> str:
-    name = path.name.lower()
-    if name.endswith((".csv", ".csv.gz")):
-        return "csv"
-    return "parquet" if name.endswith(".parquet") else ""
-
-
-def _open_file(path: Path) -> PrivateTable:
-    kind = _kind(path)
-    if not kind:
-        raise PublishError(
-            f"{path} is neither .csv, .csv.gz nor .parquet, so it is not read. Convert it to one of these."
-        )
-    return CsvFile(path) if kind == "csv" else Batches(guarded(lambda: ParquetFile.of(path), NOT_OPENED))
+def _open_file(path: File) -> PrivateTable:
+    return CsvFile(path) if is_csv(path.name) else Batches(guarded(lambda: open_file(path), NOT_OPENED))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from release_side.private_rows.unit_rows import (
 _BITS = 6  # of a digest choose a bucket
 BUCKETS = 2**_BITS
 _LEVELS = 10  # how often a bucket can be divided
-_MOST_BYTES = 2**25  # bytes of a bucket that are held while its units are read
+_MOST_BYTES = 2**22  # bytes of a bucket that are held while its units are read
 
 
 class _Spool:
@@ -147,9 +147,13 @@ class ReadUnits:
             n_rows = min(size // record.itemsize, MOST_ROWS)
             yield OneUnit(np.zeros((0, self.width)), np.zeros(0, np.intp), np.array([0, n_rows]), bucket)
             return
-        records = np.concatenate(list(records_of(bucket, record, CHUNK_ROWS)))
-        units = np.ascontiguousarray(records["unit"]).view([("", "<u8"), ("", "<u8")])[:, 0]
-        yield UnitRows.grouped(np.ascontiguousarray(records["row"]), units)
+        units, rows = np.empty((size // record.itemsize, 2), np.uint64), np.empty((size // record.itemsize, self.width))
+        filled = 0
+        for records in records_of(bucket, record, CHUNK_ROWS):
+            place = slice(filled, filled + len(records))
+            units[place], rows[place] = records["unit"], records["row"]
+            filled += len(records)
+        yield UnitRows.grouped(rows, units)
 
 
 __all__ = ["BUCKETS", "ReadUnits", "Scatter", "Settle"]

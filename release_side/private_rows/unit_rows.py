@@ -11,7 +11,7 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 
-MOST_ROWS = 2**32  # the first rows of a unit, which count: their integers add up in 64 bits
+MOST_ROWS = 2**34  # the first rows of a unit, which count: their integers add up in 64 bits
 CHUNK_ROWS = 20_000  # records read at a time
 Chunk: TypeAlias = bytes | Path  # records of one bucket, in memory or in a file
 
@@ -22,7 +22,7 @@ class UnitRows:
 
     encoded   (n, d) the rows of the table, in its own order.
     order     indices of rows, sorted by unit.
-    bounds    (P + 1,) where each unit begins in `order`, and where the last one ends; a unit has 1 to 2³² rows.
+    bounds    (P + 1,) where each unit begins in `order`, and where the last one ends; a unit has 1 to 2³⁴ rows.
     """
 
     encoded: Array
@@ -31,9 +31,10 @@ class UnitRows:
 
     @classmethod
     def grouped(cls, encoded: Array, units: Array) -> UnitRows:
-        """Rows (n, d) by unit: of each the first 2³² rows. units (n,): equal numbers, or records, for rows of one unit."""
-        order = np.argsort(units, kind="stable")
-        starts = np.flatnonzero(np.concatenate([[True], units[order][1:] != units[order][:-1]]))
+        """Rows (n, d) by unit: of each the first 2³⁴ rows. units (n, k): equal whole numbers for rows of one unit."""
+        order = np.lexsort(units.T)
+        changes = (units[order[1:]] != units[order[:-1]]).any(axis=1)
+        starts = np.flatnonzero(np.concatenate([[True], changes]))
         sizes = np.diff(np.append(starts, len(order)))
         if sizes.max() > MOST_ROWS:
             number = np.arange(len(order)) - np.repeat(starts, sizes)
@@ -102,9 +103,9 @@ def records_of(bucket: Sequence[Chunk], record: np.dtype[Any], most: int) -> Ite
 
 
 def is_one_unit(bucket: Sequence[Chunk], record: np.dtype[Any]) -> bool:
-    units = (records["unit"] for records in records_of(bucket, record, CHUNK_ROWS))
-    first = next(units)[0]
-    return all((each == first).all() for each in units)
+    """Whether all records of a bucket, one at least, are of one unit."""
+    first = next(records_of(bucket, record, 1))["unit"][0]
+    return all((each["unit"] == first).all() for each in records_of(bucket, record, CHUNK_ROWS))
 
 
 __all__ = ["MOST_ROWS", "Chunk", "OneUnit", "UnitRows", "is_one_unit", "record_of", "records_of", "size_of"]

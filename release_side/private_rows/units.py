@@ -22,7 +22,7 @@ from release_side.private_rows.parts import Parts
 from release_side.private_rows.table import PrivateTable
 from release_side.private_rows.unit_buckets import ReadUnits, Scatter, Settle
 
-_MOST_HELD = 2**26  # bytes of a table's rows that are held before any is written to the disk
+_MOST_HELD = 2**24  # bytes of a table's rows that are held before any is written to the disk
 
 
 def check_unit(table: PrivateTable, column: str, domain: Domain) -> None:

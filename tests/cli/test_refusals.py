@@ -104,7 +104,7 @@ CURATOR = [
     ("publish {nowhere}.csv GOOD", r"no file at .*nowhere\.csv\. Check the path"),
     ("publish {empty_csv} GOOD", r"empty\.csv is empty: it has no header line\. Name"),
     ("publish {header_csv} GOOD", r"the table has no rows: nothing .*\. Name"),
-    ("publish {text_xlsx} GOOD", r"neither \.csv, .* so it is not read\. Convert"),
+    ("publish {text_xlsx} GOOD", r"text\.xlsx is a spreadsheet, .* Save the sheet as CSV"),
     ("publish {other_csv} GOOD", r"names no column of the domain, so .*\. Give"),
     ("publish {cr_csv} GOOD", r"carriage returns alone, so .*\. Write it again"),
     ("publish {cut_csv_gz} GOOD", r"cut off, damaged or no \.gz file, so .*\. Write it again"),

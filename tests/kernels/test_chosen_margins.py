@@ -70,6 +70,15 @@ def test_the_kernel_is_the_inner_product_of_its_features(seed: int):
 
 
 @MANY
+def test_the_cells_of_many_rows_are_those_of_few(seed: int):
+    """Many rows are found table by table, few rows all at once."""
+    kernel = random_kernel(seed)
+    X, features = rows_of(kernel, 1200), MarginFeatures(kernel)
+    few = [features.cell_indices(X[start : start + 100]) for start in range(0, 1200, 100)]
+    np.testing.assert_array_equal(features.cell_indices(X), np.hstack(few))
+
+
+@MANY
 def test_a_row_is_as_similar_to_itself_as_rows_can_be(seed: int):
     kernel = random_kernel(seed)
     X = rows_of(kernel, 25)

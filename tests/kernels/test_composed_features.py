@@ -28,6 +28,7 @@ from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.file import limits, write_release
+from kmeanalyst.releases.measurement import GRID
 from release_side.door.mechanism import GaussianNoise
 from release_side.door.private_mean import integer_features, private_mean, within_norm
 
@@ -83,7 +84,7 @@ def test_the_door_enforces_the_stated_bound(case: FeatureCase):
     rows[:5, 0] = [np.inf, -np.inf, 1e308, -1e308, 5e-324]
     z = integer_features(rows, features)
     assert within_norm(z, nonnegative=features.nonnegative).all()
-    norms = np.sqrt((z[5:] ** 2).sum(axis=1)) / 2**30
+    norms = np.sqrt((z[5:] ** 2).sum(axis=1)) / GRID
     assert norms.max() <= 1 and norms.max() > 1 - 1e-5
 
 

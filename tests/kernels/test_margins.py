@@ -137,6 +137,11 @@ def test_cells_are_ranges_atoms_and_missing_cells():
     np.testing.assert_array_equal(cells[:, 2], [0, 1, 2, 0, 1, 2, 2, 2])
 
 
+def test_a_missing_cell_that_is_not_declared_is_in_the_first_range():
+    kernel = Margins(((0.0,), (0.0,)), ((), (1.0,)), (False, False), (1.0, 0, 0, 0, 0, 0))
+    assert kernel.cells(np.array([[np.nan, np.nan], [1.0, 1.0]])).tolist() == [[0, 0], [1, 2]]
+
+
 def test_every_atom_is_a_cell_of_its_own():
     domain = Domain((Real(name="gain", lower=0, upper=100, edges=(50,), atoms=(0, 99)),))
     cells = margin_kernel(domain).cells(np.array([[0.0], [1], [50], [99]]))

@@ -127,7 +127,7 @@ def exact_delta(epsilon: object, multiplier: object) -> mpmath.mpf:
 
 def grouped(codes: Any, rows: Array) -> UnitRows:
     """The rows of a table, by unit."""
-    return UnitRows.grouped(rows, np.unique(np.asarray(codes), return_inverse=True)[1])
+    return UnitRows.grouped(rows, np.unique(np.asarray(codes), return_inverse=True)[1][:, None])
 
 
 def measured(codes: Any, rows: Array, feature_map: FeatureMap, *, workers: int = 1) -> Recorder:

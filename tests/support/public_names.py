@@ -119,16 +119,14 @@ def _returned(function: Any) -> list[type]:
     return [_classes()[word] for word in words if word in _classes() and word not in _INSIDE]
 
 
-_PASSED = ("Dask", "Processes")  # executors, which users make and pass on: their methods are called inside
-_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law")  # returned, but internal
+_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law", "ArrowSource")  # returned, but internal
 
 
 @functools.cache
 def held_classes() -> tuple[type, ...]:
     """Classes of objects that users hold, in the order they are found."""
     exported = [getattr(package, name) for package in PACKAGES for name in package.__all__]
-    waiting = [value for value in exported if inspect.isclass(value) and value.__name__ not in _PASSED]
-    waiting += [_classes()[name] for name in _REACHED]
+    waiting = [value for value in exported if inspect.isclass(value)] + [_classes()[name] for name in _REACHED]
     waiting += [cls for value in exported if inspect.isroutine(value) for cls in _returned(value)]
     held: dict[type, None] = {}
     while waiting:

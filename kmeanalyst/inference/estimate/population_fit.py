@@ -122,6 +122,7 @@ _DIRECTIONS = 250
 _REPLICATES = 30
 _REMEMBERED, _REFIT_STEPS = 8, 60  # L-BFGS: steps that it remembers, steps that it takes
 _DOUBT = 3.0  # standard errors of κ
+_SINGLE = 2.0**-23  # rounding of features, relative to their bound
 _OUTSIDE = 0.03  # share of the reference in the mass under which means and variances are taken
 _BESIDE_ATOM = 0.002  # in ranges of the column: a fitted cell this near to an atom is moved onto it
 
@@ -208,7 +209,7 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
     each_row, target = _coordinates(measurement, rows, reference)
     A = np.vstack([part.reshape(-1, len(singles), part.shape[1]).mean(axis=0) for part in each_row])
     shares = np.array([_AS_IT_IS, *[(1 - _AS_IT_IS) / len(_BLURS)] * len(_BLURS)])
-    problem = _Problem(A, target, np.log(np.kron(shares, reference)), measurement.noise_scale**2, measurement.n_rows)
+    problem = _Problem(A, target, np.log(np.kron(shares, reference)), _resolved(measurement) ** 2, measurement.n_rows)
     dual, p, kappa = problem.with_spread_from_evidence()
     R = problem.error(p)
     outside = _OUTSIDE * np.exp(problem.log_reference)
@@ -294,10 +295,15 @@ def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) 
     """Features of the rows (n, K) and the measurement (K,), along the reference's directions above the noise."""
     feature_map, singles = measurement.feature_map, rows[0]
     along = principal_directions(feature_map, singles, reference, most=_DIRECTIONS)
-    above = max(2, int((along.variances > measurement.noise_scale**2 / 2).sum()))
+    above = max(2, int((along.variances > _resolved(measurement) ** 2 / 2).sum()))
     vectors = along.vectors[:, :above]
     origin = vectors.T @ feature_mean(feature_map, singles, reference)
     return [_projected(feature_map, part, vectors) - origin for part in rows], vectors.T @ measurement.vector - origin
+
+
+def _resolved(measurement: Measurement) -> float:
+    """The noise scale, or as much as features in single precision can show: billions of rows have less noise."""
+    return max(measurement.noise_scale, _SINGLE * measurement.feature_map.norm_bound)
 
 
 def _projected(feature_map: FeatureMap, rows: Array, vectors: Array) -> Array:

@@ -414,7 +414,7 @@ class RandomVariable(VariableOperators):
         """Test whether a sample of values has the variable's distribution, all errors of the releases counted in.
 
         >>> (release["age"] * 2).mmd_test(sample["age"] * 2).pvalue
-        0.8595...
+        0.8596...
         """
         distribution = self._distribution_of_features
         return variable_distance.test_against_sample(distribution, self.releases, self.nodes, sample, kernel)

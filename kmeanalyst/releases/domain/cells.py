@@ -8,7 +8,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,24 @@ from kmeanalyst.kernels.base import Array
 
 BAD = None  # a text that stands for no value
 NO_CELL = object()  # an object that is not a cell
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CodedCells:
+    """The cells of a column, each distinct one once: it is then parsed once.
+
+    codes   (n,) the index of each cell in `words`.
+    words   the distinct cells; two may be equal, and some may not occur.
+    """
+
+    codes: Array
+    words: Any
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.words[code] for code in self.codes)
 
 
 def text_of(cell: Any) -> str | None:
@@ -73,8 +92,13 @@ def factorised(cells: Any) -> tuple[Array, list[str | None]]:
     """(codes, distinct texts): each cell's text, so that a text is parsed once.
 
     Texts are distinguished by Python's own equality: the hash tables of data-frame libraries have taken "A" and
-    "A\\0", or an undecodable byte and its escape, for one text, and a row then changes what others mean.
+    "A\\0", or an undecodable byte and its escape, for one text, and a row then changes what others mean. Numbers are
+    distinguished by their bits.
     """
+    cells = _by_bits(cells)
+    if isinstance(cells, CodedCells):
+        codes, texts = factorised(cells.words)
+        return codes[cells.codes], texts
     try:
         texts = [text_of(cell) for cell in cell_by_cell(cells)]
     except Exception:  # by the value of a cell, such as a date whose time zone fails: it alone is no cell
@@ -82,6 +106,15 @@ def factorised(cells: Any) -> tuple[Array, list[str | None]]:
     code_of: dict[str | None, int] = {}
     codes = np.fromiter((code_of.setdefault(text, len(code_of)) for text in texts), dtype=np.intp, count=len(texts))
     return codes, list(code_of)
+
+
+def _by_bits(cells: Any) -> Any:
+    """Cells of a type of numbers of at most 64 bits, each distinct one once; any others as they are."""
+    numbers = cells.to_numpy() if isinstance(cells, pd.Series) and isinstance(cells.dtype, np.dtype) else cells
+    if not (isinstance(numbers, np.ndarray) and numbers.dtype.kind in "iuf" and numbers.itemsize <= 8):
+        return cells
+    _, first, codes = np.unique(numbers.view(f"u{numbers.itemsize}"), return_index=True, return_inverse=True)
+    return CodedCells(codes, numbers[first].tolist())
 
 
 def cell_by_cell(cells: Any) -> Iterable[Any]:

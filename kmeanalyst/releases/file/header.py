@@ -108,13 +108,13 @@ _NOISE_RULES = {"noise_scale": _POSITIVE, "grid_noise_scale": _POSITIVE, "n_rows
 _MEASUREMENT_RULES = {"noise_law": _one_of(*NOISE_LAWS), "feature_map": _TABLE} | _NOISE_RULES
 _SCORES_RULE: dict[str, _Rule] = {
     "scores": (
-        f"a list of 1 to {_MOST_SCORES} whole numbers, from 1 to 2^30",
+        f"a list of 1 to {_MOST_SCORES} whole numbers, from 1 to 2^28",
         lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_step, value)),
     )
 }
 _CHOICES_RULE: dict[str, _Rule] = {
     "choices": (
-        f"a list of 1 to {_MOST_SCORES} tables of count, step (from 1 to 2^30) and scale, positive numbers",
+        f"a list of 1 to {_MOST_SCORES} tables of count, step (from 1 to 2^28) and scale, positive numbers",
         lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_choice, value)),
     )
 }

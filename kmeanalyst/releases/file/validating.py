@@ -119,10 +119,9 @@ def _feature_findings(release: ReleaseData, measurement: Measurement) -> Iterato
     if release.fit_distance is None:
         return
     distance = float(np.linalg.norm(found.mean - measurement.vector))
-    noise = measurement.noise_scale * math.sqrt(
-        len(measurement.vector)
-    )  # a distance far below has no digits to compare
-    if not math.isclose(distance, release.fit_distance, rel_tol=CLOSE, abs_tol=CLOSE * noise):
+    noise = measurement.noise_scale * math.sqrt(len(measurement.vector))
+    without_digits = max(CLOSE * noise, 1e-10 * bound)  # distances far below the noise, or next to rounding, have none
+    if not math.isclose(distance, release.fit_distance, rel_tol=CLOSE, abs_tol=without_digits):
         yield f"fit_distance: recorded {release.fit_distance:.9g}, recomputed {distance:.9g}"
 
 

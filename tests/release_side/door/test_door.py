@@ -125,7 +125,7 @@ def test_any_features_whatever_become_integers_within_the_bound(features, bound,
     seed=st.integers(0, 2**32),
     dimension=st.sampled_from([1, 2, 3, 16, 17, 257, 5000]),
     excess=st.sampled_from(
-        [-(2.0**-20), -(2.0**-40), 0.0, 2.0**-52, 2.0**-40, 2.0**-21, 2.0**-20, 1.001 * 2.0**-20, 2.0**-10, 1.0]
+        [-(2.0**-18), -(2.0**-40), 0.0, 2.0**-52, 2.0**-40, 2.0**-19, 2.0**-18, 1.001 * 2.0**-18, 2.0**-10, 1.0]
     ),
 )
 def test_a_norm_slightly_over_the_bound_is_brought_within_it(seed, dimension, excess):
@@ -135,9 +135,9 @@ def test_a_norm_slightly_over_the_bound_is_brought_within_it(seed, dimension, ex
 
 
 @pytest.mark.parametrize("value", [1.0, -1.0, 1 / SHRINK, 2.0, 2.0**33])
-@pytest.mark.parametrize("dimension", [1, 4, 15, 16, 17, 64])
+@pytest.mark.parametrize("dimension", [1, 4, 255, 256, 257, 1024])
 def test_coordinates_at_the_bound_do_not_wrap(dimension: int, value: float):
-    """Sixteen coordinates of 2^30: the sum of squares is 2^64, which is 0 in 64-bit integers."""
+    """256 coordinates of 2^28: the sum of squares is 2^64, which is 0 in 64-bit integers."""
     claimed = Claimed(np.full((1, dimension), value))
     assert_integers_fit(integer_features(claimed.all_rows, claimed))
 
@@ -145,7 +145,7 @@ def test_coordinates_at_the_bound_do_not_wrap(dimension: int, value: float):
 def test_the_checks_above_see_a_sum_of_squares_that_wraps(monkeypatch: pytest.MonkeyPatch):
     """Their power: with the norm taken in 64-bit integers, or not taken at all, they fail."""
     wraps = lambda z, nonnegative: (z.astype(np.int64) ** 2).sum(axis=1) <= GRID**2  # noqa: E731
-    claimed = Claimed(np.full((1, 16), 1 / SHRINK))
+    claimed = Claimed(np.full((1, 256), 1 / SHRINK))
     for mutant in (wraps, lambda z, nonnegative: np.ones(len(z), dtype=bool)):
         monkeypatch.setattr(door, "within_norm", mutant)
         with pytest.raises(AssertionError):
@@ -159,6 +159,18 @@ def test_a_row_within_the_bound_is_only_rounded():
     rows = case.rows(np.random.default_rng(0), 200)
     expected = np.rint(feature_map(rows) * (GRID * SHRINK / feature_map.norm_bound))
     np.testing.assert_array_equal(integer_features(rows, feature_map), expected)
+
+
+def test_rounding_a_million_features_shortens_no_image_at_the_bound():
+    """Nearly all coordinates are rounded up by almost a half, √F/2 = 500 in norm: SHRINK leaves 1024 steps."""
+    each = GRID * SHRINK / 1000  # F = 10^6 equal coordinates of a unit vector
+    features = np.full((1, 10**6), np.ceil(each - 0.5) + 0.5001)
+    features[:, int((each - features[0, 0] + 1) * 10**6) - 100 :] -= 1
+    claimed = Claimed(features / (GRID * SHRINK))
+    assert 1 - 1e-9 < np.linalg.norm(claimed.features) <= 1
+    z = integer_features(claimed.all_rows, claimed)
+    np.testing.assert_array_equal(z, np.rint(features))
+    assert np.linalg.norm(z) > GRID * SHRINK + 490
 
 
 def test_a_non_finite_image_counts_as_zero():
@@ -175,7 +187,7 @@ def test_a_finite_image_beyond_the_bound_is_shortened_not_lost(size: float, nonn
     claimed = Claimed(size * np.array([[0.6, 0.8, -0.0]]), nonnegative=nonnegative)
     z = integer_features(claimed.all_rows, claimed)
     assert_integers_fit(z, nonnegative=nonnegative)
-    assert np.linalg.norm(z) >= (1 - 2e-6) * GRID
+    assert np.linalg.norm(z) >= (1 - 2.0**-18 - 1e-8) * GRID
 
 
 @given(features=arrays(np.float64, (6, 4), elements=COORDINATE), nonnegative=st.booleans())
@@ -369,10 +381,10 @@ def test_a_table_without_rows_or_with_too_many_is_refused_before_any_is_read():
     with pytest.raises(PublishError, match=r"the table has no rows: nothing can be released\. Name a table"):
         private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-6), n_rows=0)
     with pytest.raises(
-        PublishError, match=r"rows are more than exact 64-bit sums can hold \(4294967296\)\. Release a part"
+        PublishError, match=r"rows are more than exact 64-bit sums can hold \(17179869184\)\. Release a part"
     ):
-        private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-6), n_rows=2**32 + 1)
-    check_int64_range(n_rows=2**32, dimension=10**6, grid=GRID)
+        private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-6), n_rows=2**34 + 1)
+    check_int64_range(n_rows=2**34, dimension=10**6, grid=GRID)
     with pytest.raises(PublishError, match=r"1000001 features are more than the rounding argument covers.*Pass fewer"):
         check_int64_range(n_rows=1, dimension=10**6 + 1, grid=GRID)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from contracts import FEATURE_MAPS, FeatureCase, named
 from door_cases import HOSTILE, Recorder, measured, recorded
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -74,6 +74,8 @@ def features(**changes: Any) -> Hostile:
 
 
 @given(arrays(np.int64, (2, 3), elements=st.integers(-(2**62), 2**62)))
+@example(np.array([[3, 4, 8], [0, 3, 4]]))
+@example(np.array([[0, 2, 4], [0, 3, 3]]))
 def test_the_distance_of_neighbours_is_at_most_root_two_wherever_a_map_puts_them(asked: Array):
     """Indices below, above and in the others' runs, the same one twice: one cell of each run is counted."""
     sums = [recorded(row[None].astype(float), features()).exact_sum.astype(object) for row in asked]  # type: ignore[union-attr]
@@ -136,7 +138,7 @@ def test_a_map_whose_tables_could_exceed_its_bound_is_refused_before_a_row_is_re
 
 def test_every_row_has_the_norm_that_was_checked():
     heights = integer_heights(features()).astype(object)
-    assert (GRID * (1 - 2.0**-19)) ** 2 < sum(z**2 for z in heights) <= GRID**2
+    assert (GRID * (1 - 2.0**-17)) ** 2 < sum(z**2 for z in heights) <= GRID**2
     row = recorded(np.zeros((1, 3)), features()).exact_sum.astype(object)  # type: ignore[union-attr]
     assert sum(z**2 for z in row) == sum(z**2 for z in heights)
 

@@ -21,6 +21,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.measurement import GRID
 from release_side.door.mechanism import PublishError
 from release_side.door.private_mean import _shrink_to_bound, integer_features, within_norm
 from release_side.private_rows.rows import open_private
@@ -104,9 +105,9 @@ def test_the_private_table_is_refused_as_its_own_public_points(tmp_path):
 
 
 def test_the_norm_is_enforced_in_integers_and_not_only_in_rounded_squares():
-    """2⁶⁰ + 1 is 2⁶⁰ in double precision: the row is longer than GRID, by less than its squares can show."""
-    row = np.array([[2.0**30, 1.0]])
-    assert (row**2).sum() == 2.0**60
+    """2⁵⁶ + 1 is 2⁵⁶ in double precision: the row is longer than GRID, by less than its squares can show."""
+    row = np.array([[float(GRID), 1.0]])
+    assert (row**2).sum() == GRID**2
     assert not within_norm(row, nonnegative=False)[0]
 
 
@@ -114,7 +115,7 @@ def test_the_norm_is_enforced_in_integers_and_not_only_in_rounded_squares():
 def test_a_row_that_must_be_shortened_is_shortened_alone(width):
     """Norms are summed in an order that depends on the width alone: a row's integers never depend on its block."""
     rng = np.random.default_rng(1)
-    z = np.rint(rng.normal(size=(6, width)) * 2.0**30)
+    z = np.rint(rng.normal(size=(6, width)) * GRID)
     together = within_norm(z, nonnegative=False), _shrink_to_bound(z, nonnegative=False)
     for i in range(len(z)):
         assert within_norm(z[i : i + 1], nonnegative=False)[0] == together[0][i]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import zipfile
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -137,8 +138,27 @@ def test_scores_of_the_largest_tables_do_not_wrap():
     assert scores[0] == 0
     assert np.diff(scores).min() > 0
     assert abs(int(scores[-1]) - 1000 * 2**32 * far**0.5) < 2**20
-    with pytest.raises(PublishError, match="more than exact 64-bit sums can hold"):
+    with pytest.raises(PublishError, match=r"more than exact 64-bit sums can hold \(4393\d{6}\)"):
         databases_of(2, 1000, n_rows=2**33)
+    with pytest.raises(PublishError, match=r"more than exact 64-bit sums can hold \(17179869184\)"):
+        databases_of(2, 255, n_rows=2**34 + 1)
+
+
+@pytest.mark.parametrize("n_rows", [10**10, 2**34])
+def test_scores_of_more_rows_than_that_do_not_wrap_either(n_rows: int):
+    """As many rows as sums of features may have: databases are shorter then."""
+    databases = databases_of(2, 255, n_rows=n_rows)
+    scores = databases.scores(np.array([n_rows, 0]))
+    squared = int(databases.products[1, 1]) * (255 * n_rows) ** 2
+    assert scores[-1] == math.isqrt(squared) > 2**61
+
+
+def test_images_that_are_wider_than_the_kernel_says_are_refused():
+    """Their scores could leave 64 bits, by the values of rows."""
+    databases = databases_of(2, 1000, n_rows=10)
+    databases.__dict__["products"] = np.array([[0, 0], [0, (2**20 + 2**10) ** 2 + 1]])
+    with pytest.raises(PublishError, match=r"not a kernel on the rows to draw from\. Choose another"):
+        sample_database(iter(()), databases, ExponentialMechanism(1.0), n_rows=10)
 
 
 ARBITRARY = [np.random.default_rng(seed).integers(-9, 10, (n, 2)) for seed, n in enumerate([2, 3, 4, 5])]

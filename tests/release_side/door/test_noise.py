@@ -49,6 +49,7 @@ from kmeanalyst.releases.statement import (
     zcdp_delta,
     zcdp_rho,
 )
+from release_side.budget.composition import _CONTINUOUS
 from release_side.door.mechanism import (
     GaussianNoise,
     LaplaceNoise,
@@ -267,7 +268,8 @@ def test_gaussian_noise_may_not_claim_a_delta_of_almost_zero(calibration: str, d
 
 @pytest.mark.parametrize("epsilon", [1e-5, 0.01, 1.0, 10.0, 1000.0, 1e5])
 @pytest.mark.parametrize("delta", [1e-30, 1e-9, 1e-6, 0.5])
-def test_the_factor_on_sigma_pays_for_the_discrete_law(epsilon: float, delta: float):
+@pytest.mark.parametrize("share", [1.0, _CONTINUOUS], ids=["all of it", "what a composition leaves"])
+def test_the_factor_on_sigma_pays_for_the_discrete_law(epsilon: float, delta: float, share: float):
     """At F = 10^6, the worst allowed, and the smallest diameter: e^η₁ δ(ε − η₁ − η₂) + e^-99 ≤ δ, in 60 digits."""
     try:
         multiplier = GaussianNoise(epsilon, delta).multiplier()
@@ -275,7 +277,7 @@ def test_the_factor_on_sigma_pays_for_the_discrete_law(epsilon: float, delta: fl
         assert (epsilon, delta) == (1e-5, 1e-30)  # the solver's own limit
         return
     with mpmath.workdps(60):
-        m, e, f = mpmath.mpf(multiplier), mpmath.mpf(epsilon), 10**6
+        m, e, f = mpmath.mpf(multiplier) / share, mpmath.mpf(epsilon), 10**6
         s = m * mpmath.sqrt(2) * GRID
         t = (mpmath.sqrt(f) + mpmath.sqrt(200) + mpmath.sqrt(f) / (2 * s) + 1 / m) ** 2
         eta_1, eta_2 = f / (24 * s**2), t / (24 * s**2) + 2 * mpmath.exp(-(s**2))

@@ -49,7 +49,7 @@ from release_side.publishing.methods.adaptive import shares_of_rounds
 
 ROOM = 4.0 * GRID  # the allowance of a last round, which most tests leave unused
 SIZES = (2, 3, 5)
-HEIGHTS = np.array([GRID, 2**29 + 12345, 2**28 + 1])
+HEIGHTS = np.array([GRID, GRID // 2 + 12345, GRID // 4 + 1])
 LARGEST = 2**60  # of step · N
 
 
@@ -365,8 +365,8 @@ STARTS: dict[str, list[int]] = {
 )
 def test_no_search_over_guesses_moves_a_score_by_more_than_twice_the_step(start: str) -> None:
     """Hill climbing at the largest step · N that is allowed: first to a larger move, then to a larger score, which could wrap."""
-    rng, step = np.random.default_rng(5), LARGEST // GRID
-    counts = neighbouring_counts(16, GRID)
+    rng, step = np.random.default_rng(5), GRID
+    counts = neighbouring_counts(16, LARGEST // GRID)
 
     def value(guesses: list[int]) -> tuple[int, int]:
         found = neighbouring_scores(np.array(guesses, dtype=np.int64), counts, step)
@@ -391,7 +391,7 @@ def test_no_search_over_guesses_moves_a_score_by_more_than_twice_the_step(start:
     [
         (np.array([-(2**63), 2000]), ([0, 3], [1, 2]), 1000),
         (np.array([2**63, 2000], dtype=np.uint64), ([0, 3], [1, 2]), 1000),
-        (np.array([LARGEST] * 7 + [LARGEST - 1, LARGEST] + [0] * 7), neighbouring_counts(16, GRID), GRID),
+        (np.array([LARGEST] * 7 + [LARGEST - 1, LARGEST] + [0] * 7), neighbouring_counts(16, LARGEST // GRID), GRID),
     ],
     ids=["the least int64", "an unsigned number", "a sum that wraps"],
 )
@@ -661,12 +661,12 @@ def test_a_refused_request_draws_nothing_spends_nothing_and_uses_up_no_round(nam
 
 
 def test_a_step_is_refused_that_64_bits_cannot_hold_for_so_many_rows() -> None:
-    """step · N ≤ 2⁶⁰, in a table of 2³¹ rows."""
-    counts = np.array([2**31, 0]) * GRID
-    rounds = TableRounds(Tables(sizes=(2,)), counts, RoundRecorder(), 2**31, [ROOM])  # type: ignore[arg-type]
+    """step · N ≤ 2⁶⁰, in a table of 2³³ rows."""
+    counts = np.array([2**33, 0]) * GRID
+    rounds = TableRounds(Tables(sizes=(2,)), counts, RoundRecorder(), 2**33, [ROOM])  # type: ignore[arg-type]
     with pytest.raises(PublishError, match="a whole step that 64 bits can hold"):
-        rounds.scores(np.array([0]), np.array([0, 0]), 2**29 + 1)
-    assert rounds.scores(np.array([0]), np.array([0, LARGEST]), 2**29).tolist() == [2**61]
+        rounds.scores(np.array([0]), np.array([0, 0]), 2**27 + 1)
+    assert rounds.scores(np.array([0]), np.array([0, LARGEST]), 2**27).tolist() == [2**61]
 
 
 def test_rounds_are_made_as_often_as_was_declared_and_counts_are_gone_after_the_last() -> None:

@@ -87,7 +87,7 @@ def check_noise(feature_map: FeatureMap, noise_scale: float, n: int) -> None:
     if isinstance(feature_map, CellFeatures):
         l1 = 2 * feature_map.heights.sum()
     expected = math.sqrt(2) * l1 / (0.5 * n)
-    assert noise_scale == pytest.approx(expected, rel=3e-6)  # rows are shrunk by 2^-20
+    assert noise_scale == pytest.approx(expected, rel=5e-6)  # rows are shrunk by 2^-18
 
 
 def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():

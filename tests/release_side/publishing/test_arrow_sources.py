@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import logging
-import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from exception_texts import everything_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -583,19 +583,6 @@ WHERE = {
     "when read again": (-1, 1),
     "in the second pass": (3, 1),
 }
-
-
-def everything_of(error: BaseException) -> str:
-    """All texts in an exception, in what caused it or came before it, and in a pickle of it."""
-    texts, waiting, seen = [], [error], set()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen:
-            continue
-        seen.add(id(each))
-        texts += [str(each), repr(each), repr(each.args), *getattr(each, "__notes__", []), repr(vars(each))]
-        waiting += [other for other in (each.__cause__, each.__context__) if other is not None]
-    return "\n".join([*texts, *traceback.format_exception(error), repr(pickle.dumps(error))])
 
 
 ONE_PASS = [(where, "who") for where in ("at once", "at the first row", "later")]  # a table of units is read once

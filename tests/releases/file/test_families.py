@@ -117,7 +117,7 @@ def test_the_statement_says_which_features_were_public_and_claims_their_diameter
     said = {"random-binning": "the grids", "random-maclaurin": "the degrees"}
     assert any(said[measurement.feature_map.name] in fact for fact in statement.taken_as_public)
     factor = 2**0.5 if name == "binning" else 2.0
-    assert statement.sensitivity * 3000 == pytest.approx(factor * measurement.feature_map.norm_bound, rel=2e-6)
+    assert statement.sensitivity * 3000 == pytest.approx(factor * measurement.feature_map.norm_bound, rel=5e-6)
 
 
 @pytest.mark.parametrize("name", SEARCHED)

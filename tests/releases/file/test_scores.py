@@ -158,7 +158,7 @@ def steps(*values: Any) -> Edit:
 
 
 MEMBERS, FIELD = "the members differ from the declared ones", "measurement, field scores"
-STEPS = r"a list of 1 to 9 whole numbers, from 1 to 2\^30, got"
+STEPS = r"a list of 1 to 9 whole numbers, from 1 to 2\^28, got"
 CLAIM, NOT_THESE = "the privacy statement claims sensitivity", "the guarantee is not about these numbers"
 NO_FIX = "Do not rely on it; ask its maker for a correct file."
 FORGED: dict[str, tuple[Edit, str, str]] = {
@@ -176,7 +176,7 @@ FORGED: dict[str, tuple[Edit, str, str]] = {
     "scores that are no array": (array("scores_2", lambda a: b"1,2"), r"scores_2\.npy", "it is not an npy 1.0 array"),
     "a step of 0": (steps(0, 1000), FIELD, STEPS + r" \[0, 1000\]"),
     "a step of 2^31": (steps(1000, 2**31), FIELD, STEPS + r" \[1000, 2147483648\]"),
-    "a step above 2^30": (steps(1000, 2**30 + 1), FIELD, STEPS),
+    "a step above 2^28": (steps(1000, 2**28 + 1), FIELD, STEPS),
     "a step below 0": (steps(-1000, 1000), FIELD, STEPS),
     "a step that is a text": (steps("1000", 1000), FIELD, STEPS + r" \['1000', 1000\]"),
     "a step that is a float": (steps(1000.0, 1000), FIELD, STEPS),
@@ -286,7 +286,7 @@ FORGED_CHOICES: dict[str, tuple[Edit, *tuple[str, ...]]] = {
     "a count that is a float": (choice_with(count=3.0), CHOICES, CHOICE),
     "a count above the pairs": (choice_with(count=4), CHOICES, "more pairs were drawn than there are"),
     "a step of 0": (choice_with(step=0), CHOICES, CHOICE),
-    "a step above the grid": (choice_with(step=2**30 + 1), CHOICES, CHOICE),
+    "a step above the grid": (choice_with(step=2**28 + 1), CHOICES, CHOICE),
     "a scale of 0": (choice_with(scale=0), CHOICES, CHOICE),
     "a scale below 0": (choice_with(scale=-1.0), CHOICES, CHOICE),
     "a scale that is a text": (choice_with(scale="1"), CHOICES, CHOICE),
@@ -328,7 +328,7 @@ def test_a_choice_that_fits_no_measurement_is_refused(choice: Choice, drawn_path
         (Scores(np.zeros(9, dtype=int), 1000), None, "a number for each pair of columns, and a step from 1 to 2"),
         (Scores(np.zeros((10, 1), dtype=int), 1000), None, "a number for each pair of columns"),
         (Scores(np.zeros(10, dtype=int), 0), None, "a step from 1 to 2"),
-        (Scores(np.zeros(10, dtype=int), 2**30 + 1), None, "a step from 1 to 2"),
+        (Scores(np.zeros(10, dtype=int), 2**28 + 1), None, "a step from 1 to 2"),
         (Scores(np.zeros(10, dtype=int), 1000), "discrete laplace", "under Gaussian noise. Leave them out"),
     ],
 )

@@ -1,0 +1,243 @@
+"""Tables and views of PostgreSQL, read through ADBC: count and rows in one read-only transaction, rows in small batches.
+
+Another transaction's rows change nothing: every query of a transaction sees the rows of its first moment. Parts for other
+processes are ranges of the table's blocks, which all see the moment of the transaction that counted the rows.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import parse_qsl
+
+from kmeanalyst.sources.source import NO_DRIVER, TABLE_CHANGED, ArrowSource, SourceError
+from kmeanalyst.sources.sql_names import quoted
+
+_BATCH_BYTES = 1_000_000
+_MOST_IDLE = "1h"  # then the server ends a session between count and rows: of a source that is kept and not read
+_TABLES = "rm"  # kinds of pg_class with blocks of their own: tables, materialized views
+_VIEWS = "vpf"  # and without: views, partitioned tables, foreign tables
+
+
+def check_no_password(server: str) -> None:
+    """SourceError for a URI with a password, which it does not repeat. Found as libpq finds it."""
+    rest = server.partition("://")[2]
+    user, at, _ = rest.partition("/")[0].partition("@")
+    keys = {key for key, _ in parse_qsl(rest.partition("?")[2], keep_blank_values=True)}
+    if (at and ":" in user) or keys & {"password", "sslpassword"}:
+        raise SourceError(
+            "the text of the connection has a password, which lists of processes, histories and logs would show. Leave it out: "
+            "libpq reads ~/.pgpass, a service file (PGSERVICE) or PGPASSWORD. Change the password if it was shown."
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PostgresTable(ArrowSource):
+    """A table or view.
+
+    server     what libpq connects to, without a password; or an open connection of ADBC: another session of its database reads.
+    relation   its name, quoted.
+    blocks     (first, last + 1) of the blocks of a part, the second None for no end; None for the whole table.
+    snapshot   the moment that a part sees, by the name that its transaction exported.
+    exporter   that transaction, which must not end before the parts are read; None in another process.
+    counted    (transaction, number of rows) of the last count, until its rows are read.
+    """
+
+    server: Any
+    relation: str
+    blocks: tuple[int, int | None] | None = None
+    snapshot: str = ""
+    exporter: Transaction | None = None
+    counted: list[tuple[Transaction, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, server: Any, names: Sequence[str]) -> PostgresTable:
+        """The table or view of this name, with all its columns. Reads no row of it."""
+        relation = quoted(*names)
+        try:
+            transaction = Transaction(server)
+        except ImportError:
+            raise SourceError(NO_DRIVER.format("PostgreSQL", "ADBC's driver (adbc-driver-postgresql)")) from None
+        except Exception:
+            raise SourceError(
+                "the PostgreSQL server cannot be reached, or refuses the connection. See what psql says with the same "
+                "PGSERVICE, PGHOST, PGUSER and password file, and correct these."
+            ) from None
+        try:
+            found = transaction.rows(
+                "select c.relkind::text, has_any_column_privilege(c.oid, 'select') from pg_class c "
+                f"where c.oid = to_regclass({_literal(relation)})"
+            )
+            if not found or found[0][0] not in _TABLES + _VIEWS:
+                raise SourceError(
+                    f"the database has no table or view {relation:.200} that this user sees. Check the spelling, upper and lower "
+                    "case included, and name the schema (schema.table)."
+                )
+            if not found[0][1]:
+                raise SourceError(
+                    f"this user may not read {relation:.200}. Grant it select, or connect as another user."
+                )
+            return cls(_with_types(transaction, relation), server, relation)
+        except SourceError:
+            raise
+        except Exception:
+            raise SourceError(
+                f"the names and types of the columns of {relation:.200} could not be read. See whether psql shows them, with \\d."
+            ) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PostgresTable, (self.schema, self.server, self.relation, self.blocks, self.snapshot)
+
+    def count(self) -> int:
+        transaction = Transaction(self.server, self.snapshot)
+        n_rows = int(transaction.rows(f"select count(*) from {self._rows}")[0][0])
+        self.counted[:] = [(transaction, n_rows)]
+        return n_rows
+
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        transaction = self.counted.pop()[0] if self.counted else Transaction(self.server, self.snapshot)
+        columns = ", ".join(quoted(name) for name in names)
+        with transaction.reading(f"select {columns} from {self._rows}") as reader:
+            if reader.schema.types != [self.schema.field(name).type for name in names]:
+                raise SourceError(TABLE_CHANGED)
+            yield from reader
+
+    def divided(self, n_rows: int) -> list[ArrowSource]:
+        """Ranges of blocks. Servers before version 14 read the whole table for each."""
+        if self.blocks is not None:
+            return [self]
+        if not isinstance(self.server, str):
+            return super().divided(n_rows)
+        if not self.counted:
+            self.count()
+        transaction, n_counted = self.counted[0]  # it locks the table: nobody can move its rows to other blocks
+        kind, n_blocks = transaction.rows(
+            "select relkind::text, pg_relation_size(oid) / current_setting('block_size')::bigint from pg_class "
+            f"where oid = {_literal(self.relation)}::regclass"
+        )[0]
+        if kind not in _TABLES:
+            return super().divided(n_rows)
+        transaction.limit_idle("0")
+        snapshot = transaction.rows("select pg_export_snapshot()")[0][0]
+        step = max(1, -(-n_blocks * n_rows // max(1, n_counted)))  # blocks with about n_rows rows
+        ends = [*range(step, n_blocks, step), None]  # rows that were added beyond the last block are not seen
+        starts = [0, *ends[:-1]]
+        part = replace(self, snapshot=snapshot, exporter=transaction)
+        return [replace(part, blocks=blocks, counted=[]) for blocks in zip(starts, ends, strict=True)]
+
+    @property
+    def _rows(self) -> str:
+        """What stands behind `from`."""
+        if self.blocks is None:
+            return self.relation
+        first, end = self.blocks
+        return f"{self.relation} where ctid >= '({first},0)'" + (f" and ctid < '({end},0)'" if end is not None else "")
+
+
+def _with_types(transaction: Transaction, relation: str) -> Any:
+    """Names and types of a table's columns as Arrow has them, with the server's own (of domains the type beneath) as metadata."""
+    import pyarrow as pa
+
+    found = transaction.rows(
+        "with recursive kinds as ("
+        "select attname::text as name, atttypid as kind, atttypmod as modifier from pg_attribute "
+        f"where attrelid = {_literal(relation)}::regclass and attnum > 0 and not attisdropped "
+        "union all select k.name, t.typbasetype, t.typtypmod from kinds k join pg_type t on t.oid = k.kind "
+        "where t.typbasetype <> 0) "
+        "select k.name, t.typname::text, k.modifier::text from kinds k join pg_type t on t.oid = k.kind "
+        "where t.typbasetype = 0"
+    )
+    kinds = {name: {"POSTGRESQL:type": kind, "POSTGRESQL:typmod": modifier} for name, kind, modifier in found}
+    fields = transaction.schema(f"select * from {relation}")
+    return pa.schema([field.with_metadata({**(field.metadata or {}), **kinds[field.name]}) for field in fields])
+
+
+class Transaction:
+    """A session with one read-only transaction, all of whose queries see one moment. Both end when this object does."""
+
+    def __init__(self, server: Any, snapshot: str = "") -> None:
+        closing = ExitStack()
+        weakref.finalize(self, closing.close)
+        self._connection = _connected(server, closing)
+        self._run("begin isolation level repeatable read read only")
+        self.limit_idle(_MOST_IDLE)
+        if snapshot:
+            self._run(f"set transaction snapshot {_literal(snapshot)}")
+
+    def limit_idle(self, most: str) -> None:
+        """How long the session may wait for the next query; "0" for ever."""
+        self._run(f"set local idle_in_transaction_session_timeout = {_literal(most)}")
+
+    def schema(self, query: str) -> Any:
+        """Names and types of the columns of a query, which is not run."""
+        import pyarrow as pa
+
+        with self._statement(query) as statement:
+            return pa.schema(statement.execute_schema())
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """All rows of a small answer."""
+        with self.reading(query) as reader:
+            return [tuple(row.values()) for batch in reader for row in batch.to_pylist()]
+
+    @contextmanager
+    def reading(self, query: str) -> Iterator[Any]:
+        """A reader of the rows of a query, in batches of about a megabyte."""
+        import pyarrow as pa
+
+        with self._statement(query) as statement:
+            stream, _ = statement.execute_query()
+            with pa.RecordBatchReader.from_stream(stream) as reader:
+                yield reader
+
+    def _run(self, command: str) -> None:
+        with self._statement(command) as statement:
+            statement.execute_update()
+
+    @contextmanager
+    def _statement(self, text: str) -> Iterator[Any]:
+        from adbc_driver_manager import AdbcStatement
+
+        statement = AdbcStatement(self._connection)
+        try:
+            statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
+            statement.set_sql_query(text)
+            yield statement
+        finally:
+            _close(statement, os.getpid())
+
+
+def _connected(server: Any, closing: ExitStack) -> Any:
+    """A new session, out of any transaction; `closing` ends it."""
+    if isinstance(server, str):
+        from adbc_driver_manager import AdbcConnection
+        from adbc_driver_postgresql import connect
+
+        database = connect("postgresql://" if server in ("postgresql:", "postgres:") else server)
+        closing.callback(_close, database, os.getpid())
+        connection = AdbcConnection(database)
+        closing.callback(_close, connection, os.getpid())
+        return connection
+    clone = server.adbc_clone()
+    closing.callback(_close, clone, os.getpid())
+    clone.adbc_connection.set_autocommit(True)
+    return clone.adbc_connection
+
+
+def _close(handle: Any, process: int) -> None:
+    """Close what this process opened: a forked one would end its parent's session. What fails then is nobody's error."""
+    if os.getpid() == process:
+        with suppress(Exception):
+            handle.close()
+
+
+def _literal(text: str) -> str:
+    """A text in SQL, whatever the session's settings are."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+__all__ = ["PostgresTable", "Transaction", "check_no_password"]

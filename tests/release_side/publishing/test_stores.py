@@ -1,0 +1,399 @@
+"""Files in object stores and Arrow Flight: the integers of the CSV file, refusals, and silent failures.
+
+fsspec and s3fs are optional (`pip install '.[sources]'`): without them these tests are skipped. The server of S3 is moto's.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import pickle
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+import servers
+from command_line import call
+from exception_texts import everything_of
+from source_cases import DOMAIN, SMALL, N, as_csv, integers, people
+
+from kmeanalyst.releases.domain.domain import domain_toml
+from kmeanalyst.sources.stores import is_url
+from release_side import Ledger, PublishError, publish
+from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload, samples_of
+from release_side.private_rows.rows import open_private, paths_of
+from release_side.private_rows.table import PrivateTable
+
+fsspec: Any = pytest.importorskip("fsspec", reason="fsspec, of the extra [sources], is not installed")
+pytestmark = pytest.mark.usefixtures("rough_representation")
+
+
+def as_parquet(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, row_group_size=77)
+
+
+def as_gz(table: pa.Table, path: Path) -> None:
+    path.write_bytes(gzip.compress(as_csv(table, path.with_suffix(".plain")).read_bytes()))
+
+
+def as_files_that_differ(table: pa.Table, folder: Path) -> None:
+    """Other orders of columns and other types; in the first file a column without a value has no type; kinds are mixed."""
+    folder.mkdir()
+    first = table.slice(0, 1)
+    pq.write_table(first.set_column(1, "gain", pa.nulls(1)), folder / "0.parquet")
+    pq.write_table(table.slice(1, 99).select(table.schema.names[::-1]), folder / "1.parquet")
+    texts = table.slice(100, 60)
+    pq.write_table(texts.set_column(0, "age", texts["age"].cast(pa.string())), folder / "2.parquet")
+    as_csv(table.slice(160, 40), folder / "3.csv")
+    pyarrow.feather.write_feather(table.slice(200), folder / "4.feather", chunksize=41)
+    (folder / "notes.txt").write_text("no table", encoding="utf-8")
+
+
+def as_sav(table: pa.Table, path: Path) -> None:
+    pyreadstat = pytest.importorskip("pyreadstat", reason="pyreadstat, of the extra [sources], is not installed")
+    frame = table.to_pandas()
+    frame["joined"] = table["joined"].cast(pa.int32()).to_numpy() * 86_400.0 + 12_219_379_200
+    pyreadstat.write_sav(frame, str(path), variable_format={"joined": "DATE11"})
+
+
+KINDS: dict[str, Callable[[pa.Table, Path], object]] = {
+    "t.csv": as_csv,
+    "t.csv.gz": as_gz,
+    "t.parquet": as_parquet,
+    "t.feather": lambda table, path: pyarrow.feather.write_feather(table, path, chunksize=41),
+    "t.arrow": lambda table, path: pyarrow.feather.write_feather(table, path, compression="uncompressed"),
+    "t.sav": as_sav,
+    "parts": as_files_that_differ,
+}
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as monkeypatch, servers.s3(monkeypatch) as store:
+        yield store
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    store = fsspec.filesystem("memory")
+    yield store
+    store.store.clear()
+    store.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture(params=["memory://visits", "s3://visits"])
+def bucket(request: pytest.FixtureRequest) -> tuple[Any, str]:
+    return request.getfixturevalue(request.param.partition(":")[0]), request.param
+
+
+def put(bucket: tuple[Any, str], path: Path) -> str:
+    """The URL of a copy of a file or folder."""
+    store, url = bucket
+    for each in path.iterdir() if path.is_dir() else [path]:
+        store.pipe_file(f"visits/{each.relative_to(path.parent)}", each.read_bytes())
+    return f"{url}/{path.name}"
+
+
+@pytest.mark.parametrize("who", [pa.int64(), pa.string()], ids=str)
+@pytest.mark.parametrize("name", KINDS)
+def test_the_noisy_integers_are_those_of_the_csv_file(name, who, bucket, tmp_path, monkeypatch):
+    table = people(who)
+    expected = integers(as_csv(table, tmp_path / "expected.csv"))
+    people_expected = integers(tmp_path / "expected.csv", unit="who")
+    KINDS[name](table, tmp_path / name)
+    url = put(bucket, tmp_path / name)
+    monkeypatch.setattr(PrivateTable, "piece", 19)
+    for source in (tmp_path / name, url):
+        assert integers(source) == expected != people_expected
+        assert integers(source, unit="who") == people_expected
+
+
+def test_a_glob_and_a_folder_are_the_files_that_they_match(bucket, tmp_path):
+    as_files_that_differ(people(), tmp_path / "glob")
+    url = put(bucket, tmp_path / "glob")
+    assert [str(path).rpartition("/")[2] for path in paths_of(url)] == [
+        "0.parquet", "1.parquet", "2.parquet", "3.csv", "4.feather",
+    ]  # fmt: skip
+    assert paths_of(url + "/") == [*paths_of(url + "/")] and len(paths_of(url + "/")) == 5
+    assert [path.name for path in paths_of(url + "/*.parquet")] == ["0.parquet", "1.parquet", "2.parquet"]
+    assert integers(url + "/[0-4].*") == integers(as_csv(people(), tmp_path / "t.csv"))
+
+
+def test_a_table_that_was_replaced_is_read_anew(bucket, tmp_path):
+    """By another program: what fsspec remembers of a folder has the old sizes."""
+    (tmp_path / "again").mkdir()
+    for rows in (5, 300):
+        as_csv(people()[:rows], tmp_path / "again" / "t.csv")
+        url = put((type(bucket[0])(skip_instance_cache=True), bucket[1]), tmp_path / "again")
+        assert open_private(url).count() == sum(map(len, open_private(url).encoded(DOMAIN))) == rows
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.sav", "t.csv", "t.feather"])
+def test_parts_are_the_table_and_pickles_of_them_hold_no_credentials(name, bucket, tmp_path):
+    KINDS[name](people(), tmp_path / name)
+    table = open_private(put(bucket, tmp_path / name))
+    parts = table.divided(100)
+    pickled = pickle.dumps(parts)
+    assert servers.KEY.encode() not in pickled
+    assert len(parts) == (1 if name in ("t.csv", "t.feather") else {"t.parquet": 2, "t.sav": 3}[name])
+    rows = np.concatenate([rows for part in pickle.loads(pickled) for rows in part.encoded(DOMAIN)])
+    np.testing.assert_array_equal(rows, np.concatenate(list(table.encoded(DOMAIN))))
+
+
+def test_arrow_flight_is_read(tmp_path):
+    table = people(pa.string())
+    expected = as_csv(table, tmp_path / "t.csv")
+    with servers.flight(table) as reader:
+        assert integers(reader(), n_rows=N) == integers(expected)
+        assert integers(reader(), n_rows=N, unit="who") == integers(expected, unit="who")
+        with pytest.raises(PublishError, match=r"can be read once only, .* Nothing was spent"):
+            integers(reader())
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def refused(source: Any, message: str) -> None:
+    with pytest.raises(PublishError, match=message) as caught:
+        publish(source, DOMAIN, **SMALL)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_what_is_not_there_is_refused(bucket, tmp_path):
+    url = bucket[1]
+    put(bucket, as_csv(people(), tmp_path / "t.csv"))
+    for wrong in ("/nothing.csv", "/*.dta", "/nothing/*.csv", "/nothing/"):
+        refused(url + wrong, r"no file at (s3|memory)://visits/.* Check the bucket and the path")
+    scheme = url.partition(":")[0]
+    for wrong in ("nowhere/t.csv", "nowhere/*.csv", "nowhere"):
+        refused(f"{scheme}://{wrong}", r"no file at (s3|memory)://nowhere.* Check the bucket and the path")
+    store, _ = bucket
+    store.pipe_file("visits/notes/a.txt", b"x")
+    refused(f"{url}/notes", "no file at .* a folder must hold a table")
+    refused(
+        f"{url}/notes/a.txt", r"a\.txt is not read: the name of a table ends in \.csv, .* or \.sas7bdat\. Convert it"
+    )
+    store.pipe_file("visits/t.parquet", b"no Parquet")
+    refused(f"{url}/t.parquet", r"t\.parquet is not a Parquet file\. Write the table again")
+    store.pipe_file("visits/t.feather", b"no Arrow")
+    refused(f"{url}/t.feather", r"t\.feather is not an Arrow IPC file\. Write the table again")
+    store.pipe_file("visits/empty.csv", b"")
+    refused(f"{url}/empty.csv", r"empty\.csv is empty: it has no header line")
+    store.pipe_file("visits/bad.csv.gz", b"no gzip")
+    with pytest.raises(PublishError, match=r"bad\.csv\.gz is cut off, damaged or no \.gz file"):
+        integers(f"{url}/bad.csv.gz")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["s3://AKIA:s3cret@visits/t.csv", "s3://AKIA:s3c/ret@visits/*.csv", "sftp://me:s3cret@host/t.csv",
+     "https://host/t.csv?X-Amz-Signature=s3cret", "az://visits/t.csv?sv=1&sig=s3cret"],
+)  # fmt: skip
+def test_a_secret_in_a_url_is_refused_and_not_repeated(url, tmp_path, monkeypatch, capfd, caplog):
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.DEBUG)
+    refused(url, r"^the URL holds a password or a signature, so it is not repeated here: .* into the environment")
+    Path("d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
+    for command in (["check-source"], ["publish", "--uncounted", "--epsilon", 1, "--delta", 1e-6, "--output", "a.kme"]):
+        result = call("release-side", command[0], url, "--domain", "d.toml", *command[1:])
+        assert result.exit_code == 1 and "not repeated here" in result.stderr
+        assert "s3c" not in result.output + caplog.text
+
+
+def test_a_url_of_this_machine_or_of_two_stores_is_refused(tmp_path):
+    """One file would have two names, and a public file could be the private one; a cache would write private rows."""
+    for url in (
+        f"file://{tmp_path}/t.csv",
+        f"local://{tmp_path}/t.csv",
+        "filecache::s3://visits/t.csv",
+        "simplecache::memory://t",
+    ):
+        refused(url, r"leads to files of this machine or through another store, .* Pass a path without file://")
+
+
+def test_a_package_that_is_not_installed_is_named(monkeypatch):
+    message = r"needs a package that is not installed .*pip install 'kmeanalyst\[sources\]', which has fsspec and s3fs"
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    refused("az://visits/t.csv", f"^az://visits/t.csv {message}")
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    refused("s3://visits/t.csv", f"^s3://visits/t.csv {message}")
+
+
+def test_a_store_that_forbids_or_does_not_answer_is_refused(memory, monkeypatch):
+    class NoCredentialsError(Exception):
+        pass
+
+    forbidden, silent = (
+        r"may not be read with the credentials of this process\. Set",
+        r"could not be listed or opened: .* Check the URL",
+    )
+    memory.pipe_file("/visits/t.csv", b"age\n1\n")
+    for error, message in (
+        (PermissionError("x"), forbidden),
+        (NoCredentialsError("x"), forbidden),
+        (OSError("x"), silent),
+    ):
+
+        def fails(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        for function, url in (
+            ("info", "memory://visits/t.csv"),
+            ("glob", "memory://visits/*.csv"),
+            ("open", "memory://visits/t.csv"),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(type(memory), function, fails)
+                refused(url, message)
+    refused("nosuchstore://visits/t.csv", silent)
+
+
+def test_an_address_of_a_database_and_a_path_are_no_urls():
+    assert not any(
+        map(is_url, ("postgresql://host/db", "postgresql:", "C:\\t.csv", "t.csv", "a/b://c", Path("s3://a/b")))
+    )
+    assert all(map(is_url, ("s3://a/b", "abfs://box@account.dfs.core.windows.net/t.csv", "memory://t.csv")))
+
+
+# ---------------------------------------------------------------------- public inputs and outputs
+
+
+def test_a_private_table_in_a_store_is_no_public_file(memory, tmp_path):
+    path = as_csv(people(), tmp_path / "public.csv")
+    url = put((memory, "memory://visits"), path)
+    other = as_csv(people(pa.string())[:50], tmp_path / "other.csv")
+    for public in (path, str(path), url, "memory://visits/*.csv"):
+        with pytest.raises(
+            PublishError, match=r"the public points are the private table itself: .*\((memory|/).* (same|file)"
+        ):
+            refuse_private_as_public(url, public, DOMAIN)
+    with pytest.raises(PublishError, match="the public points are the private table itself"):
+        refuse_private_as_public(path, url, DOMAIN)
+    with pytest.raises(PublishError, match="the workload is the private table itself"):
+        refuse_private_as_workload(url, path)
+    with pytest.raises(PublishError, match="the domain was drafted from the private table itself"):
+        refuse_private_as_public(url, None, DOMAIN, samples_of(path))
+    as_gz(people(), tmp_path / "t.csv.gz")
+    with pytest.raises(PublishError, match="the domain was drafted from the private table itself"):
+        refuse_private_as_public(
+            put((memory, "memory://visits"), tmp_path / "t.csv.gz"), None, DOMAIN, samples_of(path)
+        )
+    as_parquet(people(), tmp_path / "t.parquet")
+    with pytest.raises(PublishError, match="the two hold the same rows"):
+        refuse_private_as_public(put((memory, "memory://visits"), tmp_path / "t.parquet"), path, DOMAIN)
+    refuse_private_as_public(url, other, DOMAIN, samples_of(other))
+
+
+def test_the_command_line_reads_urls_and_writes_here(s3, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    as_files_that_differ(people(), tmp_path / "parts")
+    url = put((s3, "s3://visits"), tmp_path / "parts") + "/*.parquet"
+    shutil.rmtree("parts")
+    Path("d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
+    result = call("release-side", "check-source", url, "--domain", "d.toml")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[1].split() == ["age", "integer", "int64,", "string"]
+    ledger = Ledger(tmp_path / "budget.ledger")
+    ledger.init("people", epsilon=2, delta=1e-5)
+    words = [
+        "--epsilon",
+        1,
+        "--delta",
+        1e-6,
+        "--points",
+        5,
+        "--features",
+        64,
+        "--ledger",
+        ledger.path,
+        "--table",
+        "people",
+    ]
+    result = call("release-side", "publish", url, "--domain", "d.toml", *words, "--output", "a.kme")
+    assert result.exit_code == 0 and Path("a.kme").exists(), result.stderr
+    result = call("release-side", "publish", url, "--domain", "d.toml", *words, "--output", "s3://visits/a.kme")
+    assert result.exit_code == 1 and "does not exist or is not writable" in result.stderr
+
+
+# ---------------------------------------------------------------------- failures show no cell
+
+MARKER = "HIV+ 4711"
+
+
+class BreaksOff:
+    """A file of a store that fails once so many bytes of its files were read, with a cell in the text of the error."""
+
+    def __init__(self, file: Any, left: list[int]) -> None:
+        self.file, self.left = file, left
+
+    def read(self, n: int = -1) -> bytes:
+        found = self.file.read(n)
+        self.left[0] -= len(found)
+        if self.left[0] < 0:
+            import warnings
+
+            warnings.warn(f"a cell could not be cast: {MARKER}", stacklevel=1)
+            try:
+                raise KeyError(MARKER)
+            except KeyError as cause:
+                raise OSError(5, MARKER) from cause
+        return found
+
+    def readinto(self, buffer: Any) -> int:
+        found = self.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def __enter__(self) -> BreaksOff:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+@pytest.mark.parametrize("unit", [None, "who"])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_store_that_breaks_off_shows_no_cell(
+    name, share, unit, memory, tmp_path, monkeypatch, capfd, caplog, recwarn
+):
+    caplog.set_level(logging.DEBUG)
+    table = people().append_column("diary", pa.array([f"{MARKER} {x}" for x in np.random.default_rng(1).random(N)]))
+    KINDS[name](table, tmp_path / name)
+    url = put((memory, "memory://visits"), tmp_path / name)
+    left = [int(share * ((tmp_path / name).stat().st_size if name != "parts" else 20_000))]
+    opened = type(memory).open
+    monkeypatch.setattr(type(memory), "open", lambda *which, **how: BreaksOff(opened(*which, **how), left))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    ledger = Ledger(folder / "budget.ledger")
+    ledger.init("people", epsilon=2, delta=1e-5)
+    options = SMALL | {"rehearsal": None, "ledger": ledger.path, "table": "people", "output": folder / "a.kme"}
+    with pytest.raises(
+        PublishError, match=r"withheld .* nothing was spent|is no SPSS file|could not be listed or opened"
+    ) as caught:
+        publish(url, DOMAIN, unit=unit, **options)
+    written = b"".join(path.read_bytes() for path in folder.iterdir())
+    shown = [everything_of(caught.value), *capfd.readouterr(), caplog.text, *(str(each.message) for each in recwarn)]
+    assert not any("HIV" in each or "KeyError" in each for each in shown) and b"HIV" not in written
+    assert ledger.account("people").total_epsilon == 0 and not (folder / "a.kme").exists()
+
+
+def test_the_logs_of_the_libraries_show_no_cell(s3, tmp_path, caplog):
+    """Even where someone turns all of them on."""
+    caplog.set_level(logging.DEBUG)
+    table = people().append_column("diary", pa.array([f"{MARKER} {x}" for x in range(N)]))
+    for name in ("t.csv", "t.parquet"):
+        KINDS[name](table, tmp_path / name)
+        integers(put((s3, "s3://visits"), tmp_path / name), unit="who")
+    assert "visits/t.csv" in caplog.text and "HIV" not in caplog.text

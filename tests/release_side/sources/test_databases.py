@@ -1,0 +1,448 @@
+"""Tables of databases by name: the integers of the CSV file, one moment for count and rows, and failures that show no cell.
+
+PostgreSQL is started by these tests (`tests/support/postgres.py`); without it, or without a driver, they are skipped.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pytest
+from postgres import Server
+
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.sources import postgresql
+from kmeanalyst.sources.postgresql import PostgresTable
+from release_side import PublishError, publish, publish_function, sql
+from release_side.private_rows.rows import open_private
+from release_side.private_rows.table import PrivateTable
+
+pytestmark = pytest.mark.usefixtures("rough_representation")
+
+DOMAIN = Domain((
+    Integer(name="age", lower=17, upper=90, default=40),
+    Real(name="capital.gain", lower=0, upper=1e5, missing=True),
+    Categorical(name="City", levels=("Zürich", "Basel, Stadt", "13")),
+    Date(name="joined", lower="2000-01-01", upper="2020-12-31"),
+    Boolean(name="ill"),
+))  # fmt: skip
+AGES = Domain((DOMAIN["age"],))
+N = 300
+SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64, "rehearsal": 1}
+
+
+def private_table(who: pa.DataType | None = None, n: int = N) -> pa.Table:
+    """Typed columns with empty cells, one outside the domain, and identifiers of that type."""
+    rng = np.random.default_rng(3)
+    people = rng.integers(0, 40, n).tolist()
+    identifiers: list[Any] = [None if each < 6 else each for each in people]
+    if who == pa.float64():
+        identifiers = [float("nan") if each == 7 else cell for each, cell in zip(people, identifiers, strict=True)]
+    if who == pa.string():
+        texts = {7: "", 8: "13", 9: "NaN", 10: " 13", 13: 13}
+        identifiers = [None if cell is None else str(texts.get(cell, f"Doe, {cell}")) for cell in identifiers]
+    return pa.table({
+        'no"te': pa.array([f"n{i}" for i in range(n)]),
+        "age": pa.array(rng.integers(10, 100, n), pa.int64()),
+        "capital.gain": pa.array([None if i % 5 == 0 else float(x) for i, x in enumerate(rng.normal(5e4, 3e4, n))]),
+        "City": pa.array(rng.choice(["Zürich", "Basel, Stadt", "13", "Bern", ""], n)),
+        "joined": pa.array(rng.integers(10_900, 19_000, n).astype("M8[D]")),
+        "ill": pa.array([None if i % 11 == 0 else bool(x) for i, x in enumerate(rng.random(n) < 0.3)]),
+        "who": pa.array(identifiers, who or pa.int64()),
+    })  # fmt: skip
+
+
+def as_text(table: pa.Table) -> pa.Table:
+    return pa.table({name: column.cast(pa.string()) for name, column in zip(table.schema.names, table, strict=True)})
+
+
+def as_csv(table: pa.Table, folder: Path) -> Path:
+    pyarrow.csv.write_csv(table, folder / "t.csv")
+    return folder / "t.csv"
+
+
+def in_postgresql(table: pa.Table, server: Server, _: Path) -> Any:
+    server.load("Visits", table)
+    return sql(server.uri, "public.Visits")
+
+
+def in_postgresql_as_text(table: pa.Table, server: Server, folder: Path) -> Any:
+    return in_postgresql(as_text(table), server, folder)
+
+
+def in_a_view(table: pa.Table, server: Server, _: Path) -> Any:
+    server.load("Visits", table)
+    server.run('create view "of ""their\'s"" \\ x" as select * from "Visits"')
+    return sql(server.uri, 'public."of ""their\'s"" \\ x"', [*DOMAIN.names, "who"])
+
+
+def by_an_open_connection(table: pa.Table, server: Server, _: Path) -> Any:
+    """In the middle of a transaction, of which the other session sees nothing."""
+    server.load("Visits", table)
+    connection = server.connect(autocommit=False)
+    with connection.cursor() as cursor:
+        cursor.execute('delete from "Visits" where age > 50')
+    source = sql(connection, "Visits")
+    Connections.open.append(connection)
+    return source
+
+
+def in_duckdb(table: pa.Table, _: Server, folder: Path) -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    (folder / "v.duckdb").unlink(missing_ok=True)
+    with duckdb.connect(folder / "v.duckdb") as connection:
+        connection.register("given", table)
+        connection.execute("create table Visits as select * from given")
+    return sql(folder / "v.duckdb", "visits")
+
+
+def by_an_open_connection_of_duckdb(table: pa.Table, _: Server, folder: Path) -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.register("given", table)
+    connection.execute("create schema health; create table health.visits as select * from given")
+    connection.execute("begin; delete from health.visits where age > 50")
+    return sql(connection, "health.visits")
+
+
+class Connections:
+    open: list[Any] = []  # noqa: RUF012
+
+
+@pytest.fixture(autouse=True)
+def no_connection_stays_open() -> Iterator[None]:
+    yield
+    while Connections.open:
+        Connections.open.pop().close()
+
+
+SOURCES: dict[str, Callable[[pa.Table, Server, Path], Any]] = {
+    "PostgreSQL": in_postgresql,
+    "PostgreSQL, all text": in_postgresql_as_text,
+    "PostgreSQL, a view": in_a_view,
+    "PostgreSQL, an open connection": by_an_open_connection,
+    "DuckDB": in_duckdb,
+    "DuckDB, an open connection": by_an_open_connection_of_duckdb,
+}
+
+
+def integers(source: Any, **options: Any) -> list[int]:
+    """The noisy integers of a rehearsal."""
+    measurement = publish(source, DOMAIN, **SMALL, **options).measurement
+    assert measurement is not None
+    return measurement.noisy_sum.tolist()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_noisy_integers_are_those_of_the_csv_file(source, server, tmp_path, monkeypatch):
+    table = private_table()
+    expected = integers(as_csv(table, tmp_path))
+    opened = SOURCES[source](table, server, tmp_path)
+    assert integers(opened) == expected
+    monkeypatch.setattr(PrivateTable, "piece", 7)
+    monkeypatch.setattr(postgresql, "_BATCH_BYTES", 1000)
+    assert integers(opened) == expected
+
+
+@pytest.mark.parametrize("who", [pa.int64(), pa.float64(), pa.string()], ids=str)
+@pytest.mark.parametrize("source", SOURCES)
+def test_units_are_those_of_the_csv_file(source, who, server, tmp_path):
+    """Identifiers None, "", NaN, 13 and "13", where the types allow them."""
+    table = private_table(who)
+    if source == "PostgreSQL, all text" and who == pa.float64():
+        table = table.set_column(6, "who", empty_for_nan(table["who"]))  # the text "nan" is an identifier
+    expected = integers(as_csv(table.set_column(6, "who", empty_for_nan(table["who"])), tmp_path), unit="who")
+    opened = SOURCES[source](table, server, tmp_path)
+    assert integers(opened, unit="who") == expected
+    assert integers(opened) != expected
+
+
+def empty_for_nan(who: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Identifiers as a CSV file should hold them: without the text "nan" for a number that is none."""
+    return pc.if_else(pc.is_nan(who), pa.scalar(None, who.type), who) if pa.types.is_floating(who.type) else who
+
+
+def test_text_is_utf_8_whatever_the_client_s_encoding(server, tmp_path, monkeypatch):
+    table = private_table()
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    assert integers(in_postgresql(table, server, tmp_path)) == integers(as_csv(table, tmp_path))
+
+
+def test_a_function_is_the_same_from_a_database(server, tmp_path):
+    table = private_table()
+    options: dict[str, Any] = {"kind": "density", "epsilon": 1.0, "delta": 1e-6, "rehearsal": 1}
+    expected = publish_function(as_csv(table, tmp_path), AGES, **options).noisy_sum.tolist()
+    for source in ("PostgreSQL", "DuckDB"):
+        opened = SOURCES[source](table, server, tmp_path)
+        assert publish_function(opened, AGES, **options).noisy_sum.tolist() == expected
+
+
+def test_public_points_are_compared_with_the_rows_of_a_database(server, tmp_path):
+    table = private_table()
+    opened = in_postgresql(table, server, tmp_path)
+    with pytest.raises(PublishError, match=r"are the private table itself: .*hold the same rows"):
+        publish(opened, DOMAIN, **SMALL, public_points=table.to_pandas())
+    assert len(publish(opened, DOMAIN, **SMALL, public_points=table.slice(0, 50).to_pandas())) == 5
+
+
+# ---------------------------------------------------------------------- one moment
+
+
+def numbers_in(source: Any, name: str = "i") -> list[int]:
+    return [number for batch in source.batches([name]) for number in batch[name].to_pylist()]
+
+
+def numbered(server: Server, n: int, *, name: str = "numbers", more: str = "") -> Any:
+    server.run(
+        f"drop table if exists {name} cascade",
+        f"create table {name} as select i, i % 100 as age {more} from generate_series(1, {n}) i",
+    )
+    return sql(server.uri, name)
+
+
+def before_rows_are_read(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
+    """After the count, and again after the first batch."""
+    batches = PostgresTable.batches
+
+    def changed(self: PostgresTable, names: Sequence[str]) -> Iterator[Any]:
+        change()
+        for batch in batches(self, names):
+            yield batch
+            change()
+
+    monkeypatch.setattr(PostgresTable, "batches", changed)
+
+
+def test_rows_that_are_added_between_the_count_and_the_rows_change_nothing(server, tmp_path, monkeypatch):
+    table = private_table()
+    expected = integers(as_csv(table, tmp_path))
+    opened = in_postgresql(table, server, tmp_path)
+    before_rows_are_read(monkeypatch, lambda: server.run('insert into "Visits" (age) values (17), (18)'))
+    assert integers(opened) == expected
+    assert opened.count() >= N + 4  # power: they are there
+    monkeypatch.setattr(postgresql.Transaction, "_run", lambda self, command: None)  # without the one transaction
+    with pytest.raises(PublishError, match="the table has"):
+        integers(opened)
+
+
+def test_rows_that_are_added_to_duckdb_between_the_count_and_the_rows_change_nothing():
+    connection = pytest.importorskip("duckdb").connect()
+    connection.execute("create table numbers as select i from range(10) t(i)")
+    source = sql(connection, "numbers")
+    assert source.count() == 10
+    connection.execute("insert into numbers values (10)")
+    assert numbers_in(source) == [*range(10)] and source.count() == 11
+
+
+def test_rows_are_read_and_nothing_can_be_written(server):
+    transaction = postgresql.Transaction(server.uri)
+    with pytest.raises(Exception, match="read-only transaction"):
+        transaction.rows("create table never (i int)")
+
+
+def test_a_count_begins_anew_and_rows_read_alone_are_of_their_own_moment(server):
+    source = numbered(server, 10)
+    assert source.count() == 10
+    server.run("insert into numbers values (11)")
+    assert source.count() == 11 and len(numbers_in(source)) == 11
+    server.run("insert into numbers values (12)")
+    assert len(numbers_in(source)) == 12
+
+
+def test_types_that_change_before_the_rows_are_read_are_refused(server):
+    source = numbered(server, 10)
+    server.run("alter table numbers alter age type money")
+    with pytest.raises(PublishError, match="the types of the table's columns were changed"):
+        publish(source, AGES, **SMALL)
+
+
+def test_sessions_end_with_the_rows_and_with_the_source(server):
+    source = numbered(server, 10)
+    source.count()
+    assert_sessions(server, 1)
+    numbers_in(source)
+    assert_sessions(server, 0)
+    rows = source.batches(["i"])
+    next(rows)
+    source.count()
+    assert_sessions(server, 2)
+    del rows, source
+    assert_sessions(server, 0)
+
+
+def test_a_forked_process_does_not_end_its_parent_s_session(server):
+    code = (
+        "import os, sys; from kmeanalyst.sources.postgresql import Transaction; begun = Transaction(sys.argv[1])\n"
+        "if os.fork() == 0:\n    del begun\n    os._exit(0)\n"
+        "os.wait(); print(begun.rows('select 13'))"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, server.uri], capture_output=True, check=True)
+    assert done.stdout == b"[(13,)]\n"
+
+
+def test_a_session_that_waits_for_its_reader_too_long_is_ended_by_the_server(server, monkeypatch):
+    monkeypatch.setattr(postgresql, "_MOST_IDLE", "50ms")
+    source, divided = numbered(server, 10), numbered(server, 10, name="others")
+    parts = divided.divided(5)
+    source.count()
+    assert_sessions(server, 1)  # of the parts
+    with pytest.raises(PublishError, match="failed while it was read"):
+        list(open_private(source).encoded(AGES))
+    assert sum(part.count() for part in parts) == 10
+
+
+def assert_sessions(server: Server, expected: int) -> None:
+    """So many sessions, but for the one that asks; a session ends a moment after its connection."""
+    query = "select count(*) from pg_stat_activity where datname = 'postgres' and pid <> pg_backend_pid()"
+    for _ in range(500):
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            if cursor.fetchone() == (expected,):
+                return
+        time.sleep(0.01)
+    pytest.fail(f"there are not {expected} sessions")
+
+
+def test_units_are_found_in_one_pass_beside_another_reader(server, tmp_path):
+    """A scan begins where another one is: identifiers and rows of two scans would not belong together."""
+    table = private_table(n=2000).append_column("wide", pa.array([f"{i:05}" * 300 for i in range(2000)]))
+    expected = integers(as_csv(table, tmp_path), unit="who")
+    opened = in_postgresql(table, server, tmp_path)
+    alone = numbers_in(opened, 'no"te')
+    other = opened.batches(["wide"])
+    next(other)
+    assert numbers_in(opened, 'no"te') != alone  # the premise
+    assert integers(opened, unit="who") == expected
+    assert numbers_in(opened, 'no"te') != alone
+    other.close()
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def test_parts_are_the_table_in_one_moment_in_any_process(server):
+    source = numbered(server, 5000, more=", repeat('x', 100 + i % 50) as long")
+    n_rows = source.count()
+    parts = source.divided(700)
+    assert len(parts) in (7, 8, 9)
+    server.run(
+        "insert into numbers select i, 1 from generate_series(6000, 9000) i", "update numbers set i = -i where i < 999"
+    )
+    assert sum(part.count() for part in parts) == n_rows
+    sizes = [part.count() for part in parts]
+    assert max(sizes) < 1000 and min(sizes[:-1]) > 500
+    reads = "import pickle, sys; part = pickle.load(sys.stdin.buffer)\nfor b in part.batches(['i']): print(*b['i'], sep='\\n')"
+    written = pickle.dumps(parts[3])
+    elsewhere = subprocess.run([sys.executable, "-c", reads], input=written, capture_output=True, check=True).stdout
+    found = [int(line) for line in elsewhere.split()]
+    assert found == numbers_in(parts[3])
+    assert sorted([*found, *(i for part in parts if part is not parts[3] for i in numbers_in(part))]) == [
+        *range(1, 5001)
+    ]
+    assert parts[3].divided(10) == [parts[3]]
+    del source, parts  # with them goes the moment
+    with pytest.raises(Exception, match="snapshot"):
+        numbers_in(pickle.loads(written))
+
+
+def test_parts_of_small_tables(server):
+    for n in (0, 1, 3):
+        parts = numbered(server, n).divided(1)
+        assert [number for part in parts for number in numbers_in(part)] == [*range(1, n + 1)]
+        del parts  # they lock the table
+
+
+def test_what_cannot_be_divided_is_refused(server, tmp_path):
+    numbered(server, 10)
+    server.run(
+        "create view of_numbers as select * from numbers", "drop table if exists split",
+        "create table split (i int) partition by range (i)", "create table split_1 partition of split for values from (0) to (9)",
+    )  # fmt: skip
+    table = private_table()
+    open_one = by_an_open_connection(table, server, tmp_path)
+    for source in (
+        sql(server.uri, "of_numbers"),
+        sql(server.uri, "split"),
+        open_one,
+        in_duckdb(table, server, tmp_path),
+    ):
+        with pytest.raises(PublishError, match="no other process can read a part of it"):
+            open_private(source).divided(5)
+
+
+def test_a_part_of_a_private_table_gives_rows(server, tmp_path):
+    opened = open_private(in_postgresql(private_table(), server, tmp_path))
+    rows = np.concatenate(list(opened.encoded(DOMAIN)))
+    parts = opened.divided(20)
+    assert len(parts) > 1
+    found = np.concatenate([piece for part in parts for piece in part.encoded(DOMAIN)])
+    np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(rows, axis=0))
+
+
+# ---------------------------------------------------------------------- types
+
+TYPES = {  # PostgreSQL: why it is refused as a real, as levels and as a unit; "" where it is read
+    "smallint": ("", "", ""), "int": ("", "", ""), "bigint": ("", "", ""), "double precision": ("", "", ""),
+    "real": ("", "in single precision", ""), "numeric(9,2)": ("", "", ""), "text": ("", "", ""), "varchar(9)": ("", "", ""),
+    "name": ("", "", ""), "mood": ("", "", ""), "date": ("a day is no", "", ""), "timestamp": ("a day is no", "", ""),
+    "timestamptz": ("a day is no", "", ""), "boolean": ("true and false", "", ""),
+    "char(3)": ("", r"it is char\(3\), .* padded", ""),
+    "char(1)": ("", "", ""), "initials": ("", r"it is char\(3\)", ""), "uuid": (".uuid is a type", ".uuid is a type", ""),
+    "bytea": ("no cell of it", "no cell of it", ""),
+    **dict.fromkeys(("money", "price"), ("it is money, which arrives .* cents",) * 3), "oid": ("it is oid",) * 3,
+    **dict.fromkeys(("json", "jsonb"), ("it is JSON",) * 3),
+    **dict.fromkeys(("time", "interval"), ("no cell of it",) * 3),
+    **dict.fromkeys(("int[]", "text[]", "pair"), ("no cell of it",) * 3),
+    **dict.fromkeys(("inet", "xml", "bit(3)", "point", "int4range", "timetz", "xid"), ("is a type of its own",) * 3),
+}  # fmt: skip
+AS: tuple[Column | None, ...] = (
+    Real(name="x", lower=0, upper=9), Categorical(name="x", levels=("a", "b")), None
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def own_types(server: Server) -> None:
+    server.run(
+        "create type mood as enum ('a', 'b')", "create type pair as (x int, y text)", "create domain price_ as money",
+        "create domain price as price_", "create domain initials as char(3)",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_types_are_judged_before_a_row_is_read(kind, server, own_types):
+    server.run("drop table if exists typed", f"create table typed (x {kind})")
+    source = sql(server.uri, "typed")
+    opened = open_private(source)
+    for column, why in zip(AS, TYPES[kind], strict=True):
+        refusal = opened.refusal("x", column)
+        assert bool(refusal) == bool(why) and pc.match_substring_regex(pa.scalar(refusal), why).as_py(), refusal
+        assert not refusal or refusal.endswith((" in a view.", "or cast the column.", "Declare a boolean."))
+    server.run("insert into typed values (null)")
+    rows = list(source.batches(["x"]))
+    assert [batch.schema.field("x").type for batch in rows] == [source.schema.field("x").type]
+
+
+def test_numeric_and_times_beyond_the_calendar_are_read_row_by_row(server):
+    server.run(
+        "drop table if exists odd", "create table odd (x numeric, d timestamptz)",
+        "insert into odd values ('NaN', 'infinity'), (1.50, '2001-01-01 00:30+01'), (1e30, null)",
+    )  # fmt: skip
+    domain = Domain(
+        (Real(name="x", lower=0, upper=9, missing=True), Date(name="d", lower="2000-01-01", upper="2020-12-31"))
+    )
+    (rows,) = open_private(sql(server.uri, "odd")).encoded(domain)
+    day = 11322.0  # 2000-12-31: days are those of UTC
+    assert rows.tolist()[1:] == [[1.5, day], [9.0, 10957.0]] and rows[0, 1] == 10957.0

@@ -1,0 +1,380 @@
+"""Databases that cannot be read, break off, or are named wrongly: one sentence, nothing spent, and no cell or password anywhere."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call
+from exception_texts import everything_of
+from postgres import Server, started
+
+import kmeanalyst
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.numbers import Integer
+from kmeanalyst.sources.postgresql import PostgresTable
+from kmeanalyst.sources.source import SourceError
+from release_side import Ledger, PublishError, publish, sql
+from release_side.private_rows.batches import Batches
+from release_side.private_rows.rows import open_private
+
+pytestmark = pytest.mark.usefixtures("rough_representation")
+
+AGES = Domain((Integer(name="age", lower=17, upper=90),))
+MARKER = "HIV+ 4711"  # no hexadecimal digits, which a ledger holds at random
+SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    found = Ledger(tmp_path / "budget.ledger")
+    found.init("people", epsilon=2, delta=1e-5)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: Ledger) -> Path:
+    """The ledger, a domain file, and two files that are no databases, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("d.toml").write_text(domain_toml(AGES), encoding="utf-8")
+    Path("t.csv").write_text("age\n30\n", encoding="utf-8")
+    Path("no.duckdb").write_text("age\n30\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def filled(server: Server) -> Server:
+    """Tables to be named wrongly; a refused source may lock them until its exception is gone, so that none is made again."""
+    server.run(
+        "drop table if exists visits cascade",
+        "create table visits as select 20 + i % 50 as age, i as who from generate_series(1, 300) i",
+        "create index visits_i on visits (who)", "create table none (age int)", "create table other (x int)",
+        "create table nobody (age int)", "create role clerk login",
+    )  # fmt: skip
+    return server
+
+
+@pytest.fixture
+def visits(filled: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server that the environment names, and a table of it."""
+    server = filled
+    monkeypatch.setenv("PGHOST", str(server.folder))
+    monkeypatch.setenv("PGUSER", "postgres")
+    monkeypatch.setenv("PGDATABASE", "postgres")
+    monkeypatch.setenv("PGPASSWORD", MARKER)
+    return server
+
+
+# ---------------------------------------------------------------------- sources that break off
+
+
+def numbers(server: Server) -> None:
+    server.run(
+        "drop table if exists numbers cascade",
+        "create table numbers as select i % 100 as age, i from generate_series(1, 200000) i",
+    )
+
+
+def killed(server: Server) -> tuple[Any, Callable[[], None]]:
+    numbers(server)
+    query = "select pg_terminate_backend(pid) from pg_stat_activity where query like 'COPY%'"
+    return sql(server.uri, "numbers"), lambda: server.run(query)
+
+
+def failing_view(server: Server) -> tuple[Any, Callable[[], None]]:
+    numbers(server)
+    server.run(
+        f"create view bad as select case when i = 150000 then ('{MARKER}' || i)::int else age end as age, i from numbers"
+    )
+    return sql(server.uri, "bad"), lambda: None
+
+
+def talking_view(server: Server) -> tuple[Any, Callable[[], None]]:
+    """Whose function sends messages before it fails."""
+    numbers(server)
+    server.run(
+        "create or replace function talk(i int) returns int language plpgsql as $$ begin "
+        f"raise info '{MARKER}'; raise notice '{MARKER}'; raise warning '{MARKER}'; "
+        f"if i > 9000 then raise exception '{MARKER}' using detail = '{MARKER}'; end if; return i; end $$",
+        "create view talks as select talk(i) as age, i from numbers",
+    )
+    return sql(server.uri, "talks"), lambda: None
+
+
+BREAKS = {"killed": killed, "a view that fails": failing_view, "a view that talks": talking_view}
+
+
+@pytest.mark.parametrize("unit", [None, "i"])
+@pytest.mark.parametrize("how", BREAKS)
+def test_a_database_that_breaks_off_shows_no_cell(
+    how, unit, server, ledger, tmp_path, monkeypatch, capfd, caplog, recwarn
+):
+    caplog.set_level(logging.DEBUG)
+    source, after_a_batch = BREAKS[how](server)
+    break_off(monkeypatch, after_a_batch)
+    options = SMALL | {"ledger": ledger.path, "table": "people", "output": tmp_path / "a.kme"}
+    with pytest.raises(
+        PublishError, match=r"^the source of the private table failed while it was read\. .* withheld"
+    ) as caught:
+        publish(source, AGES, unit=unit, **options)
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    shown = [everything_of(caught.value), *capfd.readouterr(), *(str(each.message) for each in recwarn)]
+    shown += [repr(vars(record)) for record in caplog.records if not record.name.startswith("hypothesis")]
+    assert (
+        not any(word in each for each in shown for word in ("HIV", "libpq", "adbc_driver_m", "COPY"))
+        and b"HIV" not in written
+    )
+    assert ledger.account("people").total_epsilon == 0 and not (tmp_path / "a.kme").exists()
+
+
+def break_off(monkeypatch: pytest.MonkeyPatch, after_a_batch: Callable[[], None]) -> None:
+    batches = PostgresTable.batches
+
+    def broken(self: PostgresTable, names: Sequence[str]) -> Iterator[Any]:
+        for number, batch in enumerate(batches(self, names)):
+            yield batch
+            if number == 0:
+                after_a_batch()
+
+    monkeypatch.setattr(PostgresTable, "batches", broken)
+
+
+def test_the_driver_s_own_messages_have_the_cell(server):
+    """The power of the test above."""
+    for how in (failing_view, talking_view):
+        source, _ = how(server)
+        with pytest.raises(Exception, match=r"HIV\+ 4711"):
+            list(source.batches(["age"]))
+
+
+@pytest.mark.usefixtures("server")  # which skips this test where there is none
+def test_a_server_that_is_lost_is_reported_without_its_message(ledger, monkeypatch):
+    with started() as other:
+        numbers(other)
+        source = sql(other.uri, "numbers")
+        break_off(monkeypatch, other.stop)
+        with pytest.raises(PublishError, match="failed while it was read") as caught:
+            publish(source, AGES, **SMALL, ledger=ledger.path, table="people")
+        assert "libpq" not in everything_of(caught.value)
+        with pytest.raises(PublishError, match="cannot be reached") as caught:
+            sql(other.uri, "numbers")
+        assert "libpq" not in everything_of(caught.value)
+    assert ledger.account("people").total_epsilon == 0
+
+
+def test_a_view_of_duckdb_that_fails_shows_no_cell(ledger, capfd):
+    connection = pytest.importorskip("duckdb").connect()
+    connection.execute("create table n as select i from range(200000) t(i)")
+    connection.execute(
+        f"create view bad as select case when i > 150000 then cast('{MARKER}' || i as int) else 20 end age from n"
+    )
+    with pytest.raises(PublishError, match="failed while it was read") as caught:
+        publish(sql(connection, "bad"), AGES, **SMALL, ledger=ledger.path, table="people")
+    assert not any("HIV" in each for each in (everything_of(caught.value), *capfd.readouterr()))
+    assert ledger.account("people").total_epsilon == 0
+
+
+# ---------------------------------------------------------------------- what is named wrongly
+
+NO_SUCH = r"the database has no table or view {} that this user sees\. Check the spelling"
+PASSWORD = r"the text of the connection has a password, .* Leave it out: libpq reads ~/\.pgpass"
+WRONG: list[tuple[tuple[str, ...], str]] = [
+    (("postgresql:",), r"this is a database, and a table of it has a name\. .* Add --from TABLE"),
+    (("no.duckdb",), r"this is a database, and a table of it has a name\. .* Add --from TABLE"),
+    (("postgresql://ann:kept4711@db/x",), r"this is a database, and a table of it has a name\."),
+    (("t.csv", "--from", "visits"), r"--from names a table of a database, and PRIVATE is none\. .* leave --from out"),
+    (("postgresql:", "--from", "nope"), NO_SUCH.format('"nope"')),
+    (("postgresql:", "--from", "nope.visits"), NO_SUCH.format(r'"nope"\."visits"')),
+    (("postgresql:", "--from", "VISITS"), NO_SUCH.format('"VISITS"')),
+    (("postgresql:", "--from", "visits_i"), NO_SUCH.format('"visits_i"')),  # an index
+    (("postgresql:", "--from", "a; drop table b"), r"'a; drop table b' is no name of a table: .* make a view of the rows"),
+    (("postgresql:", "--from", "select age from visits"), r"'select age from visits' is no name of a table"),
+    (("postgresql:", "--from", "(select 1)"), r"'\(select 1\)' is no name of a table"),
+    (("postgresql:", "--from", "a.b.c"), r"'a\.b\.c' is no name of a table"),
+    (("postgresql:", "--from", '"visits'), r"'\"visits' is no name of a table"),
+    (("postgresql:", "--from", ""), r"'' is no name of a table"),
+    (("postgresql://localhost:1/x", "--from", "visits"), r"the PostgreSQL server cannot be reached, .* See what psql says"),
+    (("postgresql:x", "--from", "visits"), r"the PostgreSQL server cannot be reached"),
+    *(((f"postgresql://{wrong}", "--from", "visits"), PASSWORD) for wrong in (
+        "ann:kept4711@db/x", "ann:kept?4711@db", "ann:@kept4711/x", "db/x?user=a&password=kept4711", "?p%61ssword=kept4711",
+        "/x?sslpassword=kept4711", "h1,h2/x?a=b&password=")),
+    (("postgres://ann:kept4711@db/x", "--from", "visits"), PASSWORD),
+    (("no.duckdb", "--from", "visits"), r"no\.duckdb cannot be opened for reading: it is no DuckDB database"),
+    (("nowhere.duckdb", "--from", "visits"), r"no database file at nowhere\.duckdb"),
+    (("postgresql:", "--from", "nobody"), r'this user may not read "nobody"\. Grant it select'),
+    (("postgresql:", "--from", "none"), r"the table has no rows"),
+    (("postgresql:", "--from", "other"), r"the header of the private table names no column of the domain"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_what_is_named_wrongly_is_refused_in_one_message_and_nothing_is_spent(
+    words, message, visits, folder, ledger, monkeypatch
+):
+    pytest.importorskip("duckdb")
+    if "nobody" in words:
+        monkeypatch.setenv("PGUSER", "clerk")
+    counted = ("--epsilon", 1, "--delta", "1e-6", "--output", "a.kme", "--ledger", ledger.path, "--table", "people")
+    commands: list[tuple[Any, ...]] = [("publish", *counted), ("publish-function", "--kind", "density", *counted)]
+    for command in [*commands, *([] if "none" in words else [("check-source",)])]:
+        result = call("release-side", *command, *words, "--domain", "d.toml")
+        assert result.exit_code == 1 and result.stderr.count("\n") == 1
+        assert re.match(f"Error: {message}", result.stderr), result.stderr
+        assert "kept4711" not in result.stderr + result.stdout and MARKER not in result.stderr
+    assert ledger.account("people").total_epsilon == 0 and not Path("a.kme").exists()
+
+
+def test_columns_are_names_of_the_table_each_once(visits):
+    for columns, message in [
+        (["age", "age"], "columns names 'age' more than once"), (["Age", "who"], "the table has no column 'Age'"),
+        ([], "columns must be a list of names"), ("age", "columns must be a list of names"),
+    ]:  # fmt: skip
+        with pytest.raises(PublishError, match=message):
+            sql("postgresql:", "visits", columns)
+    assert sql("postgresql:", "visits", ["who", "age"]).schema.names == ["who", "age"]
+
+
+def test_a_service_file_says_where_the_server_is(visits, tmp_path, monkeypatch):
+    for name in ("PGHOST", "PGUSER", "PGDATABASE"):
+        monkeypatch.delenv(name)
+    (tmp_path / "services").write_text(
+        f"[registry]\nhost={visits.folder}\nuser=postgres\ndbname=postgres\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    monkeypatch.setenv("PGSERVICE", "registry")
+    assert sql("postgresql:", "visits").count() == 300
+
+
+def test_a_connection_is_one_that_is_known(visits, tmp_path):
+    sqlite = pytest.importorskip("adbc_driver_sqlite.dbapi")
+    from adbc_driver_postgresql import dbapi
+
+    with sqlite.connect() as connection:
+        for wrong in (connection, "registry.sqlite"):
+            with pytest.raises(PublishError, match=r"a column of SQLite has no type: .* Write the table to a CSV file"):
+                sql(wrong, "visits")
+    closed = dbapi.connect("postgresql://")
+    closed.close()
+    with pytest.raises(PublishError, match="the connection is closed, or its server is lost"):
+        sql(closed, "visits")
+    for wrong in (3, None, "t.csv"):
+        with pytest.raises(PublishError, match=r'this is no database .* Pass "postgresql:" or'):
+            sql(wrong, "visits")
+
+
+def test_sqlite_is_refused_because_its_types_follow_from_rows():
+    """One cell of another row makes a whole number a text."""
+    sqlite = pytest.importorskip("adbc_driver_sqlite.dbapi")
+    types = []
+    for more in ("", ", ('x')"):
+        with sqlite.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("create table t (x integer)")
+            cursor.execute(f"insert into t values ('07001'){more}")
+            cursor.execute("select x from t")
+            types.append(cursor.fetch_arrow_table().schema.field("x").type)
+    assert types[0] != types[1]
+
+
+@pytest.mark.parametrize("missing", ["adbc_driver_postgresql", "adbc_driver_manager", "duckdb"])
+def test_a_missing_driver_is_named_with_the_extra_that_has_it(missing, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    (tmp_path / "x.duckdb").touch()
+    source, what = ("postgresql:", "ADBC's driver") if "adbc" in missing else (tmp_path / "x.duckdb", "DuckDB")
+    with pytest.raises(
+        PublishError, match=rf"is read by {what} .*, which is not installed\. Run pip install 'kmeanalyst\[sources\]'"
+    ):
+        sql(source, "visits")
+
+
+def test_files_and_variables_are_no_tables_of_duckdb(tmp_path):
+    """DuckDB would take a name that it does not have for one of these."""
+    connection = pytest.importorskip("duckdb").connect()
+    (tmp_path / "v.csv").write_text("age\n30\n", encoding="utf-8")
+    frame = connection.sql("select 30 as age")
+    assert (
+        connection.execute(f'select * from "{tmp_path}/v.csv"').fetchall()
+        == connection.execute("from frame").fetchall()
+    )
+    for name in (f'"{tmp_path}/v.csv"', "frame", "main.frame"):
+        with pytest.raises(PublishError, match=r"the database has no table or view .* pass connection\.sql"):
+            sql(connection, name)
+    assert frame
+
+
+def test_an_analyst_s_error_names_public_facts_alone(visits):
+    for connection in ("postgresql://ann:kept4711@db/x", "postgresql://localhost:1/x"):
+        with pytest.raises(SourceError) as caught:
+            kmeanalyst.sql(connection, "visits")
+        assert "kept4711" not in everything_of(caught.value)
+
+
+# ---------------------------------------------------------------------- what is public, and what is not
+
+
+def test_no_release_ledger_or_text_of_a_source_names_the_database(visits, folder, ledger):
+    source = sql(visits.uri, "visits")
+    release = publish(source, AGES, **SMALL, ledger=ledger.path, table="people", output="a.kme")
+    texts = [Path("a.kme").read_bytes(), ledger.path.read_bytes(), repr(release.statement).encode()]
+    texts += [repr(each).encode() for each in (source, open_private(source))]
+    for secret in (b"visits", b"postgresql:", str(visits.folder).encode(), MARKER.encode()):
+        assert not any(secret in text for text in texts)
+    assert MARKER.encode() not in pickle.dumps(source)
+
+
+def test_an_open_connection_is_not_pickled(visits):
+    with visits.connect() as connection, pytest.raises(TypeError):
+        pickle.dumps(sql(connection, "visits"))
+
+
+# ---------------------------------------------------------------------- the command line
+
+
+def test_tables_of_databases_are_published_from_the_command_line(visits, folder, ledger):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect("registry.duckdb") as connection:
+        connection.execute("create table visits as select 20 + i % 50 as age, i as who from range(300) t(i)")
+    common = ("--domain", "d.toml", "--epsilon", ".5", "--delta", "1e-6", "--ledger", ledger.path, "--table", "people")
+    runs = [
+        ("publish", "postgresql:", "--from", "public.visits", "--output", "1.kme", "--unit", "who"),
+        ("publish", "registry.duckdb", "--from", "visits", "--output", "2.kme", "--unit", "who"),
+    ]
+    for command in runs:
+        result = call("release-side", *command, *common, "--kernel", "table", "--points", 5, "--features", 64)
+        assert result.exit_code == 0 and "300 units of 'who'" in result.stdout, result.stderr
+    result = call(
+        "release-side", "publish-function", "postgresql:", "--from", "visits", "--kind", "density", *common[:6], "--uncounted",
+        "--output", "3.kme",
+    )  # fmt: skip
+    assert result.exit_code == 0 and result.stderr.startswith("note: columns not in the domain are ignored: who\n")
+    assert all(Path(f"{i}.kme").exists() for i in (1, 2, 3))
+
+
+def test_a_database_is_not_replaced_by_its_release(folder):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect("registry.duckdb") as connection:
+        connection.execute("create table visits as select 30 as age from range(300)")
+    with pytest.raises(PublishError, match=r"registry\.duckdb is named as the release's file and as another"):
+        publish(sql("registry.duckdb", "visits"), AGES, **SMALL, rehearsal=1, output="registry.duckdb", force=True)
+
+
+def test_check_source_lists_types_and_reads_no_row(visits, folder, monkeypatch):
+    for owner in (Batches, PostgresTable):
+        monkeypatch.setattr(owner, "count", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr(Batches, "cut", lambda *_: pytest.fail("a row was read"))
+    visits.run("create view failing as select (1 / (age - age))::money as age, who from visits")
+    result = call(
+        "release-side", "check-source", "postgresql:", "--from", "visits", "--domain", "d.toml", "--unit", "who"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert [line.split() for line in result.stdout.splitlines()[1:]] == [
+        ["age", "integer", "int32"],
+        ["who", "unit", "int32"],
+    ]
+    result = call("release-side", "check-source", "postgresql:", "--from", "failing", "--domain", "d.toml")
+    assert result.exit_code == 1 and "it is money, which arrives as a whole number of cents" in result.stderr

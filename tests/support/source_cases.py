@@ -1,0 +1,55 @@
+"""What tests of private sources share: a table with its domain, the integers of a rehearsal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from release_side import publish
+
+DOMAIN = Domain((
+    Integer(name="age", lower=17, upper=90, default=40),
+    Real(name="gain", lower=0, upper=1e5, missing=True),
+    Categorical(name="city", levels=("Zürich", "Basel, Stadt", "13")),
+    Date(name="joined", lower="2000-01-01", upper="2020-12-31"),
+))  # fmt: skip
+N = 300
+SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64, "rehearsal": 1}
+
+
+def people(who: pa.DataType | None = None) -> pa.Table:
+    """Columns that every format can hold, with empty cells, some outside the domain, and identifiers of that type.
+
+    Of numbers: None and 13; of texts: None, "", "NaN", "13" and " 13".
+    """
+    rng = np.random.default_rng(3)
+    identifiers: list[Any] = [None if each < 6 else int(each) for each in rng.integers(0, 40, N)]
+    if who == pa.string():
+        texts = {7: "", 8: "13", 9: "NaN", 10: " 13"}
+        identifiers = [texts.get(cell, cell and f"Doe, {cell}") for cell in identifiers]
+    return pa.table({
+        "age": pa.array([None if i % 11 == 0 else int(x) for i, x in enumerate(rng.integers(10, 100, N))], pa.int64()),
+        "gain": pa.array([None if i % 5 == 0 else float(x) for i, x in enumerate(rng.normal(5e4, 3e4, N))]),
+        "city": pa.array(rng.choice(["Zürich", "Basel, Stadt", "13", "Bern", ""], N)),
+        "joined": pa.array(rng.integers(10_900, 19_000, N).astype("M8[D]")),
+        "who": pa.array(identifiers, who or pa.int64()),
+    })  # fmt: skip
+
+
+def as_csv(table: pa.Table, path: Path) -> Path:
+    pyarrow.csv.write_csv(table, path)
+    return path
+
+
+def integers(source: Any, **options: Any) -> list[int]:
+    """The noisy integers of a rehearsal."""
+    measurement = publish(source, DOMAIN, **SMALL, **options).measurement
+    assert measurement is not None
+    return measurement.noisy_sum.tolist()
