@@ -298,7 +298,7 @@ def little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Ten rows are held at a time, and everything else goes to this folder."""
     monkeypatch.setattr(units, "_MOST_HELD", 10 * 32)
     monkeypatch.setattr(unit_buckets, "_MOST_BYTES", 10 * 32)
-    monkeypatch.setattr(unit_buckets, "_BUCKETS", 4)
+    monkeypatch.setattr(unit_buckets, "BUCKETS", 4)
     monkeypatch.setattr(unit_buckets, "_BITS", 2)
     monkeypatch.setattr(PrivateTable, "piece", 16)
     folder = tmp_path / "temporary"

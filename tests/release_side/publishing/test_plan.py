@@ -430,7 +430,20 @@ def test_margins_are_planned_like_anything_else(domain):
 
 def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_plan():
     publish_options = {option.name for option in main.commands["publish"].params}
-    other = {"private", "output", "force", "ledger", "table", "uncounted", "weak", "rehearsal", "workers", "from_table"}
+    other = {
+        "private",
+        "output",
+        "force",
+        "ledger",
+        "table",
+        "uncounted",
+        "weak",
+        "rehearsal",
+        "workers",
+        "from_table",
+        "processes",
+        "cluster",
+    }
     other |= {"unit"}  # --rows then counts units
     assert {option.name for option in main.commands["plan"].params} == publish_options - other | {"rows"}
 
