@@ -11,6 +11,7 @@ from kmeanalyst.sources.source import ArrowSource, SourceError
 from kmeanalyst.sources.stores import StoreFile
 
 _BATCH_ROWS = 20_000
+_BUFFER = 2**20  # bytes of a column that are read at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,8 +36,10 @@ class ParquetFile(ArrowSource):
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
         with _opened(self.path) as file:
-            groups = list(self._groups(file))
-            yield from file.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups, columns=list(names))
+            for group in self._groups(
+                file
+            ):  # together, and with threads, they take memory that grows with their number
+                yield from file.iter_batches(_BATCH_ROWS, [group], list(names), use_threads=False)
 
     def divided(self, n_rows: int) -> list[ArrowSource]:
         with _opened(self.path) as file:
@@ -59,7 +62,9 @@ def _opened(path: Path | StoreFile) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path if isinstance(path, Path) else path.open(cache="none"))
+        if isinstance(path, Path):  # a row group may be the whole table
+            return pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
+        return pq.ParquetFile(path.open(cache="none"))
     except pa.ArrowInvalid:
         raise SourceError(f"{path} is not a Parquet file. Write the table again, or name another.") from None
 
