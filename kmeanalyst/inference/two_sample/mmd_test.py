@@ -30,8 +30,8 @@ def mmd_test(
                    folder, glob or URL of files (.csv, .csv.gz, .parquet, .feather, .sav, .dta, .xpt, .sas7bdat), a
                    DataFrame of polars, a table, dataset or RecordBatchReader of pyarrow, a relation of DuckDB,
                    `kmeanalyst.sql(…)`, or an iterable of DataFrames), two releases, of one feature map or of different
-                   ones, two plain samples (arrays or DataFrames, compared by the names of their columns), or a
-                   (points, weights) pair and a plain sample.
+                   ones, two plain samples (arrays, DataFrames or what yields Arrow batches, compared by the names of
+                   their columns), or a (points, weights) pair and a plain sample.
     kernel         for plain samples only. Default: Gaussian at the pooled median distance; for DataFrames with
                    text, dates or missing cells, the table kernel of a domain drafted from both. "aggregated": Gaussians
                    from twice the median distance down to a 32nd of it. A sequence: several kernels, one test: the
@@ -48,8 +48,6 @@ def mmd_test(
     >>> ka.mmd_test(release, sample).pvalue  # is my sample from the released population?
     0.1484...
     >>> ka.mmd_test(release, "my_sample.csv").pvalue  # a file is read in blocks
-    0.1484...
-    >>> ka.mmd_test(release, pa.Table.from_pandas(sample)).pvalue  # and so is what yields Arrow record batches
     0.1484...
     >>> ka.mmd_test([[0.0], [1.0], [2.0]], [[5.0], [6.0], [7.0]], rng=0).pvalue  # two plain samples
     0.103

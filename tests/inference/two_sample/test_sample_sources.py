@@ -225,6 +225,23 @@ def test_the_index_of_a_dataframe_is_no_column_of_its_file(rehearsal, sample, tm
     assert SampleRows(rehearsal, tmp_path / "a.parquet").notes[0].endswith('does not have: "who"')
 
 
+@pytest.mark.parametrize(
+    "as_source", [as_polars, as_relation, lambda table, _: table], ids=["polars", "relation", "table"]
+)
+def test_plain_samples_and_distances_keep_the_names_of_columns(as_source, rehearsal, sample, tmp_path):
+    """In another order: an array of them would compare ages with gains."""
+    numbers = sample.select(["age", "gain"]).drop_null()
+    other = as_source(numbers.select(["gain", "age"])[:60], tmp_path)
+    frames = numbers.to_pandas(), numbers[:60].to_pandas()
+    found = ka.mmd_test(as_source(numbers, tmp_path), other, permutations=99, rng=0)
+    assert (found.pvalue, found.mmd_squared) == (lambda t: (t.pvalue, t.mmd_squared))(
+        ka.mmd_test(*frames, permutations=99, rng=0)
+    )
+    assert ka.mmd(rehearsal, as_source(sample, tmp_path)) == ka.mmd(rehearsal, sample.to_pandas())
+    with pytest.raises(DomainError, match="in single precision"):
+        ka.mmd(rehearsal, single_precision(sample))
+
+
 # ---------------------------------------------------------------------- refusals
 
 
