@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import draft_domain, publish, publish_function
@@ -371,7 +372,10 @@ def drafted(sample: Any, folder: Path) -> Path:
     return path
 
 
-NOT_READ = ("nested in the folder", "a name without an ending in the folder")  # of a folder, its own files of tables are read
+NOT_READ = (
+    "nested in the folder",
+    "a name without an ending in the folder",
+)  # of a folder, its own files of tables are read
 
 
 @pytest.mark.parametrize("pair", NOT_READ)
