@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import postgres
 import pytest
 from simulated_releases import release_of
 from threadpoolctl import threadpool_limits
@@ -143,6 +144,16 @@ def levels_path(levels_release: Release, tmp_path: Path) -> Path:
     path = tmp_path / "levels.kme"
     write_release(levels_release, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgres.Server]:
+    """A server of PostgreSQL, started once for a session of tests."""
+    pytest.importorskip("adbc_driver_postgresql", reason="ADBC's driver is not installed: pip install '.[sources]'")
+    if postgres.binaries() is None:
+        pytest.skip("PostgreSQL is not installed: no initdb on the path or in /usr/lib/postgresql")
+    with postgres.started() as running:
+        yield running
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from kmeanalyst.cli.terminal import OnProgress, json_option, note
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from kmeanalyst.kernels.base import Array
     from kmeanalyst.release import Release
+    from kmeanalyst.releases.domain.domain import Domain, SampleCounts
     from kmeanalyst.releases.function import ReleasedFunction
+    from kmeanalyst.sources.source import ArrowSource
 
 Command = Callable[..., Any]
 release_argument = click.argument("release_path", metavar="FILE.kme", type=click.Path())
@@ -24,6 +25,13 @@ view_option = click.option(
     "--view",
     type=click.Choice(["signed", "probability", "fitted"]),
     help="fitted: the best answers (default where something was measured). signed, probability: the released points.",
+)
+from_option = click.option(
+    "--from",
+    "from_table",
+    metavar="TABLE",
+    help="The table or view (TABLE or SCHEMA.TABLE) of the database that SAMPLE is: postgresql:, with PGSERVICE or libpq's other "
+    "settings, or a .duckdb file.",
 )
 _READING = "kmeanalyst.reading"
 
@@ -107,22 +115,38 @@ def column_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
+def sample_named(path: str | None, from_table: str | None) -> str | ArrowSource | None:
+    """What a command reads as SAMPLE: a path, a table of a database, or nothing; ValueError for half of a database's table."""
+    from kmeanalyst.sources.databases.sql import is_database, sql
+
+    if from_table is None:
+        return path
+    if path is None or not is_database(path):
+        raise ValueError(
+            "--from names a table of a database, and SAMPLE is none. Name postgresql: or a .duckdb file, or leave --from out."
+        )
+    return sql(path, from_table)
+
+
 class RowsWithProgress:
-    """The rows of a file in blocks, as mmd_test takes them; each block reports the progress.
+    """A table in blocks, as mmd_test takes it; each block reports the progress.
 
     The number of rows is known after the first pass; until then only the number read is reported.
     """
 
-    def __init__(self, path: str, on_progress: OnProgress) -> None:
-        self._path, self._on_progress = path, on_progress
+    read_once = False
+
+    def __init__(self, source: str | ArrowSource | None, on_progress: OnProgress) -> None:
+        from kmeanalyst.sources.tables import table_of
+
+        self._table, self._on_progress = table_of(source), on_progress
         self._rows: int | None = None
 
-    def __iter__(self) -> Iterator[pd.DataFrame]:
-        from kmeanalyst.releases.domain.tables import table_blocks
-
+    def encoded(self, domain: Domain) -> Iterator[tuple[Array, SampleCounts]]:
+        assert self._table is not None  # for all that commands name
         seen = 0
-        for block in table_blocks(self._path):
-            seen += len(block)
+        for rows, counts in self._table.encoded(domain):
+            seen += len(rows)
             self._on_progress(f"testing {seen:,} rows", seen / self._rows if self._rows else None)
-            yield block
+            yield rows, counts
         self._rows = seen

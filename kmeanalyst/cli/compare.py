@@ -8,11 +8,13 @@ import click
 
 from kmeanalyst.cli.arguments import (
     RowsWithProgress,
+    from_option,
     level_option,
     open_release,
     reading_options,
     release_argument,
     sample_argument,
+    sample_named,
 )
 from kmeanalyst.cli.terminal import print_json, say, working
 
@@ -26,19 +28,25 @@ _false_alarm_option = level_option(0.05, "Probability of a false alarm: a smalle
 @release_argument
 @sample_argument
 @_false_alarm_option
+@from_option
 @reading_options
-def mmd_test_command(release_path: str, sample_path: str, level: float, as_json: bool) -> None:
-    """Test whether SAMPLE (.csv, .parquet or another .kme) comes from the population of the release.
+def mmd_test_command(release_path: str, sample_path: str, level: float, from_table: str | None, as_json: bool) -> None:
+    """Test whether SAMPLE (a table, or another .kme) comes from the population of the release.
 
-    Example: kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
+    A table is a file (.csv, .parquet, .feather, .sav, .dta, .sas7bdat, …), a folder, glob or URL of them, or a table of a database.
+
+    \b
+    Examples:
+      kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
+      kmeanalyst mmd-test adult.kme "s3://bucket/sample/*.parquet"
+      kmeanalyst mmd-test adult.kme postgresql: --from survey.people
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 
-    release = open_release(release_path)
+    release, source = open_release(release_path), sample_named(sample_path, from_table)
     other = open_release(sample_path) if sample_path.endswith(".kme") else None
     with working("testing") as on_progress:
-        rows = RowsWithProgress(sample_path, on_progress)
-        result = mmd_test(release, rows if other is None else other)
+        result = mmd_test(release, RowsWithProgress(source, on_progress) if other is None else other)
     reject = result.pvalue < level
     if as_json:
         rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
@@ -77,9 +85,12 @@ def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
     "--top", default=10, show_default=True, type=click.IntRange(min=1), help="At most this many lines for each table."
 )
 @click.option("--plot", type=click.Path(dir_okay=False), metavar="OUT.png", help="Draw the witness of the columns.")
+@from_option
 @reading_options
-def compare(release_path: str, sample_path: str, level: float, top: int, plot: str | None, as_json: bool) -> None:
-    """Test whether SAMPLE (.csv or .parquet) is from the population of the release, and show where they differ.
+def compare(
+    release_path: str, sample_path: str, level: float, top: int, plot: str | None, from_table: str | None, as_json: bool
+) -> None:
+    """Test whether SAMPLE (a table, as of mmd-test) is from the population of the release, and show where they differ.
 
     \b
     Examples:
@@ -87,15 +98,15 @@ def compare(release_path: str, sample_path: str, level: float, top: int, plot: s
       kmeanalyst compare adult.kme my_sample.csv --top 5 --plot witness.png
     """
     from kmeanalyst.inference.compare.comparison import compare as compare_rows
-    from kmeanalyst.releases.domain.tables import read_table
+    from kmeanalyst.sources.tables import read_table
 
     if sample_path.endswith(".kme"):
         raise ValueError(
             "compare needs rows to compare with, and this is another release: its rows are not known. "
-            "Use mmd-test for two releases, or name a .csv or .parquet file."
+            "Use mmd-test for two releases, or name a table, such as a .csv or .parquet file."
         )
     release = open_release(release_path)
-    sample = read_table(sample_path)
+    sample = read_table(sample_named(sample_path, from_table), release.domain)
     with working("comparing") as on_progress:
         comparison = compare_rows(release, sample, level=level)
         if plot is not None:

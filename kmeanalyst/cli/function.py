@@ -38,7 +38,7 @@ def show_function(path: str, as_json: bool) -> None:
 @click.argument("points", metavar="POINTS", type=click.Path())
 @reading_options
 def evaluate_command(function_path: str, points: str, as_json: bool) -> None:
-    """Evaluate a released function at the rows of POINTS (.csv or .parquet): values, with their errors.
+    """Evaluate a released function at the rows of POINTS (a table as of mmd-test): values, with their errors.
 
     \b
     Columns:
@@ -49,9 +49,10 @@ def evaluate_command(function_path: str, points: str, as_json: bool) -> None:
 
     Example: kmeanalyst evaluate ill.kme points.csv --json
     """
-    from kmeanalyst.releases.domain.tables import read_table
+    from kmeanalyst.sources.tables import read_table
 
-    function, table = open_function(function_path), read_table(points)
+    function = open_function(function_path)
+    table = read_table(points, function.domain)
     _, notes = function.domain.encode_sample(table)
     for text in notes:
         note(text)

@@ -9,10 +9,12 @@ import click
 from kmeanalyst.cli.arguments import (
     check_not_read,
     coverage_option,
+    from_option,
     open_release,
     output_option,
     reading_options,
     release_argument,
+    sample_named,
     view_option,
 )
 from kmeanalyst.cli.terminal import note, print_json, say, working
@@ -34,14 +36,15 @@ _OF_ONE = ("histogram", "density", "cdf")
 @click.option("--bins", type=click.IntRange(min=1), help="Number of equal ranges of a histogram of numbers.")
 @click.option("--where", help="Only rows for which this condition holds.")
 @click.option(
-    "--sample", "sample_path", metavar="SAMPLE", help="Your own rows, .csv or .parquet, to draw over one column."
+    "--sample", "sample_path", metavar="SAMPLE", help="Your own rows, a table as of mmd-test, to draw over one column."
 )
+@from_option
 @view_option
 @coverage_option
 @reading_options
 def plot_command(
     release_path: str, columns: tuple[str, ...], output: str, kind: str | None, bins: int | None, where: str | None,
-    sample_path: str | None, view: Any, level: float, as_json: bool,
+    sample_path: str | None, from_table: str | None, view: Any, level: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Draw a column's distribution, the table of two columns, or each pair of up to six, with the errors of all numbers.
 
@@ -62,7 +65,7 @@ def plot_command(
     format_of(output)  # before any work
     check_not_read(output, release_path, sample_path)
     release = open_release(release_path)
-    sample, notes = _sample(release, sample_path)
+    sample, notes = _sample(release, sample_path, from_table)
     kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
     asked: dict[str, Any] = {"where": where, "view": view, "level": level}
     if bins is not None:
@@ -118,12 +121,13 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
     return figure
 
 
-def _sample(release: Release, path: str | None) -> tuple[pd.DataFrame | None, list[str]]:
+def _sample(release: Release, path: str | None, from_table: str | None) -> tuple[pd.DataFrame | None, list[str]]:
     """The rows to draw over the release, and notes on their cells."""
     from kmeanalyst.plots.overlay import as_release
-    from kmeanalyst.releases.domain.tables import read_table
+    from kmeanalyst.sources.tables import read_table
 
-    if path is None:
+    source = sample_named(path, from_table)
+    if source is None:
         return None, []
-    table = read_table(path)
+    table = read_table(source, release.domain)
     return table, as_release(release, table)[1]

@@ -14,14 +14,18 @@ import click
 from kmeanalyst.cli.arguments import (
     check_not_read,
     column_names,
+    from_option,
     open_release,
     output_option,
     reading_options,
     release_argument,
+    sample_named,
 )
 from kmeanalyst.cli.terminal import print_json, say, working
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from kmeanalyst.inference.estimate.estimate import Estimate
     from kmeanalyst.learning.training.pipeline import TrainedPipeline
     from kmeanalyst.release import Release, View
@@ -45,6 +49,7 @@ class _Choices:
     columns: str | None
     view: View | None
     sample: str | None
+    from_table: str | None
     metrics: Sequence[str]
     seed: int
 
@@ -94,10 +99,11 @@ class _Trained:
 @click.option(
     "--test",
     "sample",
-    type=click.Path(exists=True, dir_okay=False),
+    type=click.Path(),
     metavar="SAMPLE",
-    help="Real rows to score the model on: .csv or .parquet.",
+    help="Real rows to score the model on: a table, as of mmd-test.",
 )
+@from_option
 @click.option(
     "--metric",
     "metrics",
@@ -118,6 +124,7 @@ def train_command(release_path: str, output: str, as_json: bool, **options: Any)
       kmeanalyst train adult.kme --target age --estimator RandomForestRegressor --set n_estimators=300 --output age.skops
     """
     from kmeanalyst.learning.training.pipeline import check_name, untrusted_types, write_model
+    from kmeanalyst.sources.tables import read_table
 
     choices = _Choices(**options)
     check_not_read(output, release_path, choices.sample)
@@ -125,8 +132,10 @@ def train_command(release_path: str, output: str, as_json: bool, **options: Any)
     if choices.metrics and choices.sample is None:
         raise ValueError("--metric is a score on rows to test with, and none are named. Add --test SAMPLE.")
     check_name(output)
+    source = sample_named(choices.sample, choices.from_table)
+    sample = None if source is None else read_table(source, release.domain)
     with working("training"):
-        trained = _train(release, choices)
+        trained = _train(release, choices, sample)
         write_model(trained.model, output)
     if as_json:
         print_json(trained.to_dict() | {"output": output})
@@ -137,7 +146,7 @@ def train_command(release_path: str, output: str, as_json: bool, **options: Any)
     say(f"wrote {output}; it is read by kmeanalyst.read_model({arguments})", err=True)
 
 
-def _train(release: Release, choices: _Choices) -> _Trained:
+def _train(release: Release, choices: _Choices, sample: pd.DataFrame | None) -> _Trained:
     from kmeanalyst.learning.training.training import fit
 
     estimator = _estimator(release, choices)
@@ -145,7 +154,7 @@ def _train(release: Release, choices: _Choices) -> _Trained:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = fit(estimator, release, choices.target, columns=columns, view=choices.view, rng=choices.seed)
-    scores = {} if choices.sample is None else _scores(model, choices.sample, choices.metrics)
+    scores = {} if sample is None else _scores(model, sample, choices.metrics)
     return _Trained(model, scores, tuple(dict.fromkeys(str(one.message) for one in caught)))
 
 
@@ -184,7 +193,7 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _scores(model: TrainedPipeline, sample: str, metrics: Sequence[str]) -> dict[str, Estimate]:
+def _scores(model: TrainedPipeline, sample: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Estimate]:
     from kmeanalyst.learning.scoring.evaluation import score
 
     names = list(metrics) or list(_METRICS["regression" if model.levels_ is None else "classification"])

@@ -65,8 +65,8 @@ def histogram(
     column   of the release.
     bins     as `Release.histogram` takes them: public atoms and ranges between public edges by default, or levels.
     where, view, level  as there.
-    sample   your own rows to draw over it: a DataFrame in natural units, or the path of a .csv or .parquet file. Their
-             shares are drawn as squares, with the error of sampling.
+    sample   your own rows to draw over it: a DataFrame in natural units, or a table of any other source, as of `mmd_test`.
+             Their shares are drawn as squares, with the error of sampling.
     most     how many levels are drawn, the most probable ones; the caption mentions the others.
     Draws    numbers and dates on their own scale, a public atom as a stem, missing cells next to them. Ranges of different
              widths are drawn with equal widths and labels, so that no area misleads. Columns of texts are refused.

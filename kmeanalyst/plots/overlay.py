@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,18 @@ import pandas as pd
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.domain.tables import read_table
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.sources.tables import table_of
 
 
 def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str]]:
     """A sample's rows as points of equal weight, with the release's columns; and notes on its cells.
 
-    sample   a DataFrame in natural units, or the path of a .csv or .parquet file.
+    sample   a DataFrame in natural units, or a table of any other source (see `table_of`).
     """
-    table = read_table(sample) if isinstance(sample, str | Path) else sample
+    source = table_of(sample)
+    table = sample if source is None else source.frame(release.domain)
     if not isinstance(table, pd.DataFrame):
         raise TypeError(
             f"a sample is drawn by its columns' names, and a {type(table).__name__} has none. Pass a DataFrame, "

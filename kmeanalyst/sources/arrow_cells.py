@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL, CodedCells
+
+
+def pieces(batches: Iterable[Any], rows: int) -> Iterator[list[Any]]:
+    """Parts of batches that have together so many rows; at the end those that are left."""
+    held: list[Any] = []
+    n_held = 0
+    for batch in batches:
+        while batch.num_rows:
+            part = batch.slice(0, rows - n_held)
+            batch = batch.slice(part.num_rows)
+            held.append(part)
+            n_held += part.num_rows
+            if n_held == rows:
+                yield held
+                held, n_held = [], 0
+    if held:
+        yield held
 
 
 def joined(parts: Sequence[Any], name: str, cells_of: Callable[[Any], Any]) -> Any:
@@ -67,4 +84,4 @@ def cell_of(cell: Any) -> Any:
         return NO_CELL
 
 
-__all__ = ["cell_of", "cells_of", "distinct", "exact_cells_of", "joined"]
+__all__ = ["cell_of", "cells_of", "distinct", "exact_cells_of", "joined", "pieces"]

@@ -10,7 +10,7 @@ import pandas as pd
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
-from kmeanalyst.releases.domain.tables import read_table
+from kmeanalyst.sources.tables import read_table
 from release_side.choices.output_file import is_same_file
 from release_side.choices.public_inputs import public_files, samples_of
 from release_side.private_rows.rows import Table
@@ -26,7 +26,7 @@ def draft_domain(
 ) -> Draft:
     """Guess a domain from a public sample; DomainError if it is not declared public, or a column suggests nothing.
 
-    sample                  path of a .csv, .csv.gz or .parquet file, or a DataFrame; never the private table.
+    sample                  path of a table, or a DataFrame; never the private table.
     this_sample_is_public   must be True: the curator declares that everybody may see every row.
     collapse_rare           whether levels seen fewer than ten times become one level, "other", the column's default.
     strings                 whether a column of many different texts becomes a column of strings instead of an error.

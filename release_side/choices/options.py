@@ -21,13 +21,13 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.composed import tables_of
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.tables import read_table
 from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.kernel import check_kernel as check_file_kernel
 from kmeanalyst.releases.file.kernel import kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_KERNEL_WORK, MOST_MEMBERS, USUAL, FileRefused
 from kmeanalyst.releases.file.points import cells_of_a_row
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.sources.tables import read_table
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
 
@@ -80,7 +80,7 @@ def public_rows(source: Table | None, domain: Domain) -> Array | None:
     """Public rows (m, d), encoded as the release will hold them; None if there are none."""
     if source is None:
         return None
-    frame = source if isinstance(source, pd.DataFrame) else read_table(source)
+    frame = source if isinstance(source, pd.DataFrame) else read_table(source, domain)
     if len(frame) == 0:
         raise PublishError("the file of public points has no rows. Name one that has, or leave it out.")
     domain.check_has_columns(frame, what="the file of public points")

@@ -14,6 +14,7 @@ import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,8 +22,9 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.tables import table_blocks
 from kmeanalyst.sources.streams import can_be_read_once
+from kmeanalyst.sources.tables import Table as PublicTable
+from kmeanalyst.sources.tables import table_of
 from release_side.errors import PublishError
 from release_side.private_rows.rows import PrivateSource, Table, open_private
 from release_side.private_rows.table import silently
@@ -47,12 +49,11 @@ def same_rows(private: PrivateSource, public: Table, domain: Domain) -> bool:
         return False
     rows.check_columns(domain)
     count = rows.count()
-    others = _count(_blocks(public), domain, most=count + _EMPTY_LINES)
+    others = _count(public, domain, most=count + _EMPTY_LINES)
     if others is None or abs(others - count) > _EMPTY_LINES or 0 in (others, count):
         return False
     digests = _Digests(domain, empty_rows=others == count)
-    encoded = (silently(lambda block=block: domain.encode(block)) for block in _blocks(public))  # type: ignore[misc]
-    return digests.of(encoded) == digests.of(rows.encoded(domain)) != (0, 0)
+    return digests.of(_encoded(public, domain)) == digests.of(rows.encoded(domain)) != (0, 0)
 
 
 def _has_columns(header: Iterable[object], domain: Domain) -> bool:
@@ -60,18 +61,32 @@ def _has_columns(header: Iterable[object], domain: Domain) -> bool:
     return all(present[name] == 1 for name in domain.names)
 
 
-def _blocks(public: Table) -> Iterator[pd.DataFrame]:
-    return iter([public]) if isinstance(public, pd.DataFrame) else table_blocks(public)
+def _encoded(public: Table, domain: Domain) -> Iterator[Array]:
+    if isinstance(public, pd.DataFrame):
+        yield silently(lambda: domain.encode(public))
+        return
+    blocks = _open_public(public).encoded(domain)
+    while (block := silently(lambda: next(blocks, None))) is not None:
+        yield block[0]
 
 
-def _count(blocks: Iterator[pd.DataFrame], domain: Domain, *, most: int) -> int | None:
+def _count(public: Table, domain: Domain, *, most: int) -> int | None:
     """The number of rows; None if there are more than `most`, or a column is missing."""
+    headers = [public.columns] if isinstance(public, pd.DataFrame) else _open_public(public).headers
+    if not all(_has_columns(header, domain) for header in headers):
+        return None
     total = 0
-    for block in blocks:
-        total += len(block)
-        if total > most or not _has_columns(block.columns, domain):
+    for rows in _encoded(public, domain):
+        total += len(rows)
+        if total > most:
             return None
     return total
+
+
+def _open_public(public: str | Path) -> PublicTable:
+    table = table_of(public)
+    assert table is not None  # it is named by a path
+    return table
 
 
 class _Digests:

@@ -13,7 +13,7 @@ from typing import Any
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.sources.arrow_cells import cells_of, exact_cells_of, joined
+from kmeanalyst.sources.arrow_cells import cells_of, exact_cells_of, joined, pieces
 from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.source import ArrowSource
 from release_side.errors import PublishError
@@ -57,9 +57,12 @@ class Batches(PrivateTable):
 
     def cut(self, names: Sequence[str], announced: int | None = None) -> Iterator[list[Any]]:
         """Parts of batches that have together `piece` rows; at the end those that are left."""
+        return pieces(self._batches(names, announced), self.piece)
+
+    def _batches(self, names: Sequence[str], announced: int | None) -> Iterator[Any]:
+        """The source's batches; PublishError if they have not as many rows as were announced."""
         batches = guarded(lambda: iter(self.source.batches(names)), BROKE_OFF)
-        held: list[Any] = []
-        n_held, n_rows = 0, 0
+        n_rows = 0
         while (batch := guarded(lambda: next(batches, None), BROKE_OFF)) is not None:
             n_rows += batch.num_rows
             if announced is not None and n_rows > announced:  # it may have no end
@@ -67,21 +70,12 @@ class Batches(PrivateTable):
                     f"the stream has more rows than the {announced} that n_rows announces. Nothing was spent. Pass the number of "
                     "rows that it has."
                 )
-            while batch.num_rows:
-                part = batch.slice(0, self.piece - n_held)
-                batch = batch.slice(part.num_rows)
-                held.append(part)
-                n_held += part.num_rows
-                if n_held == self.piece:
-                    yield held
-                    held, n_held = [], 0
+            yield batch
         if announced is not None and n_rows < announced:
             raise PublishError(
                 f"the stream ended after {n_rows} rows, and n_rows announces {announced}. Nothing was spent. Pass the number of "
                 "rows that it has, and a new stream if this one was read before."
             )
-        if held:
-            yield held
 
 
 __all__ = ["Batches"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kmeanalyst.sources import databases
+from kmeanalyst.sources.databases.sql import is_database
+from kmeanalyst.sources.databases.sql import sql as table_by_name
 from kmeanalyst.sources.source import ArrowSource
 from release_side.errors import PublishError
 from release_side.private_rows.foreign import NOT_OPENED, guarded
@@ -22,14 +23,14 @@ def sql(connection: Any, table: str, columns: Sequence[str] | None = None) -> Ar
     Traceback (most recent call last):
     release_side.errors.PublishError: 'visits; drop table visits' is no name of a table: ...
     """
-    return guarded(lambda: databases.sql(connection, table, columns), NOT_OPENED)
+    return guarded(lambda: table_by_name(connection, table, columns), NOT_OPENED)
 
 
 def table_or_path(private: str, from_table: str | None) -> str | ArrowSource:
     """What a command reads: a path, or a table of a database; PublishError for half of the latter."""
     if from_table is None:
         return private
-    if not databases.is_database(private):
+    if not is_database(private):
         raise PublishError(
             "--from names a table of a database, and PRIVATE is none. Nothing was spent. Name postgresql: or a .duckdb file, or "
             "leave --from out."

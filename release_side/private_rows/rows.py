@@ -17,7 +17,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.sources.databases import is_database
+from kmeanalyst.sources.databases.sql import is_database
 from kmeanalyst.sources.datasets import fragments_of, is_dataset
 from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
 from kmeanalyst.sources.source import ArrowSource

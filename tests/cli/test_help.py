@@ -6,7 +6,6 @@ that one may use what another wrote.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
+import numpy as np
 import pandas as pd
 import pytest
 from click.shell_completion import get_completion_class
@@ -27,8 +27,8 @@ from public_names import ready_folder
 from kmeanalyst.cli import terminal
 from kmeanalyst.cli.arguments import RowsWithProgress
 from kmeanalyst.cli.main import main as analyst
-from kmeanalyst.releases.domain import tables
-from kmeanalyst.releases.domain.tables import table_blocks
+from kmeanalyst.release import read_release
+from kmeanalyst.sources import tables
 from release_side import Ledger, publish_function
 from release_side.choices import options
 from release_side.cli.main import main as curator
@@ -278,12 +278,12 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
 
 
 def test_rows_of_a_file_are_the_files_and_the_second_pass_knows_how_many(folder, monkeypatch):
-    monkeypatch.setattr(tables, "table_blocks", functools.partial(table_blocks, rows=600))
+    monkeypatch.setattr(tables, "_BLOCK_ROWS", 600)
+    domain = read_release(folder / "adult.kme").domain
     shown: list[tuple[str, float | None]] = []
     rows = RowsWithProgress(str(folder / "my_sample.csv"), lambda what, share: shown.append((what, share)))
     for _ in range(2):
-        pd.testing.assert_frame_equal(
-            pd.concat(list(rows)), pd.read_csv(folder / "my_sample.csv", dtype=object, keep_default_na=False)
-        )
+        read = np.vstack([block for block, _ in rows.encoded(domain)])
+        np.testing.assert_array_equal(read, domain.encode(pd.read_csv(folder / "my_sample.csv")))
     assert [share for _, share in shown] == [None, None, None, 0.4, 0.8, 1.0]
     assert shown[1][0] == "testing 1,200 rows"

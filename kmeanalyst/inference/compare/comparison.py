@@ -180,7 +180,7 @@ class Comparison:
 def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Comparison:
     """Test whether a sample is from a release's population, and show where they differ.
 
-    sample    DataFrame in natural units, or encoded rows (L, d); independent of the table's rows.
+    sample    as of `mmd_test`, but rows that can be read once only are refused; independent of the table's rows.
     level     of the verdicts: the probability of any false alarm among the columns, and among the pairs, where both have one
               population; in (0, 1).
     Returns   Comparison.
@@ -192,8 +192,13 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a probability. Pass e.g. 0.05.")
-    overall = mmd_test(release, sample)
-    rows, evidence = SampleRows(release, sample), evidence_of(release, beforehand=True)
+    rows = SampleRows(release, sample)
+    if rows.read_once:
+        raise ValueError(
+            "compare goes through the sample several times, and a generator or a reader can be gone through only once. Pass a "
+            "DataFrame, a table, or the path of a file."
+        )
+    overall, evidence = mmd_test(release, rows), evidence_of(release, beforehand=True)
     some = rows.some(_SOME_ROWS)
     witness = witness_of(release, evidence, rows, some)
     elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.sources.tables import table_of
 
 Sample = Any  # an array (n, d), a DataFrame, or a (points, weights) pair
 
@@ -108,14 +110,15 @@ def _encoded_by_release(side: Any, release: ReleaseData) -> tuple[Array, Array |
     """Encoded points and weights, rows with names by the release's domain."""
     if isinstance(side, ReleaseData):
         return side.encoded_points, side.weights
-    rows, weights = _points_and_weights(side)
+    rows, weights = _points_and_weights(side, release.domain)
     return release.domain.encode_sample(rows)[0] if isinstance(rows, pd.DataFrame) else as_rows(rows), weights
 
 
-def _points_and_weights(side: Any) -> tuple[Any, Array | None]:
-    if isinstance(side, tuple) and len(side) == 2:
-        return side[0], np.asarray(side[1], dtype=float)
-    return side, None
+def _points_and_weights(side: Any, domain: Domain | None = None) -> tuple[Any, Array | None]:
+    """Arrays as they are; what yields Arrow batches as a DataFrame, with its names. (Cells of a CSV file have no types.)"""
+    rows, weights = side if isinstance(side, tuple) and len(side) == 2 else (side, None)
+    table = None if isinstance(rows, str | Path) else table_of(rows)
+    return rows if table is None else table.frame(domain), None if weights is None else np.asarray(weights, dtype=float)
 
 
 def _check_like_columns(x: Array, y: Array) -> None:

@@ -26,10 +26,12 @@ def mmd_test(
 ) -> TestResult:
     """Test whether two sides have one population.
 
-    a, b           a release and a sample (DataFrame in natural units, encoded rows (L, d), or rows in blocks: the path
-                   of a .csv, .csv.gz or .parquet file, or an iterable of DataFrames), two releases, of one feature map
-                   or of different ones, two plain samples (arrays or DataFrames, compared by the names of their
-                   columns), or a (points, weights) pair and a plain sample.
+    a, b           a release and a sample (DataFrame in natural units, encoded rows (L, d), or rows in blocks: a path,
+                   folder, glob or URL of files (.csv, .csv.gz, .parquet, .feather, .sav, .dta, .xpt, .sas7bdat), a
+                   DataFrame of polars, a table, dataset or RecordBatchReader of pyarrow, a relation of DuckDB,
+                   `kmeanalyst.sql(…)`, or an iterable of DataFrames), two releases, of one feature map or of different
+                   ones, two plain samples (arrays, DataFrames or what yields Arrow batches, compared by the names of
+                   their columns), or a (points, weights) pair and a plain sample.
     kernel         for plain samples only. Default: Gaussian at the pooled median distance; for DataFrames with
                    text, dates or missing cells, the table kernel of a domain drafted from both. "aggregated": Gaussians
                    from twice the median distance down to a 32nd of it. A sequence: several kernels, one test: the
@@ -58,7 +60,7 @@ def mmd_test(
     _check_options_with_release(b, kernel, estimator)
     if isinstance(b, ReleaseData):
         return release_against_release(a, b)
-    sample = SampleRows(a, b)
+    sample = b if isinstance(b, SampleRows) else SampleRows(a, b)
     if a.measurement is None:
         return fixed_against_sample(a, sample)
     return release_against_sample(a, a.measurement.decided_beforehand, sample)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,28 +13,34 @@ import pandas as pd
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.releases.domain.domain import Domain, SampleCounts
-from kmeanalyst.releases.domain.tables import table_blocks
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.sources.tables import table_of
 
 
 class SampleRows:
     """An analyst's own rows, encoded by a release's domain.
 
     sample   a DataFrame, or encoded rows (L, d): held in memory. Or rows that come in blocks, of which one at a time is
-             held: the path of a .csv, .csv.gz or .parquet file, or an iterable of DataFrames. A generator can be read
-             once, which is enough for the test of a release with a measurement.
+             held: a table of any source (see `table_of`), or an iterable of DataFrames. A generator or a RecordBatchReader
+             can be read once, which is enough for the test of a release with a measurement.
     """
 
     def __init__(self, release: ReleaseData, sample: Any) -> None:
         self._counts: SampleCounts | None = None
         self._derived = [one.column.name for one in release.derived]
-        frames, self._once = _frames_of(sample), isinstance(sample, Iterator)
-        if frames is None:
-            block = _encoded(release.domain, sample)
-            self._blocks: Callable[[], Iterator[tuple[Array, SampleCounts]]] = lambda: iter([block])
-            self._count()
-        else:
+        table = sample if hasattr(sample, "encoded") else table_of(sample)
+        self.read_once = isinstance(sample, Iterator) if table is None else table.read_once
+        if table is not None:
+            once = _once(table.encoded(release.domain)) if table.read_once else None
+            self._blocks: Callable[[], Iterator[tuple[Array, SampleCounts]]] = once or (
+                lambda: table.encoded(release.domain)
+            )
+        elif (frames := _frames_of(sample)) is not None:
             self._blocks = lambda: (_encoded_frame(release.domain, frame) for frame in frames())
+        else:
+            block = _encoded(release.domain, sample)
+            self._blocks = lambda: iter([block])
+            self._count()
 
     def blocks(self) -> Iterator[Array]:
         """Encoded rows (n, d), n ≥ 1, in blocks; can be repeated. A ValueError at the end if they are too few."""
@@ -62,10 +67,11 @@ class SampleRows:
     def split_for_directions(self, most: int) -> tuple[Array, Array, Iterator[Array]]:
         """Half of the rows, at most so many, drawn evenly; their indices (n,); and all rows in blocks.
 
-        A file is read twice for this: if it is sorted, its first rows are not like the others. Of a generator the first
-        rows are used.
+        A file is read twice for this: if it is sorted, its first rows are not like the others. Of what can be read once the
+        first rows are used. A database may give its rows in another order the second time:
+        then other rows have these indices, as many.
         """
-        if not self._once:
+        if not self.read_once:
             drawn, indices = _drawn(self.blocks(), 2 * most)
             return drawn[::2], indices[::2], self.blocks()
         blocks, first = self.blocks(), list[Array]()
@@ -110,8 +116,6 @@ def _drawn(blocks: Iterable[Array], most: int) -> tuple[Array, Array]:
 
 def _frames_of(sample: Any) -> Callable[[], Iterator[Any]] | None:
     """A function that iterates over the sample's DataFrames; None for a sample that is one table."""
-    if isinstance(sample, str | Path):
-        return lambda: table_blocks(sample)
     if isinstance(sample, Iterator):
         return _once(sample)
     if isinstance(sample, Sequence):
@@ -121,15 +125,15 @@ def _frames_of(sample: Any) -> Callable[[], Iterator[Any]] | None:
     return None
 
 
-def _once(frames: Iterator[Any]) -> Callable[[], Iterator[Any]]:
+def _once(blocks: Iterator[Any]) -> Callable[[], Iterator[Any]]:
     """An iterator that can be started once: ValueError the second time."""
-    left = [frames]
+    left = [blocks]
 
     def begin() -> Iterator[Any]:
         if not left:
             raise ValueError(
-                "the sample is a generator, which can be gone through only once, and the rows are needed again. "
-                "Pass a list of DataFrames, or the path of a file."
+                "the sample is a generator or a reader, which can be gone through only once, and the rows are needed again. "
+                "Pass a list of DataFrames, a table, or the path of a file."
             )
         return left.pop()
 

@@ -241,7 +241,8 @@ def score(
 
     model     with predict, and predict_proba or decision_function where the metric needs it; a classifier has classes_, and
               its attribute target names what it predicts. It predicts on DataFrames in natural units.
-    data      a Release, or a sample of real rows that the model was not trained on: a DataFrame, or a file's path.
+    data      a Release, or a sample of real rows that the model was not trained on: a DataFrame, or a table as
+              of `mmd_test`.
     metric    scikit-learn's name, or a function loss(y_true, prediction) → (n,). A list of several gives Estimates
               (`.to_frame()` is their table); the model predicts once for all. By default roc_auc for two classes, accuracy
               for more, r2 for numbers.

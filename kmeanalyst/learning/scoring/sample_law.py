@@ -10,7 +10,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -29,9 +28,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
-from kmeanalyst.releases.domain.tables import read_table
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question
+from kmeanalyst.sources.tables import table_of
 
 _KNOWN: WeakValueDictionary[str, SamplingErrors] = WeakValueDictionary()
 
@@ -69,10 +68,10 @@ class SampleLaw(ConditionedRows):
 def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) -> SampleLaw:
     """A sample's rows that have a target, given conditions; ValueError where no row satisfies them.
 
-    sample   a DataFrame in natural units, the path of a .csv, .csv.gz or .parquet file, or several DataFrames.
+    sample   a DataFrame in natural units, several of them, or a table of any other source (see `table_of`).
     domain   reads the cells, where the model has one; else they are used as they are, and text that is all numbers as numbers.
     """
-    frame = _frame(sample)
+    frame = _frame(sample, domain)
     if target not in frame.columns:
         raise ValueError(
             f"the sample has no column {target!r}, which the model predicts: there is no truth to compare with. It has "
@@ -103,16 +102,16 @@ def conditions_of(where: Where) -> tuple[Question, ...]:
     return () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
 
 
-def _frame(sample: Any) -> pd.DataFrame:
-    if isinstance(sample, str | Path):
-        return read_table(sample)
+def _frame(sample: Any, domain: Domain | None) -> pd.DataFrame:
+    if (table := table_of(sample)) is not None:
+        return table.frame(domain)
     if isinstance(sample, pd.DataFrame):
         return sample.reset_index(drop=True)
     blocks = list(sample) if isinstance(sample, Iterable) and not hasattr(sample, "__array__") else []
     if not blocks or not all(isinstance(block, pd.DataFrame) for block in blocks):
         raise TypeError(
-            f"a model is scored on a Release, or on a sample: a DataFrame in natural units, several of them, or the path "
-            f"of a .csv or .parquet file; got a {type(sample).__name__}. Name the columns: pd.DataFrame(rows, columns=...)."
+            f"a model is scored on a Release, or on a sample: a DataFrame in natural units, several of them, the path "
+            f"of a table, or Arrow batches; got a {type(sample).__name__}. Name the columns: pd.DataFrame(rows, columns=...)."
         )
     return pd.concat(blocks, ignore_index=True)
 

@@ -20,9 +20,9 @@ from kmeanalyst.cli.main import main
 from kmeanalyst.inference.two_sample import mmd_test as two_sample
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows
-from kmeanalyst.releases.domain import tables
 from kmeanalyst.releases.domain.column import DomainError
-from kmeanalyst.releases.domain.tables import read_table, table_blocks
+from kmeanalyst.sources import tables
+from kmeanalyst.sources.tables import read_table, table_of
 
 ROWS = 53
 
@@ -54,6 +54,12 @@ def files_of(frame: pd.DataFrame, folder: Path) -> Iterator[Path]:
     yield folder / "b.parquet"
 
 
+def in_blocks(release: Any, path: Path) -> list[np.ndarray]:
+    table = table_of(path)
+    assert table is not None
+    return [rows for rows, _ in table.encoded(release.domain)]
+
+
 def encoded(release: Any, sample: Any) -> tuple[np.ndarray, list[str], int]:
     rows = SampleRows(release, sample)
     return np.vstack(list(rows.blocks())), rows.notes, rows.n_rows
@@ -61,13 +67,13 @@ def encoded(release: Any, sample: Any) -> tuple[np.ndarray, list[str], int]:
 
 @pytest.mark.parametrize("block", [1, 2, 7, 11, 52, 53, 1000])
 def test_a_file_in_blocks_encodes_as_the_frame_it_holds(block, mixed_release, frame, tmp_path, monkeypatch):
-    monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", block)
+    monkeypatch.setattr(tables, "_BLOCK_ROWS", block)
     for path in files_of(frame, tmp_path):
         whole, blocks = encoded(mixed_release, read_table(path)), encoded(mixed_release, path)
         np.testing.assert_array_equal(blocks[0], whole[0])
         assert blocks[1:] == whole[1:], path
-        assert len(list(table_blocks(path))) >= ROWS / block
-        assert max(map(len, table_blocks(path))) <= block
+        sizes = [len(rows) for rows in in_blocks(mixed_release, path)]
+        assert len(sizes) >= ROWS / block and max(sizes) <= block
     rows, notes, n_rows = encoded(mixed_release, frame)
     assert n_rows == ROWS and len(rows) == ROWS
     assert notes[:2] == [
@@ -79,7 +85,7 @@ def test_a_file_in_blocks_encodes_as_the_frame_it_holds(block, mixed_release, fr
 @pytest.mark.parametrize("block", [1, 10, 20_000])
 @pytest.mark.levels(but="20000")
 def test_the_test_of_a_path_is_the_test_of_its_frame(block, mixed_release, frame, tmp_path, monkeypatch):
-    monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", block)
+    monkeypatch.setattr(tables, "_BLOCK_ROWS", block)
     for path in files_of(frame, tmp_path):
         whole = ka.mmd_test(mixed_release, read_table(path))
         for sample in (path, str(path)):
@@ -101,7 +107,7 @@ def assert_same_test(blocks: TestResult, whole: TestResult, *, rel: float, pvalu
 
 def test_a_column_that_changes_its_looks_between_blocks_means_the_same(mixed_release, frame, tmp_path, monkeypatch):
     """Whole numbers, then fractions, then text: a cell means what it says, whatever its block looks like."""
-    monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", 2)
+    monkeypatch.setattr(tables, "_BLOCK_ROWS", 2)
     text = frame.astype(str).replace({"<NA>": "", "nan": "", "NaT": "", "None": ""})
     text["age"] = (["30", "30", "30.0", "3e1", "x", "", " 30", "NA", "inf"] * ROWS)[:ROWS]
     text.to_csv(tmp_path / "a.csv", index=False)
@@ -115,9 +121,9 @@ def test_crooked_lines_of_csv_read_alike_in_blocks_and_whole(tmp_path, monkeypat
     path = tmp_path / "a.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\r\n1\r\n\r\n"2,\n2",3,4,5\r\n,NA\r\n6,"7""7"\r\n8,9,10\r\n')
     for block in (1, 2, 3, 100):
-        monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", block)
+        monkeypatch.setattr(tables, "_BLOCK_ROWS", block)
         pd.testing.assert_frame_equal(
-            pd.concat(table_blocks(path)).astype(object), read_table(path).astype(object), check_column_type=False
+            pd.concat(tables._csv_blocks(path)).astype(object), read_table(path).astype(object), check_column_type=False
         )
 
 
@@ -145,7 +151,9 @@ def test_a_generator_is_gone_through_once_and_refused_if_it_is_needed_again(mixe
     assert blocks.statistic == pytest.approx(whole.statistic, rel=1e-12) and blocks.notes == whole.notes
     rows = SampleRows(mixed_release, iter([frame]))
     assert rows.n_rows == ROWS
-    with pytest.raises(ValueError, match=r"generator, which can be gone through only once.*Pass a list of DataFrames"):
+    with pytest.raises(
+        ValueError, match=r"generator or a reader, which can be gone through only once.*Pass a list of DataFrames"
+    ):
         list(rows.blocks())
 
 
@@ -215,25 +223,26 @@ def refusal(read: Any) -> str:
 def test_a_file_that_is_no_table_is_refused_in_blocks_as_it_is_whole(ending, frame, mixed_release, tmp_path):
     path = tmp_path / f"a{ending}"
     write = pd.DataFrame.to_parquet if ending == ".parquet" else pd.DataFrame.to_csv
-    assert refusal(lambda: list(table_blocks(path))) == refusal(lambda: read_table(path))
+    assert refusal(lambda: in_blocks(mixed_release, path)) == refusal(lambda: read_table(path))
     for content in (b"", b"PAR1 is not enough", b"\x1f\x8b not quite \xff\n\xff"):
-        path.write_bytes(content)
         if ending == ".csv" and content.startswith(b"PAR1"):
-            content = b""  # a header like any other
-        texts = [refusal(lambda: list(table_blocks(path))), refusal(lambda: read_table(path))]
+            content = b""  # it would be a header like any other
+        path.write_bytes(content)
+        texts = [refusal(lambda: in_blocks(mixed_release, path)), refusal(lambda: read_table(path))]
         assert all(
             str(path) in text and text.rstrip(".").rsplit(". ", 1)[-1].split()[0] in ("Write", "Name") for text in texts
         )
     write(frame[:0], path, index=False)
-    assert refusal(lambda: list(table_blocks(path))) == refusal(lambda: read_table(path))
-    assert "has a header and no rows. Name a table" in refusal(lambda: list(table_blocks(path)))
+    assert refusal(lambda: in_blocks(mixed_release, path)) == refusal(lambda: read_table(path))
+    assert "has a header and no rows. Name a table" in refusal(lambda: in_blocks(mixed_release, path))
     write(frame[:1], path, index=False)
     with pytest.raises(ValueError, match=r"needs at least two rows.*got 1\. Add rows"):
         ka.mmd_test(mixed_release, path)
     write(frame, path, index=False)
     path.write_bytes(path.read_bytes()[:-40])
     if ending != ".csv":  # a .csv that is cut off is a shorter one
-        assert f"{path} could not be read as a table: " in refusal(lambda: list(table_blocks(path)))
+        cut_off = "is not a Parquet file. " if ending == ".parquet" else "could not be read as a table: "
+        assert f"{path} {cut_off}" in refusal(lambda: in_blocks(mixed_release, path))
 
 
 def test_a_folder_of_parquet_files_is_one_table(mixed_release, frame, tmp_path):
@@ -248,16 +257,16 @@ def test_a_folder_of_parquet_files_is_one_table(mixed_release, frame, tmp_path):
 def test_a_file_is_not_held_in_memory(mixed_release, frame, tmp_path, monkeypatch):
     """Each block is read when the one before it has been used."""
     frame.to_parquet(tmp_path / "a.parquet")
-    monkeypatch.setitem(table_blocks.__kwdefaults__, "rows", 5)
+    monkeypatch.setattr(tables, "_BLOCK_ROWS", 5)
     alive: list[int] = []
-    honest = tables._parquet_blocks
+    honest = tables.pieces
 
-    def counted(path: Path, rows: int) -> Iterator[pd.DataFrame]:
-        for block in honest(path, rows):
-            alive.append(len(block))
-            yield block
+    def counted(batches: Any, rows: int) -> Iterator[Any]:
+        for parts in honest(batches, rows):
+            alive.append(sum(part.num_rows for part in parts))
+            yield parts
 
-    monkeypatch.setattr(tables, "_parquet_blocks", counted)
+    monkeypatch.setattr(tables, "pieces", counted)
     for used, _ in enumerate(SampleRows(mixed_release, tmp_path / "a.parquet").blocks(), 1):
         assert len(alive) == used
     assert sum(alive) == ROWS
@@ -274,10 +283,10 @@ def shown(monkeypatch: pytest.MonkeyPatch, path: Path, sample: Path, **fields: A
 
 
 def test_the_command_shows_the_numbers_that_a_result_has(mixed_path, monkeypatch):
-    plain = shown(monkeypatch, mixed_path, Path("a.csv"))
+    plain = shown(monkeypatch, mixed_path, mixed_path)
     assert not any(label in plain for label in ("MMD  ", "noise floor", "detectable"))
     whole = shown(
-        monkeypatch, mixed_path, Path("a.csv"), mmd_interval=(0.0, 0.0524), noise_floor=0.0123, detectable_mmd=0.0456,
+        monkeypatch, mixed_path, mixed_path, mmd_interval=(0.0, 0.0524), noise_floor=0.0123, detectable_mmd=0.0456,
         notes=("n",),
     )  # fmt: skip
     lines = whole.splitlines()
@@ -289,17 +298,19 @@ def test_the_command_shows_the_numbers_that_a_result_has(mixed_path, monkeypatch
     assert lines[0] == "note         n"  # it may be the whole difference
     assert lines[1].startswith("p-value      0.2   at level 0.05: no difference")
     assert "negative values happen" in plain
-    assert "(biased)" in shown(monkeypatch, mixed_path, Path("a.csv"), estimator="biased")
+    assert "(biased)" in shown(monkeypatch, mixed_path, mixed_path, estimator="biased")
 
 
 def test_the_command_streams_its_sample(mixed_path, frame, tmp_path, monkeypatch):
     """No whole table is read: blocks twice, first for the rows that directions are taken from."""
+    honest = tables.Table.encoded
+    monkeypatch.setattr(tables, "_BLOCK_ROWS", 9)
+    monkeypatch.setattr(tables.Table, "frame", lambda *_: pytest.fail("read whole"))
     for path in files_of(frame, tmp_path):
         seen: list[int] = []
         monkeypatch.setattr(
-            tables, "table_blocks", lambda path, seen=seen: seen.append(1) or table_blocks(path, rows=9)
+            tables.Table, "encoded", lambda table, domain, seen=seen: seen.append(1) or honest(table, domain)
         )
-        monkeypatch.setattr(tables, "read_table", lambda path: pytest.fail("read whole"))
         result = CliRunner().invoke(main, ["mmd-test", str(mixed_path), str(path)])
         assert result.exit_code == 0 and seen == [1, 1]
         assert "note         age: 3 of 53 values were outside the bounds" in result.stdout

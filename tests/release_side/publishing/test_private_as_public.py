@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import draft_domain, publish, publish_function
@@ -371,7 +372,19 @@ def drafted(sample: Any, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("pair", [pair for pair in SAME if pair != "columns of the frame"])
+NOT_READ = (
+    "nested in the folder",
+    "a name without an ending in the folder",
+)  # of a folder, its own files of tables are read
+
+
+@pytest.mark.parametrize("pair", NOT_READ)
+def test_no_domain_is_drafted_from_files_that_are_not_read(pair, tmp_path):
+    with pytest.raises(DomainError, match=r"holds no file of a table .*Name the folder that has them"):
+        drafted(SAME[pair](tmp_path)[1], tmp_path)
+
+
+@pytest.mark.parametrize("pair", [pair for pair in SAME if pair not in ("columns of the frame", *NOT_READ)])
 def test_a_domain_drafted_from_the_private_table_is_refused(pair, tmp_path):
     private, sample = SAME[pair](tmp_path)
     domain = drafted(sample, tmp_path)

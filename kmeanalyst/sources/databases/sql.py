@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kmeanalyst.sources.duckdb_tables import DuckTable
-from kmeanalyst.sources.postgresql import PostgresTable, check_no_password
+from kmeanalyst.sources.databases.duckdb_tables import DuckTable
+from kmeanalyst.sources.databases.postgresql import PostgresTable, check_no_password
+from kmeanalyst.sources.databases.sql_names import parts_of
 from kmeanalyst.sources.source import ArrowSource, SourceError
-from kmeanalyst.sources.sql_names import parts_of
 
 
 def sql(connection: Any, table: str, columns: Sequence[str] | None = None) -> ArrowSource:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kmeanalyst.sources.databases.sql_names import quoted
 from kmeanalyst.sources.source import NO_DRIVER, TABLE_CHANGED, ArrowSource, SourceError
-from kmeanalyst.sources.sql_names import quoted
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
+from kmeanalyst.sources.databases.sql_names import quoted
 from kmeanalyst.sources.source import NO_DRIVER, TABLE_CHANGED, ArrowSource, SourceError
-from kmeanalyst.sources.sql_names import quoted
 
 _BATCH_BYTES = 1_000_000
 _MOST_IDLE = "1h"  # then the server ends a session between count and rows: of a source that is kept and not read

@@ -1,0 +1,1 @@
+"""Tables and views of PostgreSQL and DuckDB, by name."""

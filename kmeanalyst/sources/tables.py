@@ -1,0 +1,225 @@
+"""Tables of the analyst or of the public, from any source: samples to test, public points, samples to draft from.
+
+Not for private rows: those go through release_side. Its rules hold here too: Arrow columns are judged by their declared types
+before a row is read, and a domain encodes their cells. What libraries say about a failure is shown, since the rows are the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.column import DomainError
+from kmeanalyst.releases.domain.domain import Domain, SampleCounts
+from kmeanalyst.sources.arrow_cells import cells_of, joined, pieces
+from kmeanalyst.sources.arrow_types import why_refused
+from kmeanalyst.sources.databases.sql import is_database
+from kmeanalyst.sources.datasets import fragments_of, is_dataset
+from kmeanalyst.sources.files import File, files_of, is_csv, open_file
+from kmeanalyst.sources.source import ArrowSource, SourceError
+from kmeanalyst.sources.streams import ArrowStream, Stream, can_be_read_once
+
+TableSource: TypeAlias = (
+    str | Path | ArrowSource | ArrowStream | Any
+)  # Any: a pyarrow.dataset.Dataset, which has no types
+_BLOCK_ROWS = 20_000  # rows read at a time
+_SAMPLE = "the sample"
+_CSV: dict[str, Any] = {"keep_default_na": False, "encoding": "utf-8-sig"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """A table from one source.
+
+    name        what messages call it.
+    parts       CSV files and sources of Arrow batches, one after the other.
+    read_once   whether its rows are gone once they were read.
+    """
+
+    name: str
+    parts: Sequence[File | ArrowSource]
+    read_once: bool = False
+
+    @property
+    def headers(self) -> list[list[str]]:
+        """Names of the columns of each part."""
+        return [list(part.schema.names if isinstance(part, ArrowSource) else _csv_header(part)) for part in self.parts]
+
+    def encoded(self, domain: Domain) -> Iterator[tuple[Array, SampleCounts]]:
+        """Encoded rows (n, d) in blocks, with counts, so that memory does not grow with the number of rows.
+
+        Errors   DomainError: for a type that cannot be read as its column, before any row; for a damaged file, where the damage
+                 is.
+        """
+        self.check_types(domain)
+        total = 0
+        for part in self.parts:
+            for rows, counts in self._encoded(part, domain):
+                total += len(rows)
+                yield rows, counts
+        _check_rows(self.name, total)
+
+    def _encoded(self, part: File | ArrowSource, domain: Domain) -> Iterator[tuple[Array, SampleCounts]]:
+        if isinstance(part, ArrowSource):
+            return _encoded_batches(part, self.name, domain)
+        return map(domain.encode_counted, _csv_blocks(part))
+
+    def frame(self, domain: Domain | None = None) -> pd.DataFrame:
+        """All rows as a DataFrame; CSV cells stay text, so that the domain reads them."""
+        if domain is not None:
+            self.check_types(domain)
+        frames = [
+            _frame_of_batches(part, self.name) if isinstance(part, ArrowSource) else _whole_csv(part)
+            for part in self.parts
+        ]
+        _check_rows(self.name, sum(map(len, frames)))
+        return frames[0] if len(frames) == 1 else pd.concat(filter(len, frames), join="inner", ignore_index=True)
+
+    def check_types(self, domain: Domain) -> None:
+        """DomainError if a declared type cannot be read as the domain's column of that name."""
+        schemas = [part.schema for part in self.parts if isinstance(part, ArrowSource)]
+        fields = [
+            (schema.field(column.name), column)
+            for schema in schemas
+            for column in domain.columns
+            if schema.names.count(column.name) == 1
+        ]
+        if refusals := [why for field, column in fields if (why := why_refused(field, column))]:
+            raise DomainError(" ".join(dict.fromkeys(refusals)))
+
+
+def table_of(source: TableSource) -> Table | None:
+    """The table behind a path, folder, glob, URL, dataset, stream or `sql(…)`; None for anything else, as a DataFrame of pandas.
+
+    Errors   DomainError that says why it cannot be read.
+    """
+    if isinstance(source, str | Path):
+        with _as_domain_errors(str(source)):
+            return Table(str(source), [_opened(file) for file in _files(source)])
+    with _as_domain_errors(_SAMPLE):
+        if isinstance(source, ArrowSource):
+            return Table(_SAMPLE, [source])
+        if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series):
+            return Table(_SAMPLE, [Stream.of(source)], can_be_read_once(source))
+        return Table(_SAMPLE, fragments_of(source)) if is_dataset(source) else None
+
+
+def read_table(source: TableSource, domain: Domain | None = None) -> pd.DataFrame:
+    """A table as a DataFrame in memory; DomainError says what is wrong with it.
+
+    domain   if given, the types of its columns are judged first.
+    """
+    table = table_of(source)
+    if table is None:
+        raise TypeError(
+            f"a {type(source).__name__} is no table that can be read. Pass a path, kmeanalyst.sql(…), or what yields Arrow record "
+            "batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB."
+        )
+    return table.frame(domain)
+
+
+def _files(source: str | Path) -> list[File]:
+    if is_database(source):
+        raise DomainError(
+            "this is a database, and a table of it has a name. Add --from TABLE (in Python "
+            'kmeanalyst.sql("postgresql:", "schema.table")).'
+        )
+    return files_of(source)
+
+
+def _opened(file: File) -> File | ArrowSource:
+    return file if is_csv(file.name) else open_file(file)
+
+
+def _check_rows(name: str, rows: int) -> None:
+    if rows == 0:
+        raise DomainError(f"{name} has a header and no rows. Name a table with rows.")
+
+
+@contextmanager
+def _as_domain_errors(name: str) -> Iterator[None]:
+    """Turn a library's error about a table into a DomainError that names it."""
+    try:
+        yield
+    except DomainError:
+        raise
+    except SourceError as error:
+        raise DomainError(str(error)) from None
+    except pd.errors.EmptyDataError:
+        raise DomainError(
+            f"{name} is empty: it has no header line. Name a table whose first line names its columns."
+        ) from None
+    except Exception as error:  # of any library
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise DomainError(f"{name} could not be read as a table: {reason}. Write it again, or pass another.") from None
+
+
+# ---------------------------------------------------------------------- CSV
+
+
+def _csv_header(file: File) -> list[str]:
+    with _as_domain_errors(str(file)), file.open("rb") as handle:
+        return list(
+            pd.read_csv(handle, nrows=0, index_col=False, dtype=str, compression=_compression(file), **_CSV).columns
+        )
+
+
+def _csv_options(file: File) -> dict[str, Any]:
+    """How cells are read. A row's surplus cells are ignored, as on the private side; they never shift the others."""
+    return {"usecols": range(len(_csv_header(file))), "compression": _compression(file), **_CSV}
+
+
+def _compression(file: File) -> str | None:
+    return "gzip" if file.name.lower().endswith(".gz") else None
+
+
+def _whole_csv(file: File) -> pd.DataFrame:
+    options = _csv_options(file)
+    with _as_domain_errors(str(file)), file.open("rb") as handle:
+        return pd.read_csv(handle, dtype=str, **options)
+
+
+def _csv_blocks(file: File) -> Iterator[pd.DataFrame]:
+    """Cells as Python's own text (dtype object): the same text as dtype str has, but several times faster to encode."""
+    options = _csv_options(file)
+    with (
+        _as_domain_errors(str(file)),
+        file.open("rb") as handle,
+        pd.read_csv(handle, dtype=object, chunksize=_BLOCK_ROWS, **options) as blocks,
+    ):
+        yield from blocks
+
+
+# ---------------------------------------------------------------------- Arrow batches
+
+
+def _encoded_batches(source: ArrowSource, name: str, domain: Domain) -> Iterator[tuple[Array, SampleCounts]]:
+    others = domain.check_has_columns(source.schema.names, what=_SAMPLE)
+    index = (source.schema.pandas_metadata or {}).get("index_columns", [])  # of the DataFrame that was written
+    ignored = tuple(other for other in others if other not in index)
+    for parts in _pieces(source, name, domain.names):
+        rows, counts = domain.encode_counted({each: joined(parts, each, cells_of) for each in domain.names})
+        yield rows, replace(counts, ignored=ignored)
+
+
+def _pieces(source: ArrowSource, name: str, columns: Sequence[str]) -> Iterator[list[Any]]:
+    with _as_domain_errors(name):
+        yield from pieces(source.batches(columns), _BLOCK_ROWS)
+
+
+def _frame_of_batches(source: ArrowSource, name: str) -> pd.DataFrame:
+    import pyarrow as pa
+
+    with _as_domain_errors(name):
+        batches = list(source.batches(source.schema.names))
+        table = pa.Table.from_batches(batches) if batches else source.schema.empty_table()
+        return table.replace_schema_metadata(source.schema.metadata).to_pandas()
+
+
+__all__ = ["Table", "TableSource", "read_table", "table_of"]
