@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, grid_sensitivity, whole_heights
 from release_side.door.exact_sums import PrivateRows, SumOfBlock, sum_over_rows
 from release_side.door.mechanism import Noise, PublishError, RehearsalNoise, check_int64_range
+from release_side.door.turns import turns_of
 from release_side.private_rows.unit_rows import UnitRows
 
 _BLOCK_ENTRIES = 2**17  # rows × features at a time, for each worker: a megabyte, which stays near the processor
@@ -94,11 +97,14 @@ class ExactSums:
 
 
 def _summed_features(feature_map: FeatureMap) -> SumOfBlock:
-    return lambda rows: (
-        (unit_averages(rows, feature_map) if isinstance(rows, UnitRows) else integer_features(rows, feature_map))
-        .sum(axis=0)
-        .astype(np.int64)
-    )
+    def summed(rows: Array | UnitRows) -> Array:
+        if isinstance(rows, UnitRows):
+            return unit_averages(rows, feature_map).sum(axis=0).astype(np.int64)
+        if _has_turns(feature_map):
+            return turns_of(feature_map).sum(rows)
+        return integer_features(rows, feature_map).sum(axis=0).astype(np.int64)
+
+    return summed
 
 
 def unit_averages(units: UnitRows, feature_map: FeatureMap) -> Array:
@@ -189,10 +195,17 @@ def _step(feature_map: FeatureMap) -> int:
 def integer_features(rows: Array, feature_map: FeatureMap) -> Array:
     """Features on the integer grid, whole numbers as float64 (n, F), Σz² ≤ GRID² for each row, proven.
 
+    Of cosines they are computed as whole numbers (`turns`). Features of other maps are rounded, and their norm is enforced.
     Whole float64 numbers up to 2^28 add exactly in any order for up to 2^25 rows a piece.
     """
+    if _has_turns(feature_map):
+        return turns_of(feature_map)(rows)
     with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
         return _integer_features(rows, feature_map)
+
+
+def _has_turns(feature_map: FeatureMap) -> TypeGuard[RandomFourier]:
+    return type(feature_map) is RandomFourier  # a derived class may compute anything
 
 
 def _integer_features(rows: Array, feature_map: FeatureMap) -> Array:

@@ -3,7 +3,9 @@
 The bare loop evaluates the features of one block of rows after another and adds them in float64: no bound enforced,
 no integers, sums that depend on order. For a subspace its product is one plain matrix product; margins are counted.
 Both run in the same process, one after the other, on one thread and in the same blocks; the ratio is of their fastest
-rounds. Then the time of 10⁴ and 10⁵ noisy coordinates, and of two workers against one.
+rounds. "rounded" is the door if it rounded cosines of float64, as it does other features, and "float32 product" one plain
+product of matrices, rows by columns and columns by features. Then the time of 10⁴ and 10⁵ noisy coordinates, and of two
+workers against one.
 
     python tests/benchmarks/door_throughput.py
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from unittest.mock import patch
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -27,8 +30,9 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel, table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from release_side.door.exact_sums import _blocks
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, Noise
-from release_side.door.private_mean import _blocks, private_mean
+from release_side.door.private_mean import ExactSums, private_mean
 
 ROUNDS = 5
 
@@ -65,7 +69,7 @@ def bare_features(feature_map: FeatureMap) -> Callable[[Array], Array]:
 
 
 def bare_loop(rows: Array, feature_map: FeatureMap) -> Array:
-    blocks, total = _blocks(len(rows), feature_map), np.zeros(feature_map.dimension)
+    blocks, total = _blocks(len(rows), ExactSums(feature_map).step), np.zeros(feature_map.dimension)
     if isinstance(feature_map, CellFeatures):
         for block in blocks:
             total += np.bincount(feature_map.cell_indices(rows[block]).ravel(), minlength=len(total))
@@ -86,19 +90,27 @@ def compare(label: str, rows: Array, feature_map: FeatureMap) -> None:
     def door(workers: int = 1) -> Array:
         return private_mean([rows], feature_map, NoNoise(), n_rows=len(rows), workers=workers).vector  # type: ignore[arg-type]
 
+    def rounded() -> None:
+        with patch("release_side.door.private_mean._has_turns", lambda feature_map: False):
+            door()
+
+    def product() -> None:
+        for block in _blocks(len(rows), ExactSums(feature_map).step):
+            small[block] @ columns
+
+    small, columns = rows.astype(np.float32), np.ones((rows.shape[1], feature_map.dimension), dtype=np.float32)
+    works: dict[str, Callable[[], object]] = {
+        "bare": lambda: bare_loop(rows, feature_map), "door": door, "two workers": lambda: door(2),
+    }  # fmt: skip
+    if isinstance(feature_map, RandomFourier):
+        works |= {"rounded": rounded, "float32 product": product}
     with threadpool_limits(1):
         np.testing.assert_allclose(door(), bare_loop(rows, feature_map), atol=1e-6)
-        times = [
-            (seconds(lambda: bare_loop(rows, feature_map)), seconds(door), seconds(lambda: door(2)))
-            for _ in range(ROUNDS)
-        ]
-    bare, exact, two = (min(column) for column in zip(*times, strict=True))
-    rate = len(rows) * feature_map.width / exact / 1e6
-    print(
-        f"{label:<44} F = {feature_map.dimension:<6} bare {bare:6.2f} s   door {exact:6.2f} s   ratio {exact / bare:.2f}"
-        f"   {rate:4.0f} million features/s, {len(rows) / exact:8,.0f} rows/s   two workers {two:6.2f} s",
-        flush=True,
-    )
+        times = {name: min(seconds(work) for _ in range(ROUNDS)) for name, work in works.items()}
+    print(f"{label}, F = {feature_map.dimension}: ratio {times['door'] / times['bare']:.2f}")
+    for name, time_ in times.items():
+        rate = len(rows) * feature_map.width / time_ / 1e6
+        print(f"    {name:<16} {len(rows) / time_:12,.0f} rows/s {rate:8,.0f} million features/s", flush=True)
 
 
 def noise(law: Noise, n_coordinates: int, sensitivity: float) -> None:

@@ -154,9 +154,9 @@ def test_the_checks_above_see_a_sum_of_squares_that_wraps(monkeypatch: pytest.Mo
 
 def test_a_row_within_the_bound_is_only_rounded():
     """Enforcing the bound must not change honest rows: z = rint(φ/B · GRID · SHRINK)."""
-    case = KERNELS[7]  # a scaled kernel, B = √2.5
-    feature_map = FEATURE_MAPS[7].build(50)
-    rows = case.rows(np.random.default_rng(0), 200)
+    case = FEATURE_MAPS[22]  # a subspace of a scaled kernel, B = √2.5: cosines have whole numbers of their own
+    feature_map = case.build(50)
+    rows = case.case.rows(np.random.default_rng(0), 200)
     expected = np.rint(feature_map(rows) * (GRID * SHRINK / feature_map.norm_bound))
     np.testing.assert_array_equal(integer_features(rows, feature_map), expected)
 

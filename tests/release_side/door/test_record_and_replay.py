@@ -18,6 +18,7 @@ import pytest
 from door_cases import record_lines
 
 import release_side
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -26,7 +27,7 @@ from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.representation import wanted
 from kmeanalyst.representation.wanted import QUICK
 from release_side.choices import options, statement
-from release_side.door import mechanism
+from release_side.door import mechanism, turns
 from release_side.private_rows import rows
 from release_side.publishing import publish as publishing
 
@@ -44,7 +45,15 @@ if find_spec("torch"):
     SIZES["generator"] = {"method": "generator", "points": 6, "features": 32, "target": "flag"}
 TRACED = {
     module.__file__
-    for module in (rows, options, mechanism, statement, publishing, sys.modules["release_side.door.private_mean"])
+    for module in (
+        rows,
+        options,
+        mechanism,
+        statement,
+        publishing,
+        turns,
+        sys.modules["release_side.door.private_mean"],
+    )
 }
 HOSTILE = [
     "nan", "inf", "-inf", "1e308", "-1e308", "-0.0", "5e-324", "", " ", "unseen", "TRUE", "2001-13-45", "9" * 400,
@@ -124,11 +133,14 @@ def test_a_moved_row_changes_nothing(tmp_path, capfd, caplog):
 
 def test_the_replay_sees_a_branch_on_a_private_value(tmp_path, capfd, caplog, monkeypatch):
     """Its power: a door that reads a value takes another path, even if it shows nothing."""
-    door = sys.modules["release_side.door.private_mean"]
-    honest = door.within_norm
-    monkeypatch.setattr(
-        door, "within_norm", lambda z, *, nonnegative: honest(z, nonnegative=nonnegative) & (z.sum(axis=1) > 0)
-    )
+    honest = turns.Turns.phases
+
+    def mutant(self: turns.Turns, rows: Array) -> Array:
+        if len(rows) == 20 and rows[7, 0] > 50:
+            honest(self, rows[:0])
+        return honest(self, rows)
+
+    monkeypatch.setattr(turns.Turns, "phases", mutant)
     one = seen(table(tmp_path, {}), capfd, caplog, **SIZES["random-features"])
     others = [
         seen(table(tmp_path, {0: age}), capfd, caplog, **SIZES["random-features"]) for age in ("0", "33", "60", "99")

@@ -1,0 +1,238 @@
+"""Cosines in whole numbers: their bound for every phase, the same bits everywhere, and how near they are to φ."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import paths
+import pytest
+from door_cases import HOSTILE, Recorder, assert_integers_fit, recorded
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.fourier import RandomFourier
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.measurement import GRID, SHRINK
+from release_side.door import private_mean as _  # noqa: F401  (the package's own name is the function's)
+from release_side.door import turns
+from release_side.door.mechanism import GaussianNoise, PublishError, RehearsalNoise
+from release_side.door.private_mean import integer_features, private_mean
+from release_side.door.turns import ENTRIES, TURN, cosines_on_grid, turns_of
+
+door = sys.modules["release_side.door.private_mean"]
+DOMAIN = Domain((
+    Integer(name="age", lower=0, upper=120, missing=True), Real(name="income", lower=1, upper=1e6, scale="log"),
+    Date(name="day", lower="2000-01-01", upper="2030-01-01"),
+    Categorical(name="city", levels=("A", "B", "C"), missing=True), Categorical(name="flag", levels=("no", "yes")),
+))  # fmt: skip
+
+
+def drawn(dimension: int, seed: int = 0) -> RandomFourier:
+    return RandomFourier.draw(
+        table_kernel(DOMAIN),
+        n_columns=len(DOMAIN),
+        dimension=dimension,
+        missing_columns=DOMAIN.missing_columns,
+        rng=seed,
+    )
+
+
+def rows_of_everything(n: int) -> Array:
+    """Rows of the domain, and others with a hostile value in one cell or in all of them."""
+    rows = DOMAIN.draw(n, 1)
+    for i, value in enumerate(HOSTILE):
+        rows[2 * i] = value
+        rows[2 * i + 1, i % len(DOMAIN)] = value
+    return rows
+
+
+def steps_of(phases: Array, n_frequencies: int) -> Array:
+    """Cosines and sines of phases (m,) in steps of the grid, (2, m)."""
+    return np.stack(cosines_on_grid(n_frequencies)(phases.astype(np.uint32)[None]))[:, 0]
+
+
+# ---------------------------------------------------------------- the bound
+
+
+@pytest.mark.parametrize("n_frequencies", [1, 2, 3, 16, 17, 2000, 500_000])
+def test_every_entry_of_the_table_keeps_the_bound_at_every_offset(n_frequencies: int):
+    """In Python's integers: R (c² + s²) ≤ GRID² at each entry, at its two ends and between them."""
+    for offset in (-(2**15), -12_345, 0, 1, 2**15 - 1):
+        phases = np.arange(ENTRIES, dtype=np.int64) * (TURN // ENTRIES) + offset
+        cosines, sines = steps_of(phases % TURN, n_frequencies).tolist()
+        longest = max(c * c + s * s for c, s in zip(cosines, sines, strict=True))
+        assert GRID**2 * (1 - 2.0**-16) < n_frequencies * longest <= GRID**2 or n_frequencies > 10**5
+        assert n_frequencies * longest <= GRID**2
+
+
+def test_the_bound_is_proven_for_as_many_features_as_the_door_takes():
+    for n_frequencies in (1, 10, 1000, 10**5, 5 * 10**5):
+        turns.check_norm(cosines_on_grid(n_frequencies), n_frequencies)
+
+
+@pytest.mark.parametrize("place", [0, 1, 12_345, ENTRIES - 1])
+def test_a_table_with_one_entry_too_long_is_refused(place: int):
+    """A cosine that is 2^-17 too long, at any place; and SHRINK leaves no room to round ten times as many features as are taken."""
+    honest = cosines_on_grid(2000)
+    waves = honest.waves.copy()
+    for i in (place, place + ENTRIES // 4):
+        waves[i] = round(int(waves[i]) * (1 + 2.0**-17))
+    with pytest.raises(
+        PublishError, match=r"do not keep within the bound, so nothing is released\. Pass fewer features"
+    ):
+        turns.check_norm(replace(honest, waves=waves), 2000)
+    with pytest.raises(PublishError, match="do not keep within the bound"):
+        cosines_on_grid(5 * 10**6)
+
+
+@pytest.mark.slow
+def test_all_phases_that_there_are_keep_the_bound():
+    """2^32 of them, at the default number of features; a cosine's square and a sine's add up below 2^53 / R."""
+    cosines = cosines_on_grid(2000)
+    most = 0.0
+    for start in range(0, TURN, 2**20):
+        c, s = (wave.astype(np.float64) for wave in cosines(np.arange(start, start + 2**20).astype(np.uint32)))
+        most = max(most, float((c * c + s * s).max()))
+    assert 2000 * int(most) <= GRID**2
+
+
+def test_hostile_rows_keep_the_bound_and_never_warn():
+    """Whatever the frequencies: so small or large that products leave float64, or zero."""
+    rows = rows_of_everything(60)
+    for scale in (0.0, 5e-324, 1.0, 1e5, 1e300):
+        feature_map = drawn(64)
+        feature_map = replace(feature_map, linear=np.clip(feature_map.linear * scale, -1e308, 1e308))
+        z = integer_features(rows, feature_map)
+        assert_integers_fit(z)
+        assert (np.square(z).sum(axis=1) > GRID**2 * (1 - 2.0**-15)).all()  # every row has its full length
+
+
+# ---------------------------------------------------------------- the same bits
+
+
+def by_hand(row: Array, feature_map: RandomFourier) -> list[int]:
+    """A row's numbers by Python's floats and integers, one frequency at a time."""
+    found = turns_of(feature_map)
+    waves, extra = found.cosines.waves.tolist(), found.cosines.extra
+    cosines, sines = [], []
+    for r in range(feature_map.n_frequencies):
+        total = 0.0
+        for j, value in enumerate(row.tolist()):
+            value = 0.0 if math.isnan(value) else min(max(value, -found.farthest[j]), found.farthest[j])
+            total += float(found.numbers[j, r]) * value
+        phase = round(total)
+        for j, table in feature_map.tables.items():
+            if len(table) == 1:
+                code = 0 if math.isnan(row[j]) else None
+            else:
+                code = len(table) - 1 if math.isnan(row[j]) else int(min(max(row[j], 0), len(table) - 1))
+            phase += 0 if code is None else round(float(table[code, r]) * (TURN / (2 * math.pi)))
+        nearest, angle = divmod(phase + 2**15, 2**16)
+        nearest, angle = nearest % ENTRIES, (angle - 2**15) * 25736 >> 14
+        sine, cosine = waves[nearest], waves[nearest + ENTRIES // 4]
+        half = 1 << extra - 1
+        cosines.append(cosine - ((sine >> 15) * angle >> 15) + half >> extra)
+        sines.append(sine + ((cosine >> 15) * angle >> 15) + half >> extra)
+    return cosines + sines
+
+
+def test_numbers_of_any_row_are_those_that_python_computes_one_by_one():
+    feature_map, rows = drawn(40), rows_of_everything(40)
+    z = integer_features(rows, feature_map)
+    for i, row in enumerate(rows):
+        assert [int(each) for each in z[i]] == by_hand(row, feature_map)
+
+
+@pytest.mark.parametrize("dimension", [2, 600])
+def test_bits_do_not_depend_on_block_order_or_workers(dimension: int):
+    """Sums in 32 bits where they suffice (600 features) and in 64 (2), of rows alone, in blocks and all together."""
+    feature_map, rows = drawn(dimension), rows_of_everything(200)
+    exact = [sum(int(each) for each in column) for column in integer_features(rows, feature_map).T]
+    found = turns_of(feature_map)
+    assert found.sum(rows).tolist() == exact
+    for size in (1, 7, 64):
+        assert sum(found.sum(rows[i : i + size]) for i in range(0, 200, size)).tolist() == exact
+    for workers in (1, 3):
+        assert recorded(rows[::-1], feature_map, workers=workers).exact_sum.tolist() == exact  # type: ignore[union-attr]
+
+
+def test_bits_do_not_depend_on_the_vector_units_of_the_processor():
+    program = """
+import sys
+from test_turns import drawn, integer_features, rows_of_everything
+sys.stdout.buffer.write(integer_features(rows_of_everything(50), drawn(400)).tobytes())
+"""
+    plain = {
+        "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX2 FMA3 AVX512F ASIMDHP",
+        "PYTHONPATH": os.pathsep.join(
+            [str(paths.SUPPORT), os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]
+        ),
+    }
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], env=os.environ | plain, capture_output=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == integer_features(rows_of_everything(50), drawn(400)).tobytes()
+
+
+def test_the_table_is_the_rounded_cosine():
+    """By 40 digits; R = 2000: an entry is h cos in steps of 2^-7 of the grid."""
+    found = cosines_on_grid(2000)
+    assert found.extra == 7
+    with mpmath.workdps(40):
+        height = mpmath.mpf(GRID) * (1 - mpmath.mpf(2) ** -18) / mpmath.sqrt(2000) * 2**7
+        for i in (0, 1, 2, 777, ENTRIES // 8, ENTRIES // 4, ENTRIES // 2 + 3, ENTRIES - 1):
+            assert found.waves[i] == int(mpmath.nint(height * mpmath.sin(2 * mpmath.pi * i / ENTRIES)))
+
+
+# ---------------------------------------------------------------- and φ
+
+
+@pytest.mark.parametrize("dimension", [2, 10, 200, 4000])
+def test_numbers_are_features_rounded_to_a_little_more_than_half_a_step(dimension: int):
+    """PROOF.md's ½ + (6.3 + .8 T) 2^-extra steps, T = 3: at 4,000 features .57, 99 of 100 numbers the rounded feature itself."""
+    feature_map = drawn(dimension)
+    rows = DOMAIN.draw(300, 2)
+    exact = feature_map(rows) * (GRID * SHRINK / feature_map.norm_bound)
+    z, extra = integer_features(rows, feature_map), turns_of(feature_map).cosines.extra
+    assert np.abs(z - exact).max() < 0.5 + (6.3 + 0.8 * 3) / 2**extra
+    if dimension == 4000:
+        assert np.abs(z - exact).max() < 0.55 and (z == np.rint(exact)).mean() > 0.98
+        assert abs((z - exact).mean()) < 0.01  # half a step of it is not in one direction
+
+
+def test_a_derived_class_of_the_map_has_its_own_features_rounded():
+    class Halved(RandomFourier):
+        def __call__(self, X: Array) -> Array:
+            return super().__call__(X) / 2
+
+    honest = drawn(20)
+    halved = Halved(honest.kernel, honest.linear, honest.tables)
+    assert (np.square(integer_features(DOMAIN.draw(5, 0), halved)).sum(axis=1) < GRID**2 / 3.9).all()
+
+
+def test_a_release_is_the_one_of_rounded_features_but_for_less_than_a_ten_thousandth_of_its_noise(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The same seed of a rehearsal, at ε = 10: files are read as before, and no analysis can see the difference."""
+    feature_map, rows = drawn(1000), DOMAIN.draw(1000, 3)
+
+    def released() -> Array:
+        noise = RehearsalNoise(GaussianNoise(10.0, 1e-6), 1)
+        found = private_mean([rows], feature_map, noise, n_rows=len(rows))
+        return found.vector / found.noise_scale
+
+    whole = released()
+    monkeypatch.setattr(door, "_has_turns", lambda feature_map: False)
+    rounded = released()
+    assert 0 < np.abs(whole - rounded).max() < 1e-5
+    exact = private_mean([rows], feature_map, Recorder(), n_rows=len(rows)).vector  # type: ignore[arg-type]
+    assert np.linalg.norm(exact - feature_map(rows).mean(axis=0)) < 1e-8 * feature_map.norm_bound
