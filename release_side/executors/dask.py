@@ -70,7 +70,11 @@ class Dask(Executor):
 
     @property
     def n_workers(self) -> int:
-        """How many tasks can run at a time: the threads of all workers."""
+        """How many tasks can run at a time: the threads of all workers.
+
+        >>> release_side.Dask(client).n_workers  # doctest: +SKIP
+        16
+        """
         return max(1, sum(self._workers().values()))
 
     def table_of(self, source: Any) -> Any:
@@ -80,7 +84,11 @@ class Dask(Executor):
         return _Table(source, self)
 
     def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """(number of a task, what `work` returned for it), in any order. Few are under way at a time."""
+        """(number of a task, what `work` returned for it), in any order. Few are under way at a time.
+
+        >>> sorted(release_side.Dask(client).run(abs, [-7, 5]))  # doctest: +SKIP
+        [(0, 7), (1, 5)]
+        """
         from distributed import Future
 
         most, sent = max(_LEAST_IN_FLIGHT, 2 * self.n_workers), self._sent(work)

@@ -234,7 +234,7 @@ def test_publish_passes_every_choice_on(files, tmp_path, monkeypatch):
         result = call("release-side", "publish", files.private, "--domain", files.domain, *words, *flag)
         assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "Error: enough seen")
         assert callable(seen.pop("progress"))
-        assert seen == options | {"target": ("city",)} | {
+        assert seen == options | {"target": ("city",), "executor": None} | {
             name: f"--{name}" in flag for name in ("float32", "uncounted", "weak", "force")
         }
 
