@@ -97,11 +97,13 @@ class ExactSums:
 
 
 def _summed_features(feature_map: FeatureMap) -> SumOfBlock:
+    turns = turns_of(feature_map) if _has_turns(feature_map) else None
+
     def summed(rows: Array | UnitRows) -> Array:
         if isinstance(rows, UnitRows):
             return unit_averages(rows, feature_map).sum(axis=0).astype(np.int64)
-        if _has_turns(feature_map):
-            return turns_of(feature_map).sum(rows)
+        if turns is not None:
+            return turns.sum(rows)
         return integer_features(rows, feature_map).sum(axis=0).astype(np.int64)
 
     return summed

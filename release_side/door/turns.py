@@ -5,6 +5,8 @@ Phases of levels are rounded once, they are public. A number's phase is one prod
 products are added in the order of the columns. A feature follows from its phase by operations on whole numbers alone. So a
 row's numbers have the same bits in every block, under every library for matrices and on every processor, and their norm is
 within the bound for every phase that there is: the bound is proven from the table, and no row is looked at (PROOF.md §2a).
+
+`_turns.c` has the same sum as one compiled loop, with the same bits. It is built where a compiler is found, and never needed.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import rows_of
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.measurement import GRID, SHRINK
 from release_side.errors import PublishError
+
+try:
+    from release_side.door import _turns as compiled
+except ImportError:  # it was installed where there was no compiler
+    compiled = None  # type: ignore[assignment]
 
 TURN = 2**32  # steps of phase in a turn
 ENTRIES = 2**16  # of the table of cosines, in a turn; between two of them cosines are corrected to first order
-SHRUNK = (GRID - 2**10, GRID)  # SHRINK as a fraction: 2^-18 is 2^10 steps of the grid
 _STEPS_IN_RADIAN = TURN / (2 * np.pi)
 _QUARTER = ENTRIES // 4
 _QUARTER_BITS = 96
@@ -33,58 +39,80 @@ _TABLE_BITS = 30  # entries are less than 2^30, in steps of 2^-extra of the grid
 _ANGLE = 25736  # 2π in units of 2^-12
 _LARGEST = 1e290  # of any number
 _FARTHEST = 2.0**61  # of a phase: beyond it, float64 does not know the fraction of a turn
-_MERGED_ENTRIES = 2**18
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Turns:
     """The whole numbers of a map of random Fourier features: a row's depend on this row alone, and Σz² ≤ GRID².
 
-    numbers    (d, R) float64: the phase of a unit of each column, in steps of 2^-32 turns.
-    farthest   (d,) a number beyond these counts as if it were there: its phase has no known fraction of a turn.
-    levels     phases of levels and of missing cells.
+    n_columns   d of the rows.
+    columns     (k,) those whose numbers have a phase.
+    numbers     (k, R) float64: the phase of a unit of each, in steps of 2^-32 turns.
+    farthest    (k,) a number beyond these counts as if it were there: its phase has no known fraction of a turn.
+    levels      phases of levels and of missing cells.
     """
 
+    n_columns: int
+    columns: Array
     numbers: Array
     farthest: Array
     levels: tuple[Levels, ...]
     cosines: Cosines
 
-    def phases(self, rows: Array) -> Array:
-        """(n, R) uint32, in steps of 2^-32 turns."""
-        rows = rows_of(rows, len(self.numbers))
-        with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
-            return self._phases(rows)
-
-    def _phases(self, rows: Array) -> Array:
-        total = np.zeros((len(rows), self.numbers.shape[1]))
-        part = np.empty_like(total)
-        for j in np.flatnonzero(self.numbers.any(axis=1)):
-            values = np.where(np.isnan(rows[:, j]), 0.0, np.clip(rows[:, j], -self.farthest[j], self.farthest[j]))
-            total += np.multiply(values[:, None], self.numbers[j], out=part)
-        phases = np.rint(total, out=total).astype(np.int64).astype(np.uint32)
-        for column in self.levels:
-            phases += column.phases(rows)
-        return phases
-
     def __call__(self, rows: Array) -> Array:
         """Encoded rows → whole numbers as float64, (n, F), as the map orders them."""
-        return np.hstack(self.cosines(self.phases(rows)), dtype=np.float64)
+        return np.hstack(self.cosines(self._phases(*self._cells(rows))), dtype=np.float64)
 
     def sum(self, rows: Array) -> Array:
         """The exact sum (F,) int64 over the rows."""
+        values, codes = self._cells(rows)
+        if compiled is not None:
+            sums = np.zeros(2 * self.numbers.shape[1], dtype=np.int64)
+            compiled.add_rows(
+                len(rows), self.numbers.shape[1], values, self.numbers, codes, [column.table for column in self.levels],
+                self.cosines.waves, self.cosines.extra, sums,
+            )  # fmt: skip
+            return sums
         narrow = len(rows) * self.cosines.highest < 2**31
-        sums = [wave.sum(axis=0, dtype=np.int32 if narrow else np.int64) for wave in self.cosines(self.phases(rows))]
-        return np.concatenate(sums).astype(np.int64)
+        kind = np.int32 if narrow else np.int64
+        waves = self.cosines(self._phases(values, codes))
+        return np.concatenate([wave.sum(axis=0, dtype=kind) for wave in waves]).astype(np.int64)
+
+    def _cells(self, rows: Array) -> tuple[Array, Array]:
+        """Numbers (k, n) within their bounds, and the codes (·, n) of levels, each in its table."""
+        rows = rows_of(rows, self.n_columns)
+        with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
+            values = np.clip(rows[:, self.columns], -self.farthest, self.farthest)
+            values = np.where(np.isnan(values), 0.0, values)
+            codes = np.empty((len(self.levels), len(rows)), dtype=np.intp)
+            for column, found in zip(self.levels, codes, strict=True):
+                found[:] = column.codes(rows)
+        return values.T.copy(), codes
+
+    def _phases(self, values: Array, codes: Array) -> Array:
+        """(n, R) uint32, in steps of 2^-32 turns."""
+        total = np.zeros((values.shape[1], self.numbers.shape[1]))
+        part = np.empty_like(total)
+        for value, number in zip(values, self.numbers, strict=True):
+            total += np.multiply(value[:, None], number, out=part)
+        phases = np.rint(total, out=total).astype(np.int64).astype(np.uint32)
+        for column, code in zip(self.levels, codes, strict=True):
+            phases += column.table.take(code, axis=0)
+        return phases
 
 
 @lru_cache(maxsize=2)
 def turns_of(feature_map: RandomFourier) -> Turns:
     """The whole numbers of a map, made from public facts; PublishError if their bound cannot be proven."""
-    numbers = np.clip(feature_map.linear, -_LARGEST, _LARGEST) * _STEPS_IN_RADIAN
+    columns = np.flatnonzero(feature_map.linear.any(axis=1))
+    numbers = np.clip(feature_map.linear[columns], -_LARGEST, _LARGEST) * _STEPS_IN_RADIAN
     largest = np.maximum(np.abs(numbers).max(axis=1), _FARTHEST / _LARGEST)
     levels = tuple(_levels(j, table) for j, table in feature_map.tables.items())
-    return Turns(numbers, _FARTHEST / len(numbers) / largest, levels, cosines_on_grid(feature_map.n_frequencies))
+    return Turns(
+        n_columns=len(feature_map.linear), columns=columns, numbers=numbers,
+        farthest=_FARTHEST / max(len(columns), 1) / largest, levels=levels,
+        cosines=cosines_on_grid(feature_map.n_frequencies),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,11 +127,10 @@ class Levels:
     largest: int
     table: Array
 
-    def phases(self, rows: Array) -> Array:
-        """(n, R) uint32."""
-        values, last = rows[:, self.column], len(self.table) - 1
-        codes = np.where(np.isnan(values), last, np.clip(values, 0, self.largest))
-        return self.table.take(codes.astype(np.intp), axis=0)
+    def codes(self, rows: Array) -> Array:
+        """(n,) rows of the table."""
+        values = rows[:, self.column]
+        return np.where(np.isnan(values), len(self.table) - 1, np.clip(values, 0, self.largest)).astype(np.intp)
 
 
 def _levels(column: int, phases: Array) -> Levels:
@@ -163,7 +190,7 @@ class Cosines:
 def cosines_on_grid(n_frequencies: int) -> Cosines:
     """The table for so many frequencies: checked, in Python's integers, to keep every row within GRID."""
     bits = 64
-    height = isqrt((SHRUNK[0] << bits) ** 2 // n_frequencies)  # in steps of 2^-bits
+    height = isqrt((int(GRID * SHRINK) << bits) ** 2 // n_frequencies)  # in steps of 2^-bits of the grid
     extra = _TABLE_BITS - (height >> bits).bit_length()
     places = bits - extra + _QUARTER_BITS
     rising = [(height * sine + (1 << places - 1)) >> places for sine in reversed(_quarter_of_cosines())]
@@ -180,9 +207,8 @@ def check_norm(cosines: Cosines, n_frequencies: int) -> None:
     largest = max(waves[i] ** 2 + waves[i + _QUARTER] ** 2 for i in range(ENTRIES))
     angle = _HALF_ENTRY * _ANGLE >> 14  # in units of 2^-30, as the largest there is
     turned = isqrt((largest * (2**60 + angle**2) >> 60) + 1) + 1  # √(C² + S²) √(1 + d²), rounded up
-    each_rounded = (
-        1 + (angle >> 15) + 1 + (1 << extra - 1)
-    )  # of each product and of the last step, in units of the table's
+    of_product, of_last = 1 + (angle >> 15) + 1, 1 << extra - 1  # what rounding adds to each, in steps of 2^-extra
+    each_rounded = of_product + of_last
     both_rounded = isqrt(2 * each_rounded**2) + 1
     if n_frequencies * (turned + both_rounded) ** 2 > (GRID << extra) ** 2 or max(map(abs, waves)) >= 2**_TABLE_BITS:
         raise PublishError(

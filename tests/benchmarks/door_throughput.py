@@ -3,9 +3,10 @@
 The bare loop evaluates the features of one block of rows after another and adds them in float64: no bound enforced,
 no integers, sums that depend on order. For a subspace its product is one plain matrix product; margins are counted.
 Both run in the same process, one after the other, on one thread and in the same blocks; the ratio is of their fastest
-rounds. "rounded" is the door if it rounded cosines of float64, as it does other features, and "float32 product" one plain
-product of matrices, rows by columns and columns by features. Then the time of 10⁴ and 10⁵ noisy coordinates, and of two
-workers against one.
+rounds. Cosines in whole numbers are also timed "in NumPy", as without the compiled loop (`_turns.c`: `pip install -e .` builds
+it), and "rounded", as if the door rounded cosines of float64 like other features. "float32 product" is one plain product of
+matrices, rows by columns and columns by features. Then the time of 10⁴ and 10⁵ noisy coordinates, and of two workers against
+one.
 
     python tests/benchmarks/door_throughput.py
 """
@@ -94,6 +95,10 @@ def compare(label: str, rows: Array, feature_map: FeatureMap) -> None:
         with patch("release_side.door.private_mean._has_turns", lambda feature_map: False):
             door()
 
+    def numpy_alone() -> None:
+        with patch("release_side.door.turns.compiled", None):
+            door()
+
     def product() -> None:
         for block in _blocks(len(rows), ExactSums(feature_map).step):
             small[block] @ columns
@@ -103,7 +108,7 @@ def compare(label: str, rows: Array, feature_map: FeatureMap) -> None:
         "bare": lambda: bare_loop(rows, feature_map), "door": door, "two workers": lambda: door(2),
     }  # fmt: skip
     if isinstance(feature_map, RandomFourier):
-        works |= {"rounded": rounded, "float32 product": product}
+        works |= {"in NumPy": numpy_alone, "rounded": rounded, "float32 product": product}
     with threadpool_limits(1):
         np.testing.assert_allclose(door(), bare_loop(rows, feature_map), atol=1e-6)
         times = {name: min(seconds(work) for _ in range(ROUNDS)) for name, work in works.items()}

@@ -133,14 +133,14 @@ def test_a_moved_row_changes_nothing(tmp_path, capfd, caplog):
 
 def test_the_replay_sees_a_branch_on_a_private_value(tmp_path, capfd, caplog, monkeypatch):
     """Its power: a door that reads a value takes another path, even if it shows nothing."""
-    honest = turns.Turns.phases
+    honest = turns.Turns._cells
 
-    def mutant(self: turns.Turns, rows: Array) -> Array:
+    def mutant(self: turns.Turns, rows: Array) -> tuple[Array, Array]:
         if len(rows) == 20 and rows[7, 0] > 50:
             honest(self, rows[:0])
         return honest(self, rows)
 
-    monkeypatch.setattr(turns.Turns, "phases", mutant)
+    monkeypatch.setattr(turns.Turns, "_cells", mutant)
     one = seen(table(tmp_path, {}), capfd, caplog, **SIZES["random-features"])
     others = [
         seen(table(tmp_path, {0: age}), capfd, caplog, **SIZES["random-features"]) for age in ("0", "33", "60", "99")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tomllib
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -57,6 +64,32 @@ def rows_of_everything(n: int) -> Array:
 def steps_of(phases: Array, n_frequencies: int) -> Array:
     """Cosines and sines of phases (m,) in steps of the grid, (2, m)."""
     return np.stack(cosines_on_grid(n_frequencies)(phases.astype(np.uint32)[None]))[:, 0]
+
+
+@pytest.fixture(autouse=True)
+def in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference, wherever the compiled loop is installed."""
+    monkeypatch.setattr(turns, "compiled", None)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The compiled loop of this tree, built here with the options that pyproject.toml gives."""
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if sys.platform == "win32" or shutil.which(compiler[0]) is None or not header.exists():
+        pytest.skip("there is no C compiler, or no Python.h")
+    built = tmp_path_factory.mktemp("built") / "_turns.so"
+    (extension,) = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
+    options = [*extension["extra-compile-args"], "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    link = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
+    sources = [str(paths.ROOT / source) for source in extension["sources"]]
+    subprocess.run([*compiler, *options, f"-I{header.parent}", *sources, "-o", str(built), *link], check=True)
+    spec = importlib.util.spec_from_file_location("_turns", built)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 # ---------------------------------------------------------------- the bound
@@ -125,9 +158,9 @@ def by_hand(row: Array, feature_map: RandomFourier) -> list[int]:
     cosines, sines = [], []
     for r in range(feature_map.n_frequencies):
         total = 0.0
-        for j, value in enumerate(row.tolist()):
-            value = 0.0 if math.isnan(value) else min(max(value, -found.farthest[j]), found.farthest[j])
-            total += float(found.numbers[j, r]) * value
+        for k, j in enumerate(found.columns):
+            value = 0.0 if math.isnan(row[j]) else min(max(float(row[j]), -found.farthest[k]), found.farthest[k])
+            total += float(found.numbers[k, r]) * value
         phase = round(total)
         for j, table in feature_map.tables.items():
             if len(table) == 1:
@@ -191,6 +224,63 @@ def test_the_table_is_the_rounded_cosine():
         height = mpmath.mpf(GRID) * (1 - mpmath.mpf(2) ** -18) / mpmath.sqrt(2000) * 2**7
         for i in (0, 1, 2, 777, ENTRIES // 8, ENTRIES // 4, ENTRIES // 2 + 3, ENTRIES - 1):
             assert found.waves[i] == int(mpmath.nint(height * mpmath.sin(2 * mpmath.pi * i / ENTRIES)))
+
+
+# ---------------------------------------------------------------- the compiled loop
+
+
+@pytest.mark.parametrize("dimension", [2, 600, 4000])
+def test_the_compiled_loop_gives_the_same_sums(dimension: int, compiled: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    """Of any rows, of none, and with a map without numbers or without levels; by several workers."""
+    rows = rows_of_everything(150)
+    full = drawn(dimension)
+    maps = [full, replace(full, linear=np.zeros_like(full.linear)), replace(full, tables={})]
+    expected = [(turns_of(each).sum(rows), turns_of(each).sum(rows[:0])) for each in maps]
+    monkeypatch.setattr(turns, "compiled", compiled)
+    for feature_map, (some, none) in zip(maps, expected, strict=True):
+        assert turns_of(feature_map).sum(rows).tolist() == some.tolist()
+        assert turns_of(feature_map).sum(rows[:0]).tolist() == none.tolist() == [0] * dimension
+        assert recorded(rows, feature_map, workers=3).exact_sum.tolist() == some.tolist()  # type: ignore[union-attr]
+
+
+def test_the_compiled_loop_gives_the_same_bits_for_a_million_phases_and_a_million_rows(
+    compiled: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    """Each cosine and sine by itself: one row, with as many frequencies; and their sums over rows."""
+    phases = np.random.default_rng(0).integers(0, TURN, 10**6).astype(np.float64)
+    phases[:8] = [0, 1, 2**15 - 1, 2**15, 2**31, TURN - 1, TURN - 2**15, TURN - 2**15 - 1]
+    found, sums = cosines_on_grid(2000), np.zeros(2 * 10**6, dtype=np.int64)
+    no_codes = np.zeros((0, 1), dtype=np.intp)
+    compiled.add_rows(1, 10**6, np.ones((1, 1)), phases, no_codes, [], found.waves, found.extra, sums)
+    np.testing.assert_array_equal(sums, np.hstack(found(phases.astype(np.uint32))))
+    rows, of_rows = DOMAIN.draw(10**6, 4), turns_of(drawn(20))
+    pieces = [rows[i : i + 5000] for i in range(0, 10**6, 5000)]
+    in_numpy = sum(of_rows.sum(piece) for piece in pieces)
+    monkeypatch.setattr(turns, "compiled", compiled)
+    np.testing.assert_array_equal(sum(of_rows.sum(piece) for piece in pieces), in_numpy)
+
+
+def test_the_compiled_loop_refuses_arrays_that_do_not_fit(compiled: ModuleType):
+    """It would read beyond them."""
+    found = cosines_on_grid(3)
+
+    def add(**other: Any) -> None:
+        fitting = {
+            "n_rows": 2, "n_frequencies": 3, "values": np.ones((1, 2)), "numbers": np.ones((1, 3)),
+            "codes": np.zeros((1, 2), dtype=np.intp), "tables": [np.zeros((4, 3), dtype=np.uint32)],
+            "waves": found.waves, "extra": found.extra, "sums": np.zeros(6, dtype=np.int64),
+        }  # fmt: skip
+        compiled.add_rows(*(fitting | other).values())
+
+    add()
+    for name, wrong in {
+        "n_rows": 3, "n_frequencies": 2, "values": np.ones((1, 3)), "numbers": np.ones((2, 3)), "tables": [],
+        "codes": np.array([[0, 4]]), "waves": found.waves[1:], "extra": 31, "sums": np.zeros(5, dtype=np.int64),
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match="arrays do not fit each other"):
+            add(**{name: wrong})
+    with pytest.raises(ValueError, match="arrays do not fit each other"):
+        add(codes=np.array([[-1, 0]]))
 
 
 # ---------------------------------------------------------------- and φ
