@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
@@ -144,12 +144,18 @@ def _facts_of(sums: Sums, domain: Domain) -> tuple[str, ...]:
     """Versions, the kind of machine, and a digest of what public rows become, from text to whole numbers."""
     public = domain.encode(domain.decode(domain.draw(_CHECK_ROWS, 0)))
     digest = blake2b(public.tobytes() + sums.of_block()(public).tobytes(), digest_size=16)
-    return (*_versions(), platform.machine(), digest.hexdigest())
+    return (*_machine(), digest.hexdigest())
 
 
 @cache
-def _versions() -> tuple[str, ...]:
-    return tuple(f"{name} {version(name)}" for name in ("kmeanalyst", "numpy"))
+def _machine() -> tuple[str, ...]:
+    """Versions, and which instructions NumPy and the library of matrices use here: last digits may depend on them."""
+    versions = (f"{name} {version(name)}" for name in ("kmeanalyst", "numpy", "scipy"))
+    instructions = np.show_config(mode="dicts")["SIMD Extensions"]
+    libraries = (each for each in threadpool_info() if each["user_api"] == "blas")
+    matrices = sorted({(each["internal_api"], str(each.get("architecture"))) for each in libraries})
+    kind = blake2b(repr((instructions, matrices)).encode(), digest_size=4).hexdigest()
+    return (f"Python {platform.python_version()}", *versions, f"{platform.machine()} {kind}")
 
 
 def _told(facts: tuple[str, ...]) -> str:

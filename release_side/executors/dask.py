@@ -39,7 +39,9 @@ class Dask(Executor):
     client   a dask.distributed.Client. Off this machine it must be connected by TLS, because rows and exact sums are sent: start
              scheduler and workers with certificates, and pass Client("tls://…", security=distributed.Security(…)).
     Paths    of a table must name the same files on all workers. A DataFrame of Dask is read partition by partition, each cell by
-             itself: no type of it may depend on other rows' cells (read text with dtype=str).
+             itself: no type of it may depend on other rows' cells (read text with dtype=str). A partition must have the same
+             rows each time that it is computed, or a row could count twice: persist or write it first, and use no sample, no
+             limit and no shuffle without a seed.
     Units    a 64th of the encoded rows must fit into a worker's memory.
     Errors   PublishError for something else, and for a client without TLS whose scheduler is on another machine.
 
@@ -67,6 +69,9 @@ class Dask(Executor):
                 "release_side.Dask(distributed.Client(address))."
             )
         check_address(self.client.scheduler.address)
+        check_address(
+            guarded(self.client.scheduler_info, LOST)["address"]
+        )  # where it listens: workers may join there later
 
     @property
     def n_workers(self) -> int:
@@ -115,7 +120,9 @@ class Dask(Executor):
 
     def _sent(self, work: Callable[[Any], Any]) -> Any:
         """A work on the cluster, once; PublishError if its workers do not know it."""
-        sent = self._call(_loaded, pickle.dumps(work), name="work")
+        import cloudpickle  # of Dask; kernels hold functions that pickle does not know
+
+        sent = self._call(_loaded, cloudpickle.dumps(work), name="work")
         self._first_of([sent])
         if sent.status == "error":  # no row was read yet
             raise PublishError(

@@ -112,8 +112,8 @@ def answers(executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any]
         yield number, value[0]
     if left:
         raise PublishError(
-            f"{len(left)} of {len(tasks)} parts of the private table were not answered for, so that the sum would be of some rows "
-            "only. Nothing was spent. Publish again, or read the table in one process."
+            "parts of the private table were not answered for, so that the sum would be of some rows only. Nothing was spent. "
+            "Publish again, or read the table in one process."
         )
 
 

@@ -6,6 +6,7 @@ public.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +116,30 @@ def _next_encoded(pieces: Iterator[dict[str, Any]], domain: Domain) -> Array | N
 
 
 def silently(work: Callable[[], _T]) -> _T:
-    """What `work` returns, without warnings, which could reveal the value of a cell."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    """What `work` returns, without warnings, which could reveal the value of a cell; in any number of threads."""
+    with np.errstate(all="ignore"), _NO_WARNINGS:
         return work()
+
+
+class _NoWarnings:
+    """No warnings while any thread is inside: the filters are the process's, and the last one to leave restores them."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._filters = threading.Lock(), 0, warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._filters.__exit__(None, None, None)
+
+
+_NO_WARNINGS = _NoWarnings()

@@ -94,8 +94,8 @@ def records_of(bucket: Sequence[Chunk], record: np.dtype[Any], most: int) -> Ite
     """The records of a bucket, at most so many at a time."""
     for chunk in bucket:
         if isinstance(chunk, bytes):
-            if chunk:
-                yield np.frombuffer(chunk, dtype=record)
+            held = np.frombuffer(chunk, dtype=record)
+            yield from (held[start : start + most] for start in range(0, len(held), most))
             continue
         with open(chunk, "rb") as file:
             while len(found := np.fromfile(file, dtype=record, count=most)):

@@ -294,7 +294,7 @@ def test_a_cluster_whose_scheduler_is_gone_is_one_sentence(tmp_path: Path):
 def test_workers_that_make_other_numbers_are_refused(both: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     import release_side.door.exact_sums as sums
 
-    monkeypatch.setattr(sums, "_versions", lambda: ("kmeanalyst 9", "numpy 9"))  # here; the workers have their own
+    monkeypatch.setattr(sums, "_machine", lambda: ("kmeanalyst 9", "numpy 9"))  # here; the workers have their own
     with pytest.raises(PublishError, match=r"a worker is not like this process.*numpy 2.*numpy 9.*Nothing was spent"):
         noisy_integers(in_files(tmp_path, 3), Dask(both))
 
