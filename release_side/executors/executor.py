@@ -101,15 +101,18 @@ def answers(executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any]
     Errors   PublishError for a task that failed or was not answered, without what a worker or an engine says of it.
     """
     left = set(range(len(tasks)))
-    given = guarded(lambda: executor.run(Quiet(work), tasks), LOST)
-    while (answer := guarded(lambda: next(given, None), LOST)) is not None:
-        number, value = answer
-        if number not in left:
-            continue
-        left.remove(number)
-        if not isinstance(value, tuple):
-            raise PublishError(value or FAILED)
-        yield number, value[0]
+    given = guarded(lambda: iter(executor.run(Quiet(work), tasks)), LOST)
+    try:
+        while (answer := guarded(lambda: next(given, None), LOST)) is not None:
+            number, value = answer
+            if number not in left:
+                continue
+            left.remove(number)
+            if not isinstance(value, tuple):
+                raise PublishError(value or FAILED)
+            yield number, value[0]
+    finally:  # the workers stop before the files are removed that they write
+        guarded(getattr(given, "close", tuple), LOST)
     if left:
         raise PublishError(
             "parts of the private table were not answered for, so that the sum would be of some rows only. Nothing was spent. "
