@@ -47,9 +47,7 @@ def cells_of(column: Any) -> Any:
         return column.to_numpy(zero_copy_only=False)
     try:
         return _coded(column)
-    except (
-        Exception
-    ):  # a type whose values pyarrow cannot compare, or a word that a dictionary does not have: one by one
+    except Exception:  # a type that pyarrow cannot compare, or a word that a dictionary does not have: one by one
         return CodedCells(np.arange(len(column)), exact_cells_of(column))
 
 

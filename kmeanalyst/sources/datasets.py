@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kmeanalyst.sources.source import INFERRED, ArrowSource, SourceError
-
-_BATCH_ROWS = 20_000
+from kmeanalyst.sources.source import BATCH_ROWS, INFERRED, ArrowSource, SourceError
 
 
 def is_dataset(source: object) -> bool:
@@ -49,7 +47,7 @@ class Fragment(ArrowSource):
         return int(self.fragment.count_rows())
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        return iter(self.fragment.scanner(columns=list(names), batch_size=_BATCH_ROWS).to_reader())
+        return iter(self.fragment.scanner(columns=list(names), batch_size=BATCH_ROWS).to_reader())
 
     def divided(self, n_rows: int) -> list[ArrowSource]:
         return [self]

@@ -29,6 +29,11 @@ def is_csv(name: str) -> bool:
     return name.lower().endswith(_CSV)
 
 
+def is_gzipped(name: str) -> bool:
+    """Whether the name of a file says that it is compressed."""
+    return name.lower().endswith(".gz")
+
+
 def is_table(name: str) -> bool:
     """Whether the name of a file is that of a table that can be read."""
     return name.lower().endswith((*_CSV, *_READERS))
@@ -83,4 +88,4 @@ def open_file(file: File) -> ArrowSource:
     return next(read for ending, read in _READERS.items() if name.endswith(ending))(file)
 
 
-__all__ = ["FORMATS", "File", "check_regular", "files_of", "is_csv", "is_table", "open_file"]
+__all__ = ["FORMATS", "File", "check_regular", "files_of", "is_csv", "is_gzipped", "is_table", "open_file"]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kmeanalyst.sources.source import ArrowSource, SourceError
+from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.stores import StoreFile
 
-_BATCH_ROWS = 20_000
 _BUFFER = 2**20  # bytes of a column that are read at a time
 
 
@@ -39,7 +38,7 @@ class ParquetFile(ArrowSource):
             for group in self._groups(
                 file
             ):  # together, and with threads, they take memory that grows with their number
-                yield from file.iter_batches(_BATCH_ROWS, [group], list(names), use_threads=False)
+                yield from file.iter_batches(BATCH_ROWS, [group], list(names), use_threads=False)
 
     def divided(self, n_rows: int) -> list[ArrowSource]:
         with _opened(self.path) as file:

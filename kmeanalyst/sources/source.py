@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+BATCH_ROWS = 20_000  # rows that are read at a time where a source does not decide it
 INFERRED = (
     ", whose types pyarrow would infer from their values: one row could change the others. Pass the path of the files, which "
     "are read as text."
@@ -58,4 +59,4 @@ class ArrowSource(ABC):
         )
 
 
-__all__ = ["INFERRED", "NO_DRIVER", "TABLE_CHANGED", "ArrowSource", "SourceError"]
+__all__ = ["BATCH_ROWS", "INFERRED", "NO_DRIVER", "TABLE_CHANGED", "ArrowSource", "SourceError"]

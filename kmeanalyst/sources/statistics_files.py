@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.sources.source import ArrowSource, SourceError
+from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.stores import StoreFile
 
-_ROWS = 20_000  # read at a time, as Python's own values
 _BUFFER = 2**20
 _READERS = {
     ".sav": ("read_sav", "SPSS"), ".zsav": ("read_sav", "SPSS"), ".dta": ("read_dta", "Stata"),
@@ -31,20 +30,8 @@ _ORIGINS = {"SPSS": "1582-10-14", "Stata": "1960-01-01", "SAS": "1960-01-01"}
 _DAY = 86_400 * 10**6  # in microseconds
 _SAS_DAYS = [
     *(f"{name}{sign}" for name in ("DDMMYY", "MMDDYY", "YYMMDD", "MMYY", "YYMM") for sign in ("", *"BCDNPS")),
-    *(
-        "DATE",
-        "WEEKDATE",
-        "WEEKDATX",
-        "WORDDATE",
-        "WORDDATX",
-        "JULIAN",
-        "MONYY",
-        "YYMON",
-        "E8601DA",
-        "B8601DA",
-        "IS8601DA",
-    ),
-]
+    "DATE", "WEEKDATE", "WEEKDATX", "WORDDATE", "WORDDATX", "JULIAN", "MONYY", "YYMON", "E8601DA", "B8601DA", "IS8601DA",
+]  # fmt: skip
 _SAS_MOMENTS = [
     *(f"{iso}8601{kind}" for iso in ("E", "B", "IS") for kind in ("DT", "DN")), "DATETIME", "DTDATE", "DATEAMPM", "MDYAMPM",
 ]  # fmt: skip
@@ -102,8 +89,8 @@ class StatisticsFile(ArrowSource):
         import pyarrow as pa
 
         wanted = pa.schema([self.schema.field(name) for name in names])
-        for first in range(*self.rows, _ROWS):
-            cells = self._cells(first, min(_ROWS, self.rows[1] - first), list(names))
+        for first in range(*self.rows, BATCH_ROWS):
+            cells = self._cells(first, min(BATCH_ROWS, self.rows[1] - first), list(names))
             yield pa.record_batch([self._column(each, cells[each.name]) for each in wanted], schema=wanted)
 
     def divided(self, n_rows: int) -> list[ArrowSource]:

@@ -14,9 +14,8 @@ from kmeanalyst.sources.source import SourceError
 
 _T = TypeVar("_T")
 _URL = re.compile(r"(?!postgres)[A-Za-z][A-Za-z0-9+.\-:]*://")
-_SECRET = re.compile(
-    r"://.*:.*@|[?&][^/]*="
-)  # user:password@, whose password may have a slash, or the query of a signed URL
+# user:password@, whose password may have a slash, or the query of a signed URL
+_SECRET = re.compile(r"://.*:.*@|[?&][^/]*=")
 _BLOCK = 2**22  # bytes asked of a store at a time
 
 

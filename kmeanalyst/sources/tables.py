@@ -21,14 +21,13 @@ from kmeanalyst.sources.arrow_cells import cells_of, joined, pieces
 from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.databases.sql import is_database
 from kmeanalyst.sources.datasets import fragments_of, is_dataset
-from kmeanalyst.sources.files import File, files_of, is_csv, open_file
-from kmeanalyst.sources.source import ArrowSource, SourceError
+from kmeanalyst.sources.files import File, files_of, is_csv, is_gzipped, open_file
+from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.streams import ArrowStream, Stream, can_be_read_once
 
 TableSource: TypeAlias = (
     str | Path | ArrowSource | ArrowStream | Any
 )  # Any: a pyarrow.dataset.Dataset, which has no types
-_BLOCK_ROWS = 20_000  # rows read at a time
 _SAMPLE = "the sample"
 _CSV: dict[str, Any] = {"keep_default_na": False, "encoding": "utf-8-sig"}
 
@@ -176,7 +175,7 @@ def _csv_options(file: File) -> dict[str, Any]:
 
 
 def _compression(file: File) -> str | None:
-    return "gzip" if file.name.lower().endswith(".gz") else None
+    return "gzip" if is_gzipped(file.name) else None
 
 
 def _whole_csv(file: File) -> pd.DataFrame:
@@ -191,7 +190,7 @@ def _csv_blocks(file: File) -> Iterator[pd.DataFrame]:
     with (
         _as_domain_errors(str(file)),
         file.open("rb") as handle,
-        pd.read_csv(handle, dtype=object, chunksize=_BLOCK_ROWS, **options) as blocks,
+        pd.read_csv(handle, dtype=object, chunksize=BATCH_ROWS, **options) as blocks,
     ):
         yield from blocks
 
@@ -210,7 +209,7 @@ def _encoded_batches(source: ArrowSource, name: str, domain: Domain) -> Iterator
 
 def _pieces(source: ArrowSource, name: str, columns: Sequence[str]) -> Iterator[list[Any]]:
     with _as_domain_errors(name):
-        yield from pieces(source.batches(columns), _BLOCK_ROWS)
+        yield from pieces(source.batches(columns), BATCH_ROWS)
 
 
 def _frame_of_batches(source: ArrowSource, name: str) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -134,12 +134,11 @@ def executor_of(choices: dict[str, Any]) -> Iterator[Any]:
         raise PublishError(
             "--processes are of this machine, and --cluster is another. Nothing was spent. Name one of the two."
         )
-    with (
-        nullcontext(None if processes is None else Processes(processes))
-        if cluster is None
-        else connected(cluster) as found
-    ):
-        yield found
+    if cluster is None:
+        yield None if processes is None else Processes(processes)
+        return
+    with connected(cluster) as executor:
+        yield executor
 
 
 def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool, **facts: Any) -> None:

@@ -113,8 +113,8 @@ def _sums_of_parts(parts: Parts, sums: Sums) -> Iterator[tuple[int, Array]]:
             raise PublishError(_NOT_A_SUM)
         if found.worker != own:
             raise PublishError(
-                f"a worker is not like this process: it has {_told(found.worker)}, and this one {_told(own)}. The same row might "
-                "become other numbers there. Nothing was spent. Install the same versions on machines of one kind."
+                f"a worker is not like this process: it has {_listed(found.worker)}, and this one {_listed(own)}. The same row "
+                "might become other numbers there. Nothing was spent. Install the same versions on machines of one kind."
             )
         yield found.n_rows, vector
 
@@ -158,7 +158,7 @@ def _machine() -> tuple[str, ...]:
     return (f"Python {platform.python_version()}", *versions, f"{platform.machine()} {kind}")
 
 
-def _told(facts: tuple[str, ...]) -> str:
+def _listed(facts: tuple[str, ...]) -> str:
     return ", ".join(f"{fact:.40}" for fact in facts[:8])
 
 

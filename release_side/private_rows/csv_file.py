@@ -21,7 +21,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import NO_CELL, CodedCells
 from kmeanalyst.sources.arrow_cells import distinct
-from kmeanalyst.sources.files import File
+from kmeanalyst.sources.files import File, is_gzipped
 from release_side.errors import PublishError
 from release_side.private_rows.foreign import GuardedBytes
 from release_side.private_rows.table import PrivateTable
@@ -84,7 +84,7 @@ class CsvFile(PrivateTable):
         return islice(handle, n_rows)
 
     def divided(self, n_rows: int) -> list[PrivateTable]:
-        on_disk = isinstance(self.path, Path) and not is_gzipped(self.path)
+        on_disk = isinstance(self.path, Path) and not is_gzipped(self.path.name)
         if self.lines is not None or not on_disk:  # elsewhere a line is found only by reading all before it
             return [self]
         starts, rows = list[int](), 0
@@ -101,18 +101,13 @@ class CsvFile(PrivateTable):
         return [CsvFile(self.path, (start, min(n_rows, rows - i * n_rows))) for i, start in enumerate(starts)]
 
 
-def is_gzipped(path: File) -> bool:
-    """Whether the name says that a file is compressed."""
-    return path.name.lower().endswith(".gz")
-
-
 def open_bytes(path: File) -> IO[bytes]:
     """A file for reading; a .gz file inflated."""
     if isinstance(path, Path):
         # without a buffer around it, Python code would read each line of a .gz file
-        return io.BufferedReader(gzip.open(path, "rb")) if is_gzipped(path) else open(path, "rb")
+        return io.BufferedReader(gzip.open(path, "rb")) if is_gzipped(path.name) else open(path, "rb")
     stored = io.BufferedReader(GuardedBytes(path.open))
-    return io.BufferedReader(gzip.GzipFile(fileobj=stored)) if is_gzipped(path) else stored
+    return io.BufferedReader(gzip.GzipFile(fileobj=stored)) if is_gzipped(path.name) else stored
 
 
 def _chunks(handle: IO[bytes]) -> Iterator[bytes]:
@@ -189,4 +184,4 @@ def _column(cells: Any, firsts: Array, index: int, odd: dict[int, list[str]]) ->
     return CodedCells(codes, words)
 
 
-__all__ = ["CsvFile", "gunzipped", "is_gzipped", "open_bytes"]
+__all__ = ["CsvFile", "gunzipped", "open_bytes"]

@@ -41,14 +41,4 @@ def parts_of(table: PrivateTable, n_rows: int, executor: Executor) -> list[Priva
     return table.divided(min(max(n_rows // (_PARTS_OF_A_WORKER * executor.n_workers), _LEAST), _MOST))
 
 
-@dataclass(frozen=True)
-class ReadRows:
-    """A part of a table → its encoded rows, piece by piece."""
-
-    domain: Domain
-
-    def __call__(self, part: PrivateTable) -> Iterator[Array]:
-        return part.encoded(self.domain)
-
-
-__all__ = ["Parts", "ReadRows", "parts_of"]
+__all__ = ["Parts", "parts_of"]

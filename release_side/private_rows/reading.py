@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from operator import methodcaller
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -13,7 +14,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.population_size import PopulationSize
 from release_side.executors.executor import Executor, Here
-from release_side.private_rows.parts import Parts, ReadRows, parts_of
+from release_side.private_rows.parts import Parts, parts_of
 from release_side.private_rows.table import PrivateTable
 from release_side.private_rows.units import Units, check_unit
 
@@ -30,7 +31,7 @@ def counted_rows(
     if unit is None:
         size = PopulationSize(table.count(), None)
         tasks = [] if here else parts_of(table, size.count, executor)
-        yield table.encoded(domain) if here else Parts(executor, tasks, ReadRows(domain), domain), size
+        yield table.encoded(domain) if here else Parts(executor, tasks, methodcaller("encoded", domain), domain), size
         return
     check_unit(table, unit, domain)
     table.check_readable()

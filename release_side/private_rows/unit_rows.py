@@ -87,6 +87,7 @@ def record_of(width: int) -> np.dtype[Any]:
 
 
 def size_of(bucket: Sequence[Chunk]) -> int:
+    """Bytes of the records of a bucket."""
     return sum(len(chunk) if isinstance(chunk, bytes) else chunk.stat().st_size for chunk in bucket)
 
 

@@ -65,7 +65,8 @@ def publish(
 ) -> Release:
     """Release the kernel mean embedding of a private table, once, with (epsilon, delta)-differential privacy.
 
-    private         path of a CSV (.gz), Parquet, a directory or glob of them; a DataFrame of pandas, read cell by cell; a
+    private         path, folder, glob or URL of files (CSV, Parquet, Arrow, SPSS, Stata, SAS: see
+                    kmeanalyst/sources/SOURCES.md for all of these); a DataFrame of pandas, read cell by cell; a
                     table or view of a database, by `release_side.sql`; or what yields Arrow record batches: a DataFrame of
                     polars, a table, dataset or RecordBatchReader of pyarrow, a relation of DuckDB. Its types are judged as
                     they are declared, before a row is read. No cell and no type of it may depend on other rows' cells:
