@@ -279,7 +279,7 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
 
 
 def test_rows_of_a_file_are_the_files_and_the_second_pass_knows_how_many(folder, monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_ROWS", 600)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 600)
     domain = read_release(folder / "adult.kme").domain
     shown: list[tuple[str, float | None]] = []
     rows = RowsWithProgress(str(folder / "my_sample.csv"), lambda what, share: shown.append((what, share)))

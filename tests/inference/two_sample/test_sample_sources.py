@@ -143,7 +143,7 @@ def expected(rehearsal, sample, tmp_path) -> TestResult:
 @pytest.mark.parametrize("block", [20_000, 40])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_the_test_of_every_source_is_that_of_its_csv_file(kind, block, rehearsal, sample, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_ROWS", block)
+    monkeypatch.setattr(tables, "BATCH_ROWS", block)
     expected = ka.mmd_test(rehearsal, as_csv(sample, tmp_path / "sample.csv"))
     found = ka.mmd_test(rehearsal, SOURCES[kind](sample, tmp_path))
     assert expected.notes[:2] == (
@@ -204,7 +204,7 @@ def test_a_reader_is_gone_through_once_and_refused_if_it_is_needed_again(rehears
 
 
 def test_a_frame_of_polars_is_not_read_in_one_block(rehearsal, sample, monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_ROWS", 40)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 40)
     assert [len(block) for block in SampleRows(rehearsal, as_polars(sample, Path())).blocks()] == [40, 40, 40, 30]
 
 

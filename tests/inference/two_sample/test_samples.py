@@ -67,7 +67,7 @@ def encoded(release: Any, sample: Any) -> tuple[np.ndarray, list[str], int]:
 
 @pytest.mark.parametrize("block", [1, 2, 7, 11, 52, 53, 1000])
 def test_a_file_in_blocks_encodes_as_the_frame_it_holds(block, mixed_release, frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_ROWS", block)
+    monkeypatch.setattr(tables, "BATCH_ROWS", block)
     for path in files_of(frame, tmp_path):
         whole, blocks = encoded(mixed_release, read_table(path)), encoded(mixed_release, path)
         np.testing.assert_array_equal(blocks[0], whole[0])
@@ -85,7 +85,7 @@ def test_a_file_in_blocks_encodes_as_the_frame_it_holds(block, mixed_release, fr
 @pytest.mark.parametrize("block", [1, 10, 20_000])
 @pytest.mark.levels(but="20000")
 def test_the_test_of_a_path_is_the_test_of_its_frame(block, mixed_release, frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK_ROWS", block)
+    monkeypatch.setattr(tables, "BATCH_ROWS", block)
     for path in files_of(frame, tmp_path):
         whole = ka.mmd_test(mixed_release, read_table(path))
         for sample in (path, str(path)):
@@ -107,7 +107,7 @@ def assert_same_test(blocks: TestResult, whole: TestResult, *, rel: float, pvalu
 
 def test_a_column_that_changes_its_looks_between_blocks_means_the_same(mixed_release, frame, tmp_path, monkeypatch):
     """Whole numbers, then fractions, then text: a cell means what it says, whatever its block looks like."""
-    monkeypatch.setattr(tables, "_BLOCK_ROWS", 2)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
     text = frame.astype(str).replace({"<NA>": "", "nan": "", "NaT": "", "None": ""})
     text["age"] = (["30", "30", "30.0", "3e1", "x", "", " 30", "NA", "inf"] * ROWS)[:ROWS]
     text.to_csv(tmp_path / "a.csv", index=False)
@@ -121,7 +121,7 @@ def test_crooked_lines_of_csv_read_alike_in_blocks_and_whole(tmp_path, monkeypat
     path = tmp_path / "a.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\r\n1\r\n\r\n"2,\n2",3,4,5\r\n,NA\r\n6,"7""7"\r\n8,9,10\r\n')
     for block in (1, 2, 3, 100):
-        monkeypatch.setattr(tables, "_BLOCK_ROWS", block)
+        monkeypatch.setattr(tables, "BATCH_ROWS", block)
         pd.testing.assert_frame_equal(
             pd.concat(tables._csv_blocks(path)).astype(object), read_table(path).astype(object), check_column_type=False
         )
@@ -257,7 +257,7 @@ def test_a_folder_of_parquet_files_is_one_table(mixed_release, frame, tmp_path):
 def test_a_file_is_not_held_in_memory(mixed_release, frame, tmp_path, monkeypatch):
     """Each block is read when the one before it has been used."""
     frame.to_parquet(tmp_path / "a.parquet")
-    monkeypatch.setattr(tables, "_BLOCK_ROWS", 5)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 5)
     alive: list[int] = []
     honest = tables.pieces
 
@@ -304,7 +304,7 @@ def test_the_command_shows_the_numbers_that_a_result_has(mixed_path, monkeypatch
 def test_the_command_streams_its_sample(mixed_path, frame, tmp_path, monkeypatch):
     """No whole table is read: blocks twice, first for the rows that directions are taken from."""
     honest = tables.Table.encoded
-    monkeypatch.setattr(tables, "_BLOCK_ROWS", 9)
+    monkeypatch.setattr(tables, "BATCH_ROWS", 9)
     monkeypatch.setattr(tables.Table, "frame", lambda *_: pytest.fail("read whole"))
     for path in files_of(frame, tmp_path):
         seen: list[int] = []

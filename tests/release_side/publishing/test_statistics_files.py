@@ -70,7 +70,7 @@ def test_the_noisy_integers_are_those_of_the_csv_file(name, who, tmp_path, monke
     path, csv = as_statistics(table, tmp_path / name), as_csv(table, tmp_path / "t.csv")
     assert integers(path) == integers(csv)
     monkeypatch.setattr(PrivateTable, "piece", 19)
-    monkeypatch.setattr(statistics_files, "_ROWS", 37)
+    monkeypatch.setattr(statistics_files, "BATCH_ROWS", 37)
     assert integers(path) == integers(csv)
     assert integers(path, unit="who") == integers(csv, unit="who") != integers(csv)
 
