@@ -36,7 +36,7 @@ def test_a_tutorial_does_what_it_shows(path: Path) -> None:
     result = tutorials.run(path.read_text(encoding="utf-8"))
     found = tutorials.differences(result)
     assert not found, "\n\n".join(
-        [*found, f"If that is as it should be: python tests/tutorials.py --write {path.name[:2]}"]
+        [*found, f"If that is as it should be: python tests/support/tutorials.py --write {path.name[:2]}"]
     )
 
 

@@ -1,8 +1,8 @@
 """Run the tutorials as a reader would, block after block, and write or compare the outputs they show.
 
     python tests/support/tutorials.py    run all, report the seconds and what differs
-    python tests/tutorials.py --write    run all, and write their outputs and pictures into tutorials/
-    python tests/tutorials.py --write 1 5
+    python tests/support/tutorials.py --write    run all, and write their outputs and pictures into tutorials/
+    python tests/support/tutorials.py --write 1 5
 
 A tutorial is a Markdown file. Its ```python and ```sh blocks are run in order in a temporary folder that begins as a copy of
 tutorials/files; blocks of other languages are shown and not run. Python blocks share their names, and show what they
