@@ -136,7 +136,7 @@ class SynthpopScores(Result):
 
     keys: tuple[str, ...]
     target: str | None
-    repU: float  # noqa: N815  # the source's names
+    repU: float  # the source's names
     UiO: float
     DiSCO: float | None
     Dorig: float | None

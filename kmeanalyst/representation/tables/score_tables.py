@@ -1,4 +1,4 @@
-"""All one-way and two-way tables of some rows, and those crossed with a group, as one vector of counts; scores from two such vectors.
+"""All one-way and two-way tables of some rows, and those crossed with a group, as one vector of counts; scores of two vectors.
 
 A column's cells are its levels, the ranges between its declared edges, its atoms and its missing cell; a text has none, and is left
 out. Counts of pieces of a table add up to those of the table. The scores are those of NIST's SDNist report: they compare shares
@@ -138,6 +138,11 @@ class ScoreTables:
         """The indices of the tables of pairs crossed with the group."""
         return slice(len(self.columns) + len(self.pairs), len(self.shapes))
 
+    @property
+    def compared(self) -> slice:
+        """The indices of the tables that `k_marginal` compares: those of pairs, crossed with the group if there is one."""
+        return self.two_way if self.group is None else self.by_group
+
     def table(self, vector: Array, index: int) -> Array:
         """One table of the vector, in its shape."""
         return vector[self.starts[index] : self.starts[index + 1]].reshape(self.shapes[index])
@@ -225,7 +230,7 @@ def k_marginal(tables: ScoreTables, p: Array, q: Array) -> float | None:
 
     It is 500·(2 − mean Σ|p − q|), SDNist's overall score. Groups count by their size.
     """
-    return _score_of(total_variations(tables, p, q)[tables.two_way if tables.group is None else tables.by_group])
+    return _score_of(total_variations(tables, p, q)[tables.compared])
 
 
 def two_way_score(tables: ScoreTables, p: Array, q: Array) -> float | None:
