@@ -13,6 +13,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.representation.tables.score_tables import k_marginal, shares_of
 from release_side.quality.scores import TableScores
 from release_side.quality.summary import TableSummary
@@ -134,6 +135,29 @@ def test_rows_that_weigh_half_count_half():
     assert (of_units.n_rows, of_rows.n_rows) == (400, 200)
 
 
+def test_rows_that_break_a_rule_are_counted_on_both_sides():
+    rules = (Rule("never", "age < 15 and school == 'all'"), Rule("always", "pay == 0 or age >= 18"))
+    domain = Domain(DOMAIN.columns, rules=rules)
+    table, points = rows(400), rows(50, 1)
+    table[:40, 1], table[:40, 4] = 10, 2
+    points[:, 4] = np.minimum(points[:, 4], 1)
+    points[:5, 1], points[:5, 5] = 9, 7.0
+    points[5:, 5] = np.where(points[5:, 1] < 18, 0, points[5:, 5])
+    table[:, 5] = np.where(table[:, 1] < 18, 0, table[:, 5])
+    found = scores_of(points, table, domain).rules
+    assert [one.rule for one in found] == [
+        "never age < 15 and school == 'all'",
+        "always pay == 0 or age >= 18",
+        "any rule",
+    ]
+    assert [one.points for one in found] == [0, 5, 5]
+    assert [one.release for one in found] == pytest.approx([0, 0.1, 0.1])
+    broken = np.mean((table[:, 1] < 15) & (table[:, 4] == 2))
+    assert broken >= 0.1
+    assert [one.table for one in found] == pytest.approx([broken, 0, broken])
+    assert scores_of(points, table).rules == ()
+
+
 def test_a_wide_and_a_narrow_domain_have_what_they_can_have():
     text = Domain((Text(name="note", length=30), Boolean(name="x")))
     points = text.encode({"note": ["a", "b", "c"], "x": [True, False, True]})
@@ -150,7 +174,7 @@ def test_the_dictionary_is_json_in_natural_units(scores: TableScores):
     found = json.loads(json.dumps(scores.to_dict(), allow_nan=False))
     assert set(found) == {
         "n_rows", "n_points", "view", "group", "k_marginal", "two_way_score", "within_groups", "worst_group", "groups",
-        "one_way", "two_way", "sub_sample", "columns", "pairs", "sdmetrics", "synthpop", "copies", "notes",
+        "one_way", "two_way", "sub_sample", "columns", "pairs", "sdmetrics", "synthpop", "copies", "rules", "notes",
     }  # fmt: skip
     columns = {column["name"]: column for column in found["columns"]}
     assert columns["day"]["quantiles"]["0.5"][0].startswith("2020-")
