@@ -15,6 +15,7 @@ from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.representation.tables.score_tables import k_marginal, shares_of
+from kmeanalyst.representation.weights.views import view_weights
 from release_side.quality.scores import TableScores
 from release_side.quality.summary import TableSummary
 from release_side.quality.table_scores import table_scores
@@ -119,6 +120,18 @@ def test_scores_are_those_of_the_probability_view():
     assert found.k_marginal != pytest.approx(k_marginal(tables, p, shares_of(tables, tables.counts(points))))
     column = next(one for one in found.columns if one.name == "town")
     assert column.release == pytest.approx(np.bincount(points[:, 0].astype(int), weights, minlength=4) / weights.sum())
+
+
+def test_signed_weights_are_projected_to_probabilities():
+    points, table = rows(50, 1), rows(600)
+    weights = np.where(np.arange(50) % 5 == 0, -0.5, 1.0) / 35
+    summary = TableSummary(DOMAIN)
+    summary.add(table)
+    release = ka.from_frame(DOMAIN.decode(points).assign(weight=weights), domain=DOMAIN)
+    projected = view_weights(release, "probability")
+    town = next(one for one in table_scores(release, summary, table).columns if one.name == "town")
+    assert town.release == pytest.approx(np.bincount(points[:, 0].astype(int), projected, minlength=4))
+    assert town.release != pytest.approx(np.bincount(points[:, 0].astype(int), weights, minlength=4), abs=1e-3)
 
 
 def test_rows_that_weigh_half_count_half():
