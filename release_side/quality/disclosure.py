@@ -67,7 +67,7 @@ def copies(table: Array, release: Array) -> Copies:
     so that it is rather too low where the number of copies grows with the table.
     """
     halves = np.array_split(np.random.default_rng(_SEED).permutation(table), 2)
-    again = np.count_nonzero(np.isin(halves[1], halves[0]))
+    again = int(np.count_nonzero(np.isin(halves[1], halves[0])))
     return Copies(
         points=len(release),
         equal=int(np.count_nonzero(np.isin(release, table))),

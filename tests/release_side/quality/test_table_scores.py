@@ -183,6 +183,31 @@ def test_a_wide_and_a_narrow_domain_have_what_they_can_have():
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+@pytest.mark.parametrize("group", [None, "n"])
+@pytest.mark.parametrize("value", [None, "3"])
+def test_columns_of_missing_cells_alone_raise_and_warn_of_nothing(group: str | None, value: str | None):
+    domain = Domain(
+        (
+            Integer(name="n", lower=0, upper=9, missing=True),
+            Date(name="d", lower="2020-01-01", upper="2020-02-01", missing=True),
+            Real(name="x", lower=1, upper=9, missing=True, scale="log"),
+            Boolean(name="b", missing=True),
+        )
+    )
+    nothing = np.full((3, 4), np.nan)
+    table = (
+        nothing if value is None else domain.encode({"n": [value], "d": ["2020-01-05"], "x": [value], "b": ["true"]})
+    )
+    found = scores_of(nothing, table, domain, group=group)
+    assert found.k_marginal == (1000 if value is None else 0)
+    assert np.isnan(found.sdmetrics.overall)
+    quantiles = {column.name: column.quantiles for column in found.columns}["x"]
+    assert quantiles is not None
+    assert quantiles["0.5"][0] == (None if value is None else pytest.approx(3))
+    assert quantiles["0.5"][1] is None
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
 def test_the_dictionary_is_json_in_natural_units(scores: TableScores):
     found = json.loads(json.dumps(scores.to_dict(), allow_nan=False))
     assert set(found) == {
