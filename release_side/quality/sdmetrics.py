@@ -22,6 +22,9 @@ from kmeanalyst.releases.domain.numbers import FROM_SCALE, Number
 from release_side.quality.scores import SdmetricsScores
 
 _BINS = 10
+_MOST_PAIRS = 5000  # all pairs of 100 columns
+_MOST_CELLS = 10**6  # of a table whose empty cells are held too
+_SEED = 27  # of the pairs that are drawn from more: fixed and public
 _LEAST_CORRELATION, _LEAST_ASSOCIATION = 0.5, 0.3  # the defaults of its QualityReport
 _CHANCE = 1e-12  # rounding of a variance
 
@@ -29,7 +32,7 @@ _CHANCE = 1e-12  # rounding of a variance
 def sdmetrics_scores(domain: Domain, table: Array, release: Array, weights: Array) -> SdmetricsScores:
     """Scores of released rows (m, width) with weights (m,), at least 0, against the table's rows (n, width), all encoded.
 
-    Texts are left out. NaN where nothing can be compared.
+    Texts are left out, and of more than 5,000 pairs of columns as many are drawn. NaN where nothing can be compared.
     """
     release, weights = release[weights > 0], weights[weights > 0]
     even = np.ones(len(table))
@@ -37,9 +40,9 @@ def sdmetrics_scores(domain: Domain, table: Array, release: Array, weights: Arra
     natural = {j: (_natural(domain, j, table), _natural(domain, j, release)) for j in chosen}
     numbers = {j for j in chosen if domain.columns[j].is_number}
     shapes = {j: (_ks if j in numbers else _tv)(natural[j][0], even, natural[j][1], weights) for j in chosen}
-    binned = {j: tuple(_in_bins(x) if j in numbers else x for x in natural[j]) for j in chosen}
+    binned = {j: _numbered(*(_in_bins(x) if j in numbers else x for x in natural[j])) for j in chosen}
     pairs, counted = [], []
-    for i, j in combinations(chosen, 2):
+    for i, j in _few_pairs(chosen):
         if i in numbers and j in numbers:
             ours = _correlation(natural[i][0], natural[j][0], even)
             score = 1 - abs(ours - _correlation(natural[i][1], natural[j][1], weights)) / 2
@@ -58,6 +61,15 @@ def sdmetrics_scores(domain: Domain, table: Array, release: Array, weights: Arra
         pairs=tuple(sorted(pairs, key=lambda pair: (np.isnan(pair[2]), pair[2]))),
         rows=len(table),
     )
+
+
+def _few_pairs(columns: list[int]) -> list[tuple[int, int]]:
+    """All pairs, or so many of them, in their order."""
+    pairs = list(combinations(columns, 2))
+    if len(pairs) <= _MOST_PAIRS:
+        return pairs
+    drawn = np.random.default_rng(_SEED).choice(len(pairs), _MOST_PAIRS, replace=False)
+    return [pairs[k] for k in np.sort(drawn)]
 
 
 def _mean(scores: list[float]) -> float:
@@ -117,29 +129,36 @@ def _in_bins(x: Array) -> Array:
     return np.digitize(x, np.histogram_bin_edges(x[~np.isnan(x)], _BINS))
 
 
-def _contingency(a: tuple[Array, ...], b: tuple[Array, ...], v: Array, w: Array) -> tuple[float, float]:
-    """1 − total variation of the two tables, and Cramér's V of the first; NaN for V of a table with a single row or column."""
-    cells, rows, columns = _cells(np.concatenate([a[0], a[1]]), np.concatenate([b[0], b[1]]))
-    n, ours = len(v), np.bincount(cells[: len(v)], v / v.sum(), minlength=cells.max() + 1)
-    theirs = np.bincount(cells[n:], w / w.sum(), minlength=len(ours))
-    return 1 - float(np.abs(ours - theirs).sum()) / 2, _cramers_v(cells[:n], rows[:n], columns[:n])
+def _numbered(x: Array, y: Array) -> tuple[Array, int]:
+    """The values of both sides by number, a missing cell being one, and how many there are."""
+    values, numbers = np.unique(np.concatenate([x, y]), return_inverse=True)
+    return numbers, len(values)
 
 
-def _cells(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """The number of each row's cell, and of its values."""
-    rows = np.unique(a, return_inverse=True)[1]
-    columns = np.unique(b, return_inverse=True)[1]
-    return np.unique(rows * (columns.max() + 1) + columns, return_inverse=True)[1], rows, columns
+def _contingency(a: tuple[Array, int], b: tuple[Array, int], v: Array, w: Array) -> tuple[float, float]:
+    """1 − total variation of the two tables, and Cramér's V of the first; NaN for V of a table with a single row or column.
+
+    a, b   the values of two columns by number, those of the table's rows first, then those of the release.
+    """
+    n, cells = len(v), a[0] * b[1] + b[0]
+    if a[1] * b[1] > _MOST_CELLS:
+        seen, cells = np.unique(cells, return_inverse=True)
+        rows, columns = np.divmod(seen, b[1])
+    else:
+        rows, columns = np.divmod(np.arange(a[1] * b[1]), b[1])
+    ours = np.bincount(cells[:n], v / v.sum(), minlength=len(rows))
+    theirs = np.bincount(cells[n:], w / w.sum(), minlength=len(rows))
+    return 1 - float(np.abs(ours - theirs).sum()) / 2, _cramers_v(ours, rows, columns)
 
 
-def _cramers_v(cells: Array, rows: Array, columns: Array) -> float:
-    """√(Σ O²/(r c) − 1)/(least dimension − 1), from the cells that are not empty (Cramér 1946)."""
-    by_row, by_column = np.bincount(rows), np.bincount(columns)
+def _cramers_v(shares: Array, rows: Array, columns: Array) -> float:
+    """√(φ²/(least dimension − 1)) with φ² = Σ p²/(p_r p_c) − 1, of the shares of cells in these rows and columns (Cramér 1946)."""
+    by_row, by_column = np.bincount(rows, shares), np.bincount(columns, shares)
     least = min(np.count_nonzero(by_row), np.count_nonzero(by_column)) - 1
     if least < 1:
         return float("nan")
-    _, first, observed = np.unique(cells, return_index=True, return_counts=True)
-    phi_squared = float((observed**2 / (by_row[rows[first]] * by_column[columns[first]])).sum()) - 1
+    seen = shares > 0
+    phi_squared = float((shares[seen] ** 2 / (by_row[rows[seen]] * by_column[columns[seen]])).sum()) - 1
     return float(np.sqrt(max(phi_squared, 0.0) / least))
 
 

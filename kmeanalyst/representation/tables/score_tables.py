@@ -26,6 +26,7 @@ from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
 
 _MOST_CELLS = 10**7  # cells of all pairs, and again of all pairs crossed with the group: 80 MB for a vector of each
+_MOST_PAIRS = 20_000  # all pairs of 200 columns
 _ORDER_OF_PAIRS = 27  # seed of the order in which pairs are taken where not all can be counted
 _BLOCK_ROWS = 2**17  # rows whose codes are in memory at a time
 
@@ -39,7 +40,8 @@ class ScoreTables:
 
     The vector has the one-way tables of `columns`, then the tables of `pairs`, then those of `crossed`, all in C order, with
     the group first in the last ones. `starts` has the start of each, and the length of the vector at its end. With more than
-    10⁷ cells of pairs, or of crossed pairs, as many as fit are taken in an order that a fixed seed shuffles: `notes` says so.
+    20,000 pairs, or 10⁷ cells of pairs or of crossed pairs, as many as fit are taken in an order that a fixed seed shuffles:
+    `notes` says so.
 
     >>> two = Domain((ka.Boolean(name="a"), ka.Boolean(name="b"), ka.Boolean(name="c")))
     >>> tables = ScoreTables(two, group=2)
@@ -100,13 +102,13 @@ class ScoreTables:
         return tuple(pair for pair in self.pairs if self.group not in pair)
 
     def _few_enough(self, pairs: list[tuple[int, int]], groups: int) -> tuple[tuple[int, int], ...]:
-        """As many as have at most _MOST_CELLS cells together, in the order given."""
+        """At most _MOST_PAIRS with at most _MOST_CELLS cells together, in the order given."""
         cells = np.array([self.sizes[i] * self.sizes[j] * groups for i, j in pairs], dtype=np.int64)
-        if cells.sum() <= _MOST_CELLS:
+        if cells.sum() <= _MOST_CELLS and len(pairs) <= _MOST_PAIRS:
             return tuple(pairs)
         kept, left = np.zeros(len(pairs), dtype=bool), _MOST_CELLS
         for k in np.random.default_rng(_ORDER_OF_PAIRS).permutation(len(pairs)):
-            kept[k] = cells[k] <= left
+            kept[k] = cells[k] <= left and kept.sum() < _MOST_PAIRS
             left -= int(cells[k]) * bool(kept[k])
         return tuple(pair for pair, keep in zip(pairs, kept, strict=True) if keep)
 
@@ -157,13 +159,13 @@ class ScoreTables:
         every = len(self.columns) * (len(self.columns) - 1) // 2
         if len(self.pairs) < every:
             notes.append(
-                f"{len(self.pairs)} of {every} pairs of columns are compared, taken in a fixed random order: all of them have "
-                f"more than {_MOST_CELLS:.0e} cells"
+                f"{len(self.pairs)} of {every} pairs of columns are compared, taken in a fixed random order: all of them are "
+                f"more than {_MOST_PAIRS:,} or have more than {_MOST_CELLS:,} cells"
             )
         if self.group is not None and len(self.crossed) < len(self.others):
             notes.append(
                 f"{len(self.crossed)} of {len(self.others)} pairs are compared within the groups, taken in a fixed random "
-                f"order: all of them have more than {_MOST_CELLS:.0e} cells there"
+                f"order: all of them have more than {_MOST_CELLS:,} cells there"
             )
         return notes
 

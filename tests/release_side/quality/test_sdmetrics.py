@@ -10,6 +10,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
+from release_side.quality import sdmetrics
 from release_side.quality.sdmetrics import sdmetrics_scores
 
 DOMAIN = Domain(
@@ -107,6 +108,19 @@ def test_points_of_weight_zero_do_not_exist():
     with_it, without = sdmetrics_scores(DOMAIN, X, Y, weights), sdmetrics_scores(DOMAIN, X, Y[1:], weights[1:])
     assert with_it == without
     assert sdmetrics_scores(DOMAIN, X, Y, np.ones(80)).column_pair_trends != pytest.approx(without.column_pair_trends)
+
+
+def test_tables_with_many_cells_are_compared_by_those_that_are_seen(monkeypatch: pytest.MonkeyPatch):
+    X, Y = DOMAIN.encode(frame(300, 1, 0)), DOMAIN.encode(frame(80, 3, 5))
+    whole = sdmetrics_scores(DOMAIN, X, Y, np.ones(80))
+    monkeypatch.setattr(sdmetrics, "_MOST_CELLS", 5)
+    few = sdmetrics_scores(DOMAIN, X, Y, np.ones(80))
+    assert few.column_pair_trends == pytest.approx(whole.column_pair_trends)
+    assert {pair[:2]: pair[2] for pair in few.pairs} == pytest.approx({pair[:2]: pair[2] for pair in whole.pairs})
+    monkeypatch.setattr(sdmetrics, "_MOST_PAIRS", 4)
+    drawn = sdmetrics_scores(DOMAIN, X, Y, np.ones(80)).pairs
+    assert len(drawn) == 4
+    assert {pair[:2] for pair in drawn} < {pair[:2] for pair in whole.pairs}
 
 
 def test_the_table_itself_is_best():

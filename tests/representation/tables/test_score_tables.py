@@ -158,6 +158,10 @@ def test_with_too_many_cells_some_pairs_are_taken_and_a_note_says_so(monkeypatch
         expected = np.zeros((sizes[i], sizes[j]))
         np.add.at(expected, (cells[:, i], cells[:, j]), 1)
         assert np.array_equal(tables.table(tables.counts(X), index + k), expected)
+    monkeypatch.setattr(score_tables, "_MOST_CELLS", 10**7)
+    monkeypatch.setattr(score_tables, "_MOST_PAIRS", 2)
+    assert len(ScoreTables(DOMAIN).pairs) == 2
+    assert "2 of 6 pairs" in ScoreTables(DOMAIN).notes[0]
     monkeypatch.setattr(score_tables, "_MOST_CELLS", 1)
     none = ScoreTables(DOMAIN, TOWN)
     p = shares_of(none, none.counts(X))
