@@ -1,6 +1,5 @@
-"""How near a release is to its private table, in exact numbers, for the curator's eyes only: the internal page and its JSON.
+"""A release beside its private table: scores for the curator's own page, computed from private rows without noise.
 
-This room and the door are the two that see exact numbers of private rows. Nothing computed here is covered by an ε, nor is a decision
-that is taken from it. It leaves the room in two ways only: in files named .internal that their owner alone can read, and, through the
-door with noise, as scores that are bought.
+This is the one room besides `release_side/door/` that sees exact numbers of private rows. Nothing here is for publication, and no ε
+covers what is decided from it. No function here prints, logs, or writes into a release; errors depend on public facts alone.
 """

@@ -127,7 +127,11 @@ def _estimators(is_class: bool) -> list[Any]:
 
     forest = {"n_estimators": 50, "min_samples_leaf": 5, "random_state": 0}
     if is_class:
-        return [LogisticRegression(max_iter=300), RandomForestClassifier(**forest), HistGradientBoostingClassifier(random_state=0)]
+        return [
+            LogisticRegression(max_iter=300),
+            RandomForestClassifier(**forest),
+            HistGradientBoostingClassifier(random_state=0),
+        ]
     return [Ridge(), RandomForestRegressor(max_features=1 / 3, **forest), HistGradientBoostingRegressor(random_state=0)]
 
 
@@ -152,7 +156,11 @@ def _compared(
     trained, why = _or_why(of_release, math.nan)
     folds, why_not = _or_why(of_folds, [math.nan])
     return ModelScore(
-        type(estimator).__name__, trained, float(np.mean(folds)), float(np.std(folds)), "; ".join(filter(None, (why, why_not)))
+        type(estimator).__name__,
+        trained,
+        float(np.mean(folds)),
+        float(np.std(folds)),
+        "; ".join(filter(None, (why, why_not))),
     )
 
 

@@ -67,7 +67,14 @@ def propensity(domain: Domain, table: Array, release: Array) -> Propensity:
     logistic = _logistic(effects, of_release, c)
     ratio = logistic / expected if expected > 0 else math.nan
     return Propensity(
-        len(table), len(release), _tree(ScoreTables(domain).cells(X), of_release, c), logistic, k, expected, ratio, notes
+        len(table),
+        len(release),
+        _tree(ScoreTables(domain).cells(X), of_release, c),
+        logistic,
+        k,
+        expected,
+        ratio,
+        notes,
     )
 
 

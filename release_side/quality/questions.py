@@ -110,11 +110,15 @@ def chosen_questions(release: Release, workload: Source | None) -> tuple[str, li
     """
     if workload is None:
         return f"drawn from the domain by the public seed {_SEED}", drawn_questions(release.domain)
-    asked = [each for question in read_workload(workload, release.columns).questions for each in _cells(question, release)]
+    asked = [
+        each for question in read_workload(workload, release.columns).questions for each in _cells(question, release)
+    ]
     if len(asked) <= MOST_QUESTIONS:
         return "those of the workload, each cell of a table one question", asked
     some = np.sort(np.random.default_rng(_SEED).choice(len(asked), MOST_QUESTIONS, replace=False))
-    return f"{MOST_QUESTIONS} of the workload's {len(asked):,}, drawn by the public seed {_SEED}", [asked[i] for i in some]
+    return f"{MOST_QUESTIONS} of the workload's {len(asked):,}, drawn by the public seed {_SEED}", [
+        asked[i] for i in some
+    ]
 
 
 def _cells(question: WorkloadQuestion, release: Release) -> list[WorkloadQuestion]:
@@ -190,9 +194,7 @@ def compare_answers(
     return QuestionsCompared(source, tuple(compared[i] for i in order))
 
 
-def _compared(
-    release: Release, questions: Sequence[WorkloadQuestion], of_table: Sequence[float]
-) -> Iterator[Compared]:
+def _compared(release: Release, questions: Sequence[WorkloadQuestion], of_table: Sequence[float]) -> Iterator[Compared]:
     for question, own in zip(questions, of_table, strict=True):
         try:
             estimate = _ASK[question.statistic](release, question.arguments, question.where)
