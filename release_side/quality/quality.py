@@ -125,7 +125,7 @@ def quality(
         size, rows = read_once(table, domain, unit, [summary.add, own.add], between(0.0, 0.4, report))
         answers, sample = own.answers(), release.decode(rows)
         report("comparing rows", 0.4)
-        scores = table_scores(summary, release)
+        scores = table_scores(release, summary, rows)
         found = propensity(domain, rows, _equal_rows(release, len(rows)))
         report("asking questions", 0.5)
         asked = compare_answers(release, where_from, questions, answers[: len(questions)])
