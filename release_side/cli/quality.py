@@ -40,7 +40,7 @@ from release_side.cli.publication import FROM
     multiple=True,
     metavar='"Y ~ X"',
     help="A least squares slope to compare, of columns or expressions of numbers; may be repeated. By default those of the "
-    "first few columns of numbers.",
+    "last two columns of numbers on the first three.",
 )
 @click.option(
     "--workload",

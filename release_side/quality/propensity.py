@@ -1,8 +1,9 @@
 """Propensity score: how well a model tells rows of the table from rows of the release, and what chance alone would give.
 
-pMSE is the mean of (p̂ − c)², p̂ a row's estimated probability to be of the release and c the share of such rows. 0: no difference is
-found. By a tree of depth 6 on the cells of all columns, and by logistic regression with main effects, where under the null, rows of
-both drawn independently from one distribution, E pMSE = (k − 1)(1 − c)² c / n for k parameters and n rows; S_pMSE is the ratio to it.
+pMSE is the mean of (p̂ − c)², p̂ a row's estimated probability to be of the release and c the share of such rows. 0: no difference
+is found. By a tree of depth 6 on the cells of all columns, and by logistic regression with main effects. For the latter, where rows
+of both are drawn independently from one distribution, E pMSE = (k − 1)(1 − c)² c / n for k parameters and n rows, and S_pMSE is
+the ratio to it.
 
 Source   Snoke, Raab, Nowok, Dibben & Slavkovic 2018, General and specific utility measures for synthetic data, eqs. 1 and 4;
          synthpop's utility.gen(method = "logit", maxorder = 0).

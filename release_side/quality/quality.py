@@ -36,8 +36,8 @@ from release_side.quality.table_scores import table_scores
 
 _SEED = 27  # public: of rows drawn from a release whose points have different weights
 _FAILED = (
-    "the release could not be compared with the private table. What failed is withheld because it may hold a private value, and nothing "
-    "was written. Try the same with a public sample in place of the table, or with fewer options."
+    "the release could not be compared with the private table. What failed is withheld because it may hold a private value, and "
+    "nothing was written. Try the same with a public sample in place of the table, or with fewer options."
 )
 
 
@@ -99,7 +99,7 @@ def quality(
     private     the table, as `publish` takes it.
     group       a column to divide the rows by.
     target      what models predict; see `chosen_target` for the default.
-    slopes      "y ~ x" each; by default those of the first columns of numbers.
+    slopes      "y ~ x" each; see `chosen_slopes` for the default.
     workload    questions, as `publish` takes them; by default 50 that are drawn from the domain.
     source      name of the release's file, for the page.
     Returns     Quality: exact numbers of private rows, for the curator alone. What is decided from them is covered by no ε.
@@ -108,7 +108,8 @@ def quality(
     if isinstance(workload, str | Path):
         refuse_private_as_workload(private, workload)
     domain, unit = release.domain, None if release.statement is None else release.statement.unit
-    predicted, asked_slopes = chosen_target(release, target), chosen_slopes(release.columns, slopes)
+    predicted = chosen_target(release, target)
+    asked_slopes = chosen_slopes(release.columns, slopes, predicted)
     where_from, questions = chosen_questions(release, workload)
     try:
         summary = TableSummary(domain, group=group, target=target)
