@@ -24,14 +24,14 @@ from release_side.errors import PublishError
 from release_side.private_rows.foreign import guarded
 from release_side.private_rows.rows import PrivateSource, open_private
 from release_side.private_rows.units import check_unit
+from release_side.quality.answers.questions import QuestionsCompared, chosen_questions, compare_answers
+from release_side.quality.answers.slopes import SlopeCompared, chosen_slopes, compare_slopes
+from release_side.quality.answers.table_answers import TableAnswers
 from release_side.quality.models import ModelScores, chosen_target, compare_models
 from release_side.quality.propensity import Propensity, propensity
-from release_side.quality.questions import QuestionsCompared, chosen_questions, compare_answers
 from release_side.quality.reading import SAMPLE_ROWS, read_once
 from release_side.quality.scores import TableScores
-from release_side.quality.slopes import SlopeCompared, chosen_slopes, compare_slopes
 from release_side.quality.summary import TableSummary
-from release_side.quality.table_answers import TableAnswers
 from release_side.quality.table_scores import table_scores
 
 _SEED = 27  # public: of rows drawn from a release whose points have different weights

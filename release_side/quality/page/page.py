@@ -8,14 +8,14 @@ from importlib.resources import files
 
 from kmeanalyst import __version__
 from kmeanalyst.report.assets import document
-from kmeanalyst.report.markup import Markup, element, key, name_of, scrolling, table
+from kmeanalyst.report.markup import Markup, element, key, name_of, scrolling, short, table
 from release_side.choices.internal_files import STAMP
+from release_side.quality.answers.questions import Compared
+from release_side.quality.answers.slopes import SlopeCompared
 from release_side.quality.page.named_scores import named_scores, number, per_cent
-from release_side.quality.page.pictures import column_picture, sample_picture
+from release_side.quality.page.pictures import column_picture, percent, sample_picture
 from release_side.quality.quality import Quality
-from release_side.quality.questions import Compared
 from release_side.quality.scores import ColumnScore, PairScores
-from release_side.quality.slopes import SlopeCompared
 
 _STYLE = files("release_side.quality.page").joinpath("quality.css").read_text(encoding="utf-8")
 _NAME = 60  # characters of a name in running text
@@ -415,7 +415,20 @@ def _disclosure(found: Quality) -> list[object]:
     known = element(
         "p", "Keys that an attacker is thought to know: ", name_of(", ".join(other.keys), 300), class_="soft"
     )
-    return [element("p", words), table(heads, [_texts(line, (0, 2)) for line in lines], caption, "plain"), known]
+    return [
+        element("p", words),
+        table(heads, [_texts(line, (0, 2)) for line in lines], caption, "plain"),
+        known,
+        _rules(found),
+    ]
+
+
+def _rules(found: Quality) -> Markup | None:
+    """How many rows break each rule of the domain; nothing without rules."""
+    rules = [(rule.rule, percent(rule.table), percent(rule.release)) for rule in found.tables.rules]
+    heads = [("rule", "text"), ("table", ""), ("release", "")]
+    rows = [_texts((short(text, 300), own, theirs), (0,)) for text, own, theirs in rules]
+    return table(heads, rows, "Rows that break a rule of the domain.", "plain") if rules else None
 
 
 def _made(found: Quality) -> list[object]:

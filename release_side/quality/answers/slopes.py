@@ -24,7 +24,7 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse, words
 from release_side.choices.workload import WorkloadQuestion
 from release_side.errors import PublishError
-from release_side.quality.questions import noise_interval
+from release_side.quality.answers.questions import noise_interval
 
 _EXPLAINED, _EXPLAINING = 2, 3  # columns of numbers in the default slopes
 _MOST_SLOPES = 20
