@@ -109,7 +109,7 @@ def compare_models(
     present = sample[columns][sample[target].notna()].reset_index(drop=True)
     is_class = not _is_number(release.domain[target])
     metric, found = "roc_auc" if is_class else "r2", []
-    estimators = _estimators(is_class)
+    estimators = estimators_of(is_class)
     for done, estimator in enumerate(estimators):
         if progress is not None:
             progress("training models", done / len(estimators))
@@ -117,7 +117,7 @@ def compare_models(
     return ModelScores(target, metric, len(present), tuple(found))
 
 
-def _estimators(is_class: bool) -> list[Any]:
+def estimators_of(is_class: bool) -> list[Any]:
     from sklearn.ensemble import (
         HistGradientBoostingClassifier,
         HistGradientBoostingRegressor,

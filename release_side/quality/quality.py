@@ -128,10 +128,10 @@ def quality(
         report("comparing rows", 0.4)
         scores = table_scores(release, summary, rows)
         found = propensity(domain, rows, _equal_rows(release, len(rows)))
-        report("asking questions", 0.5)
+        models = compare_models(release, predicted, sample, between(0.5, 0.7, report))
+        report("asking questions", 0.7)  # last: it keeps much in memory
         asked = compare_answers(release, where_from, questions, answers[: len(questions)])
         of_slopes = compare_slopes(release, asked_slopes, answers[len(questions) :], sample, size.count)
-        models = compare_models(release, predicted, sample, between(0.6, 1.0, report))
         return Quality(
             None if source is None else Path(source).name, release, size.counted, len(rows), scores, of_slopes, found, asked,
             models, tuple(_notes(release, size.count)),
