@@ -10,7 +10,7 @@ from kmeanalyst.cli.terminal import say, working
 from release_side.cli.publication import FROM
 
 
-@click.command("quality", short_help="Compare a release with its private table, for your eyes only.")
+@click.command("quality", short_help="Compare a release with its table, for your eyes only.")
 @click.argument("release_path", metavar="FILE.kme", type=click.Path())
 @click.argument("private", metavar="PRIVATE", type=click.Path())
 @FROM
