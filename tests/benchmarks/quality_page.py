@@ -4,8 +4,8 @@
 
 1. ../shared/data/acs (where it is there): a release at ε = 1, its page with --group PUMA, and ../shared/anchors/acs_score.py on the
    rows of the same file: k-marginal, worst group and the tree's pMSE of both.
-2. So many rows of 20 columns in a CSV file (rows of the same data, three tenths of their cells exchanged; made up without them): seconds of
-   the command on the clock and of the processor, and its largest memory.
+2. So many rows of 20 columns in a CSV file (rows of the same data, three tenths of their cells exchanged; made up without them):
+   seconds of the command on the clock and of the processor, and its largest memory.
 """
 
 from __future__ import annotations
