@@ -14,6 +14,7 @@ import click
 from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
 from kmeanalyst.releases.texts import escaped, one_line
 from release_side.choices.choices import METHOD_NAMES, Choices
+from release_side.choices.internal_files import BESIDE
 from release_side.cli.check_source import check_source_command
 from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
@@ -23,12 +24,14 @@ from release_side.cli.publication import (
     Option,
     aligned,
     check_before_publishing,
+    command_of_quality,
     executor_of,
     options_of,
     publication_options,
     show_published,
     with_options,
 )
+from release_side.cli.quality import quality_command
 from release_side.errors import SPENT, PublishError
 
 
@@ -67,7 +70,8 @@ def _short_ledger_warnings() -> Iterator[None]:
             shown(message, category, *where, **more)
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("always", message="with this release table ", category=UserWarning)
+        for begins in ("with this release table ", f"{BESIDE} "):
+            warnings.filterwarnings("always", message=begins, category=UserWarning)
         warnings.showwarning = show
         yield
 
@@ -316,8 +320,11 @@ def publish(private: str, domain_path: str, from_table: str | None, as_json: boo
     with executor_of(choices) as executor, working("publishing") as progress:
         release = publish_table(table, domain_path, progress=progress, executor=executor, **choices)
     show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
+    if not as_json:
+        say(command_of_quality(private, from_table, choices), err=True)
 
 
 main.add_command(publish_function_command)
 main.add_command(check_source_command)
+main.add_command(quality_command)
 main.add_command(ledger)
