@@ -1,20 +1,22 @@
 """Twenty rules of the American Community Survey's excerpt: rows that break one, in the table and in releases of it.
 
-python tests/benchmarks/rules_of_acs.py [EPSILON [SEEDS]]: publishes shared/data/acs with and without the rules by the shipped
-default, and prints the share of rows that break each rule and any, the rules that the measurement contradicts, and the
-k-marginal score of shared/anchors/acs_score.py with its worst group (PUMA).
+    python tests/benchmarks/rules_of_acs.py [--epsilon E] [--seeds N] [--shared ../shared] [--target PUMA]
+
+Publishes ../shared/data/acs with and without the rules, by the defaults, and prints the share of rows that break each rule and
+any, the rules that the measurement contradicts, and the k-marginal score of ../shared/anchors/acs_score.py by PUMA. Says so where
+the data are not there.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
-import sys
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import paths
 
@@ -29,8 +31,6 @@ RULES = Path(__file__).with_name("rules_of_acs.toml")
 
 def ruled(domain: Domain) -> Domain:
     """The domain with the twenty rules."""
-    import tomllib
-
     return replace(domain, rules=rules_from(tomllib.loads(RULES.read_text(encoding="utf-8"))["rule"]))
 
 
@@ -46,34 +46,42 @@ def _as_cells(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(object).where(frame.notna(), "").astype(str)
 
 
-def main(epsilon: float = 1.0, seeds: int = 1) -> None:
-    shared = paths.SHARED
-    if not (shared / "data/acs").is_dir():
-        print(f"no data in {shared / 'data/acs'}: nothing is measured")
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--shared", type=Path, default=paths.ROOT.parent / "shared")
+    parser.add_argument("--target")
+    asked = parser.parse_args()
+    data = asked.shared / "data/acs"
+    if not data.is_dir():
+        print(f"no data in {data}: nothing is measured")
         return
-    table = pd.read_csv(shared / "data/acs/ma2019.csv.gz", dtype=str, keep_default_na=False)
-    free = read_domain(shared / "data/acs/domain.toml")
-    domain, scorer = ruled(free), _scorer(shared)
+    table = pd.read_csv(data / "ma2019.csv.gz", dtype=str, keep_default_na=False)
+    free = read_domain(data / "domain.toml")
+    domain, scorer = ruled(free), _scorer(asked.shared)
     rules = rules_of(domain)
     broken = rules.broken_by(domain.encode(table))
-    print(f"table: {len(table)} rows, {broken.any(axis=1).mean():.3%} break a rule, each at most {broken.mean(axis=0).max():.3%}")
-    for name, own in (("without rules", free), ("with rules", domain)):
-        for seed in range(seeds):
+    print(
+        f"table: {len(table)} rows, {broken.any(axis=1).mean():.3%} break a rule, each at most {broken.mean(axis=0).max():.3%}"
+    )
+    for seed in range(asked.seeds):
+        for name, own in (("without rules", free), ("with rules", domain)):
             start = time.time()
-            release = release_side.publish(table, own, epsilon=epsilon, delta=1e-6, rehearsal=seed, method="random-features",
-                                           target="PUMA" if False else None)  # fmt: skip
-            took = time.time() - start
-            rows = release.resample(len(table), rng=seed) if not release.is_probability else release.to_frame(view="resampled")
-            X = free.encode(rows)
-            each = rules.broken_by(X)
-            score = scorer.score(shared / "data/acs/domain.toml", table, _as_cells(rows), "PUMA")
+            release = release_side.publish(
+                table, own, epsilon=asked.epsilon, delta=1e-6, target=asked.target, rehearsal=seed
+            )
+            took, rows = time.time() - start, release.resample(len(table), rng=seed)
+            each = rules.broken_by(free.encode(rows))
+            score = scorer.score(data / "domain.toml", table, _as_cells(rows), "PUMA")
             named = [one.rule + 1 for one in violations_of(domain, release.measurement) if one.is_contradicted]
             print(
-                f"{name}, ε = {epsilon:g}, seed {seed}: {each.any(axis=1).mean():.2%} of {len(X)} rows break a rule (by rule: "
-                f"{' '.join(f'{100 * share:.1f}' for share in each.mean(axis=0))}), contradicted: {named or 'none'}, "
-                f"k-marginal {score['k_marginal']:.1f}, two-way {score['k_marginal_2way']:.1f}, {took:.0f} s"
+                f"{name}, ε = {asked.epsilon:g}, seed {seed}: {each.any(axis=1).mean():.2%} of the rows break a rule (of each, %: "
+                f"{' '.join(f'{100 * share:.1f}' for share in each.mean(axis=0))}); contradicted: {named or 'none'}; "
+                f"k-marginal {score['k_marginal']:.1f}, two-way {score['k_marginal_2way']:.1f}; {took:.0f} s",
+                flush=True,
             )
 
 
 if __name__ == "__main__":
-    main(*(kind(argument) for kind, argument in zip((float, int), sys.argv[1:], strict=False)))
+    main()
