@@ -250,10 +250,10 @@ def test_rules_that_take_too_long_to_try_are_refused_on_reading_and_before_anyth
     write_release(released(few, cells), tmp_path / "few.kme")
     assert validate_release(tmp_path / "few.kme") == []
     write_release(released(many, cells), tmp_path / "many.kme")
-    with pytest.raises(FileRefused, match="the rules are not tried at 9 points .* --large"):
+    with pytest.raises(FileRefused, match=r"the rules are not tried at 9 points .* --large"):
         read_release(tmp_path / "many.kme")
     with pytest.raises(
-        release_side.PublishError, match="steps to try its rules, and readers allow .* Write shorter rules"
+        release_side.PublishError, match=r"steps to try its rules, and readers allow .* Write shorter rules"
     ):
         release_side.publish(cells, many, epsilon=1, delta=1e-6, features=10, points=5, rehearsal=1)
 
