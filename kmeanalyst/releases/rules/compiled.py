@@ -168,11 +168,13 @@ class Rules:
         Exact for levels, missing cells, atoms, whole numbers of at most a thousand values in a rule of one or two columns, and
         ranges that end where the rule changes (`cuts`). Elsewhere a cell is tried at values at its ends and inside it: one where
         none of them keeps the rule counts as forbidden. A range that holds no value of its column is forbidden. Of a derived
-        number all cells between the least and the largest value found are allowed.
+        number all cells between the least and the largest value found are allowed; with % in its expression, all cells.
         Errors   DomainError if there are more than four million combinations of values to try.
         """
         one = self.compiled[rule]
         allowed = np.zeros([kernel.sizes[j] for j in one.columns], dtype=bool)
+        if one.rule.kind == DERIVE and "%" in one.rule.text:  # a remainder runs through its range again and again
+            return np.ones_like(allowed)
         spans = _Spans(allowed.shape, one.columns.index(one.target)) if one.rule.kind == DERIVE else None
         for tried in self._tried(rule, kernel):
             kept = tried if one.rule.kind in (COMBINATIONS, DERIVE) else _rows(tried, ~self._broken(one, tried))
