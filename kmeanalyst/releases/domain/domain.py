@@ -135,8 +135,8 @@ class Domain:
     """The columns of a table with their public bounds and levels.
 
     columns   in the order of encoded rows.
-    rules     public facts that every released row keeps; a derived column is computed from a row's other cells, and a table need
-              not have it.
+    rules     public facts (`Rule`) that every released row keeps; a derived column is computed from a row's other cells, and a
+              table need not have it.
     samples   digests of what the domain was drafted from, for `publish` to compare; no release holds them.
 
     >>> domain = Domain((Integer(name="age", lower=0, upper=120), Categorical(name="sex", levels=("F", "M"))))
@@ -499,11 +499,16 @@ def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = N
     for column in domain.to_dict():
         notes = [f"# {note}" for note in (comments or {}).get(column["name"], [])]
         blocks.append("\n".join([*notes, _toml_table("column", column)]))
-    blocks += [_toml_table("rule", rule.to_dict()) for rule in domain.rules]
+    blocks += map(rule_toml, domain.rules)
     samples = "\n".join(_toml_table("sample", sample.to_dict()) for sample in domain.samples)
     if samples:
         blocks.append(f"{_SAMPLE_COMMENT}\n{samples}")
     return "\n\n".join(blocks) + "\n"
+
+
+def rule_toml(rule: Rule) -> str:
+    """A rule as its TOML table."""
+    return _toml_table("rule", rule.to_dict())
 
 
 _SAMPLE_COMMENT = "# What this was drafted from. Keep it: publish refuses a private table with the same content."
