@@ -76,6 +76,21 @@ def test_names_cannot_become_markup(page: Page, html: str):
     assert len(page.of("script")) == 1
 
 
+def test_names_of_columns_files_and_groups_cannot_become_markup():
+    tag = "</style></title><img src=x onerror=alert(2)>"
+    domain = ka.Domain((
+        ka.Integer(name=EVIL, lower=0, upper=9), ka.Integer(name=tag, lower=0, upper=9),
+        ka.Categorical(name="<b>", levels=("<i>", "'", '"')),
+    ))  # fmt: skip
+    release = ka.from_frame(domain.decode(domain.draw(40, 0)).assign(weight=1 / 40), domain=domain)
+    found = quality(release, domain.decode(domain.draw(60, 1)).astype(str), group="<b>", source="<u>.kme")
+    html = quality_html(found)
+    page = Page(html)
+    for text in (EVIL, tag, "<b>", "<i>", "<u>"):
+        assert text in page.text or text[:10] in page.text, text
+    assert EVIL not in html and tag not in html and not page.of("img") and not page.of("u") and not page.of("i")
+
+
 def test_every_link_leads_somewhere_and_ids_are_unique(page: Page):
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
