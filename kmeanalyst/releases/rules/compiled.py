@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
+from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, DERIVE, MISSING, MOST_COUPLED, Rule
 from kmeanalyst.releases.rules.values import values_of
 
@@ -308,16 +309,19 @@ def _are_among(rows: Array, codes: Array) -> Array:
 # ------------------------------------------------------------------ texts → rules that fit the domain
 
 
-@lru_cache(maxsize=64)
 def rules_of(domain: RuledColumns) -> Rules:
-    """The rules of a domain, compiled; DomainError for the first that does not fit it, before any table is opened.
+    """The rules of a domain, compiled once; DomainError for the first that does not fit it, before any table is opened.
 
     >>> len(rules_of(domain))
     0
     """
-    compiled = tuple(_compiled(rule, domain, number) for number, rule in enumerate(domain.rules, 1))
-    _check_together(compiled, domain)
-    return Rules(domain, compiled)
+    kept = memo(domain)  # type: ignore[arg-type]  # every Domain is Memoised
+    if "rules" not in kept:
+        compiled = tuple(_compiled(rule, domain, number) for number, rule in enumerate(domain.rules, 1))
+        _check_together(compiled, domain)
+        kept["rules"] = Rules(domain, compiled)
+    found: Rules = kept["rules"]
+    return found
 
 
 def _compiled(rule: Rule, domain: RuledColumns, number: int) -> CompiledRule:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -260,3 +262,10 @@ def test_a_row_that_keeps_a_rule_is_in_an_allowed_cell(rule, asked):
     if rule.kind != "derive":
         forbidden = ~allowed[tuple(cells.T)]
         assert rules.broken(X)[forbidden].all()
+
+
+def test_a_domain_of_lists_is_compiled_and_pickles_without_what_was_compiled():
+    domain = Domain([AGE, WORKS], rules=[Rule("never", "works and age < 15")])
+    assert len(rules_of(domain)) == 1 and rules_of(domain) is rules_of(domain)
+    again = pickle.loads(pickle.dumps(domain))
+    assert again == domain and "_memo" not in again.__dict__
