@@ -33,6 +33,7 @@ from kmeanalyst.releases.file.limits import (
 )
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
+from kmeanalyst.releases.file.quality import quality_of
 from kmeanalyst.releases.function import ReleasedFunction
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import one_line
@@ -105,11 +106,13 @@ def release_of(members: Members, kind: type[R]) -> R:
     check_kernel(kernel, domain, points)
     with refusing("the release"):
         measurement = measurement_of(header, kernel, domain, members)
+        statement = statement_of(header, measurement, kernel, domain)
         release = kind(
             points=points, weights=weights, measurement=measurement, kernel=kernel, domain=domain,
-            statement=statement_of(header, measurement, kernel, domain), method=header["method"],
+            statement=statement, method=header["method"],
             weight_view=header["weight_view"],
             fit_distance=None if header["fit_distance"] is None else float(header["fit_distance"]), derived=derived,
+            quality=quality_of(members, domain, statement),
         )  # fmt: skip
     check_cells(release, points)
     return release
