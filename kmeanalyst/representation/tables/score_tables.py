@@ -1,0 +1,300 @@
+"""All one-way and two-way tables of some rows, and those crossed with a group, as one vector of counts; scores of two vectors.
+
+A column's cells are its levels, the ranges between its declared edges, its atoms and its missing cell; a text has none, and is left
+out. Counts of pieces of a table add up to those of the table. The scores are those of NIST's SDNist report: they compare shares
+of cells, so that a score of 1000 says that all these tables agree, and says nothing about what three columns do together.
+
+Source   Task, Bhagat & Howarth 2023, SDNist v2: Deidentified Data Report Tool (k-marginal, its groups, sub-sampling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import one_way_kernel
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.tree_column import Tree
+
+_MOST_CELLS = 10**7  # cells of all pairs, and again of all pairs crossed with the group: 80 MB for a vector of each
+_ORDER_OF_PAIRS = 27  # seed of the order in which pairs are taken where not all can be counted
+_BLOCK_ROWS = 2**17  # rows whose codes are in memory at a time
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTables:
+    """Which tables a score compares, and where each is in a vector of their cells.
+
+    domain   of the rows. Its texts have no cells, and `columns` lists the others by their index in the domain.
+    group    index in the domain of the column that pairs of the others are crossed with; None for none.
+
+    The vector has the one-way tables of `columns`, then the tables of `pairs`, then those of `crossed`, all in C order, with
+    the group first in the last ones. `starts` has the start of each, and the length of the vector at its end. With more than
+    10⁷ cells of pairs, or of crossed pairs, as many as fit are taken in an order that a fixed seed shuffles: `notes` says so.
+
+    >>> two = Domain((ka.Boolean(name="a"), ka.Boolean(name="b"), ka.Boolean(name="c")))
+    >>> tables = ScoreTables(two, group=2)
+    >>> tables.pairs, tables.crossed, tables.starts
+    (((0, 1), (0, 2), (1, 2)), ((0, 1),), array([ 0,  2,  4,  6, 10, 14, 18, 26]))
+    >>> tables.counts(np.array([[0.0, 1, 1], [1, 1, 1]]))[6:10]
+    array([0, 1, 0, 1])
+    """
+
+    domain: Domain
+    group: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.group is None:
+            return
+        if not 0 <= self.group < len(self.domain):
+            raise ValueError(
+                f"group must be the index of a column, 0 to {len(self.domain) - 1}, got {self.group!r}. Pass "
+                "domain.position(name)."
+            )
+        if (column := self.domain.columns[self.group]).is_text:
+            raise ValueError(
+                f"column {column.name} holds texts, which have no cells, so that it divides no rows into groups. Name a "
+                "column of levels or of numbers as the group."
+            )
+
+    @cached_property
+    def columns(self) -> tuple[int, ...]:
+        """The columns that have cells, by their index in the domain."""
+        return tuple(j for j, column in enumerate(self.domain.columns) if not column.is_text)
+
+    @cached_property
+    def _margins(self) -> Margins:
+        kernel = one_way_kernel(self.domain, self.columns, ranged=True).kernel
+        assert isinstance(kernel, Margins)
+        return kernel
+
+    @cached_property
+    def sizes(self) -> dict[int, int]:
+        """Column → its number of cells."""
+        return dict(zip(self.columns, self._margins.sizes, strict=True)) if self.columns else {}
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (i, j), i < j, whose tables are counted: all of `columns` where their cells are few enough."""
+        return self._few_enough(list(combinations(self.columns, 2)), 1)
+
+    @cached_property
+    def crossed(self) -> tuple[tuple[int, int], ...]:
+        """Those of the pairs without the group that are counted in each group too."""
+        if self.group is None:
+            return ()
+        return self._few_enough([pair for pair in self.pairs if self.group not in pair], self.sizes[self.group])
+
+    @property
+    def others(self) -> tuple[tuple[int, int], ...]:
+        """Those of the pairs that are without the group: all of them if there is none."""
+        return tuple(pair for pair in self.pairs if self.group not in pair)
+
+    def _few_enough(self, pairs: list[tuple[int, int]], groups: int) -> tuple[tuple[int, int], ...]:
+        """As many as have at most _MOST_CELLS cells together, in the order given."""
+        cells = np.array([self.sizes[i] * self.sizes[j] * groups for i, j in pairs], dtype=np.int64)
+        if cells.sum() <= _MOST_CELLS:
+            return tuple(pairs)
+        kept, left = np.zeros(len(pairs), dtype=bool), _MOST_CELLS
+        for k in np.random.default_rng(_ORDER_OF_PAIRS).permutation(len(pairs)):
+            kept[k] = cells[k] <= left
+            left -= int(cells[k]) * bool(kept[k])
+        return tuple(pair for pair, keep in zip(pairs, kept, strict=True) if keep)
+
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each table, in the order of the vector."""
+        sizes, group = self.sizes, self.group
+        ones = [(sizes[j],) for j in self.columns]
+        twos = [(sizes[i], sizes[j]) for i, j in self.pairs]
+        return (*ones, *twos, *([] if group is None else [(sizes[group], sizes[i], sizes[j]) for i, j in self.crossed]))
+
+    @cached_property
+    def starts(self) -> Array:
+        """(tables + 1,) where each table starts, and the length of the vector."""
+        return np.concatenate([[0], np.cumsum([int(np.prod(shape)) for shape in self.shapes])]).astype(np.int64)
+
+    @property
+    def one_way(self) -> slice:
+        """The indices of the tables of single columns."""
+        return slice(0, len(self.columns))
+
+    @property
+    def two_way(self) -> slice:
+        """The indices of the tables of pairs."""
+        return slice(len(self.columns), len(self.columns) + len(self.pairs))
+
+    @property
+    def by_group(self) -> slice:
+        """The indices of the tables of pairs crossed with the group."""
+        return slice(len(self.columns) + len(self.pairs), len(self.shapes))
+
+    @property
+    def compared(self) -> slice:
+        """The indices of the tables that `k_marginal` compares: those of pairs, crossed with the group if there is one."""
+        return self.two_way if self.group is None else self.by_group
+
+    def table(self, vector: Array, index: int) -> Array:
+        """One table of the vector, in its shape."""
+        return vector[self.starts[index] : self.starts[index + 1]].reshape(self.shapes[index])
+
+    @property
+    def notes(self) -> list[str]:
+        """What is left out of the scores, from the domain alone."""
+        notes = []
+        if len(self.columns) < len(self.domain):
+            texts = ", ".join(column.name for column in self.domain.columns if column.is_text)
+            notes.append(f"columns of texts have no cells and are left out of these scores: {texts}")
+        every = len(self.columns) * (len(self.columns) - 1) // 2
+        if len(self.pairs) < every:
+            notes.append(
+                f"{len(self.pairs)} of {every} pairs of columns are compared, taken in a fixed random order: all of them have "
+                f"more than {_MOST_CELLS:.0e} cells"
+            )
+        if self.group is not None and len(self.crossed) < len(self.others):
+            notes.append(
+                f"{len(self.crossed)} of {len(self.others)} pairs are compared within the groups, taken in a fixed random "
+                f"order: all of them have more than {_MOST_CELLS:.0e} cells there"
+            )
+        return notes
+
+    def cells(self, X: Array) -> Array:
+        """The cell (n, columns) of each value of encoded rows (n, width), columns of texts left out."""
+        return self._margins.cells(X[:, list(self.columns)]) if self.columns else np.zeros((len(X), 0), dtype=np.intp)
+
+    def counts(self, X: Array, weights: Array | None = None) -> Array:
+        """The vector of counts of encoded rows (n, width): int64, or sums (float64) of their weights (n,)."""
+        total = np.zeros(self.starts[-1], dtype=np.int64 if weights is None else np.float64)
+        for start in range(0, len(X), _BLOCK_ROWS):
+            block = slice(start, start + _BLOCK_ROWS)
+            self._add(total, self.cells(X[block]), None if weights is None else weights[block])
+        return total
+
+    def counts_of_cells(self, cells: Array, weights: Array | None = None) -> Array:
+        """The vector of counts of rows that are cells (n, columns) already; as `counts`."""
+        total = np.zeros(self.starts[-1], dtype=np.int64 if weights is None else np.float64)
+        for start in range(0, len(cells), _BLOCK_ROWS):
+            block = slice(start, start + _BLOCK_ROWS)
+            self._add(total, cells[block], None if weights is None else weights[block])
+        return total
+
+    def _add(self, total: Array, cells: Array, weights: Array | None) -> None:
+        """Add the counts of a block of rows."""
+        codes = dict(zip(self.columns, np.ascontiguousarray(cells.T), strict=True))
+        for index, table in enumerate(self._tables(codes, weights)):
+            total[self.starts[index] : self.starts[index + 1]] += table
+
+    def _tables(self, codes: dict[int, Array], weights: Array | None) -> Iterator[Array]:
+        """The flat tables of a block, in the order of the vector."""
+        sizes = self.sizes
+        for j in self.columns:
+            yield np.bincount(codes[j], weights, minlength=sizes[j])
+        in_groups: list[Array] = []
+        crossed = set(self.crossed)
+        first, left = -1, codes[self.columns[0]] if self.columns else np.zeros(0, dtype=np.intp)
+        for i, j in self.pairs:
+            if i != first:
+                first, left = i, codes[i] if self.group is None else codes[self.group] * sizes[i] + codes[i]
+            if (i, j) in crossed:
+                assert self.group is not None
+                shape = (sizes[self.group], sizes[i] * sizes[j])
+                in_groups.append(np.bincount(left * sizes[j] + codes[j], weights, minlength=shape[0] * shape[1]))
+                yield in_groups[-1].reshape(shape).sum(axis=0)
+            else:
+                yield np.bincount(codes[i] * sizes[j] + codes[j], weights, minlength=sizes[i] * sizes[j])
+        yield from in_groups
+
+
+def shares_of(tables: ScoreTables, counts: Array) -> Array:
+    """Counts as shares of their sum in each table; zeros where there are no rows."""
+    total = float(counts[: tables.starts[1]].sum()) if len(tables.columns) else 0.0
+    return counts / total if total else np.zeros(len(counts))
+
+
+def total_variations(tables: ScoreTables, p: Array, q: Array) -> Array:
+    """(tables,) ½Σ|p − q| of each table; p and q are vectors of shares."""
+    return np.add.reduceat(np.abs(p - q), tables.starts[:-1]) / 2 if len(tables.starts) > 1 else np.zeros(0)
+
+
+def k_marginal(tables: ScoreTables, p: Array, q: Array) -> float | None:
+    """1000·(1 − mean TV) over pairs of columns crossed with the group, or over pairs if there is none; None without a pair.
+
+    It is 500·(2 − mean Σ|p − q|), SDNist's overall score. Groups count by their size.
+    """
+    return _score_of(total_variations(tables, p, q)[tables.compared])
+
+
+def two_way_score(tables: ScoreTables, p: Array, q: Array) -> float | None:
+    """1000·(1 − mean TV) over pairs of columns other than the group, not crossed with it; None without a pair."""
+    tv = total_variations(tables, p, q)[tables.two_way]
+    return _score_of(tv[[tables.group not in pair for pair in tables.pairs]])
+
+
+def _score_of(tv: Array) -> float | None:
+    return 500 * (2 - float(np.mean(2 * tv))) if len(tv) else None
+
+
+def group_scores(tables: ScoreTables, p: Array, q: Array) -> dict[int, float]:
+    """Cell of the group → 1000·(1 − mean over pairs of min(Σ_{cells of the group}|p − q| / p_g, 1)), for groups with p_g > 0.
+
+    p is of the table and q of the release. The least of these is `worst_group`, their mean without weights
+    `within_groups`. They are not on the scale of `k_marginal`: the distance is not halved, as the whole of a group can be
+    missing, and is at most the group's share.
+    Source   SDNist 2.x, metrics/kmarginal.py, KMarginal._compute_score_grouped.
+    """
+    if tables.group is None or not tables.crossed:
+        return {}
+    share = tables.table(p, tables.columns.index(tables.group))
+    kept = np.flatnonzero(share > 0)
+    total = np.zeros(len(kept))
+    for index in range(tables.by_group.start, tables.by_group.stop):
+        difference = np.abs(tables.table(p, index) - tables.table(q, index)).sum(axis=(1, 2))
+        total += np.minimum(difference[kept] / share[kept], 1)
+    return dict(zip(kept.tolist(), (1000 * (1 - total / len(tables.crossed))).tolist(), strict=True))
+
+
+def within_groups(scores: dict[int, float]) -> float | None:
+    """The mean of `group_scores` without weights: a small group counts as much as a large one; None without groups."""
+    return float(np.mean(list(scores.values()))) if scores else None
+
+
+def worst_group(scores: dict[int, float]) -> float | None:
+    """The least of `group_scores`; None without groups."""
+    return min(scores.values(), default=None)
+
+
+def names_of_cells(domain: Domain, column: int) -> list[str]:
+    """What each cell of a column is, in the order of its table: levels or nodes, ranges, atoms, "missing"."""
+    chosen = domain.columns[column]
+    kernel = one_way_kernel(domain, (column,), ranged=True).kernel
+    assert isinstance(kernel, Margins)
+    if isinstance(chosen, Tree):
+        names = list(chosen.groups(chosen.deepest()))
+    elif isinstance(chosen, Categorical):
+        names = list(chosen.levels)
+    else:
+        assert isinstance(chosen, Number)
+        names = [*_names_of_ranges(chosen, kernel.edges[0]), *map(_shown, chosen.decode(np.array(kernel.atoms[0])))]
+    return [*names, *["missing"] * chosen.missing]
+
+
+def _names_of_ranges(column: Number, edges: Sequence[float]) -> list[str]:
+    """Of whole numbers and dates the first and last value in each range, of others its ends, in natural units."""
+    low, high = column.bounds
+    ends = np.array([low, *edges, high])
+    first, last = (np.ceil(ends[:-1]), np.floor(np.append(ends[1:-1], high))) if column.step else (ends[:-1], ends[1:])
+    pairs = zip(map(_shown, column.decode(first)), map(_shown, column.decode(last)), strict=True)
+    return [a if a == b else f"{a} to {b}" for a, b in pairs]
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
