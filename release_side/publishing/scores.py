@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import one_way_kernel
 from kmeanalyst.releases.expressions import parse
+from kmeanalyst.releases.file.quality import check_readable
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.quality import (
     COLUMNS,
@@ -186,6 +189,7 @@ def publish_quality(
     domain = release.domain
     counting.check_before_opening(private, None, domain, domain, (path,), workload)
     query = _query(asked, release, noise)
+    draft = _draft(asked, query, noise)
     rows = open_private(private, n_rows)
     rows.check_columns(domain)
     with counted_rows(rows, domain, asked.size.unit, Here()) as (encoded, size):
@@ -198,7 +202,7 @@ def publish_quality(
             )
             del encoded  # from here on, post-processing
     with spending.note_budget_spent():
-        quality = _quality(asked, query, noise, found.noisy, found.noise_scale, spending.head)
+        quality = replace(draft, noisy=found.noisy, ledger_head=spending.head)
         spending.write(release.replaced(quality=quality).write)
     spending.published()
     return quality
@@ -420,30 +424,31 @@ def whole_shares(table: Array, steps: int) -> Array:
     return np.asarray(whole + (rank < left[:, None]))
 
 
-def _quality(
-    asked: _Asked,
-    query: ScoreQuery,
-    noise: Noise | RehearsalNoise,
-    noisy: dict[str, tuple[int, ...]],
-    noise_scale: float,
-    ledger_head: str | None,
-) -> Quality:
-    """The noisy numbers with all that a reader needs, and the guarantee of release and scores together."""
+def _draft(asked: _Asked, query: ScoreQuery, noise: Noise | RehearsalNoise) -> Quality:
+    """All but the noisy numbers, which are 0; PublishError, before anything is spent, if no file could hold such scores."""
     tables, statement = asked.tables, asked.statement
     domain = tables.domain
-    multiplier = None if is_pure(noise.name) else noise_scale / query.sensitivity(noise.name)
+    sensitivity = query.sensitivity(noise.name)
+    noise_scale = noise.deviation(sensitivity)
+    multiplier = None if is_pure(noise.name) else noise_scale / sensitivity
     total_epsilon, total_delta = summed_guarantee(statement, (noise.epsilon, noise.delta, multiplier))
-    kernel = tables.margins
-    return Quality(
+    kernel = one_way_kernel(domain, tables.columns, ranged=True).kernel
+    assert isinstance(kernel, Margins)
+    draft = Quality(
         epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
         neighbouring=statement.neighbouring, unit=statement.unit, n_rows=statement.n_rows, height=query.height,
-        parts=query.parts, noisy=noisy, noise_scale=noise_scale, edges=kernel.edges, atoms=kernel.atoms, missing=kernel.missing,
+        parts=query.parts, noisy={part.name: (0,) * part.count for part in query.parts}, noise_scale=noise_scale, edges=kernel.edges, atoms=kernel.atoms, missing=kernel.missing,
         names=tuple(domain.columns[j].name for j in tables.columns),
         group=None if tables.group is None else domain.columns[tables.group].name,
         labels=() if tables.group is None else tuple(names_of_cells(domain, tables.group)),
-        questions=asked.questions, total_epsilon=total_epsilon, total_delta=total_delta, ledger_head=ledger_head,
+        questions=asked.questions, total_epsilon=total_epsilon, total_delta=total_delta,
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
     )  # fmt: skip
+    try:
+        check_readable(draft, domain, statement)
+    except ValueError as error:
+        raise PublishError(f"no file could hold these scores: {error}") from None
+    return draft
 
 
 __all__ = ["ASKED_FOR", "WIDEST", "check_same_size", "plan_quality", "publish_quality", "score_tables_of", "whole_shares"]

@@ -21,9 +21,13 @@ def quality_of(members: Members, domain: Domain, statement: PrivacyStatement | N
     """The scores of a file, or None if it has none; FileRefused if they claim more than their numbers give."""
     if QUALITY not in members:
         return None
-    table = parsed(members[QUALITY].data, QUALITY)
     if statement is None:
         raise refusal(QUALITY, "the release has no statement, so that its scores are of no table that is known")
+    return _parsed(members[QUALITY].data, domain, statement)
+
+
+def _parsed(data: memoryview, domain: Domain, statement: PrivacyStatement) -> Quality:
+    table = parsed(data, QUALITY)
     with refusing(QUALITY):
         quality = Quality.from_dict(table, [column.name for column in domain.columns if not column.is_text])
         quality.check_total(statement)
@@ -34,3 +38,8 @@ def quality_bytes(quality: Quality) -> bytes:
     """The scores as the member of a file: sorted keys, no spaces."""
     table: dict[str, Any] = plain(quality.to_dict())
     return json.dumps(table, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def check_readable(quality: Quality, domain: Domain, statement: PrivacyStatement) -> None:
+    """FileRefused if a reader would refuse a file of this release with these scores in it."""
+    _parsed(memoryview(quality_bytes(quality)), domain, statement)
