@@ -28,6 +28,7 @@ from kmeanalyst.releases.statement import (
     CALIBRATIONS,
     LONGEST_UNIT,
     NOISE_LAWS,
+    SMALLEST_DELTA,
     VERSION,
     PrivacyStatement,
     gaussian_delta,
@@ -84,7 +85,9 @@ class ScorePart:
             value = getattr(self, name)
             if not (is_whole(value) and 1 <= value < _LARGEST):
                 raise QualityError(f"{self.name}, {name}: it must be a positive whole number, got {value!r:.80}.")
-        if (self.name == K_MARGINAL and self.count != 1) or (self.name not in (K_MARGINAL, GROUPS) and self.tables != 1):
+        if (self.name == K_MARGINAL and self.count != 1) or (
+            self.name not in (K_MARGINAL, GROUPS) and self.tables != 1
+        ):
             raise QualityError(f"{self.name}: the k-marginal is one number, and only it and groups add up tables.")
 
     def step(self, height: int) -> int:
@@ -312,8 +315,8 @@ class Quality:
                 if self.calibration == "zcdp"
                 else gaussian_delta(epsilon=self.epsilon, noise_multiplier=self.noise_multiplier)
             )
-            if claimed <= 0:
-                raise QualityError("Gaussian noise has a positive delta, got 0.")
+            if claimed < SMALLEST_DELTA:
+                raise QualityError(f"Gaussian noise has no delta as small as {claimed:.3g}.")
         if not given <= claimed * (1 + _SLACK):
             raise QualityError(
                 f"the scores claim {name} = {claimed:.6g}, but their noise gives {given:.6g}. The claim is better than the "
@@ -415,7 +418,9 @@ class Quality:
             lines["k-marginal"] = f"{points_text(self.scores_of(K_MARGINAL)[0])} of 1000{what}"
         if COLUMNS in kinds:
             worst = max(self.scores_of(COLUMNS), key=lambda score: score.value or 0.0)
-            lines["columns"] = f"furthest {shortened(worst.name, 40)}: TV {worst.value:.3f} ({worst.low:.3f} to {worst.high:.3f})"
+            lines["columns"] = (
+                f"furthest {shortened(worst.name, 40)}: TV {worst.value:.3f} ({worst.low:.3f} to {worst.high:.3f})"
+            )
         if GROUPS in kinds:
             scores = self.scores_of(GROUPS)
             given = [score for score in scores if score.value is not None]
@@ -500,7 +505,9 @@ class Quality:
     def _check_claimed(self, sensitivity: Any, scores: Any) -> None:
         """The sensitivity and the scores of a file are those that its numbers give."""
         if not is_whole(sensitivity) or sensitivity != self.sensitivity:
-            raise QualityError(f"sensitivity must be {self.sensitivity}, as the parts give it, got {sensitivity!r:.80}.")
+            raise QualityError(
+                f"sensitivity must be {self.sensitivity}, as the parts give it, got {sensitivity!r:.80}."
+            )
         kinds = {part.name for part in self.parts if part.name != SIZES}
         _check_fields("scores", scores, kinds)
         for name in kinds:
@@ -531,7 +538,9 @@ def spends_at_most(statement: PrivacyStatement, quality: Quality, epsilon: float
     if statement.epsilon + quality.epsilon <= epsilon * room and statement.delta + quality.delta <= delta * room:
         return True
     multiplier = joint_multiplier(statement, quality)
-    return multiplier is not None and gaussian_delta(epsilon=epsilon, noise_multiplier=multiplier) <= delta * room
+    if multiplier is None or delta < SMALLEST_DELTA:
+        return False
+    return gaussian_delta(epsilon=epsilon, noise_multiplier=multiplier) <= delta * room
 
 
 def joint_multiplier(statement: PrivacyStatement, quality: Quality) -> float | None:

@@ -20,6 +20,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.features.base import CellFeatures
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.quality import (
@@ -40,7 +41,9 @@ from release_side.door.private_mean import ExactSums
 from release_side.private_rows.unit_rows import UnitRows
 
 MOST_IN_SUMS = 2**61  # a part's step times n_rows: no sum leaves 64 bits
-_LEAST_SENSITIVITY = 2**0.5 * GRID  # of all numbers under Gaussian noise: its noise is then nearly continuous (PROOF.md §4)
+_LEAST_SENSITIVITY = (
+    2**0.5 * GRID
+)  # of all numbers under Gaussian noise: its noise is then nearly continuous (PROOF.md §4)
 _MOST_SENSITIVITY = 2**52  # whole numbers up to it are exact in float64
 _ROUNDED = 1 + 2.0**-30  # room for rounding
 _BLOCK_ROWS = 2**13  # rows whose questions are answered at a time
@@ -126,11 +129,23 @@ class QuestionValues:
     def __call__(self, rows: Array) -> Array:
         """(n, J): a row's values depend on this row alone."""
         domain, indices = self._named
-        frame = domain.decode(rows[:, indices])
+        frame = domain.decode(_inside(domain, rows[:, indices]))
         values = np.empty((len(rows), len(self.questions)))
         for column, (text, low, high) in zip(values.T, self.questions, strict=True):
             column[:] = (parse(text).evaluate(frame, domain) - low) / (high - low)
         return values
+
+
+def _inside(domain: Domain, rows: Array) -> Array:
+    """Encoded rows (n, d) with every number within the domain, so that none of them can fail to be decoded."""
+    inside = np.empty(rows.shape)
+    for own, values, column in zip(inside.T, rows.T, domain.columns, strict=True):
+        low, high = (0.0, len(column.levels) - 1.0) if isinstance(column, Categorical) else column.bounds  # type: ignore[attr-defined]
+        own[:] = np.clip(values, low, high)
+        if isinstance(column, Categorical):
+            np.rint(own, out=own)
+        own[np.isnan(values)] = np.nan if column.missing else low
+    return inside
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -244,7 +259,9 @@ class ScoreQuery:
             found = self.guesses[part.name]
             size = first if part.name == COLUMNS else last - first
             if found.shape != (size,) or found.dtype != np.int64 or (size and found.min() < 0):
-                raise PublishError(f"the part {part.name} needs a whole number of at least 0 for each cell. Correct it.")
+                raise PublishError(
+                    f"the part {part.name} needs a whole number of at least 0 for each cell. Correct it."
+                )
             shares = found.astype(np.float64)  # whose sums do not wrap
             if part.name == GROUPS:
                 most = float(part.multiplier)
@@ -252,7 +269,9 @@ class ScoreQuery:
             else:
                 most = part.multiplier * self.height * self.n_rows * _ROUNDED
                 starts = self.cells.starts[:-1]
-                chosen = starts[: self.cells.n_columns] if part.name == COLUMNS else starts[self.cells.n_columns :] - first
+                chosen = (
+                    starts[: self.cells.n_columns] if part.name == COLUMNS else starts[self.cells.n_columns :] - first
+                )
                 sums = np.add.reduceat(shares, chosen) - np.diff(np.append(chosen, size))
             if (sums > most).any():
                 raise PublishError("the guesses of a table must add up to no more than the table. Correct them.")

@@ -96,7 +96,9 @@ class _Asked:
     def parts(self, noise: Noise | RehearsalNoise) -> tuple[ScorePart, ...]:
         """The parts with their multipliers: each moves by its share of one sensitivity, as large as 64 bits allow."""
         fresh = noise.noise if isinstance(noise, RehearsalNoise) else noise
-        largest = min(_LARGEST_SENSITIVITY, MOST_IN_SUMS // 2 // self.size.count, int(_LARGEST_NOISE / fresh.multiplier()))
+        largest = min(
+            _LARGEST_SENSITIVITY, MOST_IN_SUMS // 2 // self.size.count, int(_LARGEST_NOISE / fresh.multiplier())
+        )
         if largest < 2**30:
             raise PublishError(
                 f"scores of {self.size.count:,} {self.size.counted} at epsilon {noise.epsilon:g} need more than 64 bits. Raise epsilon."
@@ -229,13 +231,22 @@ def plan_quality(
     ['k-marginal', 'columns']
     """
     noise = noise_for(
-        "laplace" if isinstance(delta, int | float) and delta == 0 else "gaussian", epsilon, delta, calibration=calibration
+        "laplace" if isinstance(delta, int | float) and delta == 0 else "gaussian",
+        epsilon,
+        delta,
+        calibration=calibration,
     )
     asked = _asked(_release_of(release, 0), noise, group, workload, parts or _default_parts(group, workload), True)
     widths = asked.half_widths(noise)
     counts = {part.name: part.count for part in asked.parts(noise)}
     lines = [
-        {"part": name, "numbers": counts[name], "half_width": width, "limit": WIDEST[name], "published": width <= WIDEST[name]}
+        {
+            "part": name,
+            "numbers": counts[name],
+            "half_width": width,
+            "limit": WIDEST[name],
+            "published": width <= WIDEST[name],
+        }
         for name, width in widths.items()
     ]
     return pd.DataFrame(sorted(lines, key=lambda line: ASKED_FOR.index(str(line["part"]))))
@@ -271,7 +282,9 @@ def _release_of(release: Release | str | Path, rehearsal: int | None) -> Release
             "counts both."
         )
     if release.is_rehearsal and rehearsal is None:
-        raise PublishError("the release is a rehearsal, which is NOT PRIVATE. Score it in a rehearsal too (--rehearsal SEED).")
+        raise PublishError(
+            "the release is a rehearsal, which is NOT PRIVATE. Score it in a rehearsal too (--rehearsal SEED)."
+        )
     return release
 
 
@@ -337,7 +350,12 @@ _SHOWN = {
     K_MARGINAL: "the mean TV of pairs", COLUMNS: "the TV of a column", GROUPS: "the mean TV within a group of average size",
     QUESTIONS: "the answer to a question, as a share of its range,",
 }  # fmt: skip
-_LEAVE_OUT = {K_MARGINAL: "other parts", COLUMNS: "the columns", GROUPS: "--group", QUESTIONS: "questions of the workload"}
+_LEAVE_OUT = {
+    K_MARGINAL: "other parts",
+    COLUMNS: "the columns",
+    GROUPS: "--group",
+    QUESTIONS: "questions of the workload",
+}
 
 
 def score_tables_of(domain: Domain, group: str | None) -> ScoreTables:
@@ -366,7 +384,12 @@ def _questions(release: Release, workload: Source) -> tuple[AskedQuestion, ...]:
         low, high = 0.0, 1.0
         if expression.check(domain) == "number":
             extent = expression.extent(domain)
-            if not extent.bounded or extent.missing or not extent.low < extent.high or expression.strings_compared(domain):
+            if (
+                not extent.bounded
+                or extent.missing
+                or not extent.low < extent.high
+                or expression.strings_compared(domain)
+            ):
                 continue
             low, high = extent.low, extent.high
         answer = release.expectation(text)
@@ -451,4 +474,12 @@ def _draft(asked: _Asked, query: ScoreQuery, noise: Noise | RehearsalNoise) -> Q
     return draft
 
 
-__all__ = ["ASKED_FOR", "WIDEST", "check_same_size", "plan_quality", "publish_quality", "score_tables_of", "whole_shares"]
+__all__ = [
+    "ASKED_FOR",
+    "WIDEST",
+    "check_same_size",
+    "plan_quality",
+    "publish_quality",
+    "score_tables_of",
+    "whole_shares",
+]
