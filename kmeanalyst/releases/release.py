@@ -18,7 +18,7 @@ from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, memo
-from kmeanalyst.releases.quality import Quality
+from kmeanalyst.releases.quality.quality import Quality
 from kmeanalyst.releases.statement import METHOD, PrivacyStatement, guarantee_lines
 from kmeanalyst.releases.texts import shortened
 

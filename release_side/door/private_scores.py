@@ -1,9 +1,9 @@
 """Private rows + the shares of a release → noisy distances between them: scores that can be published.
 
 The rows are read once, into counts of the cells of tables and into sums of questions' values. From these whole numbers and from
-public ones follow the numbers of `kmeanalyst.releases.quality`: distances Σ |M n_c − t_c|, which one row moves by at most 2M by the
-triangle inequality, whatever the release's numbers t are; the same within groups; the groups' sizes; and sums. One row moves all
-together by at most `score_sensitivity_of`, and noise for this is drawn once, on all numbers. The proof is in PROOF.md §13.
+public ones follow the numbers of `kmeanalyst.releases.quality.parts`: distances Σ |M n_c − t_c|, which one row moves by at most 2M
+by the triangle inequality, whatever the release's numbers t are; the same within groups; the groups' sizes; and sums. One row moves
+all together by at most `score_sensitivity_of`, and noise for this is drawn once, on all numbers. The proof is in PROOF.md §13.
 
 No ratio is formed here: a distance within a group over the group's size has no useful sensitivity, and neither has a
 share of questions that hold. Both are computed from the noisy numbers.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.measurement import GRID
-from kmeanalyst.releases.quality import (
+from kmeanalyst.releases.quality.parts import (
     COLUMNS,
     GROUPS,
     K_MARGINAL,
@@ -101,7 +102,7 @@ class ScoreCells(CellFeatures):
     def by_group(self, vector: Array) -> list[Array]:
         """The tables of pairs in a vector of cells, each (G, cells)."""
         starts = self.starts[self.n_columns :]
-        return [vector[a:b].reshape(self.n_groups, -1) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        return [vector[a:b].reshape(self.n_groups, -1) for a, b in pairwise(starts)]
 
     def arrays(self) -> dict[str, Array]:
         """None: the map follows from the domain and the group."""
@@ -215,7 +216,7 @@ class ScoreQuery:
 
     cells      the tables.
     height     A: what a row counts in its cell of each table; under units what all rows of a unit count together.
-    parts      which numbers, in this order; see `kmeanalyst.releases.quality`.
+    parts      which numbers, in this order; see `kmeanalyst.releases.quality.parts`.
     guesses    for the k-marginal (cells of pairs,) and for columns (cells of columns,) int64: M · A · N times the release's shares;
                for groups (cells of pairs,) its shares within each group, in steps of 1/M.
     questions  what the part of questions asks.
@@ -340,8 +341,8 @@ def private_scores(
 ) -> NoisyScores:
     """Release the numbers of a query, once.
 
-    private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; or UnitRows, or Parts. query.n_rows, their total, is
-                  public; of units it counts units.
+    private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; or UnitRows, or Parts. query.n_rows, their total,
+                  is public; of units it counts units.
     mechanism     the noise; its name says in which distance (L2 or L1) the sensitivity is.
     record_spend  called once, just before noise is drawn; an error there means that none is.
 

@@ -22,7 +22,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import one_way_kernel
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.file.quality import check_readable
 from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.quality import (
+from kmeanalyst.releases.quality.intervals import half_width
+from kmeanalyst.releases.quality.parts import (
     COLUMNS,
     GROUPS,
     K_MARGINAL,
@@ -31,12 +32,10 @@ from kmeanalyst.releases.quality import (
     QUESTIONS,
     SIZES,
     AskedQuestion,
-    Quality,
     ScorePart,
-    half_width,
     score_sensitivity_of,
-    summed_guarantee,
 )
+from kmeanalyst.releases.quality.quality import Quality, summed_guarantee
 from kmeanalyst.releases.statement import PrivacyStatement, is_pure, software_versions
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.tables.score_tables import ScoreTables, names_of_cells
@@ -53,9 +52,9 @@ from release_side.private_rows.rows import PrivateSource, open_private
 
 ASKED_FOR = (K_MARGINAL, COLUMNS, GROUPS, QUESTIONS)  # sizes go with groups
 
-# Shares of the budget, fixed and public. The k-marginal is one number of the least sensitivity, precise with a small share. Of groups
-# a quarter goes to their sizes: the variance of D/n is (σ_D² + TV² σ_n²)/n², least where sizes have TV/(1 + TV) of it, and
-# TV is near a third. Columns and questions are many numbers of one use each.
+# Shares of the budget, fixed and public. The k-marginal is one number of the least sensitivity, precise with a small share. Of
+# groups a quarter goes to their sizes: the variance of D/n is (σ_D² + TV² σ_n²)/n², least where sizes have TV/(1 + TV) of it,
+# and TV is near a third. Columns and questions are many numbers of one use each.
 _WEIGHTS = {K_MARGINAL: 2, COLUMNS: 2, GROUPS: 3, SIZES: 1, QUESTIONS: 2}
 
 # Half of a 95 % interval above which a score says nothing: a TV, a TV within an average group, a question as a share of its range.
@@ -101,7 +100,8 @@ class _Asked:
         )
         if largest < 2**30:
             raise PublishError(
-                f"scores of {self.size.count:,} {self.size.counted} at epsilon {noise.epsilon:g} need more than 64 bits. Raise epsilon."
+                f"scores of {self.size.count:,} {self.size.counted} at epsilon {noise.epsilon:g} need more than 64 bits. Raise "
+                "epsilon."
             )
         total = sum(_WEIGHTS[name] for name in self.names)
         found = []
@@ -161,8 +161,8 @@ def publish_quality(
     private, n_rows as in `publish`: the table that the release was made of.
     delta           0 for Laplace noise (the default), or that of Gaussian noise.
     group           a column: pairs of the others are scored within each of its cells too.
-    workload        questions, as in `publish`. Of these the means without a condition, whose values have a public range and are never
-                    missing, are asked of the table with noise.
+    workload        questions, as in `publish`. Of these the means without a condition, whose values have a public range and are
+                    never missing, are asked of the table with noise.
     parts           some of "k-marginal", "columns", "groups", "questions". By default what the other arguments ask for, without
                     columns where these would be too wide. Parts that are named here are published however wide they are.
     force_wide      publish all of them however wide their intervals will be (`WIDEST` has the limits).
@@ -223,9 +223,9 @@ def plan_quality(
     """How wide the intervals of `publish_quality` will be, from public facts alone: no private file is opened.
 
     Arguments   as in `publish_quality`.
-    Returns     a row for each part: part; numbers, how many; half_width, half of a 95 % interval, of a TV (1000 points of k-marginal
-                are a TV of 1; of groups it is of one of average size), of a question as a share of its range; limit; and whether
-                it would be published without being asked for by name.
+    Returns     a row for each part: part; numbers, how many; half_width, half of a 95 % interval, of a TV (1000 points of
+                k-marginal are a TV of 1; of groups it is of one of average size), of a question as a share of its range;
+                limit; and whether it would be published without being asked for by name.
 
     >>> release_side.plan_quality("table.kme", epsilon=0.5)["part"].tolist()
     ['k-marginal', 'columns']
@@ -460,7 +460,8 @@ def _draft(asked: _Asked, query: ScoreQuery, noise: Noise | RehearsalNoise) -> Q
     draft = Quality(
         epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
         neighbouring=statement.neighbouring, unit=statement.unit, n_rows=statement.n_rows, height=query.height,
-        parts=query.parts, noisy={part.name: (0,) * part.count for part in query.parts}, noise_scale=noise_scale, edges=kernel.edges, atoms=kernel.atoms, missing=kernel.missing,
+        parts=query.parts, noisy={part.name: (0,) * part.count for part in query.parts}, noise_scale=noise_scale,
+        edges=kernel.edges, atoms=kernel.atoms, missing=kernel.missing,
         names=tuple(domain.columns[j].name for j in tables.columns),
         group=None if tables.group is None else domain.columns[tables.group].name,
         labels=() if tables.group is None else tuple(names_of_cells(domain, tables.group)),

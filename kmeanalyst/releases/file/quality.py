@@ -1,7 +1,7 @@
 """The member `quality.json`: noisy scores of the release against its table, read with the same distrust as the header.
 
-It is JSON in one canonical form. All that it claims is computed again: the sensitivity from the parts, ε and δ from the noise, the scores
-from the noisy numbers, and the guarantee of release and scores together.
+It is JSON in one canonical form. All that it claims is computed again: the sensitivity from the parts, ε and δ from the noise, the
+scores from the noisy numbers, and the guarantee of release and scores together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import QUALITY, Members
 from kmeanalyst.releases.file.header import parsed, plain
 from kmeanalyst.releases.file.limits import refusal, refusing
-from kmeanalyst.releases.quality import Quality
+from kmeanalyst.releases.quality.quality import Quality
 from kmeanalyst.releases.statement import PrivacyStatement
 
 

@@ -1,7 +1,7 @@
 """Scores of a release that meet noise: neighbours move them by no more than is claimed, whatever the release's shares are.
 
-On small tables all neighbours are compared, rows and units; on larger ones an optimiser looks for the worst. Exact numbers are compared
-in whole numbers, without noise. The noise itself is tested through the whole door.
+On small tables all neighbours are compared, rows and units; on larger ones an optimiser looks for the worst. Exact numbers are
+compared without noise. The noise itself is tested through the whole door.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import GRID
-from kmeanalyst.releases.quality import (
+from kmeanalyst.releases.quality.parts import (
     COLUMNS,
     GROUPS,
     K_MARGINAL,
@@ -82,7 +82,7 @@ def random_shares(cells: ScoreCells, rng: np.random.Generator) -> Array:
     """Shares of the cells of each table, most of them 0."""
     weights = rng.exponential(size=cells.dimension) * (rng.random(cells.dimension) < 0.4)
     starts = cells.starts
-    for a, b in zip(starts[:-1], starts[1:], strict=True):
+    for a, b in pairwise(starts):
         weights[a:b] /= max(weights[a:b].sum(), 1e-9)
     return weights
 
@@ -179,7 +179,8 @@ def test_no_other_rows_of_a_unit_move_the_numbers_by_more_than_claimed(height: i
 
 LARGER = Domain((
     Categorical(name="g", levels=tuple("uvwxyz")), Categorical(name="a", levels=tuple("abcde")), Boolean(name="b"),
-    Integer(name="c", lower=0, upper=9), Real(name="d", lower=0.0, upper=1.0, missing=True, edges=(0.0, 0.2, 0.7, 1.0), atoms=(0.0,)),
+    Integer(name="c", lower=0, upper=9),
+    Real(name="d", lower=0.0, upper=1.0, missing=True, edges=(0.0, 0.2, 0.7, 1.0), atoms=(0.0,)),
 ))  # fmt: skip
 LARGE_ASKED = (("c", 0.0, 9.0), ("c > 4 and b", 0.0, 1.0))
 
@@ -283,12 +284,13 @@ def test_the_numbers_are_those_of_plain_counting(units: bool) -> None:
     values = np.stack([frame["c"].to_numpy(float) / 9, (frame["c"].to_numpy(float) > 4) & frame["b"].to_numpy(bool)])
     sizes = np.array([(codes == code).sum() for code in codes])
     steps = {part.name: part.step(height) for part in query.parts}
+    one_way = query.guesses[COLUMNS] / (MULTIPLIERS[COLUMNS] * height)
     t = query.guesses[K_MARGINAL] / (MULTIPLIERS[K_MARGINAL] * height)
     w = [each / MULTIPLIERS[GROUPS] for each in cells.by_group(query._padded(query.guesses[GROUPS]))]
     by_group = cells.by_group(count)
     expected = {
         K_MARGINAL: [np.abs(count[first:] - t).sum() / 2 / len(w)],
-        COLUMNS: np.add.reduceat(np.abs(count[:first] - query.guesses[COLUMNS] / (MULTIPLIERS[COLUMNS] * height)), cells.starts[:5]) / 2,
+        COLUMNS: np.add.reduceat(np.abs(count[:first] - one_way), cells.starts[:5]) / 2,
         GROUPS: sum(
             np.abs(n - n.sum(axis=1)[:, None] * q).sum(axis=1) + n.sum(axis=1) * (1 - q.sum(axis=1))
             for n, q in zip(by_group, w, strict=True)
@@ -337,7 +339,7 @@ def refused(message: str, **changes: Any) -> None:
 def test_a_query_that_is_not_what_it_claims_is_refused() -> None:
     query = query_of(np.random.default_rng(0))
     guesses = query.guesses
-    k_marginal, columns, groups, sizes, questions = query.parts
+    k_marginal, columns, _, sizes, questions = query.parts
     refused("not of the tables that are counted", parts=(replace(k_marginal, tables=2), *query.parts[1:]))
     refused("not of the tables that are counted", parts=(k_marginal, replace(columns, count=2)))
     refused("not of the tables that are counted", parts=(k_marginal, replace(questions, count=2)))
@@ -459,7 +461,7 @@ LOOSE = GaussianNoise(0.5, 0.2)
 
 
 def test_noisy_scores_alone_tell_neighbours_apart_by_no_more_than_epsilon_and_delta() -> None:
-    """1,500 releases of each table; δ ± .016, the bound is 4 standard errors above. The neighbours reach .85 of the claim or more."""
+    """1,500 releases of each table; δ ± .016, the bound is 4 standard errors. The neighbours reach .85 of the claim or more."""
     query, difference = farthest()
     assert np.linalg.norm(difference.astype(float)) > 0.85 * query.sensitivity(GAUSSIAN)
     assert 0.1 < empirical_delta(LOOSE, 1500) < 0.2 + 0.064

@@ -1,19 +1,4 @@
-"""Scores of a release against its own table, bought with noise: how near its rows are, and within which limits that is known.
-
-A score is computed from whole numbers that met noise at the door (release_side/door/private_scores.py), and from public facts. Let
-n_c be the number of rows in cell c of a table of counts, q the release's shares, A the `height` and M the part's multiplier:
-
-k-marginal   Σ |M A n_c − t_c| over the tables of all pairs of columns, t = rint(M A N q); its mean TV follows. With a group each
-             pair's table is crossed with it.
-columns      the same of each column's own table.
-groups       for each group Σ |M A n_gc − A n_g w_gc| over these tables, w the release's shares within the group in steps of 1/M:
-             2 M A P times D_g, the mean over P pairs of ½Σ|n_gc − n_g q_gc|. A row that leaves or joins a group moves D_g by 1.
-sizes        M A n_g. TV_g = D_g / n_g follows, by Fieller's interval.
-questions    M times the sum over rows of the question's value, taken by its public range to a whole number from 0 to 2²⁰.
-
-One row moves these by the whole numbers of `ScorePart`, whatever the release is (release_side/PROOF.md §13). Under units n is the sum
-of the units' shares of rows, in steps of 1/A.
-"""
+"""Noisy scores of a release with their guarantee: a value that checks itself, and what a file's member `quality.json` holds."""
 
 from __future__ import annotations
 
@@ -24,6 +9,23 @@ from itertools import chain
 from typing import Any
 
 from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.releases.quality.intervals import Z, clipped, half_width, ratio_interval
+from kmeanalyst.releases.quality.parts import (
+    COLUMNS,
+    GROUPS,
+    K_MARGINAL,
+    LARGEST,
+    MOST_GROUPS,
+    MOST_QUESTIONS,
+    PARTS,
+    QUESTIONS,
+    SIZES,
+    AskedQuestion,
+    QualityError,
+    ScorePart,
+    check_text,
+    score_sensitivity_of,
+)
 from kmeanalyst.releases.statement import (
     CALIBRATIONS,
     LONGEST_UNIT,
@@ -41,106 +43,13 @@ from kmeanalyst.releases.statement import (
     pure_epsilon,
     zcdp_delta,
 )
-from kmeanalyst.releases.texts import flaw_of, shortened, spacing_flaw_of
+from kmeanalyst.releases.texts import shortened
 
-K_MARGINAL, COLUMNS, GROUPS, SIZES, QUESTIONS = PARTS = ("k-marginal", "columns", "groups", "sizes", "questions")
-VALUE_STEPS = 2**20  # of a question's range
-MOST_QUESTIONS = 1000
-MOST_GROUPS = 10_000
 FORMAT = "kmeanalyst quality"
-_LARGEST = 2**62
 _SLACK = 1e-6  # relative tolerance for rounding when a claim is computed again
 _CONTINUOUS = 1 + 1e-9  # what a multiplier exceeds that of continuous noise by, for the discrete law (PROOF.md §4, §8)
-_Z = 1.959963984540054  # of the normal distribution, for 95 %
 _FEWEST = 5.0  # standard deviations of the noise that a group's noisy size must exceed
 _STEPS = 60  # of a bisection
-
-
-class QualityError(ValueError):
-    """Noisy scores that contradict themselves, their own arithmetic, or the release that they are of."""
-
-
-@dataclass(frozen=True)
-class ScorePart:
-    """Numbers of one kind, and how far one row moves them.
-
-    name         one of PARTS.
-    multiplier   M, at least 1.
-    count        how many numbers there are.
-    tables       P, the number of pairs whose tables each number adds up; 1 for the other kinds.
-
-    >>> ScorePart("groups", multiplier=1000, count=20, tables=105).step(1)
-    210000
-    """
-
-    name: str
-    multiplier: int
-    count: int
-    tables: int = 1
-
-    def __post_init__(self) -> None:
-        if self.name not in PARTS:
-            raise QualityError(f"a part is one of {', '.join(PARTS)}, got {self.name!r:.80}.")
-        for name in ("multiplier", "count", "tables"):
-            value = getattr(self, name)
-            if not (is_whole(value) and 1 <= value < _LARGEST):
-                raise QualityError(f"{self.name}, {name}: it must be a positive whole number, got {value!r:.80}.")
-        if (self.name == K_MARGINAL and self.count != 1) or (
-            self.name not in (K_MARGINAL, GROUPS) and self.tables != 1
-        ):
-            raise QualityError(f"{self.name}: the k-marginal is one number, and only it and groups add up tables.")
-
-    def step(self, height: int) -> int:
-        """The number that stands for 1: for a row that is misplaced, a row of a group, or a question's whole range."""
-        if self.name == QUESTIONS:
-            return self.multiplier * VALUE_STEPS
-        return self.multiplier * height * (1 if self.name == SIZES else 2 * self.tables)
-
-    @property
-    def moved(self) -> int:
-        """How many steps one row can move all numbers together in L1, and the square of how many in L2.
-
-        Each whole margin and each question moves by at most one step. Of groups, one loses the row and one gets it.
-        """
-        return 2 if self.name in (GROUPS, SIZES) else self.count
-
-
-def score_sensitivity_of(parts: Sequence[ScorePart], height: int, law: str) -> int:
-    """The most that replacing one row, or unit, moves all numbers: in L1 for Laplace noise, else in L2, rounded up.
-
-    >>> parts = [ScorePart("columns", multiplier=1, count=2), ScorePart("sizes", multiplier=2, count=9)]
-    >>> score_sensitivity_of(parts, 1, "discrete laplace"), score_sensitivity_of(parts, 1, "discrete gaussian")
-    (8, 4)
-    """
-    if is_pure(law):
-        return sum(part.moved * part.step(height) for part in parts)
-    squared = sum(part.moved * part.step(height) ** 2 for part in parts)
-    return math.isqrt(squared - 1) + 1
-
-
-@dataclass(frozen=True)
-class AskedQuestion:
-    """A question that was asked of the table with noise.
-
-    text             an expression of a number or a condition, as `Release.expectation` takes it.
-    low, high        the public range of its values.
-    answer           of the release, a fact of the file that it was computed from.
-    standard_error   of that answer as one about the table itself, without sampling; None where it is not known.
-    """
-
-    text: str
-    low: float
-    high: float
-    answer: float
-    standard_error: float | None
-
-    def __post_init__(self) -> None:
-        _check_text("a question", self.text, 10_000)
-        numbers = (self.low, self.high, self.answer, *(() if self.standard_error is None else (self.standard_error,)))
-        if not all(is_number(number) and math.isfinite(number) for number in numbers):
-            raise QualityError(f"the question {self.text!a:.80} has numbers that are no finite ones.")
-        if not self.low < self.high or not math.isfinite(self.high - self.low) or (self.standard_error or 0.0) < 0:
-            raise QualityError(f"the question {self.text!a:.80} has no range, or a negative standard error.")
 
 
 @dataclass(frozen=True)
@@ -243,7 +152,7 @@ class Quality:
         if self.group is not None and self.group not in self.names:
             raise QualityError(f"the group {self.group!r:.80} is no column.")
         for text in self.labels:
-            _check_text("the label of a group", text, LONGEST_UNIT)
+            check_text("the label of a group", text, LONGEST_UNIT)
         for text in chain.from_iterable(self.versions.items()):
             if not isinstance(text, str) or VERSION.fullmatch(text) is None:
                 raise QualityError(f"versions must map names of software to version numbers, got {text!a:.80}.")
@@ -256,9 +165,9 @@ class Quality:
             if not (is_number(value := getattr(self, name)) and 0 <= value < 1):
                 raise QualityError(f"{name} must be in [0, 1), got {value!r:.80}.")
         for name in ("n_rows", "height"):
-            if not (is_whole(value := getattr(self, name)) and 1 <= value < _LARGEST):
+            if not (is_whole(value := getattr(self, name)) and 1 <= value < LARGEST):
                 raise QualityError(f"{name} must be a positive whole number, got {value!r:.80}.")
-        if self.noise_scale >= _LARGEST:
+        if self.noise_scale >= LARGEST:
             raise QualityError("noise_scale: 64 bits cannot hold such noise.")
 
     def _check_parts(self) -> None:
@@ -287,7 +196,7 @@ class Quality:
                     f"{part.name}: {part.count} numbers of {part.tables} tables, and the columns give {wanted[part.name]} of at "
                     f"most {pairs}."
                 )
-            if part.step(self.height) * self.n_rows > _LARGEST:
+            if part.step(self.height) * self.n_rows > LARGEST:
                 raise QualityError(f"{part.name}: 64 bits cannot hold sums of such steps.")
             numbers = self.noisy[part.name]
             if len(numbers) != part.count or not all(is_whole(number) and abs(number) < 2**63 for number in numbers):
@@ -370,10 +279,10 @@ class Quality:
         if name == QUESTIONS:
             return tuple(self._of_questions())
         labels = self.names if name == COLUMNS else ("",)
-        error = _half_width(self.mechanism, self.deviation(name))
+        error = half_width(self.mechanism, self.deviation(name))
         values = (number / self._part(name).step(self.height) / self.n_rows for number in self.noisy[name])
         return tuple(
-            NoisyScore(name, label, *(_clipped(v) for v in (value, value - error, value + error)))
+            NoisyScore(name, label, clipped(value), clipped(value - error), clipped(value + error))
             for label, value in zip(labels, values, strict=True)
         )
 
@@ -389,19 +298,19 @@ class Quality:
                 yield NoisyScore(GROUPS, label, None, None, None)
                 continue
             low, high = ratio_interval(self.mechanism, number / step, size, error, of_size)
-            yield NoisyScore(GROUPS, label, _clipped(number / step / size), low, high)
+            yield NoisyScore(GROUPS, label, clipped(number / step / size), low, high)
 
     def _of_questions(self) -> Iterator[NoisyScore]:
         step = self._part(QUESTIONS).step(self.height) * self.n_rows
         for question, number in zip(self.questions, self.noisy[QUESTIONS], strict=True):
             width = question.high - question.low
             value, deviation = question.low + number / step * width, self.deviation(QUESTIONS) * width
-            error = _half_width(self.mechanism, deviation)
+            error = half_width(self.mechanism, deviation)
             held = None
             if question.standard_error is not None:
-                held = abs(value - question.answer) <= _Z * math.hypot(question.standard_error, deviation)
-            shown = (min(max(v, question.low), question.high) for v in (value, value - error, value + error))
-            yield NoisyScore(QUESTIONS, question.text, *shown, held)
+                held = abs(value - question.answer) <= Z * math.hypot(question.standard_error, deviation)
+            value, low, high = (min(max(v, question.low), question.high) for v in (value, value - error, value + error))
+            yield NoisyScore(QUESTIONS, question.text, value, low, high, held)
 
     def _part(self, name: str) -> ScorePart:
         for part in self.parts:
@@ -556,7 +465,8 @@ def summed_guarantee(statement: PrivacyStatement, spent: tuple[float, float, flo
     δ is the sum of both; ε is the sum, or for two Gaussian releases the least at this δ, rounded up.
 
     >>> from types import SimpleNamespace
-    >>> release = SimpleNamespace(epsilon=1.0, delta=1e-6, noise_multiplier=4.2247, mechanism="discrete gaussian", is_selection=False)
+    >>> facts = {"epsilon": 1.0, "delta": 1e-6, "noise_multiplier": 4.2247, "mechanism": "discrete gaussian"}
+    >>> release = SimpleNamespace(**facts, is_selection=False)
     >>> summed_guarantee(release, (0.05, 0.0, None))
     (1.05, 1e-06)
     >>> summed_guarantee(release, (1.0, 1e-6, 4.2247))
@@ -577,69 +487,6 @@ def summed_guarantee(statement: PrivacyStatement, spent: tuple[float, float, flo
     return high, both[1]
 
 
-# ---------------------------------------------------------------------- intervals
-
-
-def half_width(law: str, deviation: float) -> float:
-    """Half of the 95 % interval of noise with this law and standard deviation.
-
-    >>> round(half_width("discrete gaussian", 1.0), 3), round(half_width("discrete laplace", 1.0), 3)
-    (1.96, 2.118)
-    """
-    return math.log(20) * deviation / math.sqrt(2) if is_pure(law) else _Z * deviation
-
-
-_half_width = half_width
-
-
-def ratio_interval(law: str, above: float, below: float, of_above: float, of_below: float) -> tuple[float, float]:
-    """The 95 % interval in [0, 1] of a ratio whose two parts have independent noise of these standard deviations.
-
-    All r for which the noise of above − r · below is as large as seen with probability 5 % or more. For Gaussian noise this is
-    Fieller's interval.
-
-    Source   Fieller 1954; for Laplace noise the same, with the tail of a sum of two Laplace variables.
-
-    >>> [round(end, 3) for end in ratio_interval("discrete gaussian", 250.0, 1000.0, 10.0, 10.0)]
-    [0.23, 0.27]
-    """
-
-    def inside(ratio: float) -> bool:
-        distance = abs(above - ratio * below)
-        if is_pure(law):
-            return laplace_tail(distance, of_above, ratio * of_below) >= 0.05
-        return distance <= _Z * math.hypot(of_above, ratio * of_below)
-
-    best = _clipped(above / below)
-    if not inside(best):  # the ratio is outside [0, 1], and so is all of the interval
-        return best, best
-    return _end(inside, best, 0.0), _end(inside, best, 1.0)
-
-
-def _end(inside: Any, start: float, stop: float) -> float:
-    """The last ratio from `start` towards `stop` that is inside."""
-    if inside(stop):
-        return stop
-    for _ in range(_STEPS):
-        middle = (start + stop) / 2
-        start, stop = (middle, stop) if inside(middle) else (start, middle)
-    return start
-
-
-def laplace_tail(distance: float, first: float, second: float) -> float:
-    """P(|X + Y| > distance) of independent Laplace variables with these standard deviations, the first positive.
-
-    >>> round(laplace_tail(1.0, 2**0.5, 0.0), 4), round(laplace_tail(1.0, 2**0.5, 2**0.5), 4)
-    (0.3679, 0.5518)
-    """
-    a, b = sorted((first / math.sqrt(2), second / math.sqrt(2)), reverse=True)
-    if b < 1e-9 * a:
-        return math.exp(-distance / a)
-    if a - b < 1e-6 * a:
-        return (1 + distance / (2 * a)) * math.exp(-distance / a)
-    return (a**2 * math.exp(-distance / a) - b**2 * math.exp(-distance / b)) / (a**2 - b**2)
-
-
 def points_text(score: NoisyScore) -> str:
     """A distance as points of 1000 with its interval."""
     points = score.points
@@ -649,16 +496,7 @@ def points_text(score: NoisyScore) -> str:
     return f"{value:.0f} ({low:.0f} to {high:.0f})"
 
 
-def _clipped(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
-
-
 # ---------------------------------------------------------------------- plain values of a file
-
-
-def _check_text(what: str, text: Any, longest: int) -> None:
-    if not isinstance(text, str) or not 0 < len(text) <= longest or flaw_of(text) or spacing_flaw_of(text):
-        raise QualityError(f"{what} must be a line of 1 to {longest} printable characters, got {text!a:.80}.")
 
 
 def _check_fields(what: str, table: Any, wanted: set[str]) -> None:
