@@ -41,12 +41,17 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output; NaN and infinities become null.
+    """One JSON object on standard output, as `json_text` writes it."""
+    click.echo(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """One JSON object; NaN and infinities become null.
 
     Letters of every script are written as they are; control, bidirectional and other invisible characters as \\u escapes.
     """
     text = json.dumps(_plain(value), ensure_ascii=False)
-    click.echo(text.translate({ord(c): json.dumps(c)[1:-1] for c in set(text) if flaw_of(c)} | _DELETE))
+    return text.translate({ord(c): json.dumps(c)[1:-1] for c in set(text) if flaw_of(c)} | _DELETE)
 
 
 def _plain(value: Any) -> Any:

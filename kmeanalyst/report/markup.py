@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from kmeanalyst.releases.texts import replaced, shortened
@@ -66,6 +67,25 @@ def name_of(text: str, most: int | None = None) -> Markup:
     whole = inert(text)
     cut = whole if most is None else short(text, most)
     return element("bdi", cut, title=whole if cut != whole else None)
+
+
+def table(heads: Sequence[tuple[str, str]], rows: Sequence[object], caption: object, kind: str) -> Markup:
+    """A table that scrolls on its own where it is too wide; heads are (text, class)."""
+    tops = [element("th", text, scope="col", class_=class_ or None) for text, class_ in heads]
+    inner = element(
+        "table", element("caption", caption), element("thead", element("tr", tops)), element("tbody", rows), class_=kind
+    )
+    return scrolling(inner, caption)
+
+
+def scrolling(inner: Markup, caption: object) -> Markup:
+    """A table in a box that scrolls, with the keyboard too."""
+    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def key(number: float) -> str:
+    """A number as scripts and tests read it; nothing where there is none."""
+    return repr(float(number)) if math.isfinite(number) else ""
 
 
 def _attribute(key: str, value: object) -> str:

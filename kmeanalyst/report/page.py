@@ -12,12 +12,12 @@ from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee
-from kmeanalyst.report.assets import POLICY, SCRIPT, STYLE
+from kmeanalyst.report.assets import document
 from kmeanalyst.report.caveats import DISTINGUISHED, Caveat, warnings_of
 from kmeanalyst.report.charts import chart
 from kmeanalyst.report.citation import citation, commands, papers
 from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
-from kmeanalyst.report.markup import Markup, element, joined, name_of
+from kmeanalyst.report.markup import Markup, element, joined, key, name_of, scrolling, table
 from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_error
 
 _SECTIONS = (
@@ -53,22 +53,11 @@ def report_html(facts: ReleaseFacts) -> str:
     """The page as text: it holds no address, and its policy allows a browser only its own script and style."""
     rehearsal = facts.release.is_rehearsal
     title = ("NOT PRIVATE (rehearsal): " if rehearsal else "") + f"Report on {facts.source or 'a release'}"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", title),
-        element("style", Markup(STYLE)),
-    )
-    body = element(
-        "body", _stamp() if rehearsal else None, element("main", _header(facts), _navigation(), _sections(facts)),
+    return document(
+        title, _stamp() if rehearsal else None, element("main", _header(facts), _navigation(), _sections(facts)),
         element("p", "NOT PRIVATE: a rehearsal", class_="foot") if rehearsal else None,
-        element("script", Markup(SCRIPT)),
-        class_="rehearsal" if rehearsal else None,
+        kind="rehearsal" if rehearsal else None,
     )  # fmt: skip
-    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en", dir="ltr") + "\n"
 
 
 # ------------------------------------------------------------------ the top
@@ -145,19 +134,6 @@ def _caveat(one: Caveat) -> Markup:
 # ------------------------------------------------------------------ columns
 
 
-def _table(heads: Sequence[tuple[str, str]], rows: Sequence[object], caption: object, kind: str) -> Markup:
-    """A table that scrolls on its own where it is too wide; heads are (text, class)."""
-    tops = [element("th", text, scope="col", class_=class_ or None) for text, class_ in heads]
-    table = element(
-        "table", element("caption", caption), element("thead", element("tr", tops)), element("tbody", rows), class_=kind
-    )
-    return _scrolling(table, caption)
-
-
-def _scrolling(table: Markup, caption: object) -> Markup:
-    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
-
-
 def _glance(facts: ReleaseFacts) -> Markup:
     heads = [
         ("column", "text"), ("kind", "text"), ("mean ± error", ""), ("standard deviation", ""), ("median ± error", ""),
@@ -165,7 +141,7 @@ def _glance(facts: ReleaseFacts) -> Markup:
     ]  # fmt: skip
     rows = [_glance_row(one, k) for k, one in enumerate(facts.columns)]
     caption = "Estimates with their standard errors; a click on a heading sorts."
-    return element("div", _table(heads, rows, caption, "sortable"), class_="columns")
+    return element("div", table(heads, rows, caption, "sortable"), class_="columns")
 
 
 def _glance_row(one: ColumnFacts, k: int) -> Markup:
@@ -175,7 +151,7 @@ def _glance_row(one: ColumnFacts, k: int) -> Markup:
     if missing is None:
         cells.append(element("td", "none", data_v="0"))
     else:
-        cells.append(element("td", percent(missing), data_v=_key(missing.value)))
+        cells.append(element("td", percent(missing), data_v=key(missing.value)))
     return element(
         "tr", element("td", link, class_="text"), element("td", one.column.kind, class_="text"), cells, _commonest(one)
     )
@@ -189,7 +165,7 @@ def _number_cell(one: ColumnFacts, name: str) -> Markup:
         text = f"{estimate.value:,.4g} days" if math.isfinite(estimate.value) else "not known"
     else:
         text = with_error(estimate, one.column)
-    return element("td", text, data_v=_key(estimate.value), data_error=_key(estimate.standard_error))
+    return element("td", text, data_v=key(estimate.value), data_error=key(estimate.standard_error))
 
 
 def _commonest(one: ColumnFacts) -> Markup:
@@ -197,11 +173,6 @@ def _commonest(one: ColumnFacts) -> Markup:
     if bar is None:
         return element("td", "–", class_="text")
     return element("td", name_of(bar.label, _NAME), f": {percent(bar.estimate)}", class_="text")
-
-
-def _key(number: float) -> str:
-    """A number as scripts and tests read it; nothing where there is none."""
-    return repr(float(number)) if math.isfinite(number) else ""
 
 
 def _distributions(facts: ReleaseFacts) -> list[Markup]:
@@ -252,10 +223,10 @@ def _shares(one: ColumnFacts) -> Markup:
         low, high = e.interval()
         parts = (e.parts.get(name) for name in ("privacy", "sampling", "resolution"))
         numbers = [e.value, e.standard_error, low, high, *parts]
-        cells = [element("td", bare_percent(n, e), data_v="" if n is None else _key(n)) for n in numbers]
+        cells = [element("td", bare_percent(n, e), data_v="" if n is None else key(n)) for n in numbers]
         rows.append(element("tr", element("td", name_of(bar.label, _LEVEL), class_="text"), cells))
     caption = "Shares in per cent, with their error in parts."
-    return element("details", element("summary", "All numbers"), _table(heads, rows, caption, "sortable shares"))
+    return element("details", element("summary", "All numbers"), table(heads, rows, caption, "sortable shares"))
 
 
 # ------------------------------------------------------------------ pairs
@@ -286,8 +257,8 @@ def _heat(facts: ReleaseFacts) -> Markup:
         rows.append(element("tr", element("th", name_of(name, 20), scope="row"), cells, rest))
     caption = "Associations of pairs; errors are in the list below, and appear over a cell."
     head = element("thead", element("tr", element("td"), tops))
-    table = element("table", element("caption", caption), head, element("tbody", rows))
-    return element("div", _scrolling(table, caption), class_="heat")
+    heat = element("table", element("caption", caption), head, element("tbody", rows))
+    return element("div", scrolling(heat, caption), class_="heat")
 
 
 def _heat_cell(pair: Association) -> Markup:
@@ -326,15 +297,15 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
     for pair in ordered:
         numbers = (pair.value, pair.standard_error, *pair.interval)
         cells = [
-            element("td", _short_number(n, 3) if math.isfinite(n) else "not known", data_v=_key(n)) for n in numbers
+            element("td", _short_number(n, 3) if math.isfinite(n) else "not known", data_v=key(n)) for n in numbers
         ]
         pvalue = f"{pair.pvalue:.2g}" if math.isfinite(pair.pvalue) else "not known"
         names = [element("td", name_of(name, _NAME), class_="text") for name in pair.columns]
         measure = element("td", pair.measure or name_of(pair.note, 120) or "–", class_="text")
-        rows.append(element("tr", names, measure, cells, element("td", pvalue, data_v=_key(pair.pvalue))))
+        rows.append(element("tr", names, measure, cells, element("td", pvalue, data_v=key(pair.pvalue))))
     caption = "All pairs: those distinguished from 0 first, the strongest first; a click on a heading sorts."
     return element(
-        "details", element("summary", f"All {len(rows)} pairs, with errors"), _table(heads, rows, caption, "sortable"),
+        "details", element("summary", f"All {len(rows)} pairs, with errors"), table(heads, rows, caption, "sortable"),
         open=len(rows) <= 15, class_="long" if len(rows) > 15 else None,
     )  # fmt: skip
 

@@ -29,6 +29,7 @@ from release_side.cli.publication import (
     show_published,
     with_options,
 )
+from release_side.cli.quality import quality_command
 from release_side.errors import SPENT, PublishError
 
 
@@ -320,4 +321,5 @@ def publish(private: str, domain_path: str, from_table: str | None, as_json: boo
 
 main.add_command(publish_function_command)
 main.add_command(check_source_command)
+main.add_command(quality_command)
 main.add_command(ledger)

@@ -39,12 +39,12 @@ class GroupScore(Result):
     """One group of rows.
 
     name    its cell of the group's column.
-    rows    of the table.
+    rows    of the table; of rows under a unit the sum of their weights.
     score   1000·(1 − mean over pairs of min(Σ|p − q| / p_g, 1)); SDNist.
     """
 
     name: str
-    rows: int
+    rows: float
     score: float
 
 

@@ -45,7 +45,9 @@ class SampleScores:
         n_rows = int(counts[: tables.starts[1]].sum()) if tables.columns else 0
         if compared.start == compared.stop or not n_rows:
             return None
-        values, cells = np.unique(counts[tables.starts[compared.start] : tables.starts[compared.stop]], return_counts=True)
+        values, cells = np.unique(
+            counts[tables.starts[compared.start] : tables.starts[compared.stop]], return_counts=True
+        )
         seen = values > 0
         return cls(n_rows, values[seen].astype(np.int64), cells[seen], compared.stop - compared.start)
 

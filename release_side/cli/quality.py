@@ -1,0 +1,87 @@
+"""`release-side quality`: parses, calls, and prints the names of files. No number of it is printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kmeanalyst.cli.terminal import say, working
+from release_side.cli.publication import FROM
+
+
+@click.command("quality", short_help="Compare a release with its private table, for your eyes only.")
+@click.argument("release_path", metavar="FILE.kme", type=click.Path())
+@click.argument("private", metavar="PRIVATE", type=click.Path())
+@FROM
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False),
+    metavar="X.internal.html",
+    help="The page to write, with .internal in its name: it is of the curator alone (mode 0600).",
+)
+@click.option(
+    "--json",
+    "json_output",
+    type=click.Path(dir_okay=False),
+    metavar="X.internal.json",
+    help="Write the page's numbers to this file as well.",
+)
+@click.option("--group", metavar="COLUMN", help="A column to divide the table by: scores for each of its groups.")
+@click.option(
+    "--target",
+    metavar="COLUMN",
+    help="The column that models predict; by default the release's own, else the last one of few levels.",
+)
+@click.option(
+    "--slope",
+    "slopes",
+    multiple=True,
+    metavar='"Y ~ X"',
+    help="A least squares slope to compare, of columns or expressions of numbers; may be repeated. By default those of the "
+    "first few columns of numbers.",
+)
+@click.option(
+    "--workload",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The questions to compare, one on each line, as in publish; by default 50 that are drawn from the domain.",
+)
+@click.option("--allow-rehearsal", is_flag=True, help="Read a FILE.kme stamped NOT PRIVATE too (a rehearsal).")
+def quality_command(
+    release_path: str,
+    private: str,
+    from_table: str | None,
+    output: str,
+    json_output: str | None,
+    allow_rehearsal: bool,
+    **choices: Any,
+) -> None:
+    """Compare the release FILE.kme with the PRIVATE table that it was made of, on one internal page.
+
+    The page and its JSON hold exact numbers of private rows: they are not for publication, and what is decided from them
+    (publish or not, which of several draws, which options next) is covered by no ε. To choose, use release-side plan or the
+    release itself. Nothing but the names of the files is printed.
+
+    \b
+    Examples:
+      release-side quality table.kme private.csv --output table.internal.html
+      release-side quality table.kme private.csv --output table.internal.html --json table.internal.json \\
+          --group ill --target ill
+    """
+    from release_side.choices.internal_files import check_internal_outputs
+    from release_side.private_rows.databases import table_or_path
+    from release_side.quality.files import open_compared, write_quality
+    from release_side.quality.quality import quality
+
+    table = table_or_path(private, from_table)
+    check_internal_outputs((output, json_output), private=table, others=(release_path, choices["workload"]))
+    release = open_compared(release_path, allow_rehearsal=allow_rehearsal)
+    with working("comparing") as progress:
+        found = quality(release, table, source=release_path, progress=progress, **choices)
+        write_quality(found, output, json_output)
+    say("\n".join(f"wrote {path}" for path in (output, json_output) if path is not None))
+
+
+__all__ = ["quality_command"]

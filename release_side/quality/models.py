@@ -1,0 +1,175 @@
+"""What a model is worth that was trained on the release: its score on the table, beside models that the table itself trains.
+
+Three estimators, with their defaults: a linear one, a forest, boosted trees. roc_auc for classes, r² for numbers. The release trains
+through `kmeanalyst.fit`, as its users would; the table by five-fold cross-validation with the same encoding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.learning.scoring.evaluation import score
+from kmeanalyst.learning.training.training import fit
+from kmeanalyst.release import Release, from_frame
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.representation.progress import Progress
+from release_side.errors import PublishError
+from release_side.quality.scores import Result
+
+_FOLDS = 5
+_SEED = 27  # public: which rows are in which fold
+_MOST_CLASSES = 20
+_WEIGHT = " weight"  # no column has a name that begins with a space
+
+
+@dataclass(frozen=True)
+class ModelScore(Result):
+    """One estimator.
+
+    estimator        scikit-learn's name.
+    release          trained on the release, scored on the table's rows; NaN where that gave no score, and `note` says so.
+    table            mean over the folds of models that the table's other rows trained.
+    table_deviation  standard deviation of the folds' scores.
+    """
+
+    estimator: str
+    release: float
+    table: float
+    table_deviation: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ModelScores(Result):
+    """Models that predict one column.
+
+    target   the column; None where there is none to predict.
+    metric   "roc_auc" or "r2".
+    rows     of the table, that models are scored on.
+    """
+
+    target: str | None
+    metric: str
+    rows: int
+    models: tuple[ModelScore, ...]
+
+
+def chosen_target(release: Release, target: str | None) -> str | None:
+    """The column that models predict, from public facts alone.
+
+    The one that is named; else the one that the release was made for; else the last column of 2 to 20 levels; else the last number.
+    None if there is none, or no other column to predict from. PublishError for a name that is no such column.
+    """
+    domain = release.domain
+    if target is not None:
+        if target not in domain.names or not (_classes(domain[target]) or _is_number(domain[target])):
+            raise PublishError(
+                f"the target {target!r:.80} is no column of the release with 2 to {_MOST_CLASSES} levels, and no number, so no "
+                f"model here predicts it. Name one of its {len(domain)} columns that is."
+            )
+        return target
+    if len(domain) < 2:
+        return None
+    if isinstance(release.kernel, Margins) and release.kernel.target >= 0:
+        own = domain.columns[release.kernel.target]
+        if _classes(own) or _is_number(own):
+            return own.name
+    for fits in (_classes, _is_number):
+        if named := [column.name for column in domain.columns if fits(column)]:
+            return named[-1]
+    return None
+
+
+def _classes(column: Column) -> bool:
+    return isinstance(column, Categorical) and 2 <= len(column.levels) <= _MOST_CLASSES
+
+
+def _is_number(column: Column) -> bool:
+    return isinstance(column, Real | Integer)
+
+
+def compare_models(
+    release: Release, target: str | None, sample: pd.DataFrame, progress: Progress | None = None
+) -> ModelScores:
+    """Train on both and score on rows of the table (m, d), in natural units and of equal weight."""
+    if target is None:
+        return ModelScores(None, "", len(sample), ())
+    columns = [name for name in release.domain.names if not release.domain[name].is_text or name == target]
+    present = sample[columns][sample[target].notna()].reset_index(drop=True)
+    is_class = not _is_number(release.domain[target])
+    metric, found = "roc_auc" if is_class else "r2", []
+    estimators = _estimators(is_class)
+    for done, estimator in enumerate(estimators):
+        if progress is not None:
+            progress("training models", done / len(estimators))
+        found.append(_compared(estimator, release, target, columns, present, metric))
+    return ModelScores(target, metric, len(present), tuple(found))
+
+
+def _estimators(is_class: bool) -> list[Any]:
+    from sklearn.ensemble import (
+        HistGradientBoostingClassifier,
+        HistGradientBoostingRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
+    )
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    forest = {"n_estimators": 50, "min_samples_leaf": 5, "random_state": 0}
+    if is_class:
+        return [
+            LogisticRegression(max_iter=300),
+            RandomForestClassifier(**forest),
+            HistGradientBoostingClassifier(random_state=0),
+        ]
+    return [Ridge(), RandomForestRegressor(max_features=1 / 3, **forest), HistGradientBoostingRegressor(random_state=0)]
+
+
+def _compared(
+    estimator: Any, release: Release, target: str, columns: list[str], rows: pd.DataFrame, metric: str
+) -> ModelScore:
+    predictors = [name for name in columns if name != target]
+
+    def of_release() -> float:
+        return float(score(fit(estimator, release, target, columns=predictors), rows, metric).value)
+
+    def of_folds() -> list[float]:
+        fold = np.random.default_rng(_SEED).permutation(len(rows)) % _FOLDS
+        domain = Domain(tuple(release.domain[name] for name in columns))
+        found = []
+        for each in range(_FOLDS):
+            trained = from_frame(rows[fold != each].assign(**{_WEIGHT: 1.0}), weight=_WEIGHT, domain=domain)
+            model = fit(estimator, trained, target, view="signed", effective_rows=float(len(trained)))
+            found.append(float(score(model, rows[fold == each], metric).value))
+        return found
+
+    trained, why = _or_why(of_release, math.nan)
+    folds, why_not = _or_why(of_folds, [math.nan])
+    return ModelScore(
+        type(estimator).__name__,
+        trained,
+        float(np.mean(folds)),
+        float(np.std(folds)),
+        "; ".join(filter(None, (why, why_not))),
+    )
+
+
+def _or_why(work: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:
+    """What it returns and "", or where there are too few rows of a class, say, the other value and the reason."""
+    try:
+        return work(), ""
+    except ValueError as error:
+        return otherwise, str(error)
+
+
+__all__ = ["ModelScore", "ModelScores", "chosen_target", "compare_models"]

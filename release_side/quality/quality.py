@@ -1,0 +1,163 @@
+"""The comparison of a release with its private table: everything that the internal page shows, from one reading of the table.
+
+Nothing here is private in the sense of a guarantee: the numbers are exact. Errors name public facts only; of what fails while or
+after rows are read, no text is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst import __version__
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.release import Release
+from kmeanalyst.representation.progress import Progress, between, silent
+from release_side.choices.internal_files import STAMP
+from release_side.choices.public_inputs import refuse_private_as_workload
+from release_side.choices.workload import Source
+from release_side.errors import PublishError
+from release_side.private_rows.foreign import guarded
+from release_side.private_rows.rows import PrivateSource, open_private
+from release_side.private_rows.units import check_unit
+from release_side.quality.models import ModelScores, chosen_target, compare_models
+from release_side.quality.propensity import Propensity, propensity
+from release_side.quality.questions import QuestionsCompared, chosen_questions, compare_answers
+from release_side.quality.reading import SAMPLE_ROWS, read_once
+from release_side.quality.scores import TableScores
+from release_side.quality.slopes import SlopeCompared, chosen_slopes, compare_slopes
+from release_side.quality.summary import TableSummary
+from release_side.quality.table_answers import TableAnswers
+from release_side.quality.table_scores import table_scores
+
+_SEED = 27  # public: of rows drawn from a release whose points have different weights
+_FAILED = (
+    "the release could not be compared with the private table. What failed is withheld because it may hold a private value, and nothing "
+    "was written. Try the same with a public sample in place of the table, or with fewer options."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """A release beside its private table, in exact numbers: not for publication.
+
+    source      name of the release's file; None if it is not in one.
+    release     what was compared.
+    counted     what the table has `tables.n_rows` of: "rows", or units of a column.
+    sampled     rows of the table that models, propensity and the errors of its slopes are from.
+    notes       what a reader should know besides.
+    """
+
+    source: str | None
+    release: Release
+    counted: str
+    sampled: int
+    tables: TableScores
+    slopes: tuple[SlopeCompared, ...]
+    propensity: Propensity
+    questions: QuestionsCompared
+    models: ModelScores
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The page's numbers as JSON has them; the stamp first."""
+        statement = self.release.statement
+        return {
+            "not_for_publication": STAMP,
+            "made_with": f"kmeanalyst {__version__}",
+            "release": self.source,
+            "statement": None if statement is None else statement.to_dict(),
+            "counted": self.counted,
+            "sampled_rows": self.sampled,
+            "tables": self.tables.to_dict(),
+            "slopes": [slope.to_dict() for slope in self.slopes],
+            "propensity": self.propensity.to_dict(),
+            "questions": self.questions.to_dict(),
+            "models": self.models.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def quality(
+    release: Release,
+    private: PrivateSource,
+    *,
+    group: str | None = None,
+    target: str | None = None,
+    slopes: Sequence[str] = (),
+    workload: Source | None = None,
+    source: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Quality:
+    """Compare a release with the private table that it was made of. The table is read once, after its rows are counted.
+
+    release     Release; with units, those of its statement are found in the table, and every unit weighs the same.
+    private     the table, as `publish` takes it.
+    group       a column to divide the rows by.
+    target      what models predict; see `chosen_target` for the default.
+    slopes      "y ~ x" each; by default those of the first columns of numbers.
+    workload    questions, as `publish` takes them; by default 50 that are drawn from the domain.
+    source      name of the release's file, for the page.
+    Returns     Quality: exact numbers of private rows, for the curator alone. What is decided from them is covered by no ε.
+    Errors      PublishError or DomainError, by public facts alone.
+    """
+    if isinstance(workload, str | Path):
+        refuse_private_as_workload(private, workload)
+    domain, unit = release.domain, None if release.statement is None else release.statement.unit
+    predicted, asked_slopes = chosen_target(release, target), chosen_slopes(release.columns, slopes)
+    where_from, questions = chosen_questions(release, workload)
+    try:
+        summary = TableSummary(domain, group=group, target=target)
+    except (KeyError, ValueError) as error:
+        raise PublishError(str(error.args[0] if error.args else error)) from None
+    table = open_private(private)
+    table.check_columns(domain)
+    if unit is not None:
+        check_unit(table, unit, domain)
+    report = progress or silent
+
+    def compare() -> Quality:
+        own = TableAnswers([*questions, *(slope.question for slope in asked_slopes)], release.columns, release.decode)
+        size, rows = read_once(table, domain, unit, [summary.add, own.add], between(0.0, 0.4, report))
+        answers, sample = own.answers(), release.decode(rows)
+        report("comparing rows", 0.4)
+        scores = table_scores(release, summary, rows)
+        found = propensity(domain, rows, _equal_rows(release, len(rows)))
+        report("asking questions", 0.5)
+        asked = compare_answers(release, where_from, questions, answers[: len(questions)])
+        of_slopes = compare_slopes(release, asked_slopes, answers[len(questions) :], sample, size.count)
+        models = compare_models(release, predicted, sample, between(0.6, 1.0, report))
+        return Quality(
+            None if source is None else Path(source).name, release, size.counted, len(rows), scores, of_slopes, found, asked,
+            models, tuple(_notes(release, size.count)),
+        )  # fmt: skip
+
+    return guarded(compare, _FAILED)
+
+
+def _equal_rows(release: Release, n_rows: int) -> Array:
+    """Encoded rows of equal weight: the released points if they are, and not too many; else that many, drawn evenly."""
+    equal = release.is_probability and float(np.ptp(release.weights)) < 1e-12
+    if equal and len(release) <= SAMPLE_ROWS:
+        return release.encoded_points
+    return release.domain.encode(release.resample(max(1, min(n_rows, SAMPLE_ROWS)), rng=_SEED))
+
+
+def _notes(release: Release, count: int) -> list[str]:
+    stated = release.statement
+    notes = []
+    if stated is not None and stated.n_rows != count:
+        notes.append(
+            f"the release was made of {stated.n_rows:,} {stated.counted}, and this table has {count:,}: it is another table, or "
+            "another edition of it"
+        )
+    if release.measurement is None:
+        notes.append("the release has no measurement, so that the noise of its answers is not known")
+    return notes
+
+
+__all__ = ["Quality", "quality"]
