@@ -15,7 +15,7 @@ from release_side.errors import PublishError
 if TYPE_CHECKING:
     from kmeanalyst.releases.quality.quality import NoisyScore, Quality
 
-PARTS = ("k-marginal", "columns", "groups", "questions")
+_PARTS = ("k-marginal", "columns", "groups", "questions")
 
 SPEND: tuple[Option, ...] = (
     click.option(
@@ -31,7 +31,7 @@ SPEND: tuple[Option, ...] = (
         "--part",
         "parts",
         multiple=True,
-        type=click.Choice(PARTS),
+        type=click.Choice(_PARTS),
         help="Which scores to publish with --spend, however wide they will be; may be repeated. By default what the other options "
         "ask for.",
     ),
@@ -51,8 +51,9 @@ SPEND: tuple[Option, ...] = (
     *COUNTING,
     *RUN,
 )
-_SPENT_ONLY = (
-    "attach", "ledger", "table", "uncounted", "weak", "force", "force_wide", "dry_run", "parts", "delta", "rehearsal", "workers",
+SPEND_NAMES = (
+    "spend", "attach", "ledger", "table", "uncounted", "weak", "force", "force_wide", "dry_run", "parts", "delta", "rehearsal",
+    "workers",
 )  # fmt: skip
 
 
@@ -62,8 +63,9 @@ def spend_scores(release_path: str, private: Any, choices: Mapping[str, Any]) ->
 
     epsilon = choices["spend"]
     if epsilon is None:
-        if named := [name for name in _SPENT_ONLY if choices[name]]:
-            raise PublishError(f"--{named[0].replace('_', '-')} goes with --spend. Add it, or leave this out.")
+        if named := [name for name in SPEND_NAMES if choices[name]]:
+            option = "part" if named[0] == "parts" else named[0].replace("_", "-")
+            raise PublishError(f"--{option} goes with --spend. Add it, or leave this out.")
         return
     asked = {name: choices[name] for name in ("delta", "group", "workload")} | {"parts": choices["parts"] or None}
     if choices["dry_run"]:
@@ -90,16 +92,10 @@ def spend_scores(release_path: str, private: Any, choices: Mapping[str, Any]) ->
 
 def _show_plan(lines: list[dict[str, Any]]) -> None:
     heads = ("part", "numbers", "±", "limit", "published by default")
-    rows = [
-        (
-            line["part"],
-            str(line["numbers"]),
-            f"{line['half_width']:.2g}",
-            f"{line['limit']:g}",
-            "yes" if line["published"] else "no",
-        )
-        for line in lines
-    ]
+    rows = []
+    for line in lines:
+        width, limit = f"{line['half_width']:.2g}", f"{line['limit']:g}"
+        rows.append((line["part"], str(line["numbers"]), width, limit, "yes" if line["published"] else "no"))
     say("\n".join(aligned([heads, *rows], texts=(0,))))
     say(
         "(± is half of a 95 % interval: of a TV, of which 1 is 1000 points of k-marginal; of a question as a share of its range)"
@@ -126,4 +122,4 @@ def _line(score: NoisyScore) -> tuple[str, ...]:
     return score.part, name, f"{score.value:{digits}}", f"{score.low:{digits}} to {score.high:{digits}}", held
 
 
-__all__ = ["PARTS", "SPEND", "spend_scores"]
+__all__ = ["SPEND", "SPEND_NAMES", "spend_scores"]
