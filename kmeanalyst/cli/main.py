@@ -83,6 +83,7 @@ def info(release_path: str, as_json: bool) -> None:
         "statement": statement.to_dict() if statement else None,
         "columns": release.domain.to_dict(),
         "derived": [one.to_dict() for one in release.derived],
+        "quality": release.quality.to_dict() if release.quality else None,
     })  # fmt: skip
 
 
