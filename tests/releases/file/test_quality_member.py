@@ -279,8 +279,8 @@ def test_a_member_that_is_no_plain_json_is_refused(path: Path, tmp_path: Path, m
         "beyond what 64 bits hold",
     )
     header = len(members_of(path)["release.json"])
-    narrow(monkeypatch, header_bytes=header + 2)
-    refused(raw(path, whole + b" " * header), tmp_path, r"quality\.json has", "at most")
+    narrow(monkeypatch, header_bytes=2 * header)
+    refused(raw(path, whole + b" " * 2 * header), tmp_path, r"quality\.json has", "at most")
 
 
 def test_a_member_that_is_not_declared_or_lacks_its_release_is_refused(path: Path, tmp_path: Path) -> None:
