@@ -19,6 +19,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, memo
 from kmeanalyst.releases.quality.quality import Quality
+from kmeanalyst.releases.rules.violations import contradicted
 from kmeanalyst.releases.statement import METHOD, PrivacyStatement, guarantee_lines
 from kmeanalyst.releases.texts import shortened
 
@@ -109,7 +110,8 @@ class ReleaseData(Memoised):
             )
         domain.check_has_columns(points, what="the frame of points")
         weights.setflags(write=False)
-        measured = points[list(domain.names)].reset_index(drop=True)
+        read = points[list(domain.names_read)].reset_index(drop=True)
+        measured = domain.completed(read)[list(domain.names)]
         self._frame, self.columns = at_points(measured, domain, derived)
         self._encoded = domain.encode(measured)
         self._encoded.setflags(write=False)
@@ -284,6 +286,12 @@ class ReleaseData(Memoised):
         if self.derived:
             names = ", ".join(one.column.name for one in self.derived)
             lines["derived"] = f"{names}: computed from the other columns (post-processing: the guarantee is unchanged)"
+        if self.domain.rules:
+            broken = contradicted(self.domain, self.measurement)
+            names = "; ".join(one.describe() for one in broken)
+            lines["rules"] = f"{len(self.domain.rules)}" + (
+                f", contradicted by the measurement: {names}" if names else ""
+            )
         if self.statement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         if self.residual_over_noise is not None:
@@ -312,7 +320,10 @@ class ReleaseData(Memoised):
         width = min(_WIDEST, max(len(name) for name in self.columns.names))
         columns = [f"  {shortened(name, 60):<{width}}  {extent}" for name, extent in self._column_lines()]
         lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
-        return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
+        rules = [f"  {rule.named(number)}" for number, rule in enumerate(self.domain.rules, 1)]
+        return "\n".join(
+            ["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns], *rules]
+        )
 
     def _repr_html_(self) -> str:
         return (

@@ -19,6 +19,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.population_size import PopulationSize
 from release_side.budget.composition import Spend
 from release_side.budget.ledger import Ledger
+from release_side.choices.internal_files import warning_of_internal_files
 from release_side.choices.output_file import check_output
 from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload
 from release_side.door.exponential_mechanism import ExponentialMechanism
@@ -36,7 +37,7 @@ _log = logging.getLogger("release_side")
 
 
 class LedgerWarning(UserWarning):
-    """A release that no ledger counts, or whose total in the ledger holds only under a condition.
+    """A release that no ledger counts, whose total holds only under a condition, or that may be chosen by looking at rows.
 
     >>> issubclass(release_side.LedgerWarning, UserWarning)
     True
@@ -84,6 +85,12 @@ class Counting:
         refuse_private_as_public(private, public, columns, samples)
         if isinstance(workload, str | Path):
             refuse_private_as_workload(private, workload)
+        self._warn_of_internal_files()
+
+    def _warn_of_internal_files(self) -> None:
+        """A LedgerWarning where a page of exact numbers lies next to the output; not for a rehearsal, which protects nothing."""
+        if self.output is not None and self.rehearsal is None and (warning := warning_of_internal_files(self.output)):
+            warnings.warn(warning, LedgerWarning, stacklevel=4)
 
     def _check_ledger(self) -> None:
         if (self.ledger is None) != (self.table is None):

@@ -23,6 +23,7 @@ from release_side.cli.publication import (
     Option,
     aligned,
     check_before_publishing,
+    command_of_quality,
     executor_of,
     options_of,
     publication_options,
@@ -317,6 +318,8 @@ def publish(private: str, domain_path: str, from_table: str | None, as_json: boo
     with executor_of(choices) as executor, working("publishing") as progress:
         release = publish_table(table, domain_path, progress=progress, executor=executor, **choices)
     show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
+    if not as_json:
+        say(command_of_quality(private, from_table, choices), err=True)
 
 
 main.add_command(publish_function_command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import Field, fields
@@ -12,6 +13,7 @@ import click
 from kmeanalyst.cli.terminal import print_json, say
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
+from release_side.choices.internal_files import INTERNAL
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
@@ -159,6 +161,15 @@ def show_counted(choices: Mapping[str, Any]) -> None:
             say(_counted(choices["ledger"], choices["table"]), err=True)
 
 
+def command_of_quality(private: str, from_table: str | None, choices: Mapping[str, Any]) -> str:
+    """How to compare the release with its table, for the curator alone."""
+    output = choices["output"]
+    words = ["release-side", "quality", output, private, *(["--from", from_table] if from_table else [])]
+    words += ["--output", f"{output.removesuffix('.kme')}{INTERNAL}.html"]
+    words += ["--allow-rehearsal"] * (choices["rehearsal"] is not None)
+    return f"to see it beside the table, for your eyes only: {shlex.join(words)}"
+
+
 def _counted(ledger_path: str, table: str) -> str:
     """What the table has spent, this release included."""
     from release_side.budget.composition import rounded
@@ -196,6 +207,7 @@ __all__ = [
     "Option",
     "aligned",
     "check_before_publishing",
+    "command_of_quality",
     "executor_of",
     "options_of",
     "publication_options",

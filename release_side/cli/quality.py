@@ -41,7 +41,7 @@ from release_side.errors import PublishError
     multiple=True,
     metavar='"Y ~ X"',
     help="A least squares slope to compare, of columns or expressions of numbers; may be repeated. By default those of the "
-    "first few columns of numbers.",
+    "last two columns of numbers on the first three.",
 )
 @click.option(
     "--workload",

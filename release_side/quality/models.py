@@ -1,7 +1,7 @@
 """What a model is worth that was trained on the release: its score on the table, beside models that the table itself trains.
 
-Three estimators, with their defaults: a linear one, a forest, boosted trees. roc_auc for classes, r² for numbers. The release trains
-through `kmeanalyst.fit`, as its users would; the table by five-fold cross-validation with the same encoding.
+Three estimators: a linear one, a forest, boosted trees; roc_auc for classes, r² for numbers. The release trains through
+`kmeanalyst.fit`, as its users would; the table by five-fold cross-validation with the same encoding.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.margins import Margins
-from kmeanalyst.learning.scoring.evaluation import score
+from kmeanalyst.learning.scoring.evaluation import scores, scoring_task
+from kmeanalyst.learning.scoring.metrics import metric_named
 from kmeanalyst.learning.training.training import fit
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.column import Column
@@ -108,7 +109,7 @@ def compare_models(
     present = sample[columns][sample[target].notna()].reset_index(drop=True)
     is_class = not _is_number(release.domain[target])
     metric, found = "roc_auc" if is_class else "r2", []
-    estimators = _estimators(is_class)
+    estimators = estimators_of(is_class)
     for done, estimator in enumerate(estimators):
         if progress is not None:
             progress("training models", done / len(estimators))
@@ -116,7 +117,7 @@ def compare_models(
     return ModelScores(target, metric, len(present), tuple(found))
 
 
-def _estimators(is_class: bool) -> list[Any]:
+def estimators_of(is_class: bool) -> list[Any]:
     from sklearn.ensemble import (
         HistGradientBoostingClassifier,
         HistGradientBoostingRegressor,
@@ -141,7 +142,7 @@ def _compared(
     predictors = [name for name in columns if name != target]
 
     def of_release() -> float:
-        return float(score(fit(estimator, release, target, columns=predictors), rows, metric).value)
+        return _score(fit(estimator, release, target, columns=predictors), rows, metric)
 
     def of_folds() -> list[float]:
         fold = np.random.default_rng(_SEED).permutation(len(rows)) % _FOLDS
@@ -150,7 +151,7 @@ def _compared(
         for each in range(_FOLDS):
             trained = from_frame(rows[fold != each].assign(**{_WEIGHT: 1.0}), weight=_WEIGHT, domain=domain)
             model = fit(estimator, trained, target, view="signed", effective_rows=float(len(trained)))
-            found.append(float(score(model, rows[fold == each], metric).value))
+            found.append(_score(model, rows[fold == each], metric))
         return found
 
     trained, why = _or_why(of_release, math.nan)
@@ -162,6 +163,11 @@ def _compared(
         float(np.std(folds)),
         "; ".join(filter(None, (why, why_not))),
     )
+
+
+def _score(model: Any, rows: pd.DataFrame, metric: str) -> float:
+    task = scoring_task(model, rows, target=None, positive=None, where=None, view=None)
+    return scores(task, [metric_named(metric, task.task.classes)])[0].value
 
 
 def _or_why(work: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:

@@ -24,20 +24,20 @@ from release_side.errors import PublishError
 from release_side.private_rows.foreign import guarded
 from release_side.private_rows.rows import PrivateSource, open_private
 from release_side.private_rows.units import check_unit
+from release_side.quality.answers.questions import QuestionsCompared, chosen_questions, compare_answers
+from release_side.quality.answers.slopes import SlopeCompared, chosen_slopes, compare_slopes
+from release_side.quality.answers.table_answers import TableAnswers
 from release_side.quality.models import ModelScores, chosen_target, compare_models
 from release_side.quality.propensity import Propensity, propensity
-from release_side.quality.questions import QuestionsCompared, chosen_questions, compare_answers
 from release_side.quality.reading import SAMPLE_ROWS, read_once
 from release_side.quality.scores import TableScores
-from release_side.quality.slopes import SlopeCompared, chosen_slopes, compare_slopes
 from release_side.quality.summary import TableSummary
-from release_side.quality.table_answers import TableAnswers
 from release_side.quality.table_scores import table_scores
 
 _SEED = 27  # public: of rows drawn from a release whose points have different weights
 _FAILED = (
-    "the release could not be compared with the private table. What failed is withheld because it may hold a private value, and nothing "
-    "was written. Try the same with a public sample in place of the table, or with fewer options."
+    "the release could not be compared with the private table. What failed is withheld because it may hold a private value, and "
+    "nothing was written. Try the same with a public sample in place of the table, or with fewer options."
 )
 
 
@@ -99,7 +99,7 @@ def quality(
     private     the table, as `publish` takes it.
     group       a column to divide the rows by.
     target      what models predict; see `chosen_target` for the default.
-    slopes      "y ~ x" each; by default those of the first columns of numbers.
+    slopes      "y ~ x" each; see `chosen_slopes` for the default.
     workload    questions, as `publish` takes them; by default 50 that are drawn from the domain.
     source      name of the release's file, for the page.
     Returns     Quality: exact numbers of private rows, for the curator alone. What is decided from them is covered by no ε.
@@ -108,7 +108,8 @@ def quality(
     if isinstance(workload, str | Path):
         refuse_private_as_workload(private, workload)
     domain, unit = release.domain, None if release.statement is None else release.statement.unit
-    predicted, asked_slopes = chosen_target(release, target), chosen_slopes(release.columns, slopes)
+    predicted = chosen_target(release, target)
+    asked_slopes = chosen_slopes(release.columns, slopes, predicted)
     where_from, questions = chosen_questions(release, workload)
     try:
         summary = TableSummary(domain, group=group, target=target)
@@ -127,10 +128,10 @@ def quality(
         report("comparing rows", 0.4)
         scores = table_scores(release, summary, rows)
         found = propensity(domain, rows, _equal_rows(release, len(rows)))
-        report("asking questions", 0.5)
+        models = compare_models(release, predicted, sample, between(0.5, 0.7, report))
+        report("asking questions", 0.7)  # last: it keeps much in memory
         asked = compare_answers(release, where_from, questions, answers[: len(questions)])
         of_slopes = compare_slopes(release, asked_slopes, answers[len(questions) :], sample, size.count)
-        models = compare_models(release, predicted, sample, between(0.6, 1.0, report))
         return Quality(
             None if source is None else Path(source).name, release, size.counted, len(rows), scores, of_slopes, found, asked,
             models, tuple(_notes(release, size.count)),

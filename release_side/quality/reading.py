@@ -1,6 +1,6 @@
 """One reading of the private table, shared by all that is computed from it, and the rows that stay in memory.
 
-Under `unit` every row counts with 1/rows of its unit, as in the release: what is compared is then the distribution in which all units
+Under `unit` every row counts with 1/rows of its unit, as in the release: what is compared is the distribution in which all units
 weigh the same.
 """
 
@@ -31,8 +31,8 @@ def read_once(
     """Hand every row to all of these, and keep a sample.
 
     adders   called with pieces of encoded rows and their weights, which are 1 or, under a unit, sum to 1 over its rows.
-    Returns  how many rows (or units) there are, and at most 20,000 of them, encoded: rows drawn without replacement, or one row, drawn
-             evenly, of each of so many units. All of them, in their order, if there are no more.
+    Returns  how many rows (or units) there are, and at most 20,000 of them, encoded: rows drawn without replacement, or of each of
+             so many units one row, drawn evenly. All of them, in their order, if there are no more.
     """
     kept = _Kept()
     with counted_rows(table, domain, unit, Here()) as (rows, size):

@@ -157,6 +157,22 @@ class Copies(Result):
 
 
 @dataclass(frozen=True)
+class RuleScore(Result):
+    """How much of the table and of the release breaks a rule of the domain.
+
+    rule     in a line; "any rule" for rows that break one at least.
+    table    share of the table's rows.
+    release  share of the release, by the points' weights.
+    points   how many points.
+    """
+
+    rule: str
+    table: float
+    release: float
+    points: int
+
+
+@dataclass(frozen=True)
 class TableScores(Result):
     """Everything of the internal page that follows from tables and rows.
 
@@ -169,6 +185,7 @@ class TableScores(Result):
     worst_group        the least of them.
     groups             the worst first.
     one_way, two_way   mean total variation of all columns, and of all pairs of columns.
+    rules              the domain's rules in its order, then all together; empty without rules.
     """
 
     n_rows: int
@@ -188,4 +205,5 @@ class TableScores(Result):
     sdmetrics: SdmetricsScores
     synthpop: SynthpopScores
     copies: Copies
+    rules: tuple[RuleScore, ...]
     notes: tuple[str, ...]

@@ -16,6 +16,7 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Ordinal
 from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.representation.tables.score_tables import ScoreTables
 
 _BINS = (
@@ -30,12 +31,15 @@ class Summary:
     counts   the vector of `tables`, of the sums of weights.
     n_rows   rows that were added.
     weight   the sum of their weights; n_rows without weights.
+    broken   (rules + 1,) the weight of rows that break each rule of the domain, and that break one at least.
     """
 
     def __init__(self, tables: ScoreTables) -> None:
         self.tables = tables
         self.counts = np.zeros(tables.starts[-1])
         self.n_rows, self.weight = 0, 0.0
+        self._rules = rules_of(tables.domain)
+        self.broken = np.zeros(len(self._rules) + 1)
         self._histograms = {j: _Histogram(column) for j, column in numbers_of(tables.domain).items()}
         self._moments = _Moments(tables.domain)
 
@@ -47,6 +51,13 @@ class Summary:
         for j, histogram in self._histograms.items():
             histogram.add(rows[:, j], weights)
         self._moments.add(rows, weights)
+        if len(self._rules):
+            self.broken += (np.ones(len(rows)) if weights is None else weights) @ self.breaks(rows)
+
+    def breaks(self, rows: Array) -> Array:
+        """(n, rules + 1) whether each encoded row breaks each rule, and whether it breaks one at least."""
+        found = self._rules.broken_by(rows)
+        return np.column_stack([found, found.any(axis=1)])
 
     def quantiles(self, column: int, probabilities: Sequence[float]) -> Array:
         """(k,) least encoded values with at least these shares of the rows at or below; NaN if all cells are missing."""

@@ -28,7 +28,7 @@ from kmeanalyst.representation.tables.score_tables import (
 from kmeanalyst.representation.tables.sub_sample import SampleScores
 from kmeanalyst.representation.weights.views import view_weights
 from release_side.quality.disclosure import copies, synthpop_scores
-from release_side.quality.scores import ColumnScore, GroupScore, PairScores, SubSample, TableScores
+from release_side.quality.scores import ColumnScore, GroupScore, PairScores, RuleScore, SubSample, TableScores
 from release_side.quality.sdmetrics import sdmetrics_scores
 from release_side.quality.summary import Summary, TableSummary, numbers_of, ordered_columns
 
@@ -74,6 +74,7 @@ def table_scores(release: ReleaseData, summary: TableSummary, sample: Array) -> 
             summary.keys, next(iter(summary.target), None), (ours[1], ours[2]), (theirs[1], theirs[2])
         ),
         copies=copies(ours[0], theirs[0]),
+        rules=_rules(summary, of_release, points),
         notes=tuple(tables.notes),
     )
 
@@ -107,6 +108,19 @@ def _share_text(share: float) -> str:
     if share < 0.01:
         return "below 1 %"
     return "above 90 %" if share > 0.9 else f"{100 * share:.2g} %"
+
+
+def _rules(table: Summary, release: Summary, points: Array) -> tuple[RuleScore, ...]:
+    """Each rule, and all together."""
+    if not (rules := table.tables.domain.rules):
+        return ()
+    names = [*(rule.describe() for rule in rules), "any rule"]
+    shares = [side.broken / (side.weight or 1.0) for side in (table, release)]
+    counts = release.breaks(points).sum(axis=0)
+    return tuple(
+        RuleScore(name, float(ours), float(theirs), int(count))
+        for name, ours, theirs, count in zip(names, *shares, counts, strict=True)
+    )
 
 
 def _columns(table: Summary, release: Summary, p: Array, q: Array, tv: Array) -> tuple[ColumnScore, ...]:

@@ -27,11 +27,13 @@ FLOORS = [
 ]
 CURATORS_UPPER_FLOORS = (
     "release_side.publishing",
+    "release_side.quality",
     "release_side.spark",
     "release_side.cli",
 )  # the others import up to `representation`
 NAMES_ALL = {"kmeanalyst", "release_side"}  # the packages' own files list the public names of every floor
 DRAWS_NOISE = {"opendp"}  # the library whose noise meets private data
+EXACT = "release_side.quality"  # the one room besides the door that sees exact numbers: the command alone calls it
 
 
 def name_of(path: Path) -> str:
@@ -75,7 +77,13 @@ def wrong_imports(source: str, path: Path) -> list[str]:
             if there is not None and there > FLOORS.index("representation"):
                 wrong.append(f"{module} imports {name}: it needs kernels, releases and representation alone")
             if name.startswith(CURATORS_UPPER_FLOORS) and module != "release_side.__main__":
-                wrong.append(f"{module} imports {name}: publishing and the command line are above it")
+                wrong.append(f"{module} imports {name}: publishing, quality and the command line are above it")
+        if _is_of(name, EXACT) and not _is_of(module, EXACT) and module != "release_side.cli.quality":
+            wrong.append(f"{module} imports {name}: exact numbers of private rows stay in the room and its command")
+        if _is_of(module, EXACT) and name.startswith(
+            ("release_side.door", "release_side.budget", "release_side.publishing")
+        ):
+            wrong.append(f"{module} imports {name}: exact numbers are near no noise, no budget and no release")
         if name.split(".")[0] in DRAWS_NOISE and not module.startswith("release_side.door."):
             wrong.append(f"{module} imports {name}: noise is drawn behind release_side/door/ alone")
         if name.startswith("release_side.door.private_mean") and not module.startswith(
@@ -83,6 +91,10 @@ def wrong_imports(source: str, path: Path) -> list[str]:
         ):
             wrong.append(f"{module} imports {name}: only publishing sends rows through the door")
     return wrong
+
+
+def _is_of(module: str, room: str) -> bool:
+    return module == room or module.startswith(f"{room}.")
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
@@ -165,6 +177,16 @@ PROBES = [
     ("release_side/publishing/publish.py", "import opendp.prelude as dp", True),
     ("release_side/door/mechanism.py", "import opendp.prelude as dp", False),
     ("release_side/choices/options.py", "from release_side.door.private_mean import private_mean", True),
+    ("release_side/quality/models.py", "from kmeanalyst.learning.training.training import fit", False),
+    ("release_side/quality/models.py", "from release_side.quality.scores import Result", False),
+    ("release_side/cli/quality.py", "def f():\n    from release_side.quality.quality import quality", False),
+    ("release_side/cli/main.py", "def f():\n    from release_side.quality.quality import quality", True),
+    ("release_side/__init__.py", "from release_side.quality.quality import quality", True),
+    ("release_side/publishing/publish.py", "def f():\n    from release_side import quality", True),
+    ("release_side/door/door.py", "from release_side.quality import scores", True),
+    ("release_side/quality/quality.py", "from release_side.door.mechanism import GaussianNoise", True),
+    ("release_side/quality/quality.py", "def f():\n    import release_side.budget.ledger", True),
+    ("release_side/quality/quality.py", "if TYPE_CHECKING:\n    from release_side.publishing.publish import publish", True),
 ]  # fmt: skip
 
 

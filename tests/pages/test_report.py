@@ -10,13 +10,13 @@ import shlex
 import shutil
 import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import paths
 import pytest
 from command_line import answer, call
+from html_pages import FETCHING, Page
 from simulated_releases import release_of
 
 import kmeanalyst as ka
@@ -41,49 +41,11 @@ from kmeanalyst.report.markup import element, inert
 from release_side.publishing.publish import publish
 
 REHEARSAL = paths.TESTS / "golden" / "v1" / "rehearsal.kme"
-VOID = {"meta", "br", "link", "col"}
-FETCHING = {
-    "src", "srcset", "data", "action", "formaction", "background", "poster", "xlink:href", "ping", "manifest", "style",
-}  # fmt: skip
 EVIL = '"><script>alert(1)</script>'
 EVIL_TAG = "</style></title></textarea><img src=x onerror=alert(2)>"
 EVIL_LEVELS = (
     "<script>alert(3)</script>", "' onmouseover='alert(4)", "می\u200cخواهم", "שלום", "a&amp;b", "--><svg onload=x>",
 )  # fmt: skip
-
-
-class Page(HTMLParser):
-    """The tags and texts of a page; unbalanced tags fail."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self.open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self.open == [], "elements that are never closed"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open.pop() == tag, f"</{tag}> closes another element"
-
-    def handle_data(self, data: str) -> None:
-        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
-
-    def handle_comment(self, data: str) -> None:
-        raise AssertionError("a comment: nothing here writes one")
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-    @property
-    def text(self) -> str:
-        return " ".join(text for tag, texts in self.texts.items() if tag not in ("script", "style") for text in texts)
 
 
 def with_statement(release: Release, weights: Array | None = None, **changes: object) -> Release:

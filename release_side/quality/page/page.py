@@ -8,13 +8,14 @@ from importlib.resources import files
 
 from kmeanalyst import __version__
 from kmeanalyst.report.assets import document
-from kmeanalyst.report.markup import Markup, element, key, name_of, scrolling, table
+from kmeanalyst.report.markup import Markup, element, key, name_of, scrolling, short, table
 from release_side.choices.internal_files import STAMP
+from release_side.quality.answers.questions import Compared
+from release_side.quality.answers.slopes import SlopeCompared
+from release_side.quality.page.named_scores import named_scores, number, per_cent
 from release_side.quality.page.pictures import column_picture, percent, sample_picture
 from release_side.quality.quality import Quality
-from release_side.quality.questions import Compared
 from release_side.quality.scores import ColumnScore, PairScores
-from release_side.quality.slopes import SlopeCompared
 
 _STYLE = files("release_side.quality.page").joinpath("quality.css").read_text(encoding="utf-8")
 _NAME = 60  # characters of a name in running text
@@ -60,16 +61,17 @@ def _banner() -> Markup:
 
 def _header(found: Quality) -> Markup:
     scores, statement = found.tables, found.release.statement
-    known = [(_score(scores.k_marginal), "k-marginal, of 1000")]
+    known = [(number(scores.k_marginal, ".0f"), "k-marginal, of 1000")]
     if scores.group is not None:
-        known.append((_score(scores.worst_group), "worst group"))
+        known.append((number(scores.worst_group, ".0f"), "worst group"))
     known += [
         (f"{found.questions.held} of {found.questions.known}", "noise intervals hold the table’s answer"),
+        *_best_model(found),
         (f"{scores.n_rows:,}", "private rows"),
         (f"{scores.n_points:,}", "released points"),
     ]
     if statement is not None:
-        known += [(f"{statement.epsilon:g}", "ε"), (f"{statement.delta:g}", "δ")]
+        known.append((f"{statement.epsilon:g}, {statement.delta:g}", "ε, δ"))
     items = [element("li", element("b", value), element("span", label)) for value, label in known]
     rehearsal = "The release is a rehearsal, and not private either." if found.release.is_rehearsal else None
     return element(
@@ -80,6 +82,17 @@ def _header(found: Quality) -> Markup:
         [element("p", note, class_="bad") for note in (*found.notes, rehearsal) if note],
         element("div", _first_groups(found), _first_slopes(found), class_="minute"),
     )
+
+
+def _best_model(found: Quality) -> list[tuple[str, str]]:
+    """Of each side the best of the three estimators."""
+    models = found.models
+    best = [
+        max([x for x in side if math.isfinite(x)], default=math.nan)
+        for side in zip(*((m.release, m.table) for m in models.models), strict=True)
+    ]
+    metric = {"roc_auc": "ROC area", "r2": "r²"}.get(models.metric, "")
+    return [(f"{number(best[0])} | {number(best[1])}", f"{metric}: trained on the release | the table")] if best else []
 
 
 def _one_line(found: Quality) -> list[object]:
@@ -106,8 +119,8 @@ def _first_slopes(found: Quality) -> Markup:
     heads = [("slope", "text"), ("table", ""), ("release", ""), ("95 % noise interval", "")]
     rows = [
         element(
-            "tr", element("td", name_of(s.text, _NAME), class_="text"), _cell(s.table), _cell(s.release), _interval(s.noise_interval),
-            class_="off" if _outside(s) else None,
+            "tr", element("td", name_of(s.text, _NAME), class_="text"), _cell(s.table, ".3g"), _cell(s.release, ".3g"),
+            _interval(s.noise_interval, ".3g"), class_="off" if _outside(s) else None,
         )
         for s in found.slopes[:_FIRST]
     ]  # fmt: skip
@@ -118,65 +131,16 @@ def _first_slopes(found: Quality) -> Markup:
 
 
 def _names(found: Quality) -> list[object]:
-    scores, other, rows = found.tables, found.tables.synthpop, []
-    sample = scores.sub_sample
-    lines: list[tuple[str, str, str, str]] = [
-        (
-            "k-marginal",
-            _score(scores.k_marginal),
-            "1000",
-            "SDNist: 1000·(1 − mean TV) over pairs of columns" + " × group" * bool(scores.group),
-        ),
-        ("k-marginal of pairs alone", _score(scores.two_way_score), "1000", "the same, not crossed with the group"),
-    ]
-    if scores.group is not None:
-        lines += [
-            (
-                "k-marginal within groups",
-                _score(scores.within_groups),
-                "1000",
-                "SDNist: TV within each group, groups weigh the same",
-            ),
-            ("worst group", _score(scores.worst_group), "1000", "SDNist"),
-        ]
-    if sample is not None:
-        lines.append(
-            (
-                "sub-sampling equivalent",
-                sample.text,
-                "100 %",
-                f"SDNist: a random sample of {sample.rows:,.0f} rows has this score",
-            )
-        )
-    lines += [
-        ("mean TV of columns", _number(scores.one_way), "0", "½Σ|p − q| over the cells of a column"),
-        ("mean TV of pairs", _number(scores.two_way), "0", "the same over the cells of a pair"),
-        ("column shapes", _number(scores.sdmetrics.column_shapes), "1", f"SDMetrics, on {scores.sdmetrics.rows:,} rows"),
-        ("column pair trends", _number(scores.sdmetrics.column_pair_trends), "1", "SDMetrics"),
-        ("pMSE, tree", _number(found.propensity.tree_pmse), "0", f"a tree of depth 6, on {found.propensity.table_rows:,} rows"),
-        ("pMSE, logistic", _number(found.propensity.logistic_pmse), "0", "synthpop: main effects"),
-        ("S_pMSE", _number(found.propensity.S_pMSE), "1", "synthpop: its ratio to the expectation under the null; see below"),
-        ("repU", _per_cent(other.repU), "0", f"synthpop: unique key combinations that recur (UiO, unique in the table: {_per_cent(other.UiO)})"),
-        ("DiSCO", _per_cent(other.DiSCO), "0", f"synthpop: attributes that keys disclose (Dorig, in the table itself: {_per_cent(other.Dorig)})"),
-    ]  # fmt: skip
-    for name, value, best, source in lines:
-        cells = [
-            element("td", text, class_=kind)
-            for text, kind in ((name, "text"), (value, None), (best, None), (source, "text"))
-        ]
-        rows.append(element("tr", cells))
+    scores, sample = found.tables, found.tables.sub_sample
+    rows = [_texts(line, (0, 3)) for line in named_scores(found)]
     heads = [("score", "text"), ("value", ""), ("best", ""), ("source and meaning", "text")]
     words = "Scores compare tables of two columns at a time; none of them is inference: see the slopes."
     drawn = None
     if sample is not None and scores.k_marginal is not None and len(sample.curve) > 1:
-        about = "Line: the k-marginal of random samples of the table, by their share of its rows. Blue: the release’s."
+        about = "Grey: the k-marginal of random samples of the table, by their share of its rows. Blue: the release’s."
         drawn = element("div", sample_picture(sample, scores.k_marginal), element("p", about, class_="soft"))
     notes = [element("p", name_of(note, 400), class_="soft") for note in scores.notes]
-    return [
-        element("p", words),
-        element("div", table(heads, rows, "1000, 100 %, 1 or 0 is best, as the source has it.", "names"), drawn),
-        notes,
-    ]
+    return [element("p", words), table(heads, rows, "As their sources compute them.", "names"), drawn, notes]
 
 
 def _groups(found: Quality) -> list[object]:
@@ -200,7 +164,8 @@ def _slopes(found: Quality) -> list[object]:
         return [
             element(
                 "p",
-                'The domain has no two columns of numbers. Name slopes with --slope "y ~ x"; number(grade) reads levels as numbers.',
+                'The domain has no two columns of numbers. Name slopes with --slope "y ~ x"; number(grade) reads levels '
+                "as numbers.",
             )
         ]
     heads = [("slope", "text"), ("table", ""), ("its 95 % interval", ""), ("release", ""), ("95 % interval", ""),
@@ -237,8 +202,8 @@ def _worst_columns(found: Quality) -> list[ColumnScore]:
 def _columns(found: Quality) -> list[object]:
     ordered, shapes = _worst_columns(found), found.tables.sdmetrics.columns
     legend = element(
-        "p", element("span", class_="key own"), "the table", element("span", class_="key released"), "the release (numbers: table | "
-        "release)", class_="soft",
+        "p", element("span", class_="key own"), "the table", element("span", class_="key released"), "the release "
+        "(numbers: table | release)", class_="soft",
     )  # fmt: skip
     cards = [_card(column, shapes.get(column.name), f"c{k}") for k, column in enumerate(ordered[:_MOST_CARDS])]
     rest = [
@@ -248,8 +213,8 @@ def _columns(found: Quality) -> list[object]:
 
 
 def _card(column: ColumnScore, shape: float | None, name: str) -> Markup:
-    told = [] if column.total_variation is None else [f"TV {_number(column.total_variation)}"]
-    told += [] if shape is None else [f"shape {_number(shape)} (SDMetrics)"]
+    told = [] if column.total_variation is None else [f"TV {number(column.total_variation)}"]
+    told += [] if shape is None else [f"shape {number(shape)} (SDMetrics)"]
     quantiles = None
     if column.quantiles:
         heads = [("quantile", "text"), ("table", ""), ("release", "")]
@@ -299,7 +264,7 @@ def _total_variations(pairs: PairScores) -> Markup:
 
 def _tv_cell(pairs: PairScores, i: int, j: int) -> Markup:
     tv = pairs.total_variation[i][j]
-    title = f"{pairs.names[i]} × {pairs.names[j]}: {_number(tv)}" if i != j else f"{pairs.names[i]}: {_number(tv)}"
+    title = f"{pairs.names[i]} × {pairs.names[j]}: {number(tv)}" if i != j else f"{pairs.names[i]}: {number(tv)}"
     return _heat_cell(tv, f"{tv:.2f}".lstrip("0") if math.isfinite(tv) else "–", title)
 
 
@@ -310,7 +275,7 @@ def _correlations(pairs: PairScores) -> Markup:
         row = []
         for j in kept[:i]:
             own, theirs = pairs.table[i][j], pairs.release[i][j]
-            title = f"{pairs.ordered[i]} × {pairs.ordered[j]}: table {_number(own)}, release {_number(theirs)}"
+            title = f"{pairs.ordered[i]} × {pairs.ordered[j]}: table {number(own)}, release {number(theirs)}"
             row.append(_heat_cell(theirs - own, _signed(theirs - own), title))
         cells.append(row)
     return _heat(
@@ -351,9 +316,9 @@ def _heat(names: Sequence[str], cells: Sequence[Sequence[Markup]], caption: str)
 def _propensity(found: Quality) -> list[object]:
     scores = found.propensity
     words = (
-        "How well a model tells rows of the table from rows of the release: the mean squared distance of its probabilities from the "
-        f"share of released rows, on {scores.table_rows:,} rows of the table and {scores.release_rows:,} of the release; 0 is best, "
-        ".25 the most for equal numbers."
+        "How well a model tells rows of the table from rows of the release: the mean squared distance of its probabilities "
+        f"from the share of released rows, on {scores.table_rows:,} rows of the table and {scores.release_rows:,} of the "
+        "release; 0 is best, .25 the most for equal numbers."
     )
     rows = [
         _row(["tree of depth 6, on the cells of columns"], [scores.tree_pmse, math.nan, math.nan]),
@@ -376,7 +341,7 @@ def _questions(found: Quality) -> list[object]:
         ("table", ""),
         ("release", ""),
         ("95 % noise interval", ""),
-        ("distance in standard errors", ""),
+        ("distance", ""),
     ]
     rows = [_question_row(each) for each in asked.compared]
     refused = [
@@ -384,7 +349,7 @@ def _questions(found: Quality) -> list[object]:
         for each in asked.compared
         if each.note
     ]
-    caption = "The farthest off first. Shaded: the interval does not hold the table’s answer."
+    caption = "The farthest off first, in standard errors of the noise. Shaded: not held by the interval."
     return [element("p", words), table(heads, rows, caption, "sortable"), refused[:_FIRST]]
 
 
@@ -426,42 +391,55 @@ def _models(found: Quality) -> list[object]:
 
 def _disclosure(found: Quality) -> list[object]:
     copies, other = found.tables.copies, found.tables.synthpop
-    keys = ", ".join(other.keys)
+    expected = (
+        f"{copies.expected:,.4g} expected by chance: as many rows of one half of the table, found in the other half"
+    )
+    unique = (
+        f"rows with keys that are unique in the table and in the release; unique in the table: {per_cent(other.UiO)}"
+    )
+    disclosed = (
+        f"rows whose keys have one value of {other.target or 'the target'} in the release, and that have it; in the table "
+        f"itself: {per_cent(other.Dorig)}"
+    )
     lines = [
-        ("released points equal to a private row", f"{copies.equal:,} of {copies.points:,}",
-         f"{copies.expected:,.4g} expected: as many rows of one random half of the table, found in the other half"),
-        ("repU", _per_cent(other.repU), f"rows with keys that are unique in the table and in the release; unique in the table: {_per_cent(other.UiO)}"),
-        ("DiSCO", _per_cent(other.DiSCO),
-         f"rows whose keys have one value of {other.target or 'the target'} in the release, and that have it; in the table itself: {_per_cent(other.Dorig)}"),
-    ]  # fmt: skip
-    rows = [
-        element(
-            "tr", [element("td", text, class_=kind) for text, kind in zip(line, ("text", None, "text"), strict=True)]
-        )
-        for line in lines
+        ("released points equal to a private row", f"{copies.equal:,} of {copies.points:,}", expected),
+        ("repU", per_cent(other.repU), unique),
+        ("DiSCO", per_cent(other.DiSCO), disclosed),
     ]
     words = (
-        "Where columns have few values, equal rows are no copies: chance makes them. What protects the rows is the guarantee, and not "
-        "these numbers; they are what readers ask for."
+        "Where columns have few values, equal rows are no copies: chance makes them. What protects the rows is the "
+        "guarantee, and not these numbers; they are what readers ask for."
     )
     heads = [("measure", "text"), ("value", ""), ("meaning", "text")]
-    known = element("p", "Keys that an attacker is thought to know: ", name_of(keys, 300), class_="soft")
+    caption = "Copies, and synthpop’s disclosure measures in per cent of the table’s rows."
+    known = element(
+        "p", "Keys that an attacker is thought to know: ", name_of(", ".join(other.keys), 300), class_="soft"
+    )
     return [
         element("p", words),
-        table(heads, rows, "Copies, and synthpop’s disclosure measures in per cent of the table’s rows.", "plain"),
+        table(heads, [_texts(line, (0, 2)) for line in lines], caption, "plain"),
         known,
+        _rules(found),
     ]
+
+
+def _rules(found: Quality) -> Markup | None:
+    """How many rows break each rule of the domain; nothing without rules."""
+    rules = [(rule.rule, percent(rule.table), percent(rule.release)) for rule in found.tables.rules]
+    heads = [("rule", "text"), ("table", ""), ("release", "")]
+    rows = [_texts((short(text, 300), own, theirs), (0,)) for text, own, theirs in rules]
+    return table(heads, rows, "Rows that break a rule of the domain.", "plain") if rules else None
 
 
 def _made(found: Quality) -> list[object]:
     scores = found.tables
     parts = [
-        f"Made with kmeanalyst {__version__} from {scores.n_rows:,} {found.counted} of the table, in one reading; the release’s points "
-        f"have {scores.view} weights in the scores of tables.",
-        f"Models, propensity scores and the intervals of the table’s slopes are from {found.sampled:,} of them that a public seed draws; "
-        "everything else is from all rows.",
-        "Whoever reads this page sees exact numbers of private rows. To choose among draws or options without that: release-side plan, "
-        "the releases themselves, or scores bought with noise.",
+        f"Made with kmeanalyst {__version__} from {scores.n_rows:,} rows of the table, in one reading; in the scores of tables the "
+        f"release’s points have {scores.view} weights.",
+        "Models, propensity scores and the intervals of the table’s slopes are from "
+        f"{found.sampled:,} {found.counted} that a public seed draws; everything else is from all rows.",
+        "Whoever reads this page sees exact numbers of private rows. To choose among draws or options without that: "
+        "release-side plan, the releases themselves, or scores bought with noise.",
     ]
     return [element("p", part) for part in parts]
 
@@ -469,38 +447,27 @@ def _made(found: Quality) -> list[object]:
 # ------------------------------------------------------------------ numbers
 
 
+def _texts(texts: Sequence[str], left: tuple[int, ...]) -> Markup:
+    """A row of texts; those at these places begin at the left."""
+    return element("tr", [element("td", text, class_="text" if i in left else None) for i, text in enumerate(texts)])
+
+
 def _row(texts: Sequence[object], numbers: Sequence[float | None], style: str = ".3g") -> Markup:
     return element("tr", [element("td", text, class_="text") for text in texts], [_cell(n, style) for n in numbers])
 
 
-def _cell(number: float | None, style: str = ".4g") -> Markup:
-    number = math.nan if number is None else float(number)
-    return element("td", _number(number, style), data_v=key(number))
+def _cell(value: float | None, style: str = ".4g") -> Markup:
+    return element("td", number(value, style), data_v="" if value is None else key(value))
 
 
-def _interval(ends: tuple[float, float]) -> Markup:
+def _interval(ends: tuple[float, float], style: str = ".4g") -> Markup:
     low, high = ends
-    text = f"{_number(low, '.4g')} to {_number(high, '.4g')}" if math.isfinite(low) else "not known"
+    text = f"{number(low, style)} to {number(high, style)}" if math.isfinite(low) else "not known"
     return element("td", text, data_v=key(high - low))
 
 
-def _number(number: float | None, style: str = ".3g") -> str:
-    if number is None or math.isnan(number):
-        return "–"
-    return "∞" if math.isinf(number) else f"{number:{style}}".replace("-", "−")
-
-
-def _score(score: float | None) -> str:
-    return _number(score, ".0f")
-
-
-def _signed(number: float) -> str:
-    return f"{round(number, 2) + 0.0:+.2f}".replace("-", "−") if math.isfinite(number) else "–"
-
-
-def _per_cent(number: float | None) -> str:
-    """Of a number that is in per cent already."""
-    return "–" if number is None else percent(number / 100)
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−") if math.isfinite(value) else "–"
 
 
 def _mean(numbers: Sequence[float]) -> float:
@@ -508,7 +475,7 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def _value(value: object) -> str:
-    return _number(value, ".5g") if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
+    return number(value, ".5g") if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
 
 
 __all__ = ["quality_html"]

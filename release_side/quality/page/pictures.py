@@ -88,8 +88,8 @@ def sample_picture(sample: SubSample, score: float) -> Markup:
         _line(0, _HEIGHT, _WIDTH, _HEIGHT, "axis"),
         element("polyline", points=path, class_="curve"),
         _line(0, level, _WIDTH, level, "released"),
-        _text(f"{percent(shares[0])} of the rows", 0, _HEIGHT + 14, "label"),
-        _text(percent(shares[-1]), _WIDTH, _HEIGHT + 14, "label end"),
+        _text(f"{100 * shares[0]:.2g} % of the rows", 0, _HEIGHT + 14, "label"),
+        _text(f"{100 * shares[-1]:.2g} %", _WIDTH, _HEIGHT + 14, "label end"),
     ]
     words = f"The line rises from {scores[0]:.0f} to {scores[-1]:.0f}; the release has {score:.0f}, as a sample of {sample.text}."
     return _svg("sample", _HEIGHT + 18, "Score of random samples of the table's rows, by their share", words, parts)

@@ -165,11 +165,11 @@ def test_with_too_many_cells_some_pairs_are_taken_and_a_note_says_so(monkeypatch
 
 
 def test_texts_are_left_out_and_divide_no_groups():
-    domain = Domain((Text(name="note", characters="ab", length=20), Boolean(name="x"), Boolean(name="y")))
+    domain = Domain((Text(name="note", alphabet="ab", length=40), Boolean(name="x"), Boolean(name="y")))
     tables = ScoreTables(domain)
     assert (tables.columns, tables.pairs) == ((1, 2), ((1, 2),))
     assert "note" in tables.notes[0]
-    X = domain.encode({"note": ["ab", "b" * 17], "x": [True, False], "y": [False, False]})
+    X = domain.encode({"note": ["ab", "b" * 37], "x": [True, False], "y": [False, False]})
     assert tables.counts(X).tolist() == [1, 1, 2, 0, 1, 0, 1, 0]
     with pytest.raises(ValueError, match=r"note holds texts.*no cells.*Name a column of levels"):
         ScoreTables(domain, 0)

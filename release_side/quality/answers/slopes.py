@@ -1,8 +1,8 @@
 """Inference beside the scores: least squares slopes, the release's with its intervals beside the table's.
 
 A release may be near its table in every pair of columns and flatten what explains what; a k-marginal score does not show it.
-The table's slope is over all its rows. Its own interval, for the population, is from the sandwich of its sample (White 1980), in units
-of all rows.
+The table's slope is over all its rows. Its own interval, for the population, is that of robust standard errors (White 1980),
+estimated from a sample of its rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -25,9 +24,9 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse, words
 from release_side.choices.workload import WorkloadQuestion
 from release_side.errors import PublishError
-from release_side.quality.questions import noise_interval
+from release_side.quality.answers.questions import noise_interval
 
-_FIRST_NUMBERS = 4  # columns of numbers whose pairs are the default: six slopes
+_EXPLAINED, _EXPLAINING = 2, 3  # columns of numbers in the default slopes
 _MOST_SLOPES = 20
 _PIECES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|.", re.DOTALL)  # quoted texts and names, and single characters
 _Z = 1.959963984540054
@@ -73,17 +72,22 @@ class SlopeCompared:
         }  # fmt: skip
 
 
-def chosen_slopes(domain: Domain, declared: Sequence[str]) -> list[Slope]:
-    """The declared slopes, or those of every pair of the first four columns of numbers (an ordinal's levels may be numbers).
+def chosen_slopes(domain: Domain, declared: Sequence[str], target: str | None = None) -> list[Slope]:
+    """The declared slopes; else those of the last two columns of numbers, each on the first three others.
 
+    An ordinal's levels may be numbers. A target that is a number stands in for the last one.
     Errors   PublishError, before the table is read, for what is no slope of this domain.
     """
     if len(declared) > _MOST_SLOPES:
         raise PublishError(f"at most {_MOST_SLOPES} slopes are compared, got {len(declared)}. Name fewer.")
     if declared:
         return [_declared(text, domain) for text in declared]
-    numbers = [text for column in domain.columns if (text := _as_number(column))][:_FIRST_NUMBERS]
-    return [_slope(y, x, domain) for x, y in combinations(numbers, 2)]
+    numbers = {column.name: text for column in domain.columns if (text := _as_number(column))}
+    if target in numbers:
+        numbers[target] = numbers.pop(target)  # the last one
+    texts = list(numbers.values())
+    chosen = [(y, x) for y in texts[-_EXPLAINED:][::-1] for x in [each for each in texts if each != y][:_EXPLAINING]]
+    return [_slope(y, x, domain) for i, (y, x) in enumerate(chosen) if (x, y) not in chosen[:i]]
 
 
 def _as_number(column: Column) -> str | None:

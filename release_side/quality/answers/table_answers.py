@@ -1,8 +1,8 @@
 """Questions answered by the private table itself: over all its rows, piece by piece.
 
-A question has the statistics of a workload: mean (or probability), var, std, cov, corr, quantile, each perhaps given a condition; and slope, of the first argument on the second. Its
-answer is that of the rows as the domain reads them: clamped, with the defaults, rows weighted as in the release. Rows at which
-it is undefined are left out.
+A question has the statistics of a workload: mean (or probability), var, std, cov, corr, quantile, each perhaps given a condition;
+and slope, of the first argument on the second. Its answer is that of the rows as the domain reads them: clamped, with the defaults,
+and weighted as in the release. Rows at which it is undefined are left out.
 """
 
 from __future__ import annotations

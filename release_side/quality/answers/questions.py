@@ -1,8 +1,8 @@
 """What an analyst would have been told: the release's answers, with their noise intervals, beside the table's own.
 
-The interval is that of `Estimate.interval(0.95, kind="noise")`: without the part for sampling, since it is compared with the table itself.
-How many of some questions about one release hold says little about a confidence level: they share the release's noise. The count
-is given, and no verdict.
+The interval is that of `Estimate.interval(0.95, kind="noise")`: without the part for sampling, since it is compared with the table
+itself. How many intervals of one release hold says little about their level: they share the release's noise. The count is given,
+and no verdict.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _cells(question: WorkloadQuestion, release: Release) -> list[WorkloadQuestio
 
 
 def drawn_questions(domain: Domain) -> list[WorkloadQuestion]:
-    """At most 50 questions that depend on the domain alone: probabilities of one condition or two, means, means given a condition."""
+    """At most 50 questions, from the domain alone: probabilities of one condition or two, means, means given a condition."""
     rng, found = np.random.default_rng(_SEED), dict[str, WorkloadQuestion]()
     conditions = {name: made for name in domain.names if (made := _conditions(domain, name))}
     numbers = [column.name for column in domain.columns if isinstance(column, Real | Integer)]

@@ -1,0 +1,211 @@
+"""The table's own answers, over pieces; questions drawn from the domain; what holds and how far off the others are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from quality_cases import DOMAIN, people
+
+import kmeanalyst as ka
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.expressions import parse
+from release_side.choices.workload import WorkloadQuestion, read_workload
+from release_side.errors import PublishError
+from release_side.quality.answers.questions import Compared, chosen_questions, compare_answers, drawn_questions
+from release_side.quality.answers.slopes import chosen_slopes, compare_slopes
+from release_side.quality.answers.table_answers import TableAnswers
+
+LINES = [
+    "age", "age > 50 and town == 'A'", "pay | not missing(pay)", "var(age)", "std(`hours-per-week`)",
+    "cov(age, `hours-per-week`)", "corr(age, `hours-per-week`)", "quantile(age, 0.25)", "quantile(age, 1) | ill == true",
+    "age | town == 'never'",
+]  # fmt: skip
+
+
+def answered(lines: list[str], rows: Array, weights: Array | None = None, pieces: int = 7) -> list[float]:
+    found = TableAnswers(read_workload(lines, DOMAIN).questions, DOMAIN, DOMAIN.decode)
+    for part in np.array_split(np.arange(len(rows)), pieces):
+        found.add(rows[part], None if weights is None else weights[part])
+    return found.answers()
+
+
+def test_answers_over_pieces_are_those_of_the_whole_table():
+    frame = people(900)
+    rows = DOMAIN.encode(frame)
+    age, hours = rows[:, 1], rows[:, 3]
+    ill = rows[:, 4] == 1
+    pay = rows[:, 2]
+    wanted = [
+        age.mean(), np.mean((age > 50) & (frame["town"] == "A")), np.nanmean(pay), age.var(), hours.std(),
+        np.cov(age, hours, ddof=0)[0, 1], np.corrcoef(age, hours)[0, 1], np.quantile(age, 0.25, method="inverted_cdf"),
+        age[ill].max(), math.nan,
+    ]  # fmt: skip
+    for pieces in (1, 7, 900):
+        np.testing.assert_allclose(answered(LINES, rows, pieces=pieces), wanted, rtol=1e-11)
+
+
+def test_a_row_of_weight_2_is_two_rows():
+    rows = DOMAIN.encode(people(300))
+    weights = np.random.default_rng(0).integers(1, 4, 300)
+    np.testing.assert_allclose(
+        answered(LINES, rows, weights.astype(float)), answered(LINES, np.repeat(rows, weights, axis=0)), rtol=1e-11
+    )
+
+
+def test_the_table_answers_as_a_release_of_its_own_rows_does():
+    """Both sides read a question alike: the release whose points are the table has the table's answers."""
+    frame = DOMAIN.decode(DOMAIN.encode(people(400)))
+    release = ka.from_frame(frame.assign(weight=1 / 400), domain=DOMAIN)
+    source, questions = chosen_questions(release, None)
+    slopes = chosen_slopes(DOMAIN, ["pay ~ `hours-per-week`", "age ~ `hours-per-week` * 2"])
+    own = TableAnswers([*questions, *(slope.question for slope in slopes)], DOMAIN, DOMAIN.decode)
+    own.add(DOMAIN.encode(frame), None)
+    compared = compare_answers(release, source, questions, own.answers()[: len(questions)])
+    known = [each for each in compared.compared if math.isfinite(each.release)]
+    assert len(known) > 40
+    for each in known:
+        assert each.release == pytest.approx(each.table, abs=1e-9), each.question
+    assert compared.known == 0 and all(each.note for each in compared.compared)  # no measurement, no noise interval
+    for slope in compare_slopes(release, slopes, own.answers()[len(questions) :], frame, 400):
+        assert slope.release == pytest.approx(slope.table, rel=1e-9)
+
+
+# ---------------------------------------------------------------------- which questions
+
+
+def test_fifty_questions_follow_from_the_domain_alone_and_fit_it():
+    questions = drawn_questions(DOMAIN)
+    assert [each.text for each in questions] == [each.text for each in drawn_questions(DOMAIN)]
+    assert len(questions) == len({each.text for each in questions}) == 50
+    for each in questions:
+        parse(each.arguments[0]).check(DOMAIN)
+        assert each.where is None or parse(each.where).check(DOMAIN) == "condition"
+    kinds = [(each.where is not None, " and " in each.text) for each in questions]
+    assert len(set(kinds)) > 2
+
+
+def test_a_domain_of_one_column_has_fewer_questions():
+    questions = drawn_questions(ka.Domain((ka.Categorical(name="a", levels=("x", "y")),)))
+    assert sorted(each.text for each in questions) == ["a == 'x'", "a == 'y'"]
+
+
+def test_the_tables_of_a_workload_are_asked_cell_by_cell(compared):
+    release = read_release(compared.release, allow_rehearsal=True)
+    source, questions = chosen_questions(release, ["table(town, ill)", "age"])
+    assert len(questions) == 4 * 2 + 1 and "workload" in source
+    assert questions[0].text == "(town == 'A') and (ill == 'False')"
+    source, questions = chosen_questions(release, [f"age > {k}" for k in range(80)])
+    assert len(questions) == 50 and "80" in source
+
+
+# ---------------------------------------------------------------------- held, and how far off
+
+
+@pytest.mark.parametrize(
+    ("table", "held", "distance"),
+    [
+        (0.5, True, 0.0),
+        (0.59, True, 1.959963984540054 * 0.9),
+        (0.31, False, 1.959963984540054 * 1.9),
+        (math.nan, None, math.nan),
+    ],
+)
+def test_the_distance_is_in_standard_errors_and_beyond_196_is_not_held(
+    table: float, held: bool | None, distance: float
+):
+    each = Compared("a", table, 0.5, 0.4, 0.6)
+    assert each.held is held
+    np.testing.assert_allclose(each.distance, distance)
+
+
+def test_an_interval_of_width_0_holds_the_same_answer_and_no_other():
+    assert Compared("a", 0.25, 0.25 + 1e-12, 0.25 + 1e-12, 0.25 + 1e-12).held is True
+    other = Compared("a", 0.26, 0.25, 0.25, 0.25)
+    assert other.held is False and other.distance == math.inf
+
+
+def test_the_interval_is_without_the_part_for_sampling_and_the_farthest_stand_first(compared):
+    release = read_release(compared.release, allow_rehearsal=True)
+    question = read_workload(["age", "ill == true", "town == 'A'"], DOMAIN).questions
+    values = [release.expectation(each.arguments[0]) for each in question]
+    own = [
+        values[0].value,
+        values[1].value + 9 * values[1].standard_error,
+        values[2].value - 5 * values[2].standard_error,
+    ]
+    found = compare_answers(release, "here", question, own)
+    assert [each.question for each in found.compared] == ["ill == true", "town == 'A'", "age"]
+    assert (found.held, found.known) == (1, 3)
+    age = found.compared[-1]
+    assert (age.low, age.high) == values[0].interval(0.95, kind="noise") != values[0].interval(0.95)
+
+
+def test_a_question_that_the_release_cannot_answer_says_why(compared):
+    release = read_release(compared.release, allow_rehearsal=True)
+    undefined = WorkloadQuestion("log(age - 200)", "mean", ("log(age - 200)",), None, (1,), ())
+    (each,) = compare_answers(release, "here", [undefined], [1.0]).compared
+    assert each.held is None and "no finite value" in each.note
+
+
+# ---------------------------------------------------------------------- slopes
+
+
+def test_the_default_slopes_are_of_the_last_numbers_on_the_first():
+    assert [slope.question.text for slope in chosen_slopes(DOMAIN, [])] == [
+        "`hours-per-week` ~ age", "`hours-per-week` ~ pay", "pay ~ age",
+    ]  # fmt: skip
+    assert chosen_slopes(DOMAIN, [], "age")[0].question.text == "age ~ pay"
+    assert chosen_slopes(DOMAIN, [])[1].where == "not missing(pay)"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("age", "no slope"),
+        ("age ~ pay ~ ill", "no slope"),
+        ("age ~ town", "--slope"),
+        ("age ~ nothing", "--slope"),
+        ("~", "--slope"),
+    ],
+)
+def test_what_is_no_slope_is_refused_by_public_facts(text: str, reason: str):
+    with pytest.raises(PublishError, match=reason):
+        chosen_slopes(DOMAIN, [text])
+
+
+def test_the_tables_slope_and_its_interval_are_those_of_least_squares():
+    """By hand: the sandwich of White (1980), HC0, on all rows in which both are there."""
+    frame = DOMAIN.decode(DOMAIN.encode(people(500)))
+    release = ka.from_frame(frame.assign(weight=1 / 500), domain=DOMAIN)
+    (slope,) = chosen_slopes(DOMAIN, ["pay ~ `hours-per-week`"])
+    own = answered_slope(frame)
+    (found,) = compare_slopes(release, [slope], [own], frame, 500)
+    there = frame["pay"].notna()
+    x, y = frame.loc[there, "hours-per-week"].to_numpy(float), frame.loc[there, "pay"].to_numpy(float)
+    X = np.column_stack([np.ones(len(x)), x])
+    beta, *_ = np.linalg.lstsq(X, y, rcond=None)
+    bread = np.linalg.inv(X.T @ X)
+    error = np.sqrt((bread @ (X.T @ (X * ((y - X @ beta) ** 2)[:, None])) @ bread)[1, 1])
+    assert found.table == pytest.approx(beta[1])
+    np.testing.assert_allclose(found.table_interval, beta[1] + np.array([-1, 1]) * 1.959963984540054 * error)
+    assert math.isnan(found.noise_interval[0]) and found.note
+
+
+def answered_slope(frame: pd.DataFrame) -> float:
+    (slope,) = chosen_slopes(DOMAIN, ["pay ~ `hours-per-week`"])
+    own = TableAnswers([slope.question], DOMAIN, DOMAIN.decode)
+    for part in np.array_split(DOMAIN.encode(frame), 5):
+        own.add(part, None)
+    return own.answers()[0]
+
+
+def test_the_error_of_a_larger_table_is_smaller_than_its_samples():
+    frame = DOMAIN.decode(DOMAIN.encode(people(500)))
+    release: Release = ka.from_frame(frame.assign(weight=1 / 500), domain=DOMAIN)
+    slopes = chosen_slopes(DOMAIN, ["age ~ `hours-per-week`"])
+    widths = [np.ptp(compare_slopes(release, slopes, [0.0], frame, n)[0].table_interval) for n in (500, 50_000)]
+    assert widths[0] == pytest.approx(10 * widths[1])

@@ -1,0 +1,162 @@
+"""The internal page: its stamp, its numbers, nothing from elsewhere, and names that cannot become markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from html_pages import FETCHING, Page
+from quality_cases import DOMAIN, EVIL, people
+
+import kmeanalyst as ka
+from kmeanalyst.cli.terminal import json_text
+from kmeanalyst.release import read_release
+from release_side.choices.internal_files import STAMP
+from release_side.quality.page.page import quality_html
+from release_side.quality.page.pictures import column_picture
+from release_side.quality.quality import Quality, quality
+from release_side.quality.scores import ColumnScore
+
+
+@pytest.fixture(scope="module")
+def found(compared) -> Quality:
+    with pytest.MonkeyPatch.context() as patch:
+        from sklearn.tree import DecisionTreeClassifier
+
+        from release_side.quality import models
+
+        patch.setattr(models, "estimators_of", lambda is_class: [DecisionTreeClassifier(max_depth=3)])
+        release = read_release(compared.release, allow_rehearsal=True)
+        return quality(release, compared.private, group="town", target="ill", source=compared.release)
+
+
+@pytest.fixture(scope="module")
+def html(found: Quality) -> str:
+    return quality_html(found)
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+def test_its_first_words_are_the_stamp_which_stays_on_every_screen(page: Page, html: str):
+    body = html[html.index("<body") :]
+    assert body.startswith(
+        '<body><p class="banner" role="note"><strong>not for publication</strong>: computed from private rows'
+    )
+    assert (
+        body.replace("</strong>", "")
+        .replace("<strong>", "")
+        .startswith(f'<body><p class="banner" role="note">{STAMP}</p>')
+    )
+    assert ".banner { position: sticky; top: 0;" in html and "NOT FOR PUBLICATION" in page.texts["title"][0]
+    assert "covered by no ε" in STAMP and "without noise" in STAMP
+
+
+def test_it_asks_no_host_for_anything(page: Page, html: str):
+    assert "://" not in html
+    for tag, attributes in page.tags:
+        assert not FETCHING & set(attributes), (tag, attributes)
+        assert tag not in ("link", "iframe", "object", "embed", "img", "base", "form")
+        assert str(attributes.get("href", "#")).startswith("#")
+    (policy,) = [each["content"] for each in page.of("meta") if "http-equiv" in each]
+    assert "default-src 'none'" in str(policy)
+    for kind in ("script", "style"):
+        digest = base64.b64encode(hashlib.sha256(page.texts[kind][0].encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in str(policy)
+
+
+def test_names_cannot_become_markup(page: Page, html: str):
+    assert EVIL not in html and EVIL in page.text
+    assert len(page.of("script")) == 1
+
+
+def test_every_link_leads_somewhere_and_ids_are_unique(page: Page):
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {str(each["href"])[1:] for each in page.of("a")} <= set(ids)
+
+
+def test_what_scrolls_can_be_reached_by_the_keyboard_and_drawings_are_described(page: Page):
+    scrolling = [each for each in page.of("div") if each.get("class") == "scroll"]
+    assert scrolling and all(each["tabindex"] == "0" and each["aria-label"] for each in scrolling)
+    assert all(each["role"] == "img" and each["aria-labelledby"] for each in page.of("svg"))
+
+
+def test_the_one_line_the_five_worst_groups_and_a_slope_come_before_the_sections(found: Quality, html: str):
+    top = html[: html.index("<nav")]
+    sample = found.tables.sub_sample
+    assert sample is not None
+    assert f"As near to the table as a random sample of <strong>{sample.text}</strong> of its rows." in top
+    assert top.index("banner") < top.index("As near") < top.index("The worst of") < top.index("Slopes.")
+    assert f"{found.tables.groups[0].score:,.0f}" in top and "hours-per-week" in top
+    assert f"{found.questions.held} of {found.questions.known}" in top
+
+
+def test_every_source_is_named(page: Page):
+    for name in ("SDNist", "SDMetrics", "synthpop", "Snoke et al. 2018", "k-marginal", "S_pMSE", "repU", "DiSCO"):
+        assert name in page.text, name
+
+
+def test_the_page_shows_the_numbers_of_the_functions(found: Quality, page: Page):
+    text = page.text
+    for slope in found.slopes:
+        assert f"{slope.table:.4g}".replace("-", "−") in text
+    for model in found.models.models:
+        assert f"{model.release:.3f}" in text and f"{model.table:.3f}" in text
+    for column in found.tables.columns:
+        assert column.total_variation is not None and f"TV {column.total_variation:.3g}" in text
+    for each in found.questions.compared:
+        assert math.isnan(each.table) or f"{each.table:.4g}".replace("-", "−") in text
+
+
+def test_columns_and_questions_stand_worst_first(found: Quality, html: str):
+    cards = [html.index(f'id="c{k}"') for k in range(len(found.tables.columns))]
+    assert cards == sorted(cards)
+    worst = max(found.tables.columns, key=lambda each: each.total_variation or 0)
+    assert worst.name in html[cards[0] : cards[1]]
+    distances = [each.distance for each in found.questions.compared if each.held is not None]
+    assert distances == sorted(distances, reverse=True)
+
+
+def test_the_json_has_the_stamp_first_and_every_number(found: Quality):
+    read = json.loads(json_text(found.to_dict()), parse_constant=lambda constant: pytest.fail(constant))
+    assert next(iter(read.items())) == ("not_for_publication", STAMP)
+    assert read["tables"] == json.loads(json_text(found.tables.to_dict()))
+    assert read["models"]["models"][0]["table"] == found.models.models[0].table
+    assert read["questions"]["held"] == found.questions.held
+    assert read["propensity"]["S_pMSE"] == found.propensity.S_pMSE
+
+
+def test_without_group_slopes_target_or_pairs_there_is_still_a_page():
+    domain = ka.Domain((ka.Categorical(name="a", levels=("u", "v")),))
+    release = ka.from_frame(domain.decode(domain.draw(30, 0)).assign(weight=1 / 30), domain=domain)
+    found = quality(release, domain.decode(domain.draw(50, 1)).astype(str), source="x.kme")
+    page = Page(quality_html(found))
+    assert found.tables.sub_sample is None and found.models.target is None and not found.slopes
+    assert "no measurement" in page.text and "name a column with --group" in page.text
+
+
+def test_another_edition_of_the_table_is_told(compared):
+    release = read_release(compared.release, allow_rehearsal=True)
+    found = quality(release, people(300), workload=["age"])
+    assert any("1,500" in note and "300" in note for note in found.notes)
+    assert "is a rehearsal" in Page(quality_html(found)).text
+
+
+@pytest.mark.parametrize("n", [1, 2, 12, 13, 60, 200])
+def test_a_column_of_any_number_of_cells_has_a_picture(n: int):
+    shares = tuple([1 / n] * n)
+    column = ColumnScore("x", "integer", 0.0, tuple(f"<{k}>" for k in range(n)), shares, shares[::-1], None)
+    drawn = Page(str(column_picture(column, "k")))
+    assert len([each for each in drawn.of("rect")]) == min(n, 60)
+    assert column_picture(replace(column, cells=(), table=(), release=()), "k") is None
+
+
+def test_the_domain_of_the_tests_is_hostile():
+    assert "<script>" in DOMAIN["town"].levels[2]  # type: ignore[attr-defined]
