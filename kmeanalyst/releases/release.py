@@ -18,7 +18,7 @@ from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, memo
-from kmeanalyst.releases.quality.quality import Quality
+from kmeanalyst.releases.quality.scores import PublishedScores
 from kmeanalyst.releases.rules.violations import contradicted
 from kmeanalyst.releases.statement import METHOD, PrivacyStatement, guarantee_lines
 from kmeanalyst.releases.texts import shortened
@@ -79,7 +79,7 @@ class ReleaseData(Memoised):
         fit_distance: float | None = None,
         thinning_error: float | None = None,
         derived: Sequence[Derived] = (),
-        quality: Quality | None = None,
+        quality: PublishedScores | None = None,
     ) -> None:
         weights = np.array(weights, dtype=np.float64)
         if len(points) == 0 or weights.shape != (len(points),):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kmeanalyst.releases.quality.quality import NoisyScore, Quality
+from kmeanalyst.releases.quality.scores import NoisyScore, PublishedScores
 from kmeanalyst.report.markup import Markup, element, key, name_of, table
 
 _NAME = 80  # characters of a name
@@ -12,7 +12,7 @@ _PARTS = {
 }  # fmt: skip
 
 
-def scores_section(quality: Quality) -> list[Markup]:
+def scores_section(quality: PublishedScores) -> list[Markup]:
     """What was measured and under which guarantee, and every score with its interval."""
     together = (
         "These scores compare the release with the private table. They were measured with noise of their own: "

@@ -83,14 +83,13 @@ def quality_command(
 
     table = table_or_path(private, from_table)
     spend = {name: choices.pop(name) for name in SPEND_NAMES} | {name: choices[name] for name in ("group", "workload")}
+    if output is None and (spend["spend"] is None or json_output is not None):
+        raise PublishError("no page is named. Name --output X.internal.html, or publish scores with noise (--spend).")
+    if output is not None:
+        check_internal_outputs((output, json_output), private=table, others=(release_path, choices["workload"]))
     spend_scores(release_path, table, spend)
     if output is None:
-        if spend["spend"] is None or json_output is not None:
-            raise PublishError(
-                "no page is named. Name --output X.internal.html, or publish scores with noise (--spend)."
-            )
         return
-    check_internal_outputs((output, json_output), private=table, others=(release_path, choices["workload"]))
     release = open_compared(release_path, allow_rehearsal=allow_rehearsal)
     with working("comparing") as progress:
         found = quality(release, table, source=release_path, progress=progress, **choices)

@@ -13,7 +13,7 @@ from release_side.cli.publication import COUNTING, RUN, Option, aligned, show_co
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
-    from kmeanalyst.releases.quality.quality import NoisyScore, Quality
+    from kmeanalyst.releases.quality.scores import NoisyScore, PublishedScores
 
 _PARTS = ("k-marginal", "columns", "groups", "questions")
 
@@ -102,7 +102,7 @@ def _show_plan(lines: list[dict[str, Any]]) -> None:
     )
 
 
-def _show_scores(quality: Quality) -> None:
+def _show_scores(quality: PublishedScores) -> None:
     """Every score with its interval, and the guarantee."""
     lines: list[tuple[str, ...]] = [("score", "of", "value", "95 % noise interval", "")]
     lines += [_line(score) for score in quality.scores()]

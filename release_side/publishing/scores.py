@@ -35,7 +35,7 @@ from kmeanalyst.releases.quality.parts import (
     ScorePart,
     score_sensitivity_of,
 )
-from kmeanalyst.releases.quality.quality import Quality, summed_guarantee
+from kmeanalyst.releases.quality.scores import PublishedScores, summed_guarantee
 from kmeanalyst.releases.statement import PrivacyStatement, is_pure, software_versions
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.tables.score_tables import ScoreTables, names_of_cells
@@ -50,7 +50,7 @@ from release_side.executors.executor import Here
 from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import PrivateSource, open_private
 
-ASKED_FOR = (K_MARGINAL, COLUMNS, GROUPS, QUESTIONS)  # sizes go with groups
+_ASKED_FOR = (K_MARGINAL, COLUMNS, GROUPS, QUESTIONS)  # sizes go with groups
 
 # Shares of the budget, fixed and public. The k-marginal is one number of the least sensitivity, precise with a small share. Of
 # groups a quarter goes to their sizes: the variance of D/n is (σ_D² + TV² σ_n²)/n², least where sizes have TV/(1 + TV) of it,
@@ -154,7 +154,7 @@ def publish_quality(
     output: str | Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
-) -> Quality:
+) -> PublishedScores:
     """Publish noisy scores of a release against its own table, once, with (epsilon, delta)-differential privacy.
 
     release         the release or its file. What is protected, rows or units, and N are the release's.
@@ -168,14 +168,16 @@ def publish_quality(
     force_wide      publish all of them however wide their intervals will be (`WIDEST` has the limits).
     output          file to write the release to with these scores in it. A release that has scores gets no second ones.
     Others          as in `publish`.
-    Returns         Quality: `scores()` has every score with its interval; `total_epsilon` counts the release too.
+    Returns         PublishedScores: `scores()` has every score with its interval; `total_epsilon` counts the release too.
     Errors          PublishError, by public facts alone.
 
     The probability view of the release's points is scored. `held` of a question follows from its noisy answer.
 
-    >>> quality = release_side.publish_quality("table.kme", "private.csv", epsilon=0.5, uncounted=True)
-    >>> quality.scores_of("k-marginal")[0].points is not None
-    True
+    >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
+    >>> published = release_side.publish("private.csv", ages, epsilon=1, delta=1e-6, points=20, uncounted=True)
+    >>> quality = release_side.publish_quality(published, "private.csv", epsilon=0.5, parts=["columns"], uncounted=True)
+    >>> [score.name for score in quality.scores()], quality.total_epsilon, quality.total_delta
+    (['age'], 1.5, 1e-06)
     """
     path, release = release, _release_of(release, rehearsal)
     noise = noise_for(
@@ -196,7 +198,7 @@ def publish_quality(
     rows.check_columns(domain)
     with counted_rows(rows, domain, asked.size.unit, Here()) as (encoded, size):
         del rows
-        check_same_size(size, asked.size)
+        _check_same_size(size, asked.size)
         spending = counting.spending(noise, size, "scores")
         with spending.note_budget_spent():
             found = private_scores(
@@ -227,8 +229,10 @@ def plan_quality(
                 k-marginal are a TV of 1; of groups it is of one of average size), of a question as a share of its range;
                 limit; and whether it would be published without being asked for by name.
 
-    >>> release_side.plan_quality("table.kme", epsilon=0.5)["part"].tolist()
-    ['k-marginal', 'columns']
+    >>> release_side.plan_quality("adult.kme", epsilon=0.5).round(4)
+             part  numbers  half_width  limit  published
+    0  k-marginal        1      0.0020   0.05       True
+    1     columns        7      0.0140   0.05       True
     """
     noise = noise_for(
         "laplace" if isinstance(delta, int | float) and delta == 0 else "gaussian",
@@ -249,10 +253,10 @@ def plan_quality(
         }
         for name, width in widths.items()
     ]
-    return pd.DataFrame(sorted(lines, key=lambda line: ASKED_FOR.index(str(line["part"]))))
+    return pd.DataFrame(sorted(lines, key=lambda line: _ASKED_FOR.index(str(line["part"]))))
 
 
-def check_same_size(found: PopulationSize, wanted: PopulationSize) -> None:
+def _check_same_size(found: PopulationSize, wanted: PopulationSize) -> None:
     """PublishError unless the private table has as many rows, or units, as the release was made of; both are public."""
     if found.count != wanted.count:
         raise PublishError(
@@ -304,13 +308,13 @@ def _asked(
     domain, statement = release.domain, release.statement
     assert statement is not None
     names = list(_default_parts(group, workload) if parts is None else parts)
-    if unknown := [name for name in names if name not in ASKED_FOR]:
-        raise PublishError(f"parts are {', '.join(ASKED_FOR)}, got {unknown[0]!r:.80}. Name some of these.")
+    if unknown := [name for name in names if name not in _ASKED_FOR]:
+        raise PublishError(f"parts are {', '.join(_ASKED_FOR)}, got {unknown[0]!r:.80}. Name some of these.")
     if GROUPS in names and group is None:
         raise PublishError("scores by group need the column of the group. Name it (--group).")
     if QUESTIONS in names and workload is None:
         raise PublishError("noisy answers need questions. Name a workload (--workload).")
-    tables = score_tables_of(domain, group)
+    tables = _score_tables_of(domain, group)
     if not ScoreCells(tables).pairs:
         if parts is not None and {K_MARGINAL, GROUPS} & set(names):
             raise PublishError("there is no pair of columns that is scored. Leave out the k-marginal and the groups.")
@@ -358,7 +362,7 @@ _LEAVE_OUT = {
 }
 
 
-def score_tables_of(domain: Domain, group: str | None) -> ScoreTables:
+def _score_tables_of(domain: Domain, group: str | None) -> ScoreTables:
     """The tables that are scored; PublishError if the group is no column with cells, or there are no cells."""
     if group is not None and group not in domain.names:
         raise PublishError(f"{group!r:.80} is no column: they are {', '.join(domain.names)}. Name one of these.")
@@ -447,7 +451,7 @@ def whole_shares(table: Array, steps: int) -> Array:
     return np.asarray(whole + (rank < left[:, None]))
 
 
-def _draft(asked: _Asked, query: ScoreQuery, noise: Noise | RehearsalNoise) -> Quality:
+def _draft(asked: _Asked, query: ScoreQuery, noise: Noise | RehearsalNoise) -> PublishedScores:
     """All but the noisy numbers, which are 0; PublishError, before anything is spent, if no file could hold such scores."""
     tables, statement = asked.tables, asked.statement
     domain = tables.domain
@@ -457,7 +461,7 @@ def _draft(asked: _Asked, query: ScoreQuery, noise: Noise | RehearsalNoise) -> Q
     total_epsilon, total_delta = summed_guarantee(statement, (noise.epsilon, noise.delta, multiplier))
     kernel = one_way_kernel(domain, tables.columns, ranged=True).kernel
     assert isinstance(kernel, Margins)
-    draft = Quality(
+    draft = PublishedScores(
         epsilon=noise.epsilon, delta=noise.delta, mechanism=noise.name, calibration=noise.calibration,
         neighbouring=statement.neighbouring, unit=statement.unit, n_rows=statement.n_rows, height=query.height,
         parts=query.parts, noisy={part.name: (0,) * part.count for part in query.parts}, noise_scale=noise_scale,
@@ -475,12 +479,4 @@ def _draft(asked: _Asked, query: ScoreQuery, noise: Noise | RehearsalNoise) -> Q
     return draft
 
 
-__all__ = [
-    "ASKED_FOR",
-    "WIDEST",
-    "check_same_size",
-    "plan_quality",
-    "publish_quality",
-    "score_tables_of",
-    "whole_shares",
-]
+__all__ = ["WIDEST", "plan_quality", "publish_quality", "whole_shares"]

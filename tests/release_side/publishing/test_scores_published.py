@@ -27,7 +27,7 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.quality.intervals import laplace_tail, ratio_interval
 from kmeanalyst.releases.quality.parts import COLUMNS, GROUPS, K_MARGINAL, QUESTIONS, SIZES
-from kmeanalyst.releases.quality.quality import Quality, summed_guarantee
+from kmeanalyst.releases.quality.scores import PublishedScores, summed_guarantee
 from kmeanalyst.releases.statement import gaussian_delta
 from kmeanalyst.representation.tables.score_tables import ScoreTables, k_marginal, shares_of
 from release_side.budget.ledger import Ledger
@@ -110,7 +110,7 @@ def truth(release: Release, group: str | None) -> dict[str, list[float]]:
 # ---------------------------------------------------------------------- what they say
 
 
-def same(quality: Quality, name: str, values: list[float], **tolerance: float) -> None:
+def same(quality: PublishedScores, name: str, values: list[float], **tolerance: float) -> None:
     """The scores of a part are these, but for groups that are too small to have one."""
     found = [score.value for score in quality.scores_of(name)]
     given = [k for k, value in enumerate(found) if value is not None]
@@ -219,7 +219,7 @@ def test_intervals_hold_the_exact_scores_in_95_of_100_draws(noise: Noise, seed: 
     exact = query.numbers(query.sums.of_block()(encoded))
     ends = np.cumsum([part.count for part in query.parts])[:-1]
 
-    def quality_of(numbers: Array) -> Quality:
+    def quality_of(numbers: Array) -> PublishedScores:
         return replace(
             draft,
             noisy={

@@ -90,7 +90,7 @@ class NoisyScore:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quality:
+class PublishedScores:
     """Noisy scores of a release against its table, with their guarantee: what a file's member `quality.json` holds.
 
     epsilon, delta   the guarantee of these scores alone, for the neighbours of the release.
@@ -379,7 +379,7 @@ class Quality:
         }  # fmt: skip
 
     @classmethod
-    def from_dict(cls, table: Any, names: Sequence[str]) -> Quality:
+    def from_dict(cls, table: Any, names: Sequence[str]) -> PublishedScores:
         """The scores of a file, every claim computed again; QualityError if something is missing, unknown, or not so.
 
         names   the columns of the file that have cells.
@@ -438,7 +438,7 @@ _FIELDS = {*_PLAIN, "format", "sensitivity", "cells", "labels", "parts", "questi
 # ---------------------------------------------------------------------- composition
 
 
-def spends_at_most(statement: PrivacyStatement, quality: Quality, epsilon: float, delta: float) -> bool:
+def spends_at_most(statement: PrivacyStatement, quality: PublishedScores, epsilon: float, delta: float) -> bool:
     """Whether a release and its scores together are (epsilon, delta)-private, by sums or for two Gaussians exactly.
 
     Source   release_side/PROOF.md §8: Gaussian releases of multipliers m₁ and m₂ are together one of (m₁⁻² + m₂⁻²)^(−1/2).
@@ -452,7 +452,7 @@ def spends_at_most(statement: PrivacyStatement, quality: Quality, epsilon: float
     return gaussian_delta(epsilon=epsilon, noise_multiplier=multiplier) <= delta * room
 
 
-def joint_multiplier(statement: PrivacyStatement, quality: Quality) -> float | None:
+def joint_multiplier(statement: PrivacyStatement, quality: PublishedScores) -> float | None:
     """Of the one Gaussian release that a release and its scores are together; None unless both are Gaussian."""
     if statement.is_selection or is_pure(statement.mechanism) or is_pure(quality.mechanism):
         return None
