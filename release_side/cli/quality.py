@@ -8,7 +8,7 @@ import click
 
 from kmeanalyst.cli.terminal import say, working
 from release_side.cli.publication import FROM, with_options
-from release_side.cli.scores import SPEND, SPEND_NAMES, spend_scores
+from release_side.cli.scores import SPEND, SPEND_NAMES, check_spend, spend_scores
 from release_side.errors import PublishError
 
 
@@ -83,6 +83,7 @@ def quality_command(
 
     table = table_or_path(private, from_table)
     spend = {name: choices.pop(name) for name in SPEND_NAMES} | {name: choices[name] for name in ("group", "workload")}
+    check_spend(spend)
     if output is None and (spend["spend"] is None or json_output is not None):
         raise PublishError("no page is named. Name --output X.internal.html, or publish scores with noise (--spend).")
     if output is not None:

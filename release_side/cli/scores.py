@@ -57,15 +57,19 @@ SPEND_NAMES = (
 )  # fmt: skip
 
 
+def check_spend(choices: Mapping[str, Any]) -> None:
+    """PublishError where an option of `SPEND` is given without --spend."""
+    if choices["spend"] is None and (named := [name for name in SPEND_NAMES if choices[name]]):
+        option = "part" if named[0] == "parts" else named[0].replace("_", "-")
+        raise PublishError(f"--{option} goes with --spend. Add it, or leave this out.")
+
+
 def spend_scores(release_path: str, private: Any, choices: Mapping[str, Any]) -> None:
     """Publish the scores that the options of `SPEND` ask for, or print how wide they would be; nothing without --spend."""
     from release_side.publishing.scores import plan_quality, publish_quality
 
     epsilon = choices["spend"]
     if epsilon is None:
-        if named := [name for name in SPEND_NAMES if choices[name]]:
-            option = "part" if named[0] == "parts" else named[0].replace("_", "-")
-            raise PublishError(f"--{option} goes with --spend. Add it, or leave this out.")
         return
     asked = {name: choices[name] for name in ("delta", "group", "workload")} | {"parts": choices["parts"] or None}
     if choices["dry_run"]:
@@ -122,4 +126,4 @@ def _line(score: NoisyScore) -> tuple[str, ...]:
     return score.part, name, f"{score.value:{digits}}", f"{score.low:{digits}} to {score.high:{digits}}", held
 
 
-__all__ = ["SPEND", "SPEND_NAMES", "spend_scores"]
+__all__ = ["SPEND", "SPEND_NAMES", "check_spend", "spend_scores"]

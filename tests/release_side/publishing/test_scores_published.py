@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from curator_calls import call
+from score_draws import draws_of
 
 import kmeanalyst as ka
 import release_side
@@ -32,7 +33,6 @@ from kmeanalyst.releases.statement import gaussian_delta
 from kmeanalyst.representation.tables.score_tables import ScoreTables, k_marginal, shares_of
 from release_side.budget.ledger import Ledger
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, Noise, PublishError
-from release_side.publishing import scores
 from release_side.publishing.scores import WIDEST, plan_quality, publish_quality
 
 DOMAIN = Domain((
@@ -213,26 +213,10 @@ def test_intervals_hold_the_exact_scores_in_95_of_100_draws(noise: Noise, seed: 
     big = release.replaced(
         statement=replace(release.statement, n_rows=20_000), measurement=replace(release.measurement, n_rows=20_000)
     )
-    asked = scores._asked(big, noise, "region", MEANS, None, True)
-    query = scores._query(asked, big, noise)
-    draft = scores._draft(asked, query, noise)
-    exact = query.numbers(query.sums.of_block()(encoded))
-    ends = np.cumsum([part.count for part in query.parts])[:-1]
-
-    def quality_of(numbers: Array) -> PublishedScores:
-        return replace(
-            draft,
-            noisy={
-                part.name: tuple(own.tolist()) for part, own in zip(query.parts, np.split(numbers, ends), strict=True)
-            },
-        )
-
-    wanted = [score.value for score in quality_of(exact).scores()]
-    sensitivity = float(query.sensitivity(noise.name))
-    held = np.zeros(len(wanted))
-    for _ in range(500):
-        found = quality_of(noise.add_to(exact, sensitivity=sensitivity)).scores()
-        held += [score.low <= value <= score.high for score, value in zip(found, wanted, strict=True)]
+    exact, drawn = draws_of(big, encoded, noise, group="region", workload=MEANS, draws=500)
+    held = np.zeros(len(exact))
+    for found in drawn:
+        held += [score.low <= truth.value <= score.high for score, truth in zip(found, exact, strict=True)]
     assert (held / 500 > 0.95 - 0.035).all() and (held / 500 < 0.95 + 0.035).all(), held / 500
 
 
