@@ -2,9 +2,9 @@
 
     python tests/benchmarks/quality_spend.py [--draws 500]
 
-The census excerpt (7,634 rows, 21 columns, by PUMA) and Adult (32,561 rows, 14 columns, by education) of ../shared/data; those that
-are not there are left out with a line that says so. A release of each at ε = 1, δ = 1e-6 is scored by 500 draws of the door's noise at
-ε = .05 and .5, Laplace (δ = 0) and Gaussian (δ = 1e-6), with the means of five columns as questions. Printed for each part:
+The census excerpt (7,634 rows, 21 columns, by PUMA) and Adult (32,561 rows, 14 columns, by education) of ../shared/data; those
+that are not there are left out with a line that says so. A release of each at ε = 1, δ = 1e-6 is scored by 500 draws of the door's
+noise at ε = .05 and .5, Laplace (δ = 0) and Gaussian (δ = 1e-6), with means of five columns as questions. Printed for each part:
 
     held    the share of 95 % noise intervals that hold the score without noise, over all draws and scores of the part
     ±       the median half width: points of 1000 for k-marginal and groups, TV for columns, shares of the range for questions
@@ -37,17 +37,15 @@ def lines(table: Table, group: str, draws: int) -> None:
             exact, drawn = draws_of(release, encoded, noise, group=group, workload=numbers[:5], draws=draws)
             plan = plan_quality(release, epsilon=epsilon, delta=delta, group=group, workload=numbers[:5])
             for part, published in zip(plan["part"], plan["published"], strict=True):
-                own = [k for k, score in enumerate(exact) if score.part == part]
+                own = [k for k, score in enumerate(exact) if score.part == part and score.value is not None]
                 pairs = [(scores[k], exact[k]) for scores in drawn for k in own if scores[k].value is not None]
                 held = np.mean([a.low <= b.value <= a.high for a, b in pairs]) if pairs else np.nan
                 width = np.median([(a.high - a.low) / 2 for a, _ in pairs]) if pairs else np.nan
                 unit = f"{1000 * width:8.1f} points" if part in ("k-marginal", "groups") else f"{width:8.4f}       "
-                given = len(pairs) / draws / len(own)
+                given = len(pairs) / draws / max(len(own), 1)
                 wide = "" if published else f"  refused unless asked for: above {WIDEST[part]:g}"
-                print(
-                    f"  ε = {epsilon:4}, {noise.name:17}  {part:11} held {held:.3f}  ± {unit}  given {given:.2f}{wide}",
-                    flush=True,
-                )
+                start = f"  ε = {epsilon:4}, {noise.name:17}  {part:11}"
+                print(f"{start} held {held:.3f}  ± {unit}  given {given:.2f}{wide}", flush=True)
 
 
 def main() -> None:
