@@ -20,6 +20,7 @@ import synthesis
 from never_below_independent import Table, excerpt, of_synthesis
 from score_draws import draws_of
 
+from kmeanalyst.releases.expressions import parse
 from release_side import publish
 from release_side.door.mechanism import noise_for
 from release_side.publishing.scores import WIDEST, plan_quality
@@ -31,6 +32,7 @@ def lines(table: Table, group: str, draws: int) -> None:
     release = publish(table.rows, table.domain, epsilon=1, delta=1e-6, uncounted=True)
     encoded = table.domain.encode(table.rows[list(table.domain.names)])
     numbers = [f"`{column.name}`" for column in table.domain.columns if column.is_number and not column.missing]
+    ranges = {name: (own := parse(name).extent(table.domain)).high - own.low for name in numbers}
     for epsilon in (0.05, 0.5):
         for delta in (0.0, 1e-6):
             noise = noise_for("gaussian" if delta else "laplace", epsilon, delta)
@@ -40,7 +42,7 @@ def lines(table: Table, group: str, draws: int) -> None:
                 own = [k for k, score in enumerate(exact) if score.part == part and score.value is not None]
                 pairs = [(scores[k], exact[k]) for scores in drawn for k in own if scores[k].value is not None]
                 held = np.mean([a.low <= b.value <= a.high for a, b in pairs]) if pairs else np.nan
-                width = np.median([(a.high - a.low) / 2 for a, _ in pairs]) if pairs else np.nan
+                width = np.median([(a.high - a.low) / 2 / ranges.get(a.name, 1) for a, _ in pairs]) if pairs else np.nan
                 unit = f"{1000 * width:8.1f} points" if part in ("k-marginal", "groups") else f"{width:8.4f}       "
                 given = len(pairs) / draws / max(len(own), 1)
                 wide = "" if published else f"  refused unless asked for: above {WIDEST[part]:g}"

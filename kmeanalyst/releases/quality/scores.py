@@ -323,8 +323,11 @@ class PublishedScores:
         lines = {"quality": f"scores against the table, with noise: {self.guarantee_text()}"}
         kinds = [part.name for part in self.parts]
         if K_MARGINAL in kinds:
-            what = "" if self.group is None else f", pairs crossed with {shortened(self.group, 40)}"
-            lines["k-marginal"] = f"{points_text(self.scores_of(K_MARGINAL)[0])} of 1000{what}"
+            paired = len(self.names) - (self.group is not None)
+            tables, pairs = self._part(K_MARGINAL).tables, paired * (paired - 1) // 2
+            what = "pairs" if tables == pairs else f"{tables:,} of {pairs:,} pairs"
+            what += "" if self.group is None else f" crossed with {shortened(self.group, 40)}"
+            lines["k-marginal"] = f"{points_text(self.scores_of(K_MARGINAL)[0])} of 1000, {what}"
         if COLUMNS in kinds:
             worst = max(self.scores_of(COLUMNS), key=lambda score: score.value or 0.0)
             lines["columns"] = (
