@@ -13,10 +13,13 @@ STYLE, SCRIPT = (
 )
 
 
-def document(title: str, *content: object, more_style: str = "", kind: str | None = None) -> str:
+def document(
+    title: str, *content: object, description: str | None = None, more_style: str = "", kind: str | None = None
+) -> str:
     """A whole page: it holds no address, and its policy allows a browser only its own script and style.
 
     content      elements of its body, which the script follows.
+    description  what it is, in its first bytes.
     more_style   rules after those of every page.
     kind         class of the body.
     """
@@ -27,6 +30,7 @@ def document(title: str, *content: object, more_style: str = "", kind: str | Non
     head = element(
         "head",
         element("meta", charset="utf-8"),
+        None if description is None else element("meta", name_="description", content=description),
         element("meta", http_equiv="Content-Security-Policy", content=policy),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="referrer", content="no-referrer"),

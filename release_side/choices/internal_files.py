@@ -6,17 +6,20 @@ The page of `release-side quality` and its JSON are for the curator alone. Their
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kmeanalyst.releases.texts import one_line
-from release_side.choices.output_file import check_output, is_same_file
 from release_side.errors import PublishError
-from release_side.private_rows.rows import PrivateSource
+
+if TYPE_CHECKING:
+    from release_side.private_rows.rows import PrivateSource
 
 STAMP = (
     "not for publication: computed from private rows without noise; what is decided from it (publish or not, which of several "
     "draws, which options next) is covered by no ε"
 )
 INTERNAL = ".internal"
+BESIDE = "next to the output lies"  # how the warning begins
 _ENDINGS = ("*.internal.html", "*.internal.json")
 _HEAD = 2000  # bytes of a file in which the stamp stands
 _MOST_FILES = 1000  # of a folder that are looked at
@@ -34,6 +37,8 @@ def check_internal_outputs(
     outputs   None for a file that is not wanted. An older ordinary file is replaced.
     others    the release and further inputs.
     """
+    from release_side.choices.output_file import check_output, is_same_file  # late: it imports pandas
+
     wanted = [output for output in outputs if output is not None]
     for output in wanted:
         if INTERNAL not in Path(output).name:
@@ -57,9 +62,9 @@ def warning_of_internal_files(output: str | Path) -> str | None:
     if not found:
         return None
     return (
-        f"{one_line(found[0].name)}, next to the output, shows exact numbers of private rows. If this release is made, or will be "
-        "chosen, because of what such a page shows, no ε covers that choice, and the ledger cannot count it. Choose from "
-        "release-side plan, from releases themselves, or from scores bought with noise (release-side quality --spend)."
+        f"{BESIDE} {one_line(found[0].name)}, with exact numbers of private rows. If this release is made, or will be chosen, "
+        "because of what such a page shows, no ε covers that choice, and the ledger cannot count it. Choose from release-side "
+        "plan, from releases themselves, or from scores bought with noise (release-side quality --spend)."
     )
 
 
@@ -73,4 +78,4 @@ def _is_stamped(path: Path) -> bool:
         return False
 
 
-__all__ = ["INTERNAL", "STAMP", "check_internal_outputs", "warning_of_internal_files"]
+__all__ = ["BESIDE", "INTERNAL", "STAMP", "check_internal_outputs", "warning_of_internal_files"]

@@ -14,6 +14,7 @@ import click
 from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
 from kmeanalyst.releases.texts import escaped, one_line
 from release_side.choices.choices import METHOD_NAMES, Choices
+from release_side.choices.internal_files import BESIDE
 from release_side.cli.check_source import check_source_command
 from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
@@ -69,7 +70,8 @@ def _short_ledger_warnings() -> Iterator[None]:
             shown(message, category, *where, **more)
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("always", message="with this release table ", category=UserWarning)
+        for begins in ("with this release table ", f"{BESIDE} "):
+            warnings.filterwarnings("always", message=begins, category=UserWarning)
         warnings.showwarning = show
         yield
 

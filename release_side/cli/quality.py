@@ -12,7 +12,7 @@ from release_side.cli.scores import SPEND, SPEND_NAMES, check_spend, spend_score
 from release_side.errors import PublishError
 
 
-@click.command("quality", short_help="Compare a release with its private table, for your eyes only.")
+@click.command("quality", short_help="Compare a release with its table, for your eyes only.")
 @click.argument("release_path", metavar="FILE.kme", type=click.Path())
 @click.argument("private", metavar="PRIVATE", type=click.Path())
 @FROM

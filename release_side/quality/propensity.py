@@ -2,8 +2,8 @@
 
 pMSE is the mean of (p̂ − c)², p̂ a row's estimated probability to be of the release and c the share of such rows. 0: no difference
 is found. By a tree of depth 6 on the cells of all columns, and by logistic regression with main effects. For the latter, where rows
-of the release are drawn independently from the table's own distribution, E pMSE = (k − 1)(1 − c)² c / n for k parameters and n rows,
-and S_pMSE is the ratio to it. (Another sample of the table's population would have the ratio 1/(1 − c), 2 for as many rows.)
+of the release are drawn independently from the table's own distribution, E pMSE = (k − 1)(1 − c)² c / n for k parameters and n
+rows, and S_pMSE is the ratio to it. (Another sample of the table's population would have the ratio 1/(1 − c), 2 for as many rows.)
 
 Source   Snoke, Raab, Nowok, Dibben & Slavkovic 2018, General and specific utility measures for synthetic data, eqs. 1 and 4;
          synthpop's utility.gen(method = "logit", maxorder = 0).
@@ -26,8 +26,9 @@ from release_side.quality.scores import Result
 _DEPTH = 6
 _MOST_LEVELS = 50  # of a column that becomes main effects
 _NULL = (
-    "The null is that the release's rows are drawn independently from the table's own distribution; as many new rows of the population "
-    "would have a ratio of 2. The rows of a release are placed evenly rather than drawn: S_pMSE is no test here, and may be below 1."
+    "The null is that the release's rows are drawn independently from the table's own distribution; as many new rows of the "
+    "population would have a ratio of 2. The rows of a release are placed evenly rather than drawn: S_pMSE is no test here, and "
+    "may be below 1."
 )
 
 

@@ -15,6 +15,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress
+from release_side.errors import PublishError
 from release_side.executors.executor import Here
 from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.table import PrivateTable
@@ -36,6 +37,10 @@ def read_once(
     """
     kept = _Kept()
     with counted_rows(table, domain, unit, Here()) as (rows, size):
+        if not size.count:
+            raise PublishError(
+                "the table has no rows, so that there is nothing to compare with. Name a table with rows."
+            )
         done = 0.0
         for piece, weights in _weighted(rows, kept):
             for add in adders:

@@ -29,7 +29,7 @@ from kmeanalyst.cli.arguments import RowsWithProgress
 from kmeanalyst.cli.main import main as analyst
 from kmeanalyst.release import read_release
 from kmeanalyst.sources import tables
-from release_side import Ledger, publish_function
+from release_side import Ledger, publish, publish_function
 from release_side.choices import options
 from release_side.cli.main import main as curator
 from release_side.publishing import plan
@@ -112,6 +112,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "questions.txt").write_text("age > 50 and ill\nage\n", encoding="utf-8")
     whole = pd.read_csv(folder / "private.csv")
     whole.assign(ill=whole["hours-per-week"] > 40)[["age", "ill"]].to_csv(folder / "private.csv", index=False)
+    publish(
+        folder / "private.csv", folder / "domain.toml", epsilon=1, delta=1e-6, points=20, features=60, uncounted=True,
+        output=folder / "table.kme",
+    )  # fmt: skip
     Ledger(folder / "budget.ledger").init("people", 5.0, 1e-4)
     publish_function(
         folder / "private.csv", folder / "age.toml", kind="density", epsilon=0.1, delta=1e-7, grid=5,

@@ -1,0 +1,109 @@
+"""`release-side quality` as it is called: its scores against the ACS scorer's on the released rows, and its time and memory.
+
+    python tests/benchmarks/quality_page.py [--rows 1000000]
+
+1. ../shared/data/acs (where it is there): a release at ε = 1, its page with --group PUMA, and ../shared/anchors/acs_score.py on the
+   rows of the same file: k-marginal, worst group and the tree's pMSE of both.
+2. So many rows of 20 columns in a CSV file (rows of the same data, three tenths of their cells exchanged; made up without them):
+   seconds of the command on the clock and of the processor, and its largest memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import kmeanalyst as ka
+import release_side
+from kmeanalyst.releases.domain.domain import Domain, read_domain
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+ACS = SHARED / "data" / "acs"
+COLUMNS = 20
+
+
+def run_command(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "release_side", "quality", *map(str, words)], check=True)
+
+
+def compare_with_scorer(folder: Path) -> None:
+    spec = importlib.util.spec_from_file_location("acs_score", SHARED / "anchors" / "acs_score.py")
+    assert spec is not None and spec.loader is not None
+    scorer: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(scorer)
+    release = release_side.publish(
+        ACS / "ma2019.csv.gz", ACS / "domain.toml", epsilon=1, delta=1e-6, rehearsal=1, output=folder / "acs.kme"
+    )
+    names = "acs.kme", "acs.internal.html", "acs.internal.json"
+    file, page, numbers = (folder / name for name in names)
+    run_command(
+        file, ACS / "ma2019.csv.gz", "--output", page, "--json", numbers, "--group", "PUMA", "--allow-rehearsal"
+    )
+    found = json.loads(numbers.read_text(encoding="utf-8"))
+    release.to_frame().drop(columns="weight").to_csv(folder / "rows.csv", index=False)
+    real, rows = (
+        pd.read_csv(p, dtype=str, keep_default_na=False) for p in (ACS / "ma2019.csv.gz", folder / "rows.csv")
+    )
+    theirs = scorer.score(ACS / "domain.toml", real, rows, "PUMA")
+    ours = found["tables"] | {"pmse": found["propensity"]["tree_pmse"]}
+    for name in ("k_marginal", "worst_group", "one_way", "two_way", "pmse"):
+        print(f"{name:12} {ours[name]:.5f}, the scorer's {theirs[name]:.5f}")
+    print(
+        f"sub-sample   {found['tables']['sub_sample']['text']}; {len(release):,} rows, {found['questions']['held']} held"
+    )
+
+
+def large_table(n_rows: int) -> tuple[pd.DataFrame, Domain]:
+    """Rows with their columns tied to each other, as text."""
+    rng = np.random.default_rng(0)
+    if ACS.exists():
+        frame = pd.read_csv(ACS / "ma2019.csv.gz", dtype=str, keep_default_na=False)
+        domain = Domain(read_domain(ACS / "domain.toml").columns[:COLUMNS])
+    else:
+        levels = [ka.Categorical(name=f"a{k}", levels=tuple(map(str, range(4 + k)))) for k in range(12)]
+        domain = Domain((*levels, *(ka.Real(name=f"x{k}", lower=0, upper=1) for k in range(8))))
+        frame = domain.decode(domain.draw(10_000, rng))
+    own = np.arange(n_rows) % len(frame)
+    exchanged = {
+        name: frame[name].to_numpy()[np.where(rng.random(n_rows) < 0.3, rng.integers(0, len(frame), n_rows), own)]
+        for name in domain.names
+    }
+    return pd.DataFrame(exchanged), domain
+
+
+def measure(n_rows: int, folder: Path) -> None:
+    frame, domain = large_table(n_rows)
+    frame.to_csv(folder / "large.csv", index=False)
+    release_side.publish(folder / "large.csv", domain, epsilon=1, delta=1e-8, rehearsal=1, output=folder / "large.kme")
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    run_command(
+        folder / "large.kme", folder / "large.csv", "--output", folder / "large.internal.html", "--group", domain.names[0],
+        "--allow-rehearsal",
+    )  # fmt: skip
+    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{n_rows:,} rows × {len(domain)} columns: {seconds:.0f} s on the clock, {busy:.0f} s of a processor, "
+          f"{after.ru_maxrss / 1e3:,.0f} MB at most (of this command and those before it)")  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10**6)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        if ACS.exists():
+            compare_with_scorer(Path(made))
+        else:
+            print(f"no data at {ACS}: the scores are not compared")
+        measure(arguments.rows, Path(made))

@@ -1,0 +1,273 @@
+"""`release-side quality`: where its numbers go, and where they must not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from curator_calls import call
+from exception_texts import everything_of
+from quality_cases import DOMAIN, people
+
+from kmeanalyst.cli.terminal import json_text
+from kmeanalyst.release import Release, read_release
+from release_side.budget.ledger import Ledger
+from release_side.budget.spending import LedgerWarning
+from release_side.choices.internal_files import STAMP, warning_of_internal_files
+from release_side.errors import PublishError
+from release_side.private_rows.table import PrivateTable
+from release_side.publishing.publish import publish
+from release_side.quality import files
+from release_side.quality import quality as room
+from release_side.quality.quality import quality
+
+MARKER = "kept4711"
+
+
+@pytest.fixture
+def here(compared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with copies of the table, its release and its domain, as the current one."""
+    for name in ("private.csv", "table.kme", "domain.toml"):
+        (tmp_path / name).write_bytes((compared.folder / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def compare(*more: str, release: str = "table.kme", private: str = "private.csv", output: str = "x.internal.html"):
+    return call("quality", release, private, "--output", output, "--allow-rehearsal", *more)
+
+
+def test_it_writes_a_page_and_its_json_and_prints_their_names_alone(here: Path, caplog: pytest.LogCaptureFixture):
+    before = (here / "table.kme").read_bytes()
+    result = compare("--json", "x.internal.json", "--group", "town")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        0, "wrote x.internal.html\nwrote x.internal.json\n", "",
+    )  # fmt: skip
+    assert (here / "table.kme").read_bytes() == before and not caplog.records
+    assert sorted(os.listdir(here)) == ["domain.toml", "private.csv", "table.kme", "x.internal.html", "x.internal.json"]
+    found = quality(read_release("table.kme", allow_rehearsal=True), "private.csv", group="town", source="table.kme")
+    assert (here / "x.internal.json").read_text(encoding="utf-8") == json_text(found.to_dict()) + "\n"
+    assert STAMP in (here / "x.internal.html").read_text(encoding="utf-8").replace("<strong>", "").replace(
+        "</strong>", ""
+    )
+
+
+def test_its_files_are_of_their_owner_alone_from_their_first_byte(here: Path, monkeypatch: pytest.MonkeyPatch):
+    old = os.umask(0o000)
+    modes, write = [], Path.write_bytes
+
+    def watched(path: Path, data: bytes) -> int:
+        if data[:1] in (b"<", b"{"):
+            modes.append(stat.S_IMODE(path.stat().st_mode))
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", watched)
+    try:
+        Path("x.internal.html").write_text("older", encoding="utf-8")
+        os.chmod("x.internal.html", 0o644)
+        compare("--json", "x.internal.json")
+    finally:
+        os.umask(old)
+    assert modes == [0o600, 0o600]
+    assert [stat.S_IMODE(os.stat(name).st_mode) for name in ("x.internal.html", "x.internal.json")] == [0o600, 0o600]
+
+
+def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a row was read")
+
+    monkeypatch.setattr(PrivateTable, "encoded", refuse)
+    monkeypatch.setattr(files, "read_release", refuse)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--output", "x.html"], "x.html will hold exact numbers of private rows.*Name it with .internal, such as x.internal.html"),
+        (["--json", "x.json"], "x.json will hold exact numbers.*x.internal.json"),
+        (["--json", "x.internal.html"], "named as two files"),
+        (["--json", "./x.internal.html"], "named as two files"),
+        (["--output", "no/x.internal.html"], "does not exist or is not writable"),
+        (["--output", "link.internal.html"], "symbolic link"),
+        (["--output", "hard.internal.kme"], "which it would replace"),
+        (["--output", "rows.internal.csv"], "which it would replace"),
+        (["--workload", "w.internal.txt", "--output", "w.internal.txt"], "which it would replace"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_internal_or_replaces_another_is_refused_before_anything_is_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], reason: str
+):
+    no_reading(monkeypatch)
+    os.symlink(here / "elsewhere", "link.internal.html")
+    os.link("table.kme", "hard.internal.kme")
+    os.link("private.csv", "rows.internal.csv")
+    Path("w.internal.txt").write_text("age\n", encoding="utf-8")
+    before = {name: Path(name).read_bytes() for name in ("table.kme", "private.csv", "w.internal.txt")}
+    result = compare(*options)
+    assert result.exit_code == 1 and re.search(reason, result.stderr, re.DOTALL), result.stderr
+    assert result.stdout == ""
+    assert {name: Path(name).read_bytes() for name in before} == before and not Path("x.internal.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--group", "nothing"], "no column 'nothing'"), (["--target", "nothing"], "the target 'nothing'"),
+        (["--slope", "age"], "is no slope"), (["--workload", "private.csv"], "the workload is the private table itself"),
+        (["--workload", "none.txt"], "no workload at none.txt"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit_are_refused_by_public_facts_before_a_row_is_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], reason: str
+):
+    monkeypatch.setattr(PrivateTable, "encoded", lambda *_: pytest.fail("a row was read"))
+    result = compare(*options)
+    assert result.exit_code == 1 and reason in result.stderr and result.stdout == ""
+    assert not Path("x.internal.html").exists()
+
+
+def test_a_rehearsal_is_compared_only_if_that_is_asked_for_and_no_other_file_is_a_release(here: Path):
+    result = call("quality", "table.kme", "private.csv", "--output", "x.internal.html")
+    assert result.exit_code == 1 and "NOT PRIVATE" in result.stderr
+    result = compare(release="domain.toml")
+    assert result.exit_code == 1 and "details are withheld" not in result.stderr
+
+
+def test_another_table_is_refused_by_its_header(here: Path):
+    people(20).drop(columns="age").to_csv("other.csv", index=False)
+    result = compare(private="other.csv")
+    assert result.exit_code == 1 and "lacks" in result.stderr and '"age"' in result.stderr
+
+
+def test_an_error_of_the_comparison_shows_no_text_of_it(here: Path, monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: object, **__: object) -> None:
+        try:
+            raise ValueError(MARKER)
+        except ValueError as error:
+            raise PublishErrorLike(f"{MARKER} again") from error
+
+    class PublishErrorLike(Exception):
+        pass
+
+    monkeypatch.setattr(room, "table_scores", broken)
+    with pytest.raises(PublishError, match="could not be compared") as caught:
+        quality(read_release("table.kme", allow_rehearsal=True), "private.csv")
+    assert MARKER not in everything_of(caught.value)
+    result = compare()
+    assert result.exit_code == 1 and MARKER not in result.output and result.stdout == ""
+    assert not Path("x.internal.html").exists()
+
+
+def test_an_interrupted_write_leaves_the_older_page_and_no_other_file(here: Path, monkeypatch: pytest.MonkeyPatch):
+    Path("x.internal.html").write_text("older", encoding="utf-8")
+    whole = Path.write_bytes
+
+    def half(path: Path, data: bytes) -> int:
+        if data.startswith(b"<!DOCTYPE"):
+            whole(path, data[: len(data) // 2])
+            raise OSError("no space left on device")
+        return whole(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    result = compare()
+    assert result.exit_code == 1
+    assert Path("x.internal.html").read_text(encoding="utf-8") == "older"
+    assert sorted(os.listdir(here)) == ["domain.toml", "private.csv", "table.kme", "x.internal.html"]
+
+
+def test_cells_that_the_domain_does_not_know_become_what_the_release_made_of_them(here: Path):
+    """A row of bad cells is its defaults, in silence, as in publish."""
+    frame = people(200)
+    frame.iloc[7] = [MARKER, MARKER, MARKER, MARKER, MARKER]
+    frame.to_csv("private.csv", index=False)
+    result = compare("--json", "x.internal.json")
+    assert result.exit_code == 0 and MARKER not in result.output
+    assert MARKER not in Path("x.internal.html").read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------------- units
+
+
+@pytest.fixture(scope="module")
+def visits() -> tuple[pd.DataFrame, Release]:
+    """600 persons; those with many rows are old, so that rows and persons differ."""
+    persons = people(600)
+    times = np.where(persons["age"].astype(int) > 70, 9, 1)
+    frame = persons.loc[np.repeat(persons.index, times)].assign(person=np.repeat(np.arange(600), times))
+    return frame, publish(frame, DOMAIN, epsilon=50, delta=1e-4, rehearsal=1, unit="person", kernel="margins")
+
+
+def test_every_unit_weighs_the_same_on_both_sides(visits: tuple[pd.DataFrame, Release]):
+    frame, release = visits
+    found = quality(release, frame, workload=["age", "age > 70"], slopes=["age ~ `hours-per-week`"])
+    by_person = frame.drop_duplicates("person")["age"].astype(int)
+    answers = {each.question: each for each in found.questions.compared}
+    assert answers["age"].table == pytest.approx(by_person.mean())
+    assert answers["age > 70"].table == pytest.approx(np.mean(by_person > 70)) and answers["age > 70"].held
+    assert found.sampled == 600 and "person" in found.counted and not found.notes
+    assert next(each for each in found.tables.columns if each.name == "age").total_variation < 0.05
+    rows = frame["age"].astype(int)
+    assert abs(rows.mean() - by_person.mean()) > 10  # what rows would have said
+
+
+def test_a_table_without_the_column_of_the_units_is_refused(visits: tuple[pd.DataFrame, Release]):
+    frame, release = visits
+    with pytest.raises(PublishError, match="no column 'person'"):
+        quality(release, frame.drop(columns="person"))
+
+
+# ---------------------------------------------------------------------- what publish says
+
+
+def test_publish_ends_by_naming_the_command_that_runs_as_printed(here: Path):
+    result = call(
+        "publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--output", "new.kme",
+        "--rehearsal", 1,
+    )  # fmt: skip
+    last = result.stderr.splitlines()[-1]
+    assert last.endswith("release-side quality new.kme private.csv --output new.internal.html --allow-rehearsal"), last
+    named = last.partition("release-side ")[2].split()
+    assert call(*named).exit_code == 0 and Path("new.internal.html").exists()
+    quiet = call(
+        "publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--output", "json.kme",
+        "--rehearsal", 1, "--json",
+    )  # fmt: skip
+    assert "quality" not in quiet.stderr and json.loads(quiet.stdout)["output"] == "json.kme"
+
+
+def test_publish_warns_next_to_an_internal_page_and_spends_all_the_same(here: Path):
+    Ledger("budget.ledger").init("people", 5.0, 1e-4)
+    words = ("publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6)
+    counted = ("--ledger", "budget.ledger", "--table", "people")
+    assert "warning" not in call(*words, "--output", "one.kme", *counted).stderr
+    compare()
+    result = call(*words, "--output", "two.kme", *counted)
+    (warning,) = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
+    assert "x.internal.html" in warning and "no ε covers that choice" in warning and "release-side plan" in warning
+    assert result.exit_code == 0 and Path("two.kme").exists()
+    rehearsed = call(*words, "--output", "three.kme", "--rehearsal", 1)
+    assert "warning" not in rehearsed.stderr
+
+
+def test_from_python_the_warning_is_one_of_the_ledger(here: Path):
+    compare("--json", "x.internal.json", output="y.internal.html")
+    Path("y.internal.html").unlink()
+    with pytest.warns(LedgerWarning, match=r"x\.internal\.json"):
+        publish(people(200), DOMAIN, epsilon=1, delta=1e-6, uncounted=True, output=here / "z.kme")
+
+
+def test_only_files_of_this_command_are_named(tmp_path: Path):
+    (tmp_path / "a.internal.html").write_text("<p>something else</p>", encoding="utf-8")
+    (tmp_path / "b.internal.json").mkdir()
+    (tmp_path / "page.html").write_text(STAMP, encoding="utf-8")
+    assert warning_of_internal_files(tmp_path / "x.kme") is None
+    (tmp_path / "c.internal.json").write_text(
+        json.dumps({"not_for_publication": STAMP}, ensure_ascii=False), encoding="utf-8"
+    )
+    assert "c.internal.json" in str(warning_of_internal_files(tmp_path / "x.kme"))
