@@ -62,6 +62,9 @@ class NoisyScore:
                      them. None for a group whose noisy size is below five of its standard deviations.
     held             whether the release's answer to a question is within the noise of both; None for the others, and where
                      the error of the release's answer is not known.
+
+    >>> published_scores.scores_of("columns")[0].name
+    'x'
     """
 
     part: str
@@ -83,7 +86,11 @@ class NoisyScore:
         return 1000 * (1 - self.value), 1000 * (1 - self.high), 1000 * (1 - self.low)
 
     def to_list(self) -> list[Any] | None:
-        """As a file has it: [value, low, high], and of a question whether it held; None for a group without a score."""
+        """As a file has it: [value, low, high], and of a question whether it held; None for a group without a score.
+
+        >>> NoisyScore("columns", "age", 0.5, 0.25, 0.75).to_list()
+        [0.5, 0.25, 0.75]
+        """
         if self.value is None:
             return None
         return [self.value, self.low, self.high, *([self.held] if self.part == QUESTIONS else [])]
@@ -109,6 +116,9 @@ class PublishedScores:
     total_epsilon, total_delta   the guarantee of the release and these scores together.
     ledger_head      digest of the ledger's entry that counted the scores; None if no ledger did.
     versions         the software that made them.
+
+    >>> published_scores.scores_of("k-marginal")[0].points  # with the interval of its noise
+    (49.9..., 1.10..., 98.8...)
     """
 
     epsilon: float
@@ -233,7 +243,14 @@ class PublishedScores:
             )
 
     def check_total(self, statement: PrivacyStatement) -> None:
-        """QualityError unless the scores are of the release with this statement, and claim no less in all than both spend."""
+        """QualityError unless the scores are of the release with this statement, and claim no less in all than both spend.
+
+        >>> published_scores.check_total(release.statement)
+        Traceback (most recent call last):
+            ...
+        kmeanalyst.releases.quality.parts.QualityError: the scores have n_rows 200, and the release 6000: they are of
+            another table. Do not rely on either.
+        """
         for name in ("neighbouring", "unit", "n_rows"):
             if getattr(self, name) != getattr(statement, name):
                 raise QualityError(
@@ -250,30 +267,54 @@ class PublishedScores:
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether the noise came from a seed, so that the scores are NOT PRIVATE."""
+        """Whether the noise came from a seed, so that the scores are NOT PRIVATE.
+
+        >>> published_scores.is_rehearsal
+        False
+        """
         return is_rehearsal(self.mechanism)
 
     @property
     def sensitivity(self) -> int:
-        """The most that replacing one row, or unit, moves the whole numbers: in L1 for Laplace noise, else in L2."""
+        """The most that replacing one row, or unit, moves the whole numbers: in L1 for Laplace noise, else in L2.
+
+        >>> published_scores.sensitivity
+        17592185689175
+        """
         return score_sensitivity_of(self.parts, self.height, self.mechanism)
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation of the noise / sensitivity."""
+        """Standard deviation of the noise / sensitivity.
+
+        >>> published_scores.noise_multiplier
+        2.230...
+        """
         return self.noise_scale / self.sensitivity
 
     def deviation(self, name: str) -> float:
-        """Standard deviation of the noise of a part: of a distance or an answer as a share, of groups and sizes in rows."""
+        """Standard deviation of the noise of a part: of a distance or an answer as a share, of groups and sizes in rows.
+
+        >>> published_scores.deviation("columns")
+        0.0431...
+        """
         part = self._part(name)
         return self.noise_scale / part.step(self.height) / (1 if name in (GROUPS, SIZES) else self.n_rows)
 
     def scores(self) -> tuple[NoisyScore, ...]:
-        """Every score with the interval that its noise leaves: post-processing of the noisy numbers."""
+        """Every score with the interval that its noise leaves: post-processing of the noisy numbers.
+
+        >>> [score.name for score in published_scores.scores() if score.part == "columns"]
+        ['x', 'n', 'c']
+        """
         return tuple(chain.from_iterable(self.scores_of(part.name) for part in self.parts if part.name != SIZES))
 
     def scores_of(self, name: str) -> tuple[NoisyScore, ...]:
-        """The scores of one part."""
+        """The scores of one part.
+
+        >>> published_scores.scores_of("questions")[0].held
+        True
+        """
         if name == GROUPS:
             return tuple(self._of_groups())
         if name == QUESTIONS:
@@ -287,7 +328,11 @@ class PublishedScores:
         )
 
     def group_sizes(self) -> tuple[tuple[float, float], ...]:
-        """For each group its noisy number of rows, or of units, and the standard deviation of the noise."""
+        """For each group its noisy number of rows, or of units, and the standard deviation of the noise.
+
+        >>> published_scores.group_sizes()  # of 200 rows
+        ((82.8..., 9.97...), (125.4..., 9.97...))
+        """
         step, error = self._part(SIZES).step(self.height), self.deviation(SIZES)
         return tuple((number / step, error) for number in self.noisy[SIZES])
 
@@ -319,7 +364,11 @@ class PublishedScores:
         raise QualityError(f"the part {name!r} was not measured: there are {', '.join(self.noisy)}.")
 
     def summary(self) -> dict[str, str]:
-        """The scores in a few lines: label → text."""
+        """The scores in a few lines: label → text.
+
+        >>> published_scores.summary()["in all"]
+        'ε = 2.212, δ = 2e-06: the release and these scores together'
+        """
         lines = {"quality": f"scores against the table, with noise: {self.guarantee_text()}"}
         kinds = [part.name for part in self.parts]
         if K_MARGINAL in kinds:
@@ -351,14 +400,22 @@ class PublishedScores:
         }
 
     def guarantee_text(self) -> str:
-        """The guarantee of the scores alone, in a few words."""
+        """The guarantee of the scores alone, in a few words.
+
+        >>> published_scores.guarantee_text()
+        'ε = 2, δ = 1e-06, discrete gaussian'
+        """
         stamp = "NOT PRIVATE, a rehearsal; " if self.is_rehearsal else ""
         return f"{stamp}ε = {self.epsilon:g}, δ = {self.delta:g}, {self.mechanism}"
 
     # ------------------------------------------------------------------ as a file has it
 
     def to_dict(self) -> dict[str, Any]:
-        """The member `quality.json`, as plain values."""
+        """The member `quality.json`, as plain values.
+
+        >>> published_scores.to_dict()["format"]
+        'kmeanalyst quality'
+        """
         return {
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
@@ -386,6 +443,9 @@ class PublishedScores:
         """The scores of a file, every claim computed again; QualityError if something is missing, unknown, or not so.
 
         names   the columns of the file that have cells.
+
+        >>> type(published_scores).from_dict(published_scores.to_dict(), published_scores.names) == published_scores
+        True
         """
         _check_fields("quality", table, _FIELDS)
         _check_fields("cells", table["cells"], _CELLS)
