@@ -146,7 +146,7 @@ METHOD = re.compile("[a-z0-9][a-z0-9-]{0,59}")  # how points were made: a word, 
 VERSION = re.compile("[A-Za-z0-9][A-Za-z0-9._+!-]{0,59}")  # the name of a software, or its version number
 _SLACK = 1e-6  # relative tolerance for rounding when a claim is recomputed
 MOST_DATABASES = 2_000_000  # databases from which the exponential mechanism may draw: each is scored
-_SMALLEST_DELTA = 1e-100  # least δ that Gaussian noise may claim: far below it the arithmetic underflows
+SMALLEST_DELTA = 1e-100  # least δ that Gaussian noise may claim: far below it the arithmetic underflows
 
 
 class StatementError(ValueError):
@@ -334,7 +334,7 @@ class PrivacyStatement:
             epsilon = of_selection if self.is_selection else pure_epsilon(noise_multiplier=multiplier)
             if epsilon > self.epsilon * (1 + _SLACK):
                 raise StatementError(f"the file claims ε = {self.epsilon:.6g}, but {noise} ε = {epsilon:.6g}. {hint}")
-        elif self.delta < _SMALLEST_DELTA:
+        elif self.delta < SMALLEST_DELTA:
             raise StatementError(
                 f"the file claims δ = {self.delta:.3g} for Gaussian noise, which has none so small. {hint}"
             )

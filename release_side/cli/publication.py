@@ -39,7 +39,7 @@ _GUARANTEE = (
     click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write."),
     click.option("--force", is_flag=True, help="Replace FILE.kme if it exists."),
 )
-_COUNTING = (
+COUNTING = (
     click.option(
         "--ledger",
         type=click.Path(dir_okay=False),
@@ -50,7 +50,7 @@ _COUNTING = (
     click.option("--uncounted", is_flag=True, help="Publish without a ledger: nothing adds this release to others."),
     click.option("--weak", is_flag=True, help="Publish although epsilon is above 10, or delta at least 1/N."),
 )
-_RUN = (
+RUN = (
     click.option(
         "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
     ),
@@ -84,7 +84,7 @@ def with_options(*options: Option) -> Option:
 
 def publication_options(*choices: Option) -> Option:
     """The options of a command that publishes; `choices` are its own."""
-    return with_options(DOMAIN, FROM, *_GUARANTEE, *choices, *_COUNTING, *_RUN)
+    return with_options(DOMAIN, FROM, *_GUARANTEE, *choices, *COUNTING, *RUN)
 
 
 def options_of(choices: type) -> list[Option]:
@@ -149,11 +149,16 @@ def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool,
         print_json({"output": choices["output"], **facts, "statement": published.statement.to_dict()})
         return
     say(f"wrote {choices['output']}", err=True)
+    show_counted(choices)
+    for label, text in published.summary().items():
+        say(f"{label:<11} {text}")
+
+
+def show_counted(choices: Mapping[str, Any]) -> None:
+    """Say what the table has spent in all, where a ledger counts it."""
     if choices["ledger"]:
         with suppress(PublishError):  # the release is written and counted even if the ledger cannot be read now
             say(_counted(choices["ledger"], choices["table"]), err=True)
-    for label, text in published.summary().items():
-        say(f"{label:<11} {text}")
 
 
 def command_of_quality(private: str, from_table: str | None, choices: Mapping[str, Any]) -> str:
@@ -194,9 +199,11 @@ def aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[s
 
 
 __all__ = [
+    "COUNTING",
     "DOMAIN",
     "EXECUTORS",
     "FROM",
+    "RUN",
     "Option",
     "aligned",
     "check_before_publishing",
@@ -204,6 +211,7 @@ __all__ = [
     "executor_of",
     "options_of",
     "publication_options",
+    "show_counted",
     "show_published",
     "with_options",
 ]

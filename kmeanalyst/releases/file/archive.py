@@ -28,6 +28,7 @@ from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_MEMBERS, FileRefuse
 
 HEADER, POINTS, NOISY_SUM = "release.json", "points.csv", "measurement/noisy_sum.npy"
 BLOCK = 2**23  # bytes of a member that are inflated at a time
+QUALITY = "quality.json"  # noisy scores of the release against its table
 PIVOTS = "measurement/points.npy"  # the points of a released function; the release of a subspace has a member of this name too
 
 
@@ -42,7 +43,7 @@ _CHECK = "Check that it is a .kme file"
 _END = struct.Struct("<4s4H2LH")
 _MOST_ENTRY_BYTES = 256  # bytes that a member may take in the central directory
 _LOCAL = struct.Struct("<4s5H3L2H")
-_MEMBER_NAME = re.compile(r"release\.json|points\.csv|measurement/[a-z][a-z0-9_]*\.npy")
+_MEMBER_NAME = re.compile(r"release\.json|quality\.json|points\.csv|measurement/[a-z][a-z0-9_]*\.npy")
 _ROOM = 2**20  # bytes; a release of usual size has less
 
 

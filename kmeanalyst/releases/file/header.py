@@ -15,7 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, scores_name, without_points
+from kmeanalyst.releases.file.archive import (
+    HEADER,
+    NOISY_SUM,
+    PIVOTS,
+    POINTS,
+    QUALITY,
+    Members,
+    scores_name,
+    without_points,
+)
 from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS
 from kmeanalyst.releases.function import KINDS
@@ -141,19 +150,19 @@ _FUNCTION_RULES = {
 _MEMBER_RULES = {"bytes": _SIZE, "sha256": ("64 hexadecimal digits", is_digest)}
 
 
-def parsed(data: memoryview) -> dict[str, Any]:
-    """The header as plain values: all numbers finite, nesting of bounded depth, no key twice."""
+def parsed(data: memoryview, what: str = HEADER) -> dict[str, Any]:
+    """The header, or another member of JSON, as plain values: all numbers finite, nesting of bounded depth, no key twice."""
     if len(data) > limits().header_bytes:
-        raise too_large(f"{HEADER} has {len(data)} bytes", f"at most {limits().header_bytes} are read")
+        raise too_large(f"{what} has {len(data)} bytes", f"at most {limits().header_bytes} are read")
     raw = bytes(data)
     marks = sum(map(raw.count, (b",", b"[", b"{")))  # before parsing: two bytes could become a table of a hundred
     if marks > limits().header_marks:
-        raise too_large(f"{HEADER} has {marks} commas and brackets", f"at most {limits().header_marks} are read")
-    with refusing(HEADER):
+        raise too_large(f"{what} has {marks} commas and brackets", f"at most {limits().header_marks} are read")
+    with refusing(what):
         header = json.loads(raw.decode(), object_pairs_hook=_without_twins, parse_constant=_no_constant)
-    _check_values(header, depth=1)
+    _check_values(header, what, depth=1)
     if not isinstance(header, dict):
-        raise refusal(HEADER, "a header is a table of fields")
+        raise refusal(what, "it is no table of fields")
     return header
 
 
@@ -161,32 +170,32 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
         twice = sorted(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise refusal(f"{HEADER} has the keys {twice!r:.80} twice", "readers would disagree on which of them counts")
+        raise refusal(f"a table has the keys {twice!r:.80} twice", "readers would disagree on which of them counts")
     return table
 
 
 def _no_constant(name: str) -> None:
-    raise refusal(f"{HEADER} contains {name}", "JSON has no such number, and no field of a release means one")
+    raise refusal(f"a table contains {name}", "JSON has no such number, and no field of a release means one")
 
 
-def _check_values(value: Any, *, depth: int) -> None:
+def _check_values(value: Any, what: str, *, depth: int) -> None:
     if depth > MOST_HEADER_DEPTH:
-        raise refusal(f"{HEADER} is nested more than {MOST_HEADER_DEPTH} deep", "no release needs that")
+        raise refusal(f"{what} is nested more than {MOST_HEADER_DEPTH} deep", "no release needs that")
     if isinstance(value, dict):
         for key, item in value.items():
-            _check_values(key, depth=depth)
-            _check_values(item, depth=depth + 1)
+            _check_values(key, what, depth=depth)
+            _check_values(item, what, depth=depth + 1)
     elif isinstance(value, list):
         for item in value:
-            _check_values(item, depth=depth + 1)
+            _check_values(item, what, depth=depth + 1)
     elif isinstance(value, str):
         if flaw := flaw_of(value):  # whichever field or key it is
             raise refusal(
-                f"{HEADER} has a text with {flaw}: {value!a:.80}",
+                f"{what} has a text with {flaw}: {value!a:.80}",
                 "shown on a terminal or in a report, it could pass for what kmeanalyst says itself",
             )
     elif isinstance(value, float | int) and not abs(value) < (math.inf if isinstance(value, float) else 2**63):
-        raise refusal(f"{HEADER} contains the number {value!r:.40}", "it is beyond what 64 bits hold")
+        raise refusal(f"{what} contains the number {value!r:.40}", "it is beyond what 64 bits hold")
 
 
 def check_header(header: dict[str, Any]) -> None:
@@ -288,11 +297,12 @@ def check_members(header: dict[str, Any], members: Members) -> None:
 
 
 def _members_of_release(header: dict[str, Any]) -> set[str]:
+    always = {POINTS} | ({QUALITY} & set(header["members"]))  # scores are a member where the header declares them
     if header["measurement"] is None:
-        return {POINTS}
+        return always
     arrays = header["measurement"]["feature_map"]["arrays"]
     scores = {scores_name(number) for number in range(1, 1 + len(header["measurement"].get("scores", ())))}
-    return {POINTS, NOISY_SUM} | scores | {f"measurement/{name}.npy" for name in arrays}
+    return always | {NOISY_SUM} | scores | {f"measurement/{name}.npy" for name in arrays}
 
 
 def plain(value: Any) -> Any:

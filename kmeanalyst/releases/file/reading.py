@@ -34,6 +34,7 @@ from kmeanalyst.releases.file.limits import (
 )
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
+from kmeanalyst.releases.file.quality import quality_of
 from kmeanalyst.releases.file.rules import REMAINDER, check_trying_work, length_of, rules_in
 from kmeanalyst.releases.function import ReleasedFunction
 from kmeanalyst.releases.release import ReleaseData
@@ -106,11 +107,13 @@ def release_of(members: Members, kind: type[R]) -> R:
     check_kernel(kernel, domain, points)
     with refusing("the release"):
         measurement = measurement_of(header, kernel, domain, members)
+        statement = statement_of(header, measurement, kernel, domain)
         release = kind(
             points=points, weights=weights, measurement=measurement, kernel=kernel, domain=domain,
-            statement=statement_of(header, measurement, kernel, domain), method=header["method"],
+            statement=statement, method=header["method"],
             weight_view=header["weight_view"],
             fit_distance=None if header["fit_distance"] is None else float(header["fit_distance"]), derived=derived,
+            quality=quality_of(members, domain, statement),
         )  # fmt: skip
     check_cells(release, points)
     check_trying_work(domain, len(release), None if measurement is None else measurement.feature_map)

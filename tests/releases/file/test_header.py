@@ -53,7 +53,7 @@ def header_text(path: Path) -> str:
 TEXTS: dict[str, tuple[Callable[[str], str], str, str]] = {
     "not JSON": (lambda t: t[:-1], r"release\.json: ", SENSELESS),
     "a byte-order mark": (lambda t: "\ufeff" + t, r"release\.json: ", "BOM"),
-    "a list": (lambda t: "[1, 2]", r"release\.json: ", "a header is a table of fields"),
+    "a list": (lambda t: "[1, 2]", r"release\.json: ", "it is no table of fields"),
     "a key twice": (
         lambda t: t.replace('"method":', '"method":"x","method":'), r"has the keys \['method'\] twice", "disagree",
     ),
