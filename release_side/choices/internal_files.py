@@ -46,7 +46,7 @@ def check_internal_outputs(
                 f"{output} will hold exact numbers of private rows, and its name does not say so. Nothing was read. Name it with "
                 f"{INTERNAL}, such as {Path(output).stem or 'quality'}{INTERNAL}{Path(output).suffix or '.html'}."
             )
-        check_output(output, private=private, ledger=ledger, others=others, force=True)
+        check_output(output, private=private, ledger=ledger, others=others, force=True, what="page")
     if any(is_same_file(Path(one), Path(other)) for i, one in enumerate(wanted) for other in wanted[:i]):
         raise PublishError(f"{wanted[0]} is named as two files, of which one would replace the other. Name another.")
 

@@ -25,23 +25,25 @@ def check_output(
     ledger: str | Path | None,
     others: tuple[object, ...] = (),
     force: bool = False,
+    what: str = "release",
 ) -> None:
     """PublishError, before anything is spent, if the file could not be written or would replace another.
 
     private, ledger   the private table and the ledger: never replaced, and no file is added to the table.
     others            further inputs, never replaced either; values that are not paths are ignored.
     force             whether an older ordinary file may be replaced.
+    what              is written, for messages.
     Not detected      a file system with room for a mebibyte and no more; files that change between this check and the end.
     """
     if output is None:
         return
-    _check_name(output)
+    _check_name(output, what)
     path = Path(output)
     _check_writable(path)
     for other in _inputs(private, ledger, others):
         if is_same_file(path, other):
             raise PublishError(
-                f"{output} is named as the release's file and as another ({other}), which it would replace. "
+                f"{output} is named as the {what}'s file and as another ({other}), which it would replace. "
                 "Name a new file."
             )
     if is_path(private) and would_read(private, path):
@@ -49,15 +51,15 @@ def check_output(
             f"{output} would be read as a part of the private table ({private}) the next time. Name a file elsewhere."
         )
     if os.path.lexists(path):
-        _check_replaceable(path, force=force)
+        _check_replaceable(path, what, force=force)
 
 
-def _check_name(output: str | Path) -> None:
+def _check_name(output: str | Path, what: str) -> None:
     """PublishError for an empty name, or for the name of a folder."""
     if not str(output):
         raise PublishError("the output has no name, so nothing could be written. Name a file, such as table.kme.")
     if str(output).endswith(tuple(filter(None, (os.sep, os.altsep)))):
-        raise PublishError(f"{output} names a folder, and a release is one file. Name a file within it.")
+        raise PublishError(f"{output} names a folder, and a {what} is one file. Name a file within it.")
 
 
 def _check_writable(path: Path) -> None:
@@ -98,17 +100,17 @@ def is_same_file(path: Path, other: Path) -> bool:
     return os.path.realpath(path) == os.path.realpath(other)
 
 
-def _check_replaceable(path: Path, *, force: bool) -> None:
+def _check_replaceable(path: Path, what: str, *, force: bool) -> None:
     """PublishError unless this is an ordinary file that may and can be replaced."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         raise PublishError(
-            f"{path} is a symbolic link: the release would replace the link, and not the file behind it. Name a file that is "
+            f"{path} is a symbolic link: the {what} would replace the link, and not the file behind it. Name a file that is "
             "no link."
         )
     if not stat.S_ISREG(status.st_mode) or os.path.ismount(path):
         raise PublishError(
-            f"{path} is no ordinary file (it is a device, pipe or socket, or is mounted), and a release cannot replace it. "
+            f"{path} is no ordinary file (it is a device, pipe or socket, or is mounted), and a {what} cannot replace it. "
             "Name a new file."
         )
     if not force:

@@ -7,8 +7,6 @@ import hashlib
 import math
 import re
 import shlex
-import shutil
-import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +14,7 @@ import pandas as pd
 import paths
 import pytest
 from command_line import answer, call
-from html_pages import FETCHING, Page
+from html_pages import FETCHING, Page, browser, in_browser
 from simulated_releases import release_of
 
 import kmeanalyst as ka
@@ -468,26 +466,15 @@ def test_an_older_report_stays_where_a_new_one_fails(levels_release, tmp_path):
 # ---------------------------------------------------------------------- in a browser, where there is one
 
 
-def browser() -> str | None:
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return next((found for name in names if (found := shutil.which(name))), None)
-
-
 @pytest.mark.skipif(browser() is None, reason="no Chromium or Chrome on the path: the page's structure is tested above")
 def test_a_browser_runs_the_pages_script_and_no_other(hostile, tmp_path):
     """The dumped tree has the script's own buttons, and no element from the file."""
     path = tmp_path / "hostile.html"
     path.write_text(hostile, encoding="utf-8")
-    program = browser()
-    assert program is not None
-    done = subprocess.run(
-        [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
-         path.as_uri()], capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    page = Page(re.sub(r"<!DOCTYPE[^>]*>", "", done.stdout))
+    page, said = in_browser(path)
     assert page.texts["button"].count("Fold all") == 1
     assert len(page.of("script")) == 1 and not page.of("img")
-    assert "Refused" not in done.stderr and "violates" not in done.stderr
+    assert "Refused" not in said and "violates" not in said
 
 
 def test_the_script_and_the_style_close_no_element_early():

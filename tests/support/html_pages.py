@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
+from pathlib import Path
 
 VOID = {"meta", "br", "link", "col"}
 FETCHING = {
@@ -42,3 +46,20 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(text for tag, texts in self.texts.items() if tag not in ("script", "style") for text in texts)
+
+
+def browser() -> str | None:
+    """A Chromium or Chrome on the path; None without."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def in_browser(path: Path) -> tuple[Page, str]:
+    """The page as its script leaves it, and what the browser says on standard error."""
+    program = browser()
+    assert program is not None
+    done = subprocess.run(
+        [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={path.parent / 'profile'}", "--dump-dom",
+         path.as_uri()], capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return Page(re.sub(r"<!DOCTYPE[^>]*>", "", done.stdout)), done.stderr

@@ -82,6 +82,18 @@ def test_no_target_is_no_models():
     assert compare_models(release, None, release.frame).models == ()
 
 
+def test_the_tables_models_are_scored_on_rows_that_did_not_train_them(monkeypatch):
+    """A tree without a limit knows its own rows; of labels by chance it knows no others."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    monkeypatch.setattr(models, "estimators_of", lambda is_class: [DecisionTreeClassifier(random_state=0)])
+    sample = DOMAIN.decode(DOMAIN.encode(people(500)))
+    sample["ill"] = np.random.default_rng(0).random(500) < 0.5
+    release = ka.from_frame(sample.assign(weight=1 / 500), domain=DOMAIN)
+    (each,) = compare_models(release, "ill", sample).models
+    assert abs(each.table - 0.5) < 4 * 0.5 / np.sqrt(500) < 0.1 < each.release - each.table
+
+
 def test_the_folds_are_the_same_each_time(compared):
     release = read_release(compared.release, allow_rehearsal=True)
     sample = DOMAIN.decode(DOMAIN.encode(people(200)))

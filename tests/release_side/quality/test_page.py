@@ -7,14 +7,15 @@ import hashlib
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from html_pages import FETCHING, Page
+from html_pages import FETCHING, Page, browser, in_browser
 from quality_cases import DOMAIN, EVIL, people
 
 import kmeanalyst as ka
 from kmeanalyst.cli.terminal import json_text
-from kmeanalyst.release import read_release
+from kmeanalyst.release import Release, read_release
 from release_side.choices.internal_files import STAMP
 from release_side.quality.page.page import quality_html
 from release_side.quality.page.pictures import column_picture
@@ -47,12 +48,12 @@ def page(html: str) -> Page:
 def test_its_first_words_are_the_stamp_which_stays_on_every_screen(page: Page, html: str):
     body = html[html.index("<body") :]
     assert body.startswith(
-        '<body><p class="banner" role="note"><strong>not for publication</strong>: computed from private rows'
+        '<body class="internal"><p class="banner" role="note"><strong>not for publication</strong>: computed from private rows'
     )
     assert (
         body.replace("</strong>", "")
         .replace("<strong>", "")
-        .startswith(f'<body><p class="banner" role="note">{STAMP}</p>')
+        .startswith(f'<body class="internal"><p class="banner" role="note">{STAMP}</p>')
     )
     assert ".banner { position: sticky; top: 0;" in html and "NOT FOR PUBLICATION" in page.texts["title"][0]
     assert "covered by no ε" in STAMP and "without noise" in STAMP
@@ -74,6 +75,21 @@ def test_it_asks_no_host_for_anything(page: Page, html: str):
 def test_names_cannot_become_markup(page: Page, html: str):
     assert EVIL not in html and EVIL in page.text
     assert len(page.of("script")) == 1
+
+
+def test_names_of_columns_files_and_groups_cannot_become_markup():
+    tag = "</style></title><img src=x onerror=alert(2)>"
+    domain = ka.Domain((
+        ka.Integer(name=EVIL, lower=0, upper=9), ka.Integer(name=tag, lower=0, upper=9),
+        ka.Categorical(name="<b>", levels=("<i>", "'", '"')),
+    ))  # fmt: skip
+    release = ka.from_frame(domain.decode(domain.draw(40, 0)).assign(weight=1 / 40), domain=domain)
+    found = quality(release, domain.decode(domain.draw(60, 1)).astype(str), group="<b>", source="<u>.kme")
+    html = quality_html(found)
+    page = Page(html)
+    for text in (EVIL, tag, "<b>", "<i>", "<u>"):
+        assert text in page.text or text[:10] in page.text, text
+    assert EVIL not in html and tag not in html and not page.of("img") and not page.of("u") and not page.of("i")
 
 
 def test_every_link_leads_somewhere_and_ids_are_unique(page: Page):
@@ -147,6 +163,23 @@ def test_another_edition_of_the_table_is_told(compared):
     found = quality(release, people(300), workload=["age"])
     assert any("1,500" in note and "300" in note for note in found.notes)
     assert "is a rehearsal" in Page(quality_html(found)).text
+
+
+def test_every_kind_of_release_and_column_has_a_page(release: Release):
+    domain = release.domain
+    found = quality(release, domain.decode(domain.draw(300, 1)))
+    page = Page(quality_html(found))
+    assert len(found.questions.compared) > 20
+    assert {each.name for each in found.tables.columns} == set(domain.names)
+    assert ("no measurement" in page.text) == (release.measurement is None)
+
+
+@pytest.mark.skipif(browser() is None, reason="no Chromium or Chrome on the path: the page's structure is tested above")
+def test_a_browser_runs_the_pages_script_and_refuses_nothing(html: str, tmp_path: Path):
+    (tmp_path / "x.internal.html").write_text(html, encoding="utf-8")
+    page, said = in_browser(tmp_path / "x.internal.html")
+    assert page.texts["button"].count("Fold all") == 1 and len(page.of("script")) == 1
+    assert "Refused" not in said and "violates" not in said
 
 
 @pytest.mark.parametrize("n", [1, 2, 12, 13, 60, 200])

@@ -94,8 +94,8 @@ def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--json", "x.internal.html"], "named as two files"),
         (["--json", "./x.internal.html"], "named as two files"),
         (["--output", "no/x.internal.html"], "does not exist or is not writable"),
-        (["--output", "link.internal.html"], "symbolic link"),
-        (["--output", "hard.internal.kme"], "which it would replace"),
+        (["--output", "link.internal.html"], "symbolic link: the page would replace"),
+        (["--output", "hard.internal.kme"], "as the page.s file and as another.*which it would replace"),
         (["--output", "rows.internal.csv"], "which it would replace"),
         (["--workload", "w.internal.txt", "--output", "w.internal.txt"], "which it would replace"),
     ],
@@ -271,3 +271,30 @@ def test_only_files_of_this_command_are_named(tmp_path: Path):
         json.dumps({"not_for_publication": STAMP}, ensure_ascii=False), encoding="utf-8"
     )
     assert "c.internal.json" in str(warning_of_internal_files(tmp_path / "x.kme"))
+
+
+def test_a_table_of_a_database_is_compared_as_its_file_is(here: Path):
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect("private.duckdb")
+    connection.execute("create table visits as select * from read_csv('private.csv', all_varchar = true)")
+    connection.close()
+    result = compare("--from", "visits", "--json", "x.internal.json", private="private.duckdb")
+    assert (result.exit_code, result.stdout) == (0, "wrote x.internal.html\nwrote x.internal.json\n"), result.stderr
+    assert compare("--json", "y.internal.json", output="y.internal.html").exit_code == 0
+    of_database, of_file = (json.loads(Path(f"{name}.internal.json").read_text(encoding="utf-8")) for name in "xy")
+    assert of_database["tables"]["k_marginal"] == of_file["tables"]["k_marginal"]
+    assert of_database["questions"] == of_file["questions"]
+    assert compare("--from", "visits", private="private.csv").exit_code == 1
+
+
+def test_a_source_that_fails_while_it_is_read_says_no_more_than_that(here: Path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({name: pa.array(cells) for name, cells in people(3000).items()}), "private.parquet")
+    whole = Path("private.parquet").read_bytes()
+    Path("private.parquet").write_bytes(whole[:600] + MARKER.encode() * 40 + whole[600 + len(MARKER) * 40 :])
+    result = compare(private="private.parquet")
+    assert result.exit_code == 1 and result.stdout == ""
+    assert "failed while it was read" in result.stderr and MARKER not in result.stderr
+    assert not Path("x.internal.html").exists()
