@@ -161,8 +161,8 @@ def publish_quality(
     private, n_rows as in `publish`: the table that the release was made of.
     delta           0 for Laplace noise (the default), or that of Gaussian noise.
     group           a column: pairs of the others are scored within each of its cells too.
-    workload        questions, as in `publish`. Of these the means without a condition, whose values have a public range and are
-                    never missing, are asked of the table with noise.
+    workload        questions, as in `publish`. Of these the means without a condition, whose values have a public range, are
+                    never missing and name no texts, are asked of the table with noise.
     parts           some of "k-marginal", "columns", "groups", "questions". By default what the other arguments ask for, without
                     columns where these would be too wide. Parts that are named here are published however wide they are.
     force_wide      publish all of them however wide their intervals will be (`WIDEST` has the limits).
@@ -385,23 +385,23 @@ def _questions(release: Release, workload: Source) -> tuple[AskedQuestion, ...]:
             continue
         text = question.arguments[0]
         expression = parse(text)
+        if any(domain[name].is_text for name in expression.columns):
+            continue
         low, high = 0.0, 1.0
         if expression.check(domain) == "number":
             extent = expression.extent(domain)
-            if (
-                not extent.bounded
-                or extent.missing
-                or not extent.low < extent.high
-                or expression.strings_compared(domain)
-            ):
+            if not extent.bounded or extent.missing or not extent.low < extent.high:
                 continue
             low, high = extent.low, extent.high
-        answer = release.expectation(text)
+        try:
+            answer = release.expectation(text)
+        except ValueError as error:
+            raise PublishError(f"the release has no answer to {text!r:.80}: {error}") from None
         found.append(AskedQuestion(text, low, high, float(answer.value), _error_of_table(answer)))
     if not 0 < len(found) <= MOST_QUESTIONS:
         raise PublishError(
-            f"the workload has {len(found)} means without a condition, of values that have a public range and are never missing, "
-            f"and 1 to {MOST_QUESTIONS} can be asked with noise. Write some, such as age > 50."
+            f"the workload has {len(found)} means without a condition, of values that have a public range, are never missing and "
+            f"name no texts, and 1 to {MOST_QUESTIONS} can be asked with noise. Write some, such as age > 50."
         )
     return tuple(found)
 

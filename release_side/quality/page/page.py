@@ -48,7 +48,7 @@ def quality_html(found: Quality) -> str:
     navigation = element("nav", element("ul", links), aria_label="Sections")
     title = f"NOT FOR PUBLICATION: quality of {found.source or 'a release'}"
     main = element("main", _header(found), navigation, sections)
-    return document(title, _banner(), main, description=STAMP, more_style=_STYLE)
+    return document(title, _banner(), main, description=STAMP, more_style=_STYLE, kind="internal")
 
 
 def _banner() -> Markup:

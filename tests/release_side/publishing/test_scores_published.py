@@ -22,10 +22,12 @@ import release_side
 from kmeanalyst.cli.main import main
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
+from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.quality.intervals import laplace_tail, ratio_interval
 from kmeanalyst.releases.quality.parts import COLUMNS, GROUPS, K_MARGINAL, QUESTIONS, SIZES
 from kmeanalyst.releases.quality.scores import PublishedScores, summed_guarantee
@@ -176,8 +178,37 @@ def test_texts_have_no_cells_and_are_left_out() -> None:
     release = release_side.publish(
         frame, domain, epsilon=1, delta=1e-6, method="subspace", public_points=public, uncounted=True
     )
-    quality = publish_quality(release, frame, epsilon=1, uncounted=True)
-    assert quality.names == DOMAIN.names
+    quality = publish_quality(release, frame, epsilon=1, uncounted=True, workload=["age", "note == 'ab'"])
+    assert quality.names == DOMAIN.names and [question.text for question in quality.questions] == ["age"]
+
+
+EVERY_KIND = Domain((
+    Integer(name="i", lower=0, upper=9, missing=True), Real(name="r", lower=1, upper=100, scale="log", missing=True),
+    Date(name="d", lower="2000-01-01", upper="2020-12-31", missing=True), Boolean(name="b", missing=True),
+    Ordinal(name="o", levels=("a", "b", "c"), missing=True), Cyclic(name="c", lower=0, upper=24),
+    Tree(name="t", parents={"a1": "a", "a2": "a", "b1": "b"}), Categorical(name="k", levels=("1", "2", "x")),
+))  # fmt: skip
+EVERY_QUESTION = [
+    "missing(i)", "where(missing(i), 0, i)", "log(where(missing(r), 1, r))", "o >= 'b'", "b", "not b", "where(c > 12, c, 0)",
+    "t == 'a'", "k == 'x'", "1 / (1 + where(missing(i), 0, i))", "o == 'c' and d > '2010-01-01'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("group", [None, "o", "c", "t", "d"])
+def test_no_cell_of_any_column_raises_or_warns(group: str | None) -> None:
+    """Warnings are errors in these tests."""
+    rng = np.random.default_rng(0)
+    frame = EVERY_KIND.decode(EVERY_KIND.draw(300, 0)).astype(object)
+    hostile = ["", "NaN", "1e400", "-inf", "\x00", "ä", "9" * 20, "nan", "2000-02-30"]
+    for name in EVERY_KIND.names:
+        frame.loc[rng.integers(0, 300, 60), name] = rng.choice(hostile, 60)
+    release = release_side.publish(
+        frame.astype(str), EVERY_KIND, epsilon=1, delta=1e-6, kernel="table", features=60, points=30, uncounted=True
+    )
+    found = publish_quality(
+        release, frame.astype(str), epsilon=1, group=group, workload=EVERY_QUESTION, uncounted=True, force_wide=True
+    )
+    assert [question.text for question in found.questions] == EVERY_QUESTION
 
 
 # ---------------------------------------------------------------------- intervals

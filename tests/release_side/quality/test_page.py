@@ -48,12 +48,12 @@ def page(html: str) -> Page:
 def test_its_first_words_are_the_stamp_which_stays_on_every_screen(page: Page, html: str):
     body = html[html.index("<body") :]
     assert body.startswith(
-        '<body><p class="banner" role="note"><strong>not for publication</strong>: computed from private rows'
+        '<body class="internal"><p class="banner" role="note"><strong>not for publication</strong>: computed from private rows'
     )
     assert (
         body.replace("</strong>", "")
         .replace("<strong>", "")
-        .startswith(f'<body><p class="banner" role="note">{STAMP}</p>')
+        .startswith(f'<body class="internal"><p class="banner" role="note">{STAMP}</p>')
     )
     assert ".banner { position: sticky; top: 0;" in html and "NOT FOR PUBLICATION" in page.texts["title"][0]
     assert "covered by no ε" in STAMP and "without noise" in STAMP
