@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.questions.groups import MOST_ASKED, groups_of
+from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, groups_of
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.expressions import parse, words
+from kmeanalyst.releases.expressions import LONGEST, parse, words
 from release_side.choices.workload import Source, WorkloadQuestion, read_workload
+from release_side.errors import PublishError
 
 MOST_QUESTIONS = 50
 _SEED = 27  # public
@@ -106,7 +107,7 @@ class QuestionsCompared:
 def chosen_questions(release: Release, workload: Source | None) -> tuple[str, list[WorkloadQuestion]]:
     """(where from, questions): those of a workload, each cell of its tables one, or 50 drawn from the domain.
 
-    At most 50: of a workload with more, those that a public seed draws.
+    At most 50: of a workload with more, those that a public seed draws. PublishError for a table of texts, say.
     """
     if workload is None:
         return f"drawn from the domain by the public seed {_SEED}", drawn_questions(release.domain)
@@ -126,9 +127,16 @@ def _cells(question: WorkloadQuestion, release: Release) -> list[WorkloadQuestio
     if question.statistic != "table":
         return [question]
     names = [parse(argument).columns[0] for argument in question.arguments]
-    groups = [groups_of(release.columns, name) for name in names]
+    groups = [_groups(release.columns, name) for name in names]
     conditions = [" and ".join(f"({group.condition})" for group in cell) for cell in product(*groups)]
     return [_question(release.columns, "mean", condition, question.where) for condition in conditions]
+
+
+def _groups(domain: Domain, name: str) -> list[Group]:
+    try:
+        return groups_of(domain, name)
+    except ValueError as error:  # of the domain alone
+        raise PublishError(str(error)) from None
 
 
 def drawn_questions(domain: Domain) -> list[WorkloadQuestion]:
@@ -165,7 +173,10 @@ def _conditions(domain: Domain, name: str) -> list[str]:
     column = domain[name]
     if column.is_text or (column.has_levels and len(column.levels) > MOST_ASKED):  # type: ignore[attr-defined]
         return []
-    return [group.condition for group in groups_of(domain, name)]
+    try:
+        return [group.condition for group in groups_of(domain, name) if len(group.condition) < LONGEST // 3]
+    except ValueError:  # more than 10,000 ranges, or atoms that no text could list
+        return []
 
 
 def _question(domain: Domain, statistic: str, argument: str, where: str | None) -> WorkloadQuestion:

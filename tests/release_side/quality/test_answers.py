@@ -102,6 +102,16 @@ def test_the_tables_of_a_workload_are_asked_cell_by_cell(compared):
     assert len(questions) == 50 and "80" in source
 
 
+def test_atoms_that_make_long_conditions_are_left_out_and_texts_have_no_table():
+    many = ka.Real(name="x", lower=0, upper=1e6, atoms=tuple(range(900)), edges=(1000, 2000))
+    domain = ka.Domain((many, ka.Boolean(name="b"), ka.Text(name="t", length=2, alphabet="ab")))
+    questions = drawn_questions(domain)
+    assert len(questions) == 50 and not any("not in" in each.text for each in questions)
+    release = ka.from_frame(domain.decode(domain.draw(5, 0)).assign(weight=0.2), domain=domain)
+    with pytest.raises(PublishError, match="t is a column of texts"):
+        chosen_questions(release, ["table(t)"])
+
+
 # ---------------------------------------------------------------------- held, and how far off
 
 
