@@ -17,6 +17,7 @@ from release_side.choices.choices import Choices
 from release_side.choices.options import drawn_rows, most_rows, public_generator
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
+from release_side.publishing.methods.random_features import refuse_rules
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +51,7 @@ class Generator(MeanMethod):
             raise PublishError(
                 "a generator starts from noise and has no use for public points. Leave them out, or choose another method."
             )
+        refuse_rules(domain, "rows of a generator are drawn freely")
         drawn: list[RandomFourier] = []
         dimension = self.choices.features or defaults.GENERATOR_FEATURES
 

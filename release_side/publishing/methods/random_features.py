@@ -66,13 +66,15 @@ class RandomFeatures(MeanMethod):
         """Adaptive margins; the table kernel for a few columns of numbers, and where a choice demands it.
 
         Its features see a few numbers jointly; levels are answered better by tables. Choices that demand it are those of
-        random features or placed points, and Laplace noise.
+        random features or placed points, and Laplace noise. Rules are kept by rows of margins alone.
         """
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
         numbers = all(column.is_number for column in domain.columns)
-        few = len(domain) <= _SEEN_JOINTLY and numbers and choices.workload is None
+        few = len(domain) <= _SEEN_JOINTLY and numbers and choices.workload is None and not domain.rules
+        if domain.rules and choices.noise == "laplace" and not others:
+            return "margins"
         if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
             return "table"
         try:
@@ -83,6 +85,7 @@ class RandomFeatures(MeanMethod):
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
         """About F coordinates of the chosen family; PublishError or ValueError if it has none for this kernel."""
+        refuse_rules(domain, "points of random features are placed freely")
         if next(margins_in(kernel), None) is not None:
             raise PublishError(
                 "this kernel is made of margins and other parts, and points cannot be placed for it. Choose the method "
@@ -113,6 +116,16 @@ class RandomFeatures(MeanMethod):
         drawn = _DRAWN.get(measured.rounds[-1].feature_map.name, "the frequencies, drawn from a public seed")
         given = f"the rows given as public, from which the points started; {NO_PROTECTION}"
         return (drawn, SIZES, *(() if self.public is None else (given,)))
+
+
+def refuse_rules(domain: Domain, why: str) -> None:
+    """PublishError where the domain has rules, which are kept by rows of margins alone."""
+    if domain.rules:
+        raise PublishError(
+            f"{why}, and do not keep the {len(domain.rules)} rules of the domain. Rows of adaptive margins do, the default: leave "
+            "out kernel, features, family, public points, weights and bound, and method. Or leave the rules out of the domain; the "
+            'method "subspace" keeps them where the points are given, strings too.'
+        )
 
 
 def features_of(family: str | None, kernel: Kernel, domain: Domain, dimension: int) -> FeatureMap:

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -20,6 +22,7 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
@@ -29,6 +32,7 @@ from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured, expected_deviation
 
+_TRIES = 200  # draws of a point that keeps the rules
 _MOST_COMPARED = 3000  # public points for which the unseen part of the mean is computed
 
 
@@ -63,9 +67,10 @@ class Subspace(MeanMethod):
         """The points (M, d), encoded: the first of the public rows, or rows that are drawn from the domain."""
         most = max(2, math.isqrt(USUAL.basis_work // kernel_work(kernel, domain.width)))  # that readers accept
         if self.public is not None:
+            refuse_broken(self.public, domain)
             return self.public[: self.choices.points or min(defaults.MOST_PUBLIC_POINTS, most)]
         size = self.choices.points or min(defaults.DEFAULT_POINTS, most)
-        return domain.draw(size, public_generator("points", kernel, domain, size))
+        return _drawn(domain, size, public_generator("points", kernel, domain, size))
 
     def features(self, kernel: Kernel, domain: Domain) -> Nystroem:
         """The basis; for published weights as in the papers' code: points in their order, near-dependent ones left out."""
@@ -101,6 +106,35 @@ class Subspace(MeanMethod):
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
         given = f"{n_points} rows given as public points; {NO_PROTECTION}"
         return ("the points of the subspace", SIZES, *(() if self.public is None else (given,)))
+
+
+def _drawn(domain: Domain, size: int, rng: np.random.Generator) -> Array:
+    """Rows (size, d) of the domain, drawn evenly from those that keep its rules; PublishError where hardly any do."""
+    found = domain.draw(size, rng)
+    rules = rules_of(domain)
+    for _ in range(_TRIES if len(rules) else 0):
+        broken = rules.broken(found)
+        if not broken.any():
+            break
+        found[broken] = domain.draw(int(broken.sum()), rng)
+    if rules.broken(found).any():
+        raise PublishError(
+            f"hardly any row that is drawn from the domain keeps its {len(rules)} rules, and so no points of a subspace were found. "
+            "Pass public points that keep them, or choose adaptive margins, the default: leave method out."
+        )
+    return found
+
+
+def refuse_broken(public: Array, domain: Domain) -> None:
+    """PublishError where public rows break a rule of the domain: they may not be points of the release."""
+    rules = rules_of(domain)
+    broken = rules.broken_by(public)
+    if broken.any():
+        first = int(broken.any(axis=0).argmax())
+        raise PublishError(
+            f"{int(broken.any(axis=1).sum())} of the {len(public)} public points break a rule, which no row of the release may, such "
+            f"as {rules.compiled[first].rule.named(first + 1)}. Remove these rows, or the rule."
+        )
 
 
 def better_basis(

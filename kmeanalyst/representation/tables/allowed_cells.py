@@ -1,0 +1,173 @@
+"""Which cells of several columns go together under the rules of a table.
+
+Each rule has a table of true and false over the cells of its columns: whether a combination of cells has a row that keeps the
+rule. What one rule excludes is taken out of the tables of all others that share columns with it, so that a look at single rules
+hardly ever leads to a row that cannot be completed. Columns are numbered as in `TableEstimates`, without the target; the target is the
+last one, of one cell where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.rule import DERIVE
+
+Columns = tuple[int, ...]
+_ROUNDS = 20  # of taking what one rule excludes out of the others
+
+
+def allowed_cells(domain: Domain, kernel: Margins) -> AllowedCells | None:
+    """The cells of this kernel that the rules of a domain allow together; None without rules."""
+    return _allowed(domain, kernel.edges, kernel.atoms, kernel.missing, kernel.target) if domain.rules else None
+
+
+@lru_cache(maxsize=8)
+def _allowed(domain: Domain, edges: Any, atoms: Any, missing: Any, target: int) -> AllowedCells:
+    kernel, rules = Margins(edges, atoms, missing, (1.0, 0, 0, 0, 0, 0), target), rules_of(domain)
+    tables = []
+    for number, one in enumerate(rules.compiled):
+        table = rules.cells_allowed(kernel, number)
+        if one.rule.kind == DERIVE and domain.columns[one.target].is_number:
+            table = _filled(table, one.columns.index(one.target), len(edges[one.target]) + 1)
+        tables.append((one.columns, table))
+    return AllowedCells.of(tables, kernel)
+
+
+def _filled(table: Array, axis: int, ranges: int) -> Array:
+    """The table of a derived column, true in all ranges between its first and its last: few of its values have been tried."""
+    last = np.moveaxis(table, axis, -1)
+    own = last[..., :ranges]
+    above = np.maximum.accumulate(own, axis=-1)
+    below = np.maximum.accumulate(own[..., ::-1], axis=-1)[..., ::-1]
+    filled = np.concatenate([above & below, last[..., ranges:]], axis=-1)
+    return np.moveaxis(filled, -1, axis)
+
+
+@dataclass(frozen=True, eq=False)
+class AllowedCells:
+    """Tables of true and false over the cells of a few columns each; a row of cells is allowed if all of them are true of it.
+
+    sizes    number of cells of each column, the target's last.
+    tables   columns, increasing, and the table over their cells, an axis for each.
+    """
+
+    sizes: tuple[int, ...]
+    tables: tuple[tuple[Columns, Array], ...]
+    _projected: dict[tuple[int, Columns], Array] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, tables: Iterable[tuple[Columns, Array]], kernel: Margins) -> AllowedCells:
+        """From tables over the cells of this kernel, whose columns are those of the domain."""
+        place = {j: n for n, j in enumerate(kernel.others)} | {kernel.target: len(kernel.others)}
+        sizes = (*(kernel.sizes[j] for j in kernel.others), kernel.sizes[kernel.target] if kernel.target >= 0 else 1)
+        found: dict[Columns, Array] = {}
+        for columns, table in tables:
+            places = [place[j] for j in columns]
+            order = np.argsort(places)
+            key, own = tuple(sorted(places)), np.asarray(table, dtype=bool).transpose(order)
+            found[key] = found[key] & own if key in found else own
+        return cls(sizes, tuple(_consistent(found).items()))
+
+    @property
+    def columns(self) -> list[int]:
+        """The columns other than the target that some rule names."""
+        return sorted({j for columns, _ in self.tables for j in columns} - {len(self.sizes) - 1})
+
+    def keeps(self, cells: Array) -> Array:
+        """(n,) whether rows of cells (n, columns and target) are allowed."""
+        found = np.ones(len(cells), dtype=bool)
+        for columns, table in self.tables:
+            found &= table[tuple(cells[:, list(columns)].T)]
+        return found
+
+    def values(self, cells: Array, j: int, known: frozenset[int] | None = None) -> Array:
+        """(n, cells of column j) which of them go with the row's cells in the known columns: by default all others."""
+        found = np.ones((len(cells), self.sizes[j]), dtype=bool)
+        for t, (columns, _) in enumerate(self.tables):
+            if j in columns:
+                seen = tuple(k for k in columns if k != j and (known is None or k in known))
+                found &= self._table(t, (*seen, j))[tuple(cells[:, list(seen)].T)]
+        return found
+
+    def widened(self, cells: Array, changed: Array) -> Array:
+        """(n, columns and target) the columns that are changed, and those of every rule that the rows of cells break."""
+        found = changed.copy()
+        for columns, table in self.tables:
+            broken = ~table[tuple(cells[:, list(columns)].T)]
+            found[np.ix_(broken, list(columns))] = True
+        return found
+
+    def together(self, *columns: int) -> Array:
+        """(Y, cells of each column) which cells of the target and these columns a rule allows together."""
+        whole = (len(self.sizes) - 1, *columns)
+        found = np.ones([self.sizes[j] for j in whole], dtype=bool)
+        for t, (own, _) in enumerate(self.tables):
+            if shared := tuple(j for j in whole if j in own):
+                shape = [self.sizes[j] if j in shared else 1 for j in whole]
+                found &= self._table(t, shared).reshape(shape)
+        return found
+
+    def _table(self, t: int, axes: Columns) -> Array:
+        """The table of a rule over some of its columns, in this order: whether any cells of the others go with them."""
+        if (t, axes) not in self._projected:
+            columns, table = self.tables[t]
+            left_out = tuple(a for a, j in enumerate(columns) if j not in axes)
+            kept = [j for j in columns if j in axes]
+            self._projected[t, axes] = np.ascontiguousarray(
+                table.any(axis=left_out).transpose([kept.index(j) for j in axes])
+            )
+        return self._projected[t, axes]
+
+    def some_row(self, fixed: Sequence[tuple[int, int]] = ()) -> Array | None:
+        """An allowed row of cells with these cells in these columns, found by trying one after the other; None without one."""
+        row, known = np.zeros((1, len(self.sizes)), dtype=np.intp), frozenset(j for j, _ in fixed)
+        for j, cell in fixed:
+            row[0, j] = cell
+        order = [j for j in (*self.columns, len(self.sizes) - 1) if j not in known]
+        return row[0] if self._complete(row, order, known) else None
+
+    def _complete(self, row: Array, order: list[int], known: frozenset[int]) -> bool:
+        if not order:
+            return bool(self.keeps(row)[0])
+        may = {j: self.values(row, j, known)[0] for j in order}
+        j = min(order, key=lambda k: int(may[k].sum()))
+        left = [k for k in order if k != j]
+        for cell in np.flatnonzero(may[j]):
+            row[0, j] = cell
+            if self._complete(row, left, known | {j}):
+                return True
+        return False
+
+
+def _consistent(tables: dict[Columns, Array]) -> dict[Columns, Array]:
+    """The tables, each without what another excludes by the columns that they share."""
+    tables = dict(tables)
+    for _ in range(_ROUNDS):
+        before = sum(int(table.sum()) for table in tables.values())
+        for one, other, shared in _overlaps(list(tables)):
+            excluding = _over(tables[other], other, shared)
+            shape = [size if j in shared else 1 for j, size in zip(one, tables[one].shape, strict=True)]
+            tables[one] = tables[one] & excluding.reshape(shape)
+        if sum(int(table.sum()) for table in tables.values()) == before:
+            break
+    return tables
+
+
+def _overlaps(keys: list[Columns]) -> Iterator[tuple[Columns, Columns, Columns]]:
+    for one in keys:
+        for other in keys:
+            if one != other and (shared := tuple(j for j in one if j in other)):
+                yield one, other, shared
+
+
+def _over(table: Array, columns: Columns, shared: Columns) -> Array:
+    return np.asarray(table.any(axis=tuple(a for a, j in enumerate(columns) if j not in shared)))
