@@ -56,7 +56,7 @@ def publish(frame: Any, domain: Domain | str | Path, *, unit: str | None = None,
     for name in {"executor", "workers", "n_rows"} & options.keys():
         raise PublishError(f"{name} has no meaning here: Spark reads and counts the rows. Leave it out.")
     known = domain if isinstance(domain, Domain) else read_domain(domain)
-    table = _Table(frame, [*known.names, *([] if unit is None else [unit])])
+    table = _Table(frame, [*known.names_read, *([] if unit is None else [unit])])
     return publish_table(table, domain, unit=unit, executor=_Spark(), **options)
 
 

@@ -106,7 +106,8 @@ class ReleaseData(Memoised):
             )
         domain.check_has_columns(points, what="the frame of points")
         weights.setflags(write=False)
-        measured = points[list(domain.names)].reset_index(drop=True)
+        read = points[list(domain.names_read)].reset_index(drop=True)
+        measured = domain.completed(read)[list(domain.names)]
         self._frame, self.columns = at_points(measured, domain, derived)
         self._encoded = domain.encode(measured)
         self._encoded.setflags(write=False)

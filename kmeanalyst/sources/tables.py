@@ -202,8 +202,8 @@ def _encoded_batches(source: ArrowSource, name: str, domain: Domain) -> Iterator
     others = domain.check_has_columns(source.schema.names, what=_SAMPLE)
     index = (source.schema.pandas_metadata or {}).get("index_columns", [])  # of the DataFrame that was written
     ignored = tuple(other for other in others if other not in index)
-    for parts in _pieces(source, name, domain.names):
-        rows, counts = domain.encode_counted({each: joined(parts, each, cells_of) for each in domain.names})
+    for parts in _pieces(source, name, domain.names_read):
+        rows, counts = domain.encode_counted({each: joined(parts, each, cells_of) for each in domain.names_read})
         yield rows, replace(counts, ignored=ignored)
 
 

@@ -58,7 +58,7 @@ def same_rows(private: PrivateSource, public: Table, domain: Domain) -> bool:
 
 def _has_columns(header: Iterable[object], domain: Domain) -> bool:
     present = Counter(header)
-    return all(present[name] == 1 for name in domain.names)
+    return all(present[name] == 1 for name in domain.names_read)
 
 
 def _encoded(public: Table, domain: Domain) -> Iterator[Array]:
@@ -97,7 +97,7 @@ class _Digests:
 
     def __init__(self, domain: Domain, *, empty_rows: bool) -> None:
         self._key = secrets.token_bytes(32)
-        nothing = {name: np.array([NO_CELL], dtype=object) for name in domain.names}
+        nothing = {name: np.array([NO_CELL], dtype=object) for name in domain.names_read}
         self._ignored = None if empty_rows else self._digest(_canonical(domain.encode(nothing))[0])
 
     def of(self, blocks: Iterable[Array]) -> tuple[int, int]:

@@ -16,7 +16,6 @@ on no private value.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,11 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.numbers import Date, Number, Real
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
+from kmeanalyst.releases.expressions.cuts import cuts_of
 from kmeanalyst.releases.expressions.syntax import NUMBER, Parser
 from release_side.errors import PublishError
 
@@ -107,26 +104,8 @@ def read_workload(source: Source, domain: Domain) -> Workload:
 
 
 def _all_cuts(questions: Sequence[WorkloadQuestion], domain: Domain) -> dict[int, tuple[float, ...]]:
-    found: dict[int, set[float]] = {}
-    for question in questions:
-        for name, sign, value in question.compared:
-            column = domain[name]
-            if isinstance(column, Number):
-                low, high = column.ends
-                with np.errstate(all="ignore"):  # a value that has no logarithm
-                    inside = {cut for cut in _cuts(column, sign, value) if low < cut < high}
-                found.setdefault(domain.names.index(name), set()).update(inside)
+    found = cuts_of((comparison for question in questions for comparison in question.compared), domain)
     return {j: tuple(sorted(own)) for j, own in found.items() if 0 < len(own) <= _MOST_CUTS}
-
-
-def _cuts(column: Number, sign: str, value: Any) -> list[float]:
-    """Where a comparison with this value changes, between two values of a column of whole numbers or days."""
-    if isinstance(column, Real):
-        return column.cuts([value]).tolist() if sign in ("<", "<=", ">", ">=") else []
-    below = column.cuts([value])
-    above = below + 1 if isinstance(column, Date) else column.cuts([math.floor(value) + 1])
-    wanted = {"<": [below], ">=": [below], "<=": [above], ">": [above]}.get(sign, [below, above])
-    return [float(cut[0]) for cut in wanted]
 
 
 def lines_of(source: Source) -> list[str]:

@@ -39,7 +39,7 @@ def check_source_command(
 
     domain, table = read_domain(domain_path), open_private(table_or_path(source, from_table))
     header = table.header
-    wanted = [(column.name, column.kind) for column in domain.columns] + ([] if unit is None else [(unit, "unit")])
+    wanted = [(name, domain[name].kind) for name in domain.names_read] + ([] if unit is None else [(unit, "unit")])
     columns: list[dict[str, Any]] = [
         {"name": name, "kind": kind, "type": table.type_of(name) if name in header else None} for name, kind in wanted
     ]

@@ -51,8 +51,8 @@ class Batches(PrivateTable):
 
     def identified(self, column: str, domain: Domain) -> Iterator[tuple[Any, Array]]:
         """As every table. The number of rows is not compared with another: where units are protected it is not public."""
-        for parts in self.cut([column, *domain.names]):
-            rows = domain.encode({each: joined(parts, each, cells_of) for each in domain.names})
+        for parts in self.cut([column, *domain.names_read]):
+            rows = domain.encode({each: joined(parts, each, cells_of) for each in domain.names_read})
             yield joined(parts, column, exact_cells_of), rows
 
     def cut(self, names: Sequence[str], announced: int | None = None) -> Iterator[list[Any]]:

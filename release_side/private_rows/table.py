@@ -57,7 +57,7 @@ class PrivateTable(ABC):
 
     def identified(self, column: str, domain: Domain) -> Iterator[tuple[Any, Array]]:
         """(cells of a column, encoded rows) in one pass, piece by piece: a source may give its rows in another order each time."""
-        for piece in self._pieces([column, *domain.names]):
+        for piece in self._pieces([column, *domain.names_read]):
             yield piece[column], domain.encode(piece)
 
     def divided(self, n_rows: int) -> list[PrivateTable]:
@@ -76,19 +76,19 @@ class PrivateTable(ABC):
         By the header and the declared types alone. Returns the other columns.
         """
         header = self.header
-        if not set(header) & set(domain.names):
+        if not set(header) & set(domain.names_read):
             raise PublishError(
                 "the header of the private table names no column of the domain, so it may be a row, and it is not shown. "
                 "Give the table a first line that names its columns, or correct the names in the domain."
             )
         others = domain.check_has_columns(header, what="the private table")
-        if refusals := [why for column in domain.columns if (why := self.refusal(column.name, column))]:
+        if refusals := [why for name in domain.names_read if (why := self.refusal(name, domain[name]))]:
             raise PublishError(" ".join(refusals))
         return others
 
     def encoded(self, domain: Domain) -> Iterator[Array]:
         """Encoded rows (n_i, d), piece by piece, without a warning, which could reveal the value of a cell."""
-        pieces = self._pieces(domain.names)
+        pieces = self._pieces(domain.names_read)
         while (rows := silently(lambda: _next_encoded(pieces, domain))) is not None:
             yield rows
 

@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -255,3 +255,15 @@ class Column(ABC):
         array([ 0.,  1., nan])
         """
         return np.append(values, math.nan) if self.missing else values
+
+
+class Columns(Protocol):
+    """What expressions and rules need of a domain: its columns, by index and by name."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def __getitem__(self, name: str, /) -> Column: ...

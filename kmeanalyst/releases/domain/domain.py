@@ -22,12 +22,15 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array, coordinates_of
-from kmeanalyst.releases.domain.column import CLAMPED, REPLACED, Column, DomainError
+from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree, parents_by_prefixes, parents_in
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.contradictions import check_compatible
+from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
 from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line
 
@@ -132,6 +135,8 @@ class Domain:
     """The columns of a table with their public bounds and levels.
 
     columns   in the order of encoded rows.
+    rules     public facts that every released row keeps; a derived column is computed from a row's other cells, and a table need
+              not have it.
     samples   digests of what the domain was drafted from, for `publish` to compare; no release holds them.
 
     >>> domain = Domain((Integer(name="age", lower=0, upper=120), Categorical(name="sex", levels=("F", "M"))))
@@ -141,6 +146,7 @@ class Domain:
     """
 
     columns: tuple[Column, ...]
+    rules: tuple[Rule, ...] = ()
     samples: tuple[SampleDigest, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +156,10 @@ class Domain:
             raise DomainError(
                 f"column names must be distinct, got {list(self.names)!r:.300}. Rename or remove a column."
             )
+        if self.rules:
+            rules_of(self)  # each must fit the columns
+            if len(self.names_read) == 0:
+                raise DomainError("every column is derived, so there is nothing to read. Leave a derive rule out.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -159,6 +169,16 @@ class Domain:
         ('age', 'education-num')
         """
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def names_read(self) -> tuple[str, ...]:
+        """The columns that a table must have: all but derived ones, which are computed from a row's other cells.
+
+        >>> domain.names_read == domain.names
+        True
+        """
+        derived = {rule.columns[0] for rule in self.rules if rule.kind == DERIVE}
+        return tuple(name for name in self.names if name not in derived)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -239,8 +259,27 @@ class Domain:
         self.check_has_columns(table)
         if hasattr(table, "to_dataframe"):  # points of a release: cells of an xarray column would be arrays, not cells
             table = table.to_dataframe()
-        pairs = [column.encode(table[column.name]) for column in self.columns]
-        return self._side_by_side([p[0] for p in pairs]), np.column_stack([p[1] for p in pairs])
+        read = {name: self[name].encode(table[name]) for name in self.names_read}
+        n = len(next(iter(read.values()))[0])
+        pairs = [read.get(name) or (np.zeros(n), np.full(n, KEPT)) for name in self.names]
+        rows = self._side_by_side([p[0] for p in pairs])
+        return self._with_derived(rows), np.column_stack([p[1] for p in pairs])
+
+    def _with_derived(self, rows: Array) -> Array:
+        return rules_of(self).with_derived(rows) if len(self.names_read) < len(self) else rows
+
+    def completed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """A frame of cells with its derived columns computed from the others; the frame itself where none is derived.
+
+        >>> domain.completed(sample) is sample
+        True
+        """
+        derived = [name for name in self.names if name not in self.names_read]
+        if not derived:
+            return frame
+        rows = self.encode(frame)
+        cells = {name: self[name].decode(rows[:, self.position(name)]).set_axis(frame.index) for name in derived}
+        return frame.assign(**cells)
 
     def check_has_columns(self, table: Any, *, what: str = "the table") -> list[str]:
         """DomainError if `what` lacks a column; returns the names of its other columns, which are ignored.
@@ -249,13 +288,13 @@ class Domain:
         ['city']
         """
         present = Counter(list(table))
-        absent = [name for name in self.names if name not in present]
+        absent = [name for name in self.names_read if name not in present]
         if absent:
             raise DomainError(
                 f"{what} lacks {_quoted(absent)}: the domain names {len(self)} columns and every one is needed. "
                 f"It has {_quoted(list(present))}. Add the column, or write a domain without it."
             )
-        repeated = sorted(name for name in self.names if present[name] > 1)
+        repeated = sorted(name for name in self.names_read if present[name] > 1)
         if repeated:
             raise DomainError(
                 f"{what} has {_quoted(repeated)} more than once: it is unclear which is meant. Rename or remove one."
@@ -304,7 +343,7 @@ class Domain:
             if float32 and column.kind == "real":
                 values = frame[column.name].to_numpy()
                 frame[column.name] = _single_precision_within(values, column.lower, column.upper)  # type: ignore[attr-defined]
-        return frame
+        return self.completed(frame)
 
     def draw(self, n: int, rng: np.random.Generator | int) -> Array:
         """n encoded rows spread evenly over the domain, each column by itself: a public reference sample.
@@ -313,7 +352,7 @@ class Domain:
         (100, 7)
         """
         rng = np.random.default_rng(rng)
-        return self._side_by_side([column.draw(n, rng) for column in self.columns])
+        return self._with_derived(self._side_by_side([column.draw(n, rng) for column in self.columns]))
 
     def enumerate_rows(self, most: int) -> Array | None:
         """All encoded rows (n, d) that the domain allows; None where there are more than `most`, or a continuum.
@@ -396,13 +435,18 @@ def read_domain(path: str | Path) -> Domain:
         raise DomainError(f"{path} could not be read as text: {error}. Name a TOML file.") from None
     except tomllib.TOMLDecodeError as error:
         raise DomainError(f"{path} is not TOML: {error}. Correct that line.") from None
-    unknown = sorted(set(parsed) - {"column", "sample"})
+    unknown = sorted(set(parsed) - {"column", "rule", "sample"})
     if unknown:
         raise DomainError(
-            f"{path} has unknown entries {unknown}: a domain file has [[column]] and [[sample]] tables only. Remove them."
+            f"{path} has unknown entries {unknown}: a domain file has [[column]], [[rule]] and [[sample]] tables only. Remove them."
         )
-    columns = Domain.from_dict(_plain_dates(_with_trees(parsed.get("column", []), Path(path).parent))).columns
-    return Domain(columns, samples=_digests_of(parsed.get("sample", [])))
+    folder = Path(path).parent
+    columns = Domain.from_dict(_plain_dates(_with_trees(parsed.get("column", []), folder))).columns
+    domain = Domain(
+        columns, rules=rules_from(parsed.get("rule", []), folder), samples=_digests_of(parsed.get("sample", []))
+    )
+    check_compatible(rules_of(domain))
+    return domain
 
 
 def _with_trees(tables: Any, folder: Path) -> Any:
@@ -455,6 +499,7 @@ def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = N
     for column in domain.to_dict():
         notes = [f"# {note}" for note in (comments or {}).get(column["name"], [])]
         blocks.append("\n".join([*notes, _toml_table("column", column)]))
+    blocks += [_toml_table("rule", rule.to_dict()) for rule in domain.rules]
     samples = "\n".join(_toml_table("sample", sample.to_dict()) for sample in domain.samples)
     if samples:
         blocks.append(f"{_SAMPLE_COMMENT}\n{samples}")

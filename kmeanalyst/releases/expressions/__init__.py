@@ -34,7 +34,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.extent import Extent, extent_of
 from kmeanalyst.releases.expressions.meaning import Interpreter
@@ -48,6 +48,7 @@ from kmeanalyst.releases.expressions.syntax import (
     Name,
     Node,
     Parser,
+    denied,
     number_written,
     parts_of,
     reads_as_condition,
@@ -90,6 +91,7 @@ class Expression:
     text     as it was written.
     columns  the columns it names, in order of first mention.
 
+    >>> from kmeanalyst.releases.domain.domain import Domain
     >>> from kmeanalyst.releases.domain.levels import Categorical
     >>> from kmeanalyst.releases.domain.numbers import Integer
     >>> domain = Domain((Integer(name="age", lower=0, upper=99), Categorical(name="sex", levels=("F", "M"))))
@@ -169,6 +171,17 @@ class Expression:
         named = (part.arguments[0] for part in calls)
         return tuple(dict.fromkeys(name.name for name in named if isinstance(name, Name)))
 
+    def denied(self) -> Expression:
+        """The condition that holds where this one is definitely false, which no comparison with a missing cell is.
+
+        >>> from kmeanalyst.releases.domain.domain import Domain
+        >>> from kmeanalyst.releases.domain.numbers import Integer
+        >>> domain = Domain((Integer(name="age", lower=0, upper=99, missing=True),))
+        >>> parse("age > 15").denied().evaluate(domain.decode(np.array([[9.0], [40.0], [np.nan]])), domain)
+        array([ True, False, False])
+        """
+        return Expression(self.text, self.columns, denied(self._root))
+
     def undefined_at(self, frame: pd.DataFrame) -> Array:
         """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""
         none = [
@@ -176,9 +189,10 @@ class Expression:
         ]
         return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])
 
-    def check(self, domain: Domain) -> Literal["number", "condition"]:
+    def check(self, domain: Columns) -> Literal["number", "condition"]:
         """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.
 
+        >>> from kmeanalyst.releases.domain.domain import Domain
         >>> from kmeanalyst.releases.domain.numbers import Integer
         >>> parse("17 <= age < 30").check(Domain((Integer(name="age", lower=0, upper=99),)))
         'condition'
@@ -191,15 +205,16 @@ class Expression:
         """
         return Interpreter(self.text, domain).answer(self._root)[0]
 
-    def strings_compared(self, domain: Domain) -> tuple[str, ...]:
+    def strings_compared(self, domain: Columns) -> tuple[str, ...]:
         """The columns of strings that it compares with a text: a release knows the frequency of few texts."""
         interpreter = Interpreter(self.text, domain)
         interpreter.answer(self._root)
         return tuple(interpreter.compared_with_texts)
 
-    def extent(self, domain: Domain) -> Extent:
+    def extent(self, domain: Columns) -> Extent:
         """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first.
 
+        >>> from kmeanalyst.releases.domain.domain import Domain
         >>> from kmeanalyst.releases.domain.numbers import Integer
         >>> ages = Domain((Integer(name="age", lower=17, upper=90),))
         >>> parse("2 * age - 10").extent(ages)
@@ -209,7 +224,7 @@ class Expression:
         """
         return extent_of(self._root, domain)
 
-    def evaluate(self, frame: pd.DataFrame, domain: Domain) -> Array:
+    def evaluate(self, frame: pd.DataFrame, domain: Columns) -> Array:
         """The expression on every row of a frame: (n,) float64 for a number, bool for a condition.
 
         frame       (n, d) in natural units and levels, as `domain.decode` gives it; further columns are ignored.

@@ -15,8 +15,7 @@ from itertools import product
 import numpy as np
 
 from kmeanalyst.releases.domain.cells import text_of
-from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.column import Column, Columns
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions.syntax import Arithmetic, Call, Constant, Name, Node, Not, Sign, number_written
@@ -48,7 +47,7 @@ _TRUTH = Extent(0.0, 1.0, whole=True)
 _ANYWHERE = Extent(-math.inf, math.inf)
 
 
-def extent_of(node: Node, domain: Domain, present: frozenset[str] = frozenset()) -> Extent:
+def extent_of(node: Node, domain: Columns, present: frozenset[str] = frozenset()) -> Extent:
     """The extent of a part that fits the domain (`Expression.check`).
 
     present   columns that are known not to be missing here.
@@ -87,7 +86,7 @@ def _of_column(column: Column, may_miss: bool) -> Extent:
     return Extent(float(low), float(high), whole=column.kind != "real", missing=column.missing and may_miss)
 
 
-def _of_calendar(node: Call, domain: Domain) -> Extent:
+def _of_calendar(node: Call, domain: Columns) -> Extent:
     named = node.arguments[0]
     assert isinstance(named, Name)
     column = domain[named.name]
@@ -97,7 +96,7 @@ def _of_calendar(node: Call, domain: Domain) -> Extent:
     return Extent(first, last, whole=True, missing=column.missing)
 
 
-def _of_levels(node: Call, domain: Domain, present: frozenset[str]) -> Extent:
+def _of_levels(node: Call, domain: Columns, present: frozenset[str]) -> Extent:
     """Of the levels that are numbers; a level that is none is missing, as is a missing cell."""
     named = node.arguments[0]
     assert isinstance(named, Name)
@@ -109,7 +108,7 @@ def _of_levels(node: Call, domain: Domain, present: frozenset[str]) -> Extent:
     return Extent(float(known.min()), float(known.max()), bool((known == np.rint(known)).all()), missing)
 
 
-def _of_where(node: Call, domain: Domain, present: frozenset[str]) -> Extent:
+def _of_where(node: Call, domain: Columns, present: frozenset[str]) -> Extent:
     """Both branches together; where(missing(x), a, b) asks for b only where x is there."""
     test, then, otherwise = node.arguments
     absent = _asks_for_missing(test)

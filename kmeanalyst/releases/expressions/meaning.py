@@ -13,8 +13,7 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import text_of
-from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.column import Column, Columns
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
@@ -83,7 +82,7 @@ class Meaning:
 class Interpreter:
     """Checks a tree against a domain and returns how to compute it; it visits every part once."""
 
-    def __init__(self, text: str, domain: Domain) -> None:
+    def __init__(self, text: str, domain: Columns) -> None:
         self.text = text
         self.domain = domain
         self.numbers_of_strings: dict[str, float] = {}

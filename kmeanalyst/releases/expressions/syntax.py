@@ -127,6 +127,33 @@ def reads_as_condition(node: Node) -> bool:
     return isinstance(node, Comparison | Logic | Not) or (isinstance(node, Call) and node.function == "missing")
 
 
+_DENIED = {
+    "==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "not in", "not in": "in",
+}  # fmt: skip
+
+
+def denied(node: Node) -> Node:
+    """The condition that holds where this one is definitely false: a comparison with a missing cell is neither (Kleene 1938)."""
+    match node:
+        case Constant():
+            return Constant(node.span, not node.value)
+        case Not():
+            return node.operand
+        case Logic():
+            return Logic(node.span, "and" if node.word == "or" else "or", tuple(map(denied, node.operands)))
+        case Comparison():
+            left = (node.first, *(part for _, part in node.rest))
+            pairs = zip(left, node.rest, strict=False)
+            parts = tuple(Comparison(node.span, a, ((_DENIED[sign], b),)) for a, (sign, b) in pairs)
+            return parts[0] if len(parts) == 1 else Logic(node.span, "or", parts)
+        case Call() if node.function == "where":
+            test, then, otherwise = node.arguments
+            return Call(node.span, "where", (test, denied(then), denied(otherwise)))
+        case Name():  # a boolean column
+            return Comparison(node.span, node, (("==", Constant(node.span, False)),))
+    return Not(node.span, node)  # missing(column)
+
+
 # ------------------------------------------------------------------ text → tokens
 
 

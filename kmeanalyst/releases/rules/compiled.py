@@ -1,0 +1,347 @@
+"""Rules on a domain: which encoded rows break one, and the values of derived columns.
+
+A condition is read as everywhere in the grammar of expressions. `always` is broken where its condition is definitely false: a
+comparison with a missing cell breaks nothing, as in the CHECK of SQL, and missing(column) asks for the cell itself.
+
+The first numbers of an encoded row are one for each column, and rules read these alone. Everything here is public but the rows.
+On the private side `with_derived` alone is used: row by row, and it neither raises nor warns by a value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.releases.domain.column import KEPT, Columns, DomainError
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
+from kmeanalyst.releases.expressions.cuts import cuts_of
+from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, DERIVE, MISSING, MOST_COUPLED, Rule
+from kmeanalyst.releases.rules.values import values_of
+
+_MOST_POINTS = 2**22  # combinations of values at which a rule is tried
+_AT_ONCE = 2**18
+_MOST_CUTS = 20  # values of a column of numbers in combinations, up to which ranges end around each
+
+
+class RuledColumns(Columns, Protocol):
+    """A domain: its columns and its rules."""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]: ...
+
+
+@dataclass(frozen=True)
+class CompiledRule:
+    """A rule that fits a domain.
+
+    columns     indices of the columns that it couples, increasing.
+    expression  of never: true where the rule is broken; of always: the same, its condition denied; of missing and derive as
+                written; None of combinations.
+    codes       of combinations the encoded rows there are, (m, columns), in the order of `columns`.
+    target      the column that is missing or derived; -1 of other kinds.
+    """
+
+    rule: Rule
+    columns: tuple[int, ...]
+    expression: Expression | None = None
+    codes: Array = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
+    target: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """The rules of a domain, in its order, ready to be applied to encoded rows (n, d).
+
+    >>> columns = (ka.Integer(name="age", lower=0, upper=99), ka.Boolean(name="works"))
+    >>> rules_of(ka.Domain(columns, rules=(Rule("never", "works and age < 15"),))).broken(np.array([[9.0, 1.0], [40.0, 1.0]]))
+    array([ True, False])
+    """
+
+    domain: RuledColumns
+    compiled: tuple[CompiledRule, ...]
+
+    def __len__(self) -> int:
+        return len(self.compiled)
+
+    @property
+    def columns(self) -> tuple[tuple[int, ...], ...]:
+        """For each rule the indices of the columns that it couples, increasing, at most four."""
+        return tuple(one.columns for one in self.compiled)
+
+    @cached_property
+    def cuts(self) -> Mapping[int, tuple[float, ...]]:
+        """For columns of numbers, by index, where a rule changes, in encoded units, increasing: measured ranges can end there."""
+        compared = [each for one in self.compiled if one.expression for each in one.expression.compared]
+        for one in self.compiled:
+            for at, j in enumerate(one.columns if one.rule.kind == COMBINATIONS else ()):
+                column, codes = self.domain.columns[j], np.unique(one.codes[:, at])
+                if isinstance(column, Number) and len(codes) <= _MOST_CUTS:
+                    cells = column.decode(codes[~np.isnan(codes)])
+                    written = cells.dt.strftime("%Y-%m-%d") if isinstance(column, Date) else cells.astype(float)
+                    compared += [(column.name, "==", value) for value in written]
+        found = cuts_of(compared, self.domain)
+        return {j: tuple(sorted(own)) for j, own in found.items() if own}
+
+    @property
+    def derived(self) -> Mapping[int, Expression]:
+        """The expression of each derived column, by its index; each names only columns before it here, or that are not derived."""
+        return {one.target: one.expression for one in self._in_order if one.expression}
+
+    @cached_property
+    def _in_order(self) -> list[CompiledRule]:
+        waiting = {one.target: one for one in self.compiled if one.rule.kind == DERIVE}
+        found: list[CompiledRule] = []
+        while waiting:
+            ready = [j for j, one in waiting.items() if not set(one.columns) - {j} & set(waiting)]
+            found += [waiting.pop(j) for j in ready]
+        return found
+
+    def frame(self, X: Array, columns: Sequence[int]) -> pd.DataFrame:
+        """Some columns of encoded rows in natural units and levels."""
+        own = self.domain.columns
+        return pd.DataFrame({own[j].name: own[j].decode(X[:, j]) for j in columns})
+
+    def with_derived(self, X: Array) -> Array:
+        """Encoded rows whose derived columns are computed from their other cells; X itself where no column is derived.
+
+        An undefined value becomes missing where that is declared, else the column's default. Row by row, without a warning.
+        """
+        if not self._in_order:
+            return X
+        X = X.copy()
+        for one in self._in_order:
+            X[:, one.target] = self._derived_codes(one, X)
+        return X
+
+    def _derived_codes(self, one: CompiledRule, X: Array) -> Array:
+        assert one.expression is not None
+        column = self.domain.columns[one.target]
+        values = one.expression.evaluate(self.frame(X, [j for j in one.columns if j != one.target]), self.domain)
+        if isinstance(column, Boolean):
+            return values.astype(np.float64)
+        with np.errstate(all="ignore"):
+            return column.encode(values.astype(np.float64))[0]
+
+    def broken_by(self, X: Array) -> Array:
+        """(n, R) whether each encoded row breaks each rule; a derived cell does that is not what the other cells give."""
+        found = np.zeros((len(X), len(self)), dtype=bool)
+        for i, one in enumerate(self.compiled):
+            found[:, i] = self._broken(one, X)
+        return found
+
+    def broken(self, X: Array) -> Array:
+        """(n,) whether each encoded row breaks a rule."""
+        found = np.zeros(len(X), dtype=bool)
+        for one in self.compiled:
+            found |= self._broken(one, X)
+        return found
+
+    def _broken(self, one: CompiledRule, X: Array) -> Array:
+        if one.rule.kind == COMBINATIONS:
+            return ~_are_among(X[:, list(one.columns)], one.codes)
+        assert one.expression is not None
+        if one.rule.kind == DERIVE:
+            own = X[:, one.target]
+            return ~np.isclose(own, self._derived_codes(one, X), rtol=1e-12, atol=0.0, equal_nan=True)
+        named = [j for j in one.columns if j != one.target]
+        holds = one.expression.evaluate(self.frame(X, named), self.domain)
+        return np.isnan(X[:, one.target]) != holds if one.target >= 0 else holds
+
+    def cells_allowed(self, kernel: Margins, rule: int) -> Array:
+        """Of all cells of a rule's columns together, which hold a row that keeps the rule: bool, of shape their sizes.
+
+        kernel   margins over the domain's columns, in order; the axes are the rule's columns, increasing, cut by `kernel.cells`.
+
+        Exact for levels, missing cells, atoms, whole numbers of at most a thousand values in a rule of one or two columns, and
+        ranges that end where the rule changes (`cuts`). Elsewhere a cell is tried at values at its ends and inside it: one where
+        none of them keeps the rule counts as forbidden. A range that holds no value of its column is forbidden.
+        Errors   DomainError if there are more than four million combinations of values to try.
+        """
+        one = self.compiled[rule]
+        shape = tuple(kernel.sizes[j] for j in one.columns)
+        allowed = np.zeros(shape, dtype=bool)
+        for X in self.tried(rule, kernel):
+            kept = X if one.rule.kind in (COMBINATIONS, DERIVE) else X[~self._broken(one, X)]
+            cells = kernel.cells(kept)
+            allowed[tuple(cells[:, j] for j in one.columns)] = True
+        return allowed
+
+    def tried(self, rule: int, kernel: Margins | None = None) -> Iterator[Array]:
+        """Encoded rows at which a rule is tried, in blocks: all values of its columns, or some of each cell; others are defaults.
+
+        Of combinations and derived columns they are rows that keep the rule.
+        """
+        one, domain = self.compiled[rule], self.domain
+        usual = np.array([0.0 if column.is_text else column.default_code for column in domain.columns])
+        if one.rule.kind == COMBINATIONS:
+            X = np.tile(usual, (len(one.codes), 1))
+            X[:, list(one.columns)] = one.codes
+            yield X
+            return
+        free = [j for j in one.columns if not (one.rule.kind == DERIVE and j == one.target)]
+        values = [self._values(j, len(free), kernel) for j in free]
+        sizes = [len(own) for own in values]
+        if (n := int(np.prod(sizes, dtype=float))) > _MOST_POINTS:
+            raise DomainError(
+                f"{one.rule.named(rule + 1)} couples columns with {n:,} combinations of values, and at most {_MOST_POINTS:,} are "
+                "tried. Couple fewer columns, or columns with fewer levels."
+            )
+        for start in range(0, n, _AT_ONCE):
+            at = np.unravel_index(np.arange(start, min(start + _AT_ONCE, n)), sizes)
+            X = np.tile(usual, (len(at[0]), 1))
+            for j, own, indices in zip(free, values, at, strict=True):
+                X[:, j] = own[indices]
+            if one.rule.kind == DERIVE:
+                X[:, one.target] = self._derived_codes(one, X)
+            yield X
+
+    def _values(self, j: int, coupled: int, kernel: Margins | None) -> Array:
+        edges = (*self.cuts.get(j, ()), *(kernel.edges[j] if kernel else ()))
+        atoms = [*self.equated.get(j, ()), *(kernel.atoms[j] if kernel else ())]
+        return values_of(self.domain.columns[j], edges, atoms, coupled)
+
+    @cached_property
+    def equated(self) -> dict[int, list[float]]:
+        """The numbers that rules compare columns with by ==, encoded."""
+        found: dict[int, list[float]] = {}
+        for one in self.compiled:
+            for name, value in one.expression.equated if one.expression else ():
+                j = self.domain.names.index(name)
+                if isinstance(column := self.domain.columns[j], Number):
+                    found.setdefault(j, []).append(float(column.encode(np.array([value]))[0][0]))
+        return found
+
+
+def _are_among(rows: Array, codes: Array) -> Array:
+    """(n,) whether each row (n, k) is one of these (m, k); missing cells equal each other."""
+    both = np.vstack([codes, rows])
+    numbers = np.zeros(len(both), dtype=np.intp)
+    for column in both.T:
+        _, own = np.unique(column, return_inverse=True, equal_nan=True)
+        _, numbers = np.unique(numbers * (own.max() + 1) + own, return_inverse=True)
+    return np.isin(numbers[len(codes) :], numbers[: len(codes)])
+
+
+# ------------------------------------------------------------------ texts → rules that fit the domain
+
+
+@lru_cache(maxsize=64)
+def rules_of(domain: RuledColumns) -> Rules:
+    """The rules of a domain, compiled; DomainError for the first that does not fit it, before any table is opened.
+
+    >>> len(rules_of(domain))
+    0
+    """
+    compiled = tuple(_compiled(rule, domain, number) for number, rule in enumerate(domain.rules, 1))
+    _check_together(compiled, domain)
+    return Rules(domain, compiled)
+
+
+def _compiled(rule: Rule, domain: RuledColumns, number: int) -> CompiledRule:
+    """The rule on the domain; DomainError, with its number, if it does not fit."""
+    try:
+        one = _with_codes(rule, domain) if rule.kind == COMBINATIONS else _with_expression(rule, domain)
+    except (ExpressionError, DomainError) as error:
+        raise DomainError(f"{rule.named(number)}: {error}") from None
+    if len(one.columns) > MOST_COUPLED:
+        raise DomainError(
+            f"{rule.named(number)} couples {len(one.columns)} columns, and at most {MOST_COUPLED} can be kept in the fit. Write "
+            "several rules of fewer columns."
+        )
+    return one
+
+
+def _check_column(name: str, domain: Columns) -> int:
+    if name not in domain.names:
+        raise DomainError(f"there is no column {name!r:.200}: name one of {', '.join(domain.names)[:500]}.")
+    j = domain.names.index(name)
+    if domain.columns[j].is_text:
+        raise DomainError(f"column {name} holds strings, and rules are about levels, numbers and days. Leave it out.")
+    return j
+
+
+def _with_expression(rule: Rule, domain: Columns) -> CompiledRule:
+    expression = parse(rule.text)
+    kind = expression.check(domain)
+    named = [_check_column(name, domain) for name in expression.columns]
+    if not named:
+        raise DomainError("it names no column, so that it says nothing of a row. Name one.")
+    target = _check_column(rule.columns[0], domain) if rule.columns else -1
+    if target in named:
+        raise DomainError(f"{rule.columns[0]} would depend on itself. Name other columns, or write never or always.")
+    if rule.kind == DERIVE:
+        _check_derived(domain, target, kind)
+    elif kind != "condition":
+        raise DomainError(
+            f"a condition is needed here, and {rule.text} is a number. Compare it, as in {rule.text} > 0."
+        )
+    if rule.kind == MISSING and not domain.columns[target].missing:
+        raise DomainError(
+            f"{rule.columns[0]} has no missing cells in this domain. Write missing = true in its [[column]]."
+        )
+    if rule.kind == ALWAYS:
+        expression = expression.denied()
+    return CompiledRule(rule, tuple(sorted({*named, target} - {-1})), expression, target=target)
+
+
+def _check_derived(domain: Columns, target: int, kind: str) -> None:
+    column = domain.columns[target]
+    if isinstance(column, Boolean) and kind != "condition":
+        raise DomainError(f"{column.name} is boolean, and the expression is a number. Compare it, as in ... > 0.")
+    if isinstance(column, Date) or (
+        isinstance(column, Categorical) and not isinstance(column, Boolean) and kind == "condition"
+    ):
+        raise DomainError(
+            f"{column.name} is {column.kind}, and the expression gives a {kind}. Derive a column of numbers, a boolean from a "
+            "condition, or levels that are written as numbers."
+        )
+
+
+def _with_codes(rule: Rule, domain: Columns) -> CompiledRule:
+    """Combinations: each value as the column encodes the cell, which must be a value of the column."""
+    indices = [_check_column(name, domain) for name in rule.columns]
+    order = np.argsort(indices)
+    codes = np.empty((len(rule.rows), len(indices)))
+    for at, j in enumerate(indices):
+        column, cells = domain.columns[j], [row[at] for row in rule.rows]
+        codes[:, at], status = column.encode(cells)
+        absent = np.array([not cell for cell in cells])
+        if (wrong := (status != KEPT) | (absent & (not column.missing))).any():
+            cell = cells[int(np.flatnonzero(wrong)[0])]
+            raise DomainError(
+                f"{cell!r:.80} is no value of column {column.name}, which is {column.describe():.200}. Remove the row, or widen "
+                "the column."
+            )
+    return CompiledRule(rule, tuple(indices[k] for k in order), codes=codes[:, order])
+
+
+def _check_together(compiled: Sequence[CompiledRule], domain: Columns) -> None:
+    """DomainError where two rules say how one column comes about, or derived columns depend on each other in a circle."""
+    for kind in (MISSING, DERIVE):
+        targets = Counter(one.target for one in compiled if one.rule.kind == kind)
+        if twice := [domain.names[j] for j, times in targets.items() if times > 1]:
+            raise DomainError(
+                f"two rules of kind {kind} are about the column {twice[0]}: they would contradict each other. Write one."
+            )
+    waiting = {one.target: set(one.columns) - {one.target} for one in compiled if one.rule.kind == DERIVE}
+    while ready := [j for j, needs in waiting.items() if not needs & set(waiting)]:
+        for j in ready:
+            del waiting[j]
+    if waiting:
+        names = ", ".join(domain.names[j] for j in waiting)
+        raise DomainError(
+            f"the derived columns {names} depend on each other in a circle. Compute one of them from others."
+        )
+
+
+__all__ = ["CompiledRule", "Rules", "rules_of"]

@@ -1,0 +1,232 @@
+"""Rules on a domain: which rows break one, what a derived column is, which cells of tables a rule allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kmeanalyst.releases.domain.column import DomainError
+from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, one_way_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.rule import Rule
+
+AGE = Integer(name="age", lower=0, upper=99)
+WORKS = Boolean(name="works")
+WAGE = Real(name="wage", lower=0, upper=100_000, missing=True)
+CAME = Integer(name="came", lower=0, upper=300, missing=True)
+LEFT = Integer(name="left", lower=0, upper=300, missing=True)
+STAY = Integer(name="stay", lower=0, upper=300, missing=True)
+CITY = Categorical(name="city", levels=("Basel", "Bern", "Genf"))
+STATE = Categorical(name="state", levels=("BS", "BE", "GE"), missing=True)
+
+
+def broken(rule: Rule, *columns, **cells) -> list[bool]:
+    domain = Domain(columns, rules=(rule,))
+    return rules_of(domain).broken(domain.encode(cells)).tolist()
+
+
+def test_a_condition_that_never_holds_is_broken_where_it_does():
+    rule = Rule("never", "works and age < 15")
+    assert broken(rule, AGE, WORKS, age=["14", "15", "9"], works=["yes", "yes", "no"]) == [True, False, False]
+
+
+def test_a_condition_that_always_holds_is_broken_where_it_is_definitely_false():
+    rule = Rule("always", "left >= came")
+    came, left = ["3", "3", "", "3"], ["5", "2", "2", ""]
+    assert broken(rule, CAME, LEFT, came=came, left=left) == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("missing(wage) or works", [True, False, False]),  # the cell itself is asked for
+        ("not missing(wage) or not works", [False, False, True]),
+        ("works", [True, False, False]),
+        ("not works", [False, True, True]),
+        ("0 < wage <= 10", [False, True, False]),
+        ("wage in [10, 11]", [False, True, False]),
+        ("where(works, wage == 20, wage > 50)", [True, False, False]),
+        ("works == (wage > 15)", [False, False, True]),
+    ],
+)
+def test_always_denies_every_form_of_condition(text, expected):
+    works, wage = ["no", "yes", "yes"], ["10", "20", ""]
+    assert broken(Rule("always", text), WORKS, WAGE, works=works, wage=wage) == expected
+
+
+def test_missing_exactly_where():
+    rule = Rule("missing", "not works", ("wage",))
+    cells = {"works": ["yes", "yes", "no", "no"], "wage": ["5", "", "5", ""]}
+    assert broken(rule, WORKS, WAGE, **cells) == [False, True, True, False]
+
+
+def test_combinations_are_those_of_the_list_missing_cells_too():
+    rule = Rule("combinations", columns=("state", "city"), rows=(("BS", "Basel"), ("BE", "Bern"), ("", "Genf")))
+    cells = {"city": ["Basel", "Basel", "Genf", "Genf"], "state": ["BS", "BE", "", "GE"]}
+    assert broken(rule, CITY, STATE, **cells) == [False, True, False, True]
+
+
+def test_a_derived_column_is_computed_and_its_cell_is_not_read():
+    domain = Domain((CAME, STAY, LEFT), rules=(Rule("derive", "left - came", ("stay",)),))
+    rows = domain.encode({"came": ["3", "3", ""], "left": ["5", "2", "9"], "stay": ["77", "x", ""]})
+    np.testing.assert_array_equal(rows[:, 1], [2, 0, np.nan])  # clamped to the bounds; undefined: missing
+    without = domain.encode({"came": ["3", "3", ""], "left": ["5", "2", "9"]})
+    np.testing.assert_array_equal(rows, without)
+    assert domain.names_read == ("came", "left")
+    np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
+    assert not rules_of(domain).broken(rows).any()
+    assert rules_of(domain).broken(rows + np.array([0, 1, 0])).tolist() == [True, True, False]
+
+
+def test_an_undefined_derived_value_is_the_default_where_missing_is_not_declared():
+    stay = Integer(name="stay", lower=0, upper=300, default=7)
+    domain = Domain((CAME, stay), rules=(Rule("derive", "came + 1", ("stay",)),))
+    np.testing.assert_array_equal(domain.encode({"came": ["3", ""]})[:, 1], [4, 7])
+
+
+def test_derived_columns_may_use_each_other_and_have_levels():
+    levels = Categorical(name="tens", levels=("0", "1", "2", "many"), default="many")
+    domain = Domain(
+        (levels, Boolean(name="long"), STAY, CAME, LEFT),
+        rules=(
+            Rule("derive", "floor(stay / 10)", ("tens",)), Rule("derive", "stay > 15", ("long",)),
+            Rule("derive", "left - came", ("stay",)),
+        ),
+    )  # fmt: skip
+    frame = domain.decode(domain.encode({"came": ["0", "0", "0"], "left": ["5", "16", "80"]}))
+    assert frame["tens"].tolist() == ["0", "1", "many"]
+    assert frame["long"].tolist() == [False, True, True]
+
+
+def test_encoding_is_row_by_row_whatever_other_rows_hold():
+    domain = Domain((CAME, STAY, LEFT), rules=(Rule("derive", "1000 / (left - came)", ("stay",)),))
+    cells = {"came": ["3", "3", "", "nonsense", "9" * 400], "left": ["5", "3", "9", "7", "-inf"]}
+    together = domain.encode(cells)
+    alone = [domain.encode({name: [own[i]] for name, own in cells.items()}) for i in range(5)]
+    np.testing.assert_array_equal(together, np.vstack(alone))
+
+
+def test_cells_are_allowed_that_hold_a_row_which_keeps_the_rule():
+    domain = Domain(
+        (AGE, WORKS, WAGE), rules=(Rule("never", "works and age < 15"), Rule("missing", "not works", ("wage",)))
+    )
+    rules = rules_of(domain)
+    assert rules.columns == ((0, 1), (1, 2)) and dict(rules.cuts) == {0: (14.5,)}
+    kernel = adaptive_kernel(domain, asked=rules.cuts)
+    first = rules.cells_allowed(kernel, 0)
+    below = np.array([*kernel.edges[0], np.inf]) <= 14.5
+    np.testing.assert_array_equal(first, np.column_stack([np.ones(len(below), bool), ~below]))
+    second = rules.cells_allowed(kernel, 1)
+    assert second[0].tolist() == [False] * (kernel.sizes[2] - 1) + [True]
+    assert second[1].tolist() == [True] * (kernel.sizes[2] - 1) + [False]
+
+
+def test_cells_of_column_against_column_and_of_derived_columns():
+    came, left, stay = (Integer(name=name, lower=0, upper=300, edges=(100, 200)) for name in ("came", "left", "stay"))
+    domain = Domain(
+        (came, left, stay), rules=(Rule("always", "left >= came"), Rule("derive", "left - came", ("stay",)))
+    )
+    rules, kernel = rules_of(domain), one_way_kernel(domain, (0, 1, 2), ranged=True).kernel
+    np.testing.assert_array_equal(rules.cells_allowed(kernel, 0), np.triu(np.ones((3, 3), bool)))
+    table = rules.cells_allowed(kernel, 1)
+    assert table[0, 2].tolist() == [False, True, True]  # 101 to 300
+    assert table[2, 0].tolist() == [True, False, False]  # clamped to 0
+
+
+def test_rules_read_back_from_the_domain_file_are_the_rules_written(tmp_path):
+    (tmp_path / "pairs.csv").write_text("state,zip,city\nBS,4000,Basel\nBE,3000,Bern\n,1200,Genf\n")
+    texts = domain_toml(Domain((CITY, STATE, CAME, LEFT, STAY)))
+    path = tmp_path / "domain.toml"
+    path.write_text(
+        texts + '\n[[rule]]\ncombinations = ["city", "state"]\nfile = "pairs.csv"\n'
+        '[[rule]]\nderive = "stay"\nas = "left - came"\n[[rule]]\nmissing = "came"\nwhere = "missing(left)"\n'
+    )
+    domain = read_domain(path)
+    assert domain.rules[0].rows == (("Basel", "BS"), ("Bern", "BE"), ("Genf", ""))
+    path.write_text(domain_toml(domain))
+    assert read_domain(path) == domain
+
+
+REFUSED = [
+    (Rule("never", "agee > 3"), "rule 1 (never agee > 3): no column agee", "Did you mean age?"),
+    (Rule("never", "age"), "a condition is needed", "age > 0"),
+    (Rule("never", "1 > 2"), "names no column", "Name one"),
+    (Rule("never", "age >= 0"), "excludes every row", "Correct it"),
+    (Rule("missing", "works", ("age",)), "no missing cells", "missing = true"),
+    (Rule("missing", "wage > 3", ("wage",)), "depend on itself", "other columns"),
+    (Rule("missing", "works", ("wag",)), "no column 'wag'", "name one of"),
+    (Rule("derive", "works", ("city",)), "gives a condition", "boolean from a condition"),
+    (Rule("derive", "age", ("works",)), "is a number", "Compare it"),
+    (Rule("never", "age > 1 and works and wage > 1 and came > 1 and left > 1"), "couples 5 columns", "several rules"),
+    (Rule("combinations", columns=("city", "state"), rows=(("Rom", "BS"),)), "'Rom' is no value of column city", "Remove the row"),
+    (Rule("combinations", columns=("city", "state"), rows=(("", "BS"),)), "'' is no value of column city", "Remove the row"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "what", "fix"), REFUSED, ids=lambda each: each.text if isinstance(each, Rule) else "")
+def test_a_rule_that_does_not_fit_the_domain_is_refused(rule, what, fix, tmp_path):
+    columns = (AGE, WORKS, WAGE, CAME, LEFT, STAY, CITY, STATE)
+    path = tmp_path / "domain.toml"
+    lines = domain_toml(Domain(columns)) + "\n[[rule]]\n"
+    lines += "\n".join(f"{key} = {value!r}".replace("\\'", "'") for key, value in rule.to_dict().items())
+    path.write_text(lines)
+    with pytest.raises(DomainError) as refused:
+        read_domain(path)
+    assert what in str(refused.value) and fix in str(refused.value)
+
+
+def test_rules_that_contradict_each_other_are_named_and_others_are_not(tmp_path):
+    rules = (
+        Rule("never", "came > 5"),
+        Rule("always", "age < 10"),
+        Rule("always", "works"),
+        Rule("never", "works and age < 15"),
+    )
+    path = tmp_path / "domain.toml"
+    path.write_text(domain_toml(Domain((AGE, WORKS, CAME), rules=rules)))
+    with pytest.raises(DomainError, match=r"together: rule 2 .*; rule 3 .*; rule 4 ") as refused:
+        read_domain(path)
+    assert "rule 1" not in str(refused.value)
+
+
+def test_a_contradiction_of_columns_against_columns_is_found(tmp_path):
+    rules = (Rule("always", "came > left"), Rule("always", "left > stay"), Rule("always", "stay > came"))
+    columns = [Integer(name=name, lower=0, upper=500) for name in ("came", "left", "stay")]
+    path = tmp_path / "domain.toml"
+    path.write_text(domain_toml(Domain(tuple(columns), rules=rules)))
+    with pytest.raises(DomainError, match="no row that keeps all 3 rules was found"):
+        read_domain(path)
+    path.write_text(domain_toml(Domain(tuple(columns), rules=rules[:2])))
+    assert len(read_domain(path).rules) == 2
+
+
+TABLES = [
+    ({"never": "age > 3", "always": "age > 3"}, "one of five kinds"),
+    ({"sometimes": "age > 3"}, "one of five kinds"),
+    ({"never": 3}, "must be a text"),
+    ({"missing": "wage"}, "missing and where"),
+    ({"derive": "stay", "where": "x"}, "derive and as"),
+    ({"combinations": ["city"], "rows": [["Basel"]]}, "2 to 4 different columns"),
+    ({"combinations": ["city", "state"], "rows": []}, "1 to 20,000 rows"),
+    ({"combinations": ["city", "state"], "rows": [["Basel"]]}, "a list of 2 texts"),
+    ({"combinations": ["city", "state"], "file": "../none.csv"}, "could not be read"),
+    ({"never": "age > " + "1" * 3000}, "at most 2000"),
+]
+
+
+@pytest.mark.parametrize(("table", "what"), TABLES, ids=lambda each: each if isinstance(each, str) else "")
+def test_a_table_that_is_no_rule_is_refused(table, what, tmp_path):
+    with pytest.raises(DomainError, match=what):
+        Rule.from_dict(table, tmp_path)
+
+
+def test_two_rules_of_how_one_column_comes_about_are_refused():
+    two = (Rule("derive", "left - came", ("stay",)), Rule("derive", "left", ("stay",)))
+    with pytest.raises(DomainError, match="about the column stay"):
+        Domain((CAME, LEFT, STAY), rules=two)
+    circle = (Rule("derive", "left", ("stay",)), Rule("derive", "stay", ("left",)))
+    with pytest.raises(DomainError, match="in a circle"):
+        Domain((CAME, LEFT, STAY), rules=circle)
