@@ -11,6 +11,7 @@ that it would break otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from kmeanalyst.representation.weights.views import systematic_indices
 _FIRST, _LAST = 0.012, 0.002  # share of the rows that move in a column, in the first and in the last sweep
 _LOOKED_AT = 3  # times as many rows look for a better value
 _UNMEASURED = 0.1  # weight of a pair that was not measured
+_TOGETHER = 3  # times as many rows look for another row's values
+_MOST_LOOKED_UP = 2**21  # cells of pairs' tables at once
+_RAKING_STEPS, _RAKED = 40, (0.2, 5.0)  # and how far a step may go
 _SHARING_STEPS = 30  # of scaling rows and columns in turn
 _TINY = 1e-12
 
@@ -56,7 +60,11 @@ def draw_cells(
             for some, own in _shared_out(shares / shares.sum(), rows, patterns, which):
                 cells[some, k] = rng.permutation(systematic_indices(own, len(some), rng))
         known |= {k}
-    return (target, cells) if allowed is None else _completed(allowed, target, cells, rng)
+    if allowed is None:
+        return target, cells
+    target, cells = _completed(allowed, target, cells, rng)
+    drawn = systematic_indices(_raked(ones, target, cells), n, rng)
+    return target[drawn], cells[drawn]
 
 
 def _patterns(
@@ -103,6 +111,21 @@ def _completed(allowed: AllowedCells, target: Array, cells: Array, rng: np.rando
     return whole[:, -1], whole[:, :-1]
 
 
+def _raked(ones: list[Array], target: Array, cells: Array) -> Array:
+    """Weights (n,) of rows that rules have moved away from the columns' shares (Y, a), nearly with these shares again.
+
+    Noisy shares of columns that rules tie together contradict each other: each step goes half of the way.
+    """
+    weights = np.full(len(cells), 1 / len(cells))
+    places = [target * one.shape[1] + own for one, own in zip(ones, cells.T, strict=True)]
+    for _ in range(_RAKING_STEPS):
+        for one, own in zip(ones, places, strict=True):
+            shares = np.bincount(own, weights, minlength=one.size)
+            weights = weights * np.clip(one.ravel() / np.maximum(shares, _TINY), *_RAKED)[own] ** 0.5
+            weights /= weights.sum()
+    return weights
+
+
 def _any_row(allowed: AllowedCells, kept: Array) -> Array:
     row = kept[0] if len(kept) else allowed.some_row()
     if row is None:
@@ -123,19 +146,15 @@ def move_cells(
     if d < 2:
         return cells
     away = {pair: _counted(target, cells, pair, table.shape) / n - table for pair, table in estimates.pairs.items()}
-    by_target = np.argsort(target, kind="stable"), np.searchsorted(np.sort(target), np.arange(target.max() + 2))
+    together = None if allowed is None else _MovesTogether.of(allowed, estimates, away, target)
     for sweep in range(sweeps):
         share = _FIRST * (_LAST / _FIRST) ** (sweep / max(sweeps - 1, 1))
         count = min(n, max(round(_LOOKED_AT * share * n), 1))
         for j in rng.permutation(d):
             rows = rng.choice(n, count, replace=False)
             _move(away, estimates.measured, target, cells, int(j), rows, rng, allowed)
-        for j in rng.permutation(allowed.columns if allowed else []):
-            rows = rng.choice(n, count, replace=False)
-            order, starts = by_target
-            among = starts[target[rows] + 1] - starts[target[rows]]
-            others = order[starts[target[rows]] + (rng.random(count) * among).astype(np.intp)]
-            _move_together(away, estimates.measured, target, cells, int(j), rows, others, rng, allowed)
+        if together is not None:
+            together.move(cells, rng.choice(n, min(n, _TOGETHER * count), replace=False), rng)
         progress("moving rows", (sweep + 1) / sweeps)
     return cells
 
@@ -166,41 +185,76 @@ def _move(
     cells[rows, j] = best
 
 
-def _move_together(
-    away: dict[Pair, Array], measured: frozenset[Pair], target: Array, cells: Array, j: int, rows: Array,
-    others: Array, rng: np.random.Generator, allowed: AllowedCells,
-) -> None:  # fmt: skip
-    """The same where a row takes the cell of column j from another of its target, with those of all columns that rules tie to it."""
-    n = len(cells)
-    new, changed = _taken_over(allowed, target, cells, j, rows, others)
-    kept = changed.sum(axis=1) > 1  # a single column moves by itself
-    rows, new, changed = rows[kept], new[kept], changed[kept]
-    y, old, gain = target[rows], cells[rows], np.zeros(len(rows))
-    pairs = [(i, k) for i, k in away if changed[:, i].any() or changed[:, k].any()]
-    for i, k in pairs:
-        weight = 1.0 if (i, k) in measured else _UNMEASURED
-        table = away[i, k]
-        gain += weight * (table[y, old[:, i], old[:, k]] - table[y, new[:, i], new[:, k]])
-    gains = np.flatnonzero(gain > 0)
-    gains = gains[rng.random(len(gains)) < 1 / _LOOKED_AT]
-    rows, new, y, old, changed = rows[gains], new[gains], y[gains], old[gains], changed[gains]
-    for i, k in pairs:
-        np.add.at(away[i, k], (y, new[:, i], new[:, k]), 1 / n)
-        np.add.at(away[i, k], (y, old[:, i], old[:, k]), -1 / n)
-    cells[rows] = new
+@dataclass(frozen=True, eq=False)
+class _MovesTogether:
+    """Moves of columns that rules tie together: a row takes the cell of a column from another row, and what goes with it.
 
+    away      rows' tables less the estimates', of all pairs one after the other; `move_cells` has views of it.
+    pairs     (P, 2) their columns; `starts` (P,) says where each table begins, `shapes` (P, 3) how many cells it has.
+    weights   (P,) in the sum of squares.
+    target    (n,) the target's cell of each row; `order` sorts the rows by it, and `of_target` says where each value begins.
+    """
 
-def _taken_over(
-    allowed: AllowedCells, target: Array, cells: Array, j: int, rows: Array, others: Array
-) -> tuple[Array, Array]:
-    """(rows, columns) allowed cells of these rows with those of the others in column j, and which have changed."""
-    own, given = (np.column_stack([cells[some], target[some]]) for some in (rows, others))
-    taken = np.zeros(own.shape, dtype=bool)
-    taken[:, j] = True
-    new = np.where(taken, given, own)
-    while (wider := allowed.widened(new, taken)).sum() > taken.sum():
-        taken, new = wider, np.where(wider, given, own)
-    return new[:, :-1], (new != own)[:, :-1]
+    allowed: AllowedCells
+    away: Array
+    pairs: Array
+    starts: Array
+    shapes: Array
+    weights: Array
+    target: Array
+    order: Array
+    of_target: Array
+
+    @classmethod
+    def of(
+        cls, allowed: AllowedCells, estimates: TableEstimates, away: dict[Pair, Array], target: Array
+    ) -> _MovesTogether:
+        """The tables of `away` become views of one array."""
+        ends = np.cumsum([0, *(table.size for table in away.values())])
+        whole = np.concatenate([table.ravel() for table in away.values()])
+        for (pair, table), start, stop in zip(list(away.items()), ends, ends[1:], strict=False):
+            away[pair] = whole[start:stop].reshape(table.shape)
+        return cls(
+            allowed, whole, np.array(list(away)), ends[:-1], np.array([table.shape for table in away.values()]),
+            np.array([1.0 if pair in estimates.measured else _UNMEASURED for pair in away]),
+            target, np.argsort(target, kind="stable"), np.searchsorted(np.sort(target), np.arange(target.max() + 2)),
+        )  # fmt: skip
+
+    def move(self, cells: Array, rows: Array, rng: np.random.Generator) -> None:
+        """Move a third of those of the rows that gain."""
+        rows = rows[: max(_MOST_LOOKED_UP // len(self.pairs), 1)]
+        new = self._taken_over(cells, rows, rng)
+        changed = new != cells[rows]
+        kept = changed.sum(axis=1) > 1  # a single column moves by itself
+        rows, new, changed = rows[kept], new[kept], changed[kept]
+        touched = changed[:, self.pairs[:, 0]] | changed[:, self.pairs[:, 1]]
+        row, pair = np.nonzero(touched)
+        y = self.target[rows]
+        before, after = (self._places(some[row], y[row], pair) for some in (cells[rows], new))
+        gain = np.bincount(row, self.weights[pair] * (self.away[before] - self.away[after]), minlength=len(rows))
+        gains = (gain > 0) & (rng.random(len(rows)) < 1 / _LOOKED_AT)
+        moved = gains[row]
+        np.add.at(self.away, after[moved], 1 / len(cells))
+        np.add.at(self.away, before[moved], -1 / len(cells))
+        cells[rows[gains]] = new[gains]
+
+    def _places(self, cells: Array, y: Array, pair: Array) -> Array:
+        """(k,) where in `away` the cells of rows (k, columns) of targets (k,) are, each in the table of its pair."""
+        (first, second), (_, a, b), k = self.pairs[pair].T, self.shapes[pair].T, np.arange(len(cells))
+        return np.asarray(self.starts[pair] + (y * a + cells[k, first]) * b + cells[k, second])
+
+    def _taken_over(self, cells: Array, rows: Array, rng: np.random.Generator) -> Array:
+        """(rows, columns) allowed cells of these rows, each with that of another row of its target in some column."""
+        y, n = self.target[rows], len(rows)
+        among = self.of_target[y + 1] - self.of_target[y]
+        others = self.order[self.of_target[y] + (rng.random(n) * among).astype(np.intp)]
+        own, given = (np.column_stack([cells[some], self.target[some]]) for some in (rows, others))
+        taken = np.zeros(own.shape, dtype=bool)
+        taken[np.arange(n), rng.choice(self.allowed.columns, n)] = True
+        new = np.where(taken, given, own)
+        while (wider := self.allowed.widened(new, taken)).sum() > taken.sum():
+            taken, new = wider, np.where(wider, given, own)
+        return new[:, :-1]
 
 
 def _counted(target: Array, cells: Array, pair: Pair, shape: tuple[int, ...]) -> Array:
