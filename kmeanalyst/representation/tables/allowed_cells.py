@@ -58,10 +58,12 @@ class AllowedCells:
 
     sizes    number of cells of each column, the target's last.
     tables   columns, increasing, and the table over their cells, an axis for each.
+    order    the columns' numbers in the domain, the target's last; -1 where there is none.
     """
 
     sizes: tuple[int, ...]
     tables: tuple[tuple[Columns, Array], ...]
+    order: Columns
     _projected: dict[tuple[int, Columns], Array] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -75,12 +77,24 @@ class AllowedCells:
             order = np.argsort(places)
             key, own = tuple(sorted(places)), np.asarray(table, dtype=bool).transpose(order)
             found[key] = found[key] & own if key in found else own
-        return cls(sizes, tuple(_consistent(found).items()))
+        return cls(sizes, tuple(_consistent(found).items()), (*kernel.others, kernel.target))
 
     @property
     def columns(self) -> list[int]:
         """The columns other than the target that some rule names."""
         return sorted({j for columns, _ in self.tables for j in columns} - {len(self.sizes) - 1})
+
+    @property
+    def tied(self) -> Columns:
+        """The columns that some rule names, the target too, by their numbers in the domain."""
+        named = sorted({j for columns, _ in self.tables for j in columns})
+        return tuple(self.order[j] for j in named if self.order[j] >= 0)
+
+    def arranged(self, cells: Array) -> Array:
+        """(n, columns and target) cells in this order, from those of the domain's columns (n, d)."""
+        found = cells[:, list(self.order)]
+        found[:, -1] *= self.order[-1] >= 0
+        return found
 
     def keeps(self, cells: Array) -> Array:
         """(n,) whether rows of cells (n, columns and target) are allowed."""

@@ -23,6 +23,7 @@ from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.kept_rows import draw_kept
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
@@ -32,7 +33,6 @@ from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured, expected_deviation
 
-_TRIES = 200  # draws of a point that keeps the rules
 _MOST_COMPARED = 3000  # public points for which the unseen part of the mean is computed
 
 
@@ -110,17 +110,11 @@ class Subspace(MeanMethod):
 
 def _drawn(domain: Domain, size: int, rng: np.random.Generator) -> Array:
     """Rows (size, d) of the domain, drawn evenly from those that keep its rules; PublishError where hardly any do."""
-    found = domain.draw(size, rng)
-    rules = rules_of(domain)
-    for _ in range(_TRIES if len(rules) else 0):
-        broken = rules.broken(found)
-        if not broken.any():
-            break
-        found[broken] = domain.draw(int(broken.sum()), rng)
-    if rules.broken(found).any():
+    found = draw_kept(domain, size, rng)
+    if len(found) < size:
         raise PublishError(
-            f"hardly any row that is drawn from the domain keeps its {len(rules)} rules, and so no points of a subspace were found. "
-            "Pass public points that keep them, or choose adaptive margins, the default: leave method out."
+            f"hardly any row that is drawn from the domain keeps its {len(domain.rules)} rules, and so no points of a subspace were "
+            "found. Pass public points that keep them, or choose adaptive margins, the default: leave method out."
         )
     return found
 
