@@ -52,11 +52,12 @@ def main() -> None:
 @release_argument
 @reading_options
 def info(release_path: str, as_json: bool) -> None:
-    """Show what a release is and guarantees: rows, columns, ε and δ, noise, weights.
+    """Show what a release is and guarantees: rows, columns, rules, ε and δ, noise, weights.
 
     Example: kmeanalyst info adult.kme
     """
     from kmeanalyst.releases.file.limits import HoldsFunction
+    from kmeanalyst.releases.rules.violations import violations_of
 
     try:
         release = open_release(release_path)
@@ -67,6 +68,14 @@ def info(release_path: str, as_json: bool) -> None:
         say(repr(release))
         return
     statement = release.statement
+    broken = {
+        one.rule: {
+            "share": one.share,
+            "standard_deviation": one.standard_deviation,
+            "contradicted": one.is_contradicted,
+        }
+        for one in violations_of(release.domain, release.measurement)
+    }
     print_json({
         "method": release.method,
         "weight_view": release.weight_view,
@@ -83,6 +92,10 @@ def info(release_path: str, as_json: bool) -> None:
         "statement": statement.to_dict() if statement else None,
         "columns": release.domain.to_dict(),
         "derived": [one.to_dict() for one in release.derived],
+        "rules": [
+            rule.to_dict() | {"broken": broken.get(i, {"share": None, "standard_deviation": None, "contradicted": False})}
+            for i, rule in enumerate(release.domain.rules)
+        ],
     })  # fmt: skip
 
 

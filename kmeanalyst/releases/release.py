@@ -18,6 +18,7 @@ from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, memo
+from kmeanalyst.releases.rules.violations import contradicted
 from kmeanalyst.releases.statement import METHOD, PrivacyStatement, guarantee_lines
 from kmeanalyst.releases.texts import shortened
 
@@ -278,6 +279,12 @@ class ReleaseData(Memoised):
         if self.derived:
             names = ", ".join(one.column.name for one in self.derived)
             lines["derived"] = f"{names}: computed from the other columns (post-processing: the guarantee is unchanged)"
+        if self.domain.rules:
+            broken = contradicted(self.domain, self.measurement)
+            names = "; ".join(one.describe() for one in broken)
+            lines["rules"] = f"{len(self.domain.rules)}" + (
+                f", contradicted by the measurement: {names}" if names else ""
+            )
         if self.statement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         if self.residual_over_noise is not None:
@@ -304,7 +311,10 @@ class ReleaseData(Memoised):
         width = min(_WIDEST, max(len(name) for name in self.columns.names))
         columns = [f"  {shortened(name, 60):<{width}}  {extent}" for name, extent in self._column_lines()]
         lines = [f"  {label:<11} {text}" for label, text in self.summary().items()]
-        return "\n".join(["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns]])
+        rules = [f"  {rule.named(number)}" for number, rule in enumerate(self.domain.rules, 1)]
+        return "\n".join(
+            ["kmeanalyst.Release", *lines, f"  columns     {len(columns)}", *[f"  {c}" for c in columns], *rules]
+        )
 
     def _repr_html_(self) -> str:
         return (

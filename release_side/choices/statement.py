@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import PrivacyStatement, software_versions, zcdp_rho
@@ -19,6 +20,11 @@ def taken_as_public(size: PopulationSize, kernel: str, *others: str) -> tuple[st
         else f"the number P of {size.counted} (not that of their rows) and the names of the columns, {size.unit!r} included"
     )
     return (count, "the domain: kinds, bounds, levels, scales, defaults, edges and atoms", kernel, *others)
+
+
+def named_rules(domain: Domain) -> tuple[str, ...]:
+    """What a domain's rules add to what a release treats as public, in words; nothing where there are none."""
+    return (f"rules of the domain: {len(domain.rules)}",) if domain.rules else ()
 
 
 _KERNEL = "the kernel and its lengthscales, chosen from the domain or by the curator"
@@ -79,4 +85,4 @@ def statement_of_draw(
     )
 
 
-__all__ = ["NO_PROTECTION", "statement_of_draw", "statement_of_mean", "taken_as_public"]
+__all__ = ["NO_PROTECTION", "named_rules", "statement_of_draw", "statement_of_mean", "taken_as_public"]

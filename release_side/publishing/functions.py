@@ -7,6 +7,7 @@ Source: Hall, Rinaldo & Wasserman 2013.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def _inputs(choices: FunctionChoices, domain: Domain) -> Domain:
     if kind == "density":
         if target is not None:
             raise PublishError("a density predicts no target. Leave it out, or choose ridge, logistic or svm.")
-        return domain
+        return replace(domain, rules=())
     if target not in domain.names:
         problem = "no target is named" if target is None else f"{target!r} is no column"
         raise PublishError(

@@ -18,10 +18,13 @@ from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.contradictions import check_compatible
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import Counting
 from release_side.choices.choices import check_whole
 from release_side.choices.options import processors
+from release_side.choices.statement import named_rules
 from release_side.choices.workload import Source
 from release_side.door.door import Door
 from release_side.errors import PublishError
@@ -138,6 +141,7 @@ def publish(
     >>> published.write("age.kme")
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
+    check_compatible(rules_of(domain))
     kind = method_class(method)
     choices = kind.options(
         public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
@@ -189,14 +193,15 @@ def to_release(
     if measurement is not None:
         fitted = feature_mean(measurement.feature_map, encoded, weights)
         distance = float(np.linalg.norm(fitted - measurement.vector))
-    view = method.choices.weights
+    view, statement = method.choices.weights, method.statement(measured, mechanism, size, len(encoded))
+    public = (*statement.taken_as_public, *named_rules(domain))
     return Release(
         points=domain.decode(encoded, float32=method.choices.float32),
         weights=weights,
         measurement=measurement,
         kernel=measured.kernel,
         domain=domain,
-        statement=replace(method.statement(measured, mechanism, size, len(encoded)), ledger_head=ledger_head),
+        statement=replace(statement, taken_as_public=public, ledger_head=ledger_head),
         method=method.name,
         weight_view="probability" if view == "uniform" else view,
         fit_distance=distance,

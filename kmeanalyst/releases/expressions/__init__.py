@@ -21,6 +21,7 @@ A missing cell is neither equal nor unequal to anything: arithmetic on it gives 
 is False (`!=` and `not in` too), and a missing boolean is no true condition. NaN of any origin, log(-1) say,
 behaves the same. `not` is plain negation, so `not age > 50` holds where age is missing and `age <= 50` does
 not; ask for the cells themselves with missing(age). number(grade) is the number that a level is written as, NaN if none.
+Of two dates, left - came is the number of days between them.
 Of a column with a tree of codes, equality with a node (==, !=, in) is equality with any code at or below it.
 """
 

@@ -147,9 +147,12 @@ class Interpreter:
         return np.array(found, dtype=np.float64)
 
     def arithmetic(self, node: Arithmetic) -> Meaning:
-        first = self.as_number(self.meaning(node.first))
-        rest = [(_CALCULATE[sign], self.as_number(self.meaning(operand))) for sign, operand in node.rest]
-        return Meaning(node, "number", _from_the_left(first, rest))
+        start, rest = self.meaning(node.first), [(sign, self.meaning(operand)) for sign, operand in node.rest]
+        days = start.kind == rest[0][1].kind == "date" and rest[0][0] == "-"  # a number: the days between two dates
+        first = start.run if days else self.as_number(start)
+        second = rest[0][1].run if days else self.as_number(rest[0][1])
+        others = [(_CALCULATE[sign], self.as_number(operand)) for sign, operand in rest[1:]]
+        return Meaning(node, "number", _from_the_left(first, [(_CALCULATE[rest[0][0]], second), *others]))
 
     def logic(self, node: Logic) -> Meaning:
         first, *rest = [self.as_condition(self.meaning(operand)) for operand in node.operands]

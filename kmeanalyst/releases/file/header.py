@@ -34,9 +34,9 @@ from kmeanalyst.releases.texts import flaw_of
 
 FORMAT = "kmeanalyst release"
 FUNCTION_FORMAT = "kmeanalyst function"  # `format` of a file that holds a function of a table, and no points
-SCHEMA_MAJOR, SCHEMA_MINOR = 1, 1
+SCHEMA_MAJOR, SCHEMA_MINOR = 1, 2
 FUNCTION_MINOR = 0
-PLAIN_MINOR = 0  # minor version of a file without derived columns
+PLAIN_MINOR, DERIVED_MINOR = 0, 1  # minor version of a file without derived columns and rules, and without rules
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published", "given")
 
 _MOST_SCORES = 9  # rounds of scores; of choices
@@ -103,7 +103,7 @@ _FUNCTION_FILE_RULES = {"format": _one_of(FUNCTION_FORMAT)} | _SHARED_RULES | {
     "statement": _TABLE,
     "measurement": _TABLE,
 }  # fmt: skip
-_DERIVED_RULE = {"derived": _LIST}
+_DERIVED_RULE, _RULES_RULE = {"derived": _LIST}, {"rules": _LIST}
 _NOISE_RULES = {"noise_scale": _POSITIVE, "grid_noise_scale": _POSITIVE, "n_rows": _COUNT}
 _MEASUREMENT_RULES = {"noise_law": _one_of(*NOISE_LAWS), "feature_map": _TABLE} | _NOISE_RULES
 _SCORES_RULE: dict[str, _Rule] = {
@@ -200,8 +200,11 @@ def check_header(header: dict[str, Any]) -> None:
             "kmeanalyst.read_function, or kmeanalyst evaluate."
         )
     newer = _is_newer(header, SCHEMA_MINOR)
-    derived = header.get("schema_minor") == SCHEMA_MINOR or (newer and "derived" in header)
-    _check_outline(header, FORMAT, _RELEASE_RULES | (_DERIVED_RULE if derived else {}), newer=newer)
+    minor, may_have = header.get("schema_minor"), newer or header.get("schema_minor") == SCHEMA_MINOR
+    derived = minor == DERIVED_MINOR or (may_have and "derived" in header)
+    rules = minor == SCHEMA_MINOR or (newer and "rules" in header)
+    also = (_DERIVED_RULE if derived else {}) | (_RULES_RULE if rules else {})
+    _check_outline(header, FORMAT, _RELEASE_RULES | also, newer=newer)
     measurement, statement = header["measurement"], header["statement"]
     drawn = statement is not None and is_selection(statement.get("mechanism"))
     if (measurement is None) != (statement is None or drawn):
@@ -209,12 +212,12 @@ def check_header(header: dict[str, Any]) -> None:
     if measurement is None and header["fit_distance"] is not None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
     if measurement is not None:
-        also = {
+        rounds = {
             name: rule
             for name, rule in (_SCORES_RULE | _CHOICES_RULE | _BEFOREHAND_RULE).items()
             if name in measurement
         }
-        _check_fields("measurement", measurement, _MEASUREMENT_RULES | also)
+        _check_fields("measurement", measurement, _MEASUREMENT_RULES | rounds)
         _check_fields("feature_map", measurement["feature_map"], _FEATURE_MAP_RULES)
 
 

@@ -7,6 +7,7 @@ small grammar that can do nothing but arithmetic on columns, and refuses a file 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
 from kmeanalyst.releases.function import ReleasedFunction
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.rules.rule import DERIVE, rules_from
 from kmeanalyst.releases.texts import one_line
 
 R = TypeVar("R", bound=ReleaseData)
@@ -81,6 +83,25 @@ def columns_in(header: dict[str, Any]) -> Domain:
     return domain
 
 
+def with_rules(domain: Domain, header: dict[str, Any]) -> Domain:
+    """The columns with the header's rules; ValueError for a rule that does not fit them, or is not written as a rule is."""
+    entries = header.get("rules", [])
+    rules = rules_from(entries)
+    if plain([rule.to_dict() for rule in rules]) != entries:
+        raise ValueError("they are not written as a domain writes them")
+    length = sum(_cost(rule.text) for rule in rules)
+    at_points = sum(_cost(rule.text) for rule in rules if rule.kind == DERIVE)
+    levels = max(len(column.levels) if isinstance(column, Categorical) else 0 for column in domain.columns)
+    work = length * (5000 + 100 * len(domain) + 50 * levels) + at_points * header["n_points"]
+    if work > limits().derived_work:
+        raise too_large(
+            f"the expressions of rules have {length} characters (a % counts as {_REMAINDER + 1})",
+            f"times 5000, 100 for each column and 50 for each level of the largest column ({levels}), and {header['n_points']} for "
+            f"those of derived columns, that is {work}, and at most {limits().derived_work}",
+        )
+    return replace(domain, rules=rules)
+
+
 # ---------------------------------------------------------------------- a release
 
 
@@ -98,6 +119,8 @@ def release_of(members: Members, kind: type[R]) -> R:
     check_members(header, members)
     with refusing("the columns"):
         domain = columns_in(header)
+    with refusing("the rules"):
+        domain = with_rules(domain, header)
     kernel = kernel_of(header["kernel"], domain.width)
     derived = derived_of(header, domain)
     columns = Domain((*domain.columns, *(one.column for one in derived)))
@@ -147,7 +170,11 @@ def _length(entry: Any) -> int:
         raise ValueError(f"it should be a table of {', '.join(sorted(_FIELDS))}")
     if not isinstance(entry["expression"], str) or not 0 < len(entry["expression"]) <= LONGEST:
         raise ValueError(f"its expression must be a text of 1 to {LONGEST} characters")
-    return len(entry["expression"]) + _REMAINDER * entry["expression"].count("%")
+    return _cost(entry["expression"])
+
+
+def _cost(expression: str) -> int:
+    return len(expression) + _REMAINDER * expression.count("%")
 
 
 def _entry(entry: dict[str, Any], known: Domain) -> Derived:
@@ -161,8 +188,17 @@ def _entry(entry: dict[str, Any], known: Domain) -> Derived:
 
 
 def check_cells(release: ReleaseData, cells: pd.DataFrame) -> None:
-    """FileRefused unless the derived cells of a file (M, d) are the values of their expressions."""
+    """FileRefused unless the derived cells of a file (M, d) are the values of their expressions, by `derived` and by rules."""
     frame = release.frame
+    for column in release.domain.columns:
+        if column.name not in release.domain.names_read:
+            said, computed = (column.encode(source[column.name])[0] for source in (cells, frame))
+            differ = ~np.isclose(said, computed, rtol=_ROUNDING, atol=0.0, equal_nan=True)
+            if differ.any():
+                raise refusal(
+                    f"{POINTS}, derived column {column.name}",
+                    f"{int(differ.sum())} of its cells are not what its rule gives",
+                )
     for one in release.derived:
         said, computed = (_numbers(source[one.column.name]) for source in (cells, frame))
         tolerance = 0.0

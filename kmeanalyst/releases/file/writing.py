@@ -29,7 +29,15 @@ from kmeanalyst.releases.file.archive import (
     scores_name,
     zipped,
 )
-from kmeanalyst.releases.file.header import FORMAT, PLAIN_MINOR, SCHEMA_MAJOR, SCHEMA_MINOR, declaration, plain
+from kmeanalyst.releases.file.header import (
+    DERIVED_MINOR,
+    FORMAT,
+    PLAIN_MINOR,
+    SCHEMA_MAJOR,
+    SCHEMA_MINOR,
+    declaration,
+    plain,
+)
 from kmeanalyst.releases.file.limits import FileRefused, reading
 from kmeanalyst.releases.file.points import arrow_type, is_text, quoted
 from kmeanalyst.releases.file.reading import release_of
@@ -99,7 +107,7 @@ def _header(release: ReleaseData, members: dict[str, bytes]) -> dict[str, Any]:
     header = {
         "format": FORMAT,
         "schema_major": SCHEMA_MAJOR,
-        "schema_minor": SCHEMA_MINOR if release.derived else PLAIN_MINOR,
+        "schema_minor": SCHEMA_MINOR if release.domain.rules else DERIVED_MINOR if release.derived else PLAIN_MINOR,
         "columns": release.domain.to_dict(),
         "kernel": release.kernel.to_dict(),
         "method": release.method,
@@ -113,6 +121,8 @@ def _header(release: ReleaseData, members: dict[str, bytes]) -> dict[str, Any]:
     }
     if release.derived:
         header["derived"] = [one.to_dict() for one in release.derived]
+    if release.domain.rules:
+        header["rules"] = [rule.to_dict() for rule in release.domain.rules]
     return plain(header)
 
 

@@ -9,6 +9,7 @@ On the private side `with_derived` alone is used: row by row, and it neither rai
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.column import KEPT, Columns, DomainError
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
 from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, DERIVE, MISSING, MOST_COUPLED, Rule
@@ -164,16 +165,21 @@ class Rules:
 
         Exact for levels, missing cells, atoms, whole numbers of at most a thousand values in a rule of one or two columns, and
         ranges that end where the rule changes (`cuts`). Elsewhere a cell is tried at values at its ends and inside it: one where
-        none of them keeps the rule counts as forbidden. A range that holds no value of its column is forbidden.
+        none of them keeps the rule counts as forbidden. A range that holds no value of its column is forbidden. Of a derived
+        number all cells between the least and the largest value found are allowed.
         Errors   DomainError if there are more than four million combinations of values to try.
         """
         one = self.compiled[rule]
-        shape = tuple(kernel.sizes[j] for j in one.columns)
-        allowed = np.zeros(shape, dtype=bool)
+        allowed = np.zeros([kernel.sizes[j] for j in one.columns], dtype=bool)
+        spans = _Spans(allowed.shape, one.columns.index(one.target)) if one.rule.kind == DERIVE else None
         for X in self.tried(rule, kernel):
             kept = X if one.rule.kind in (COMBINATIONS, DERIVE) else X[~self._broken(one, X)]
-            cells = kernel.cells(kept)
-            allowed[tuple(cells[:, j] for j in one.columns)] = True
+            cells = kernel.cells(kept)[:, list(one.columns)]
+            allowed[tuple(cells.T)] = True
+            if spans is not None:
+                spans.add(cells, kept[:, one.target])
+        if spans is not None and self.domain.columns[one.target].is_number:
+            allowed |= spans.cells(kernel.edges[one.target], kernel.atoms[one.target])
         return allowed
 
     def tried(self, rule: int, kernel: Margins | None = None) -> Iterator[Array]:
@@ -188,10 +194,9 @@ class Rules:
             X[:, list(one.columns)] = one.codes
             yield X
             return
-        free = [j for j in one.columns if not (one.rule.kind == DERIVE and j == one.target)]
-        values = [self._values(j, len(free), kernel) for j in free]
+        free, values = self._free_values(one, kernel)
         sizes = [len(own) for own in values]
-        if (n := int(np.prod(sizes, dtype=float))) > _MOST_POINTS:
+        if (n := math.prod(sizes)) > _MOST_POINTS:
             raise DomainError(
                 f"{one.rule.named(rule + 1)} couples columns with {n:,} combinations of values, and at most {_MOST_POINTS:,} are "
                 "tried. Couple fewer columns, or columns with fewer levels."
@@ -205,10 +210,36 @@ class Rules:
                 X[:, one.target] = self._derived_codes(one, X)
             yield X
 
-    def _values(self, j: int, coupled: int, kernel: Margins | None) -> Array:
-        edges = (*self.cuts.get(j, ()), *(kernel.edges[j] if kernel else ()))
+    def n_tried(self, rule: int, kernel: Margins | None = None) -> int:
+        """The number of rows at which a rule is tried."""
+        one = self.compiled[rule]
+        return len(one.codes) or math.prod(len(own) for own in self._free_values(one, kernel)[1])
+
+    def _free_values(self, one: CompiledRule, kernel: Margins | None) -> tuple[list[int], list[Array]]:
+        """The columns of a rule whose values are chosen, and these."""
+        free = [j for j in one.columns if not (one.rule.kind == DERIVE and j == one.target)]
+        return free, [self._values(j, free, kernel) for j in free]
+
+    def _values(self, j: int, free: Sequence[int], kernel: Margins | None) -> Array:
+        coupled = len(free)
+        also = [k for k in free if k != j] if coupled == 2 else []  # columns that are compared need values in common
+        edges = [*self._ends(j, kernel), *(end for k in also for end in self._natural_ends(k, kernel, j))]
         atoms = [*self.equated.get(j, ()), *(kernel.atoms[j] if kernel else ())]
         return values_of(self.domain.columns[j], edges, atoms, coupled)
+
+    def _ends(self, j: int, kernel: Margins | None) -> tuple[float, ...]:
+        """Where ranges of a column end, in encoded units."""
+        return (*self.cuts.get(j, ()), *(kernel.edges[j] if kernel else ()))
+
+    def _natural_ends(self, k: int, kernel: Margins | None, j: int) -> list[float]:
+        """Where ranges of column k end, in the encoded units of column j, if both are numbers."""
+        theirs, own = self.domain.columns[k], self.domain.columns[j]
+        if not (isinstance(theirs, Number) and isinstance(own, Number)):
+            return []
+        with np.errstate(all="ignore"):
+            natural = FROM_SCALE[theirs.scale](np.array(self._ends(k, kernel), dtype=float))
+            ends = TO_SCALE[own.scale](natural)
+        return [float(end) for end in ends if np.isfinite(end)]
 
     @cached_property
     def equated(self) -> dict[int, list[float]]:
@@ -220,6 +251,34 @@ class Rules:
                 if isinstance(column := self.domain.columns[j], Number):
                     found.setdefault(j, []).append(float(column.encode(np.array([value]))[0][0]))
         return found
+
+
+class _Spans:
+    """The least and the largest derived value that was found in each combination of the other columns' cells.
+
+    shape   cells of the rule's columns.
+    axis    the derived one among them.
+    """
+
+    def __init__(self, shape: tuple[int, ...], axis: int) -> None:
+        self.shape, self.axis = shape, axis
+        self.others = tuple(np.delete(np.array(shape), axis).tolist())
+        self.least, self.largest = np.full(math.prod(self.others), np.inf), np.full(math.prod(self.others), -np.inf)
+
+    def add(self, cells: Array, values: Array) -> None:
+        """Rows in these cells (n, columns), with these derived values (n,), NaN for a missing one."""
+        at = np.ravel_multi_index(tuple(np.delete(cells, self.axis, axis=1).T), self.others)
+        np.fmin.at(self.least, at, values)
+        np.fmax.at(self.largest, at, values)
+
+    def cells(self, edges: Sequence[float], atoms: Sequence[float]) -> Array:
+        """The cells, of `shape`, between them: ranges that end at `edges`, and atoms."""
+        below = np.array([-np.inf, *edges, *atoms])
+        highest = np.array([*np.nextafter(np.array(edges, dtype=float), -np.inf), np.inf, *atoms])  # of each cell
+        inside = np.zeros((*self.others, self.shape[self.axis]), dtype=bool)
+        found = (below <= self.largest[:, None]) & (highest >= self.least[:, None])
+        inside[..., : len(below)] = found.reshape(*self.others, len(below))
+        return np.moveaxis(inside, -1, self.axis)
 
 
 def _are_among(rows: Array, codes: Array) -> Array:

@@ -1,0 +1,123 @@
+"""How many rows of the table break a rule, as far as the measurement sees it. Post-processing: it costs no privacy.
+
+Rules are assumptions. A rule whose columns have a measured table together, or in a table with others, has there cells that no
+row can be in if the rule holds: the sum of their noisy shares estimates v, the share of rows that break it. An answer given the
+rules may be off from the table as recorded by up to v/(1 − v).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.rule import DERIVE
+
+CONTRADICTED = 4.0  # standard deviations
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An estimate of the share of rows that break a rule.
+
+    rule                 its index among the domain's rules.
+    name                 the rule with its number, from 1, and its text.
+    share                noisy, so that it can be below 0; cells where only some rows break the rule do not count.
+    standard_deviation   of its noise.
+    """
+
+    rule: int
+    name: str
+    share: float
+    standard_deviation: float
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether the share exceeds four of its standard deviations: the table has rows that break the rule.
+
+        >>> Violation(0, "rule 1 (never ill)", 0.02, 0.001).is_contradicted
+        True
+        """
+        return self.share > CONTRADICTED * self.standard_deviation
+
+    def describe(self) -> str:
+        """What the measurement says of the rule.
+
+        >>> Violation(0, "rule 1 (never ill)", 0.02, 0.001).describe()
+        'rule 1 (never ill): about 2.00 % ± 0.10 % of the rows of the table break it'
+        """
+        share, deviation = 100 * self.share, 100 * self.standard_deviation
+        return f"{self.name}: about {share:.2f} % ± {deviation:.2f} % of the rows of the table break it"
+
+
+def violations_of(domain: Domain, measurement: Measurement | None) -> tuple[Violation, ...]:
+    """For each rule whose columns have a measured table, what share of the rows breaks it; () where no margins were measured.
+
+    Derived columns are computed in every row, so that none breaks their rules.
+
+    >>> violations_of(domain, release.measurement)
+    ()
+    """
+    if measurement is None or not domain.rules or not isinstance(measurement.feature_map, MarginFeatures):
+        return ()
+    features, rules, found = measurement.feature_map, rules_of(domain), []
+    for i, one in enumerate(rules.compiled):
+        if one.rule.kind == DERIVE:
+            continue
+        tables = list(_tables_with(features, one.columns))
+        if not tables:
+            continue
+        forbidden = ~rules.cells_allowed(features.kernel, i)
+        sums = [_forbidden(measurement, table, forbidden, one.columns) for table in tables]
+        share, deviation = min(sums, key=lambda one: one[1])
+        found.append(Violation(i, one.rule.named(i + 1), share, deviation))
+    return tuple(found)
+
+
+def contradicted(domain: Domain, measurement: Measurement | None) -> tuple[Violation, ...]:
+    """The rules that the measurement contradicts."""
+    return tuple(one for one in violations_of(domain, measurement) if one.is_contradicted)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A measured table: its columns, the features of its cells, and its squared height."""
+
+    columns: tuple[int, ...]
+    start: int
+    square: float
+
+
+def _tables_with(features: MarginFeatures, columns: tuple[int, ...]) -> Iterator[_Table]:
+    """The measured tables, finer ones aside, that have all these columns."""
+    for group in features.groups:
+        if group.kind != "finer":
+            for table, square, start in zip(group.tables, group.squares, group.starts, strict=True):
+                if set(columns) <= set(table):
+                    yield _Table(table, int(start), square)
+
+
+def _forbidden(
+    measurement: Measurement, table: _Table, forbidden: Array, columns: tuple[int, ...]
+) -> tuple[float, float]:
+    """The noisy share in the forbidden cells of a table, and its standard deviation."""
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    sizes = features.kernel.sizes
+    shape = tuple(sizes[j] for j in table.columns)
+    shares = measurement.vector[table.start : table.start + math.prod(shape)].reshape(shape) / math.sqrt(table.square)
+    order = np.argsort([table.columns.index(j) for j in columns])  # of the rule's axes, as they are in the table
+    cells = forbidden.transpose(order).reshape([sizes[j] if j in columns else 1 for j in table.columns])
+    cells = np.broadcast_to(cells, shape)
+    deviation = measurement.noise_scale / math.sqrt(table.square)
+    return float(shares[cells].sum()), deviation * math.sqrt(max(int(cells.sum()), 1))
+
+
+__all__ = ["CONTRADICTED", "Violation", "contradicted", "violations_of"]

@@ -1,0 +1,238 @@
+"""Rules in a file: read back as written, refused where they do not fit, checked by `validate` against points and measurement."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from file_tools import (
+    SCHEMA_TEST,
+    SENSELESS,
+    Edit,
+    Members,
+    all_of,
+    bare,
+    dropping,
+    edited_points,
+    forged,
+    members_of,
+    refused,
+    same,
+    setting,
+    with_cells,
+)  # fmt: skip
+
+import release_side
+from kmeanalyst.cli.main import main
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.file import validate_release, write_release
+from kmeanalyst.releases.rules.rule import Rule
+from kmeanalyst.releases.rules.violations import violations_of
+
+COLUMNS = (
+    Integer(name="came", lower=0, upper=99), Integer(name="left", lower=0, upper=99), Integer(name="stay", lower=0, upper=99),
+    Boolean(name="works"), Real(name="wage", lower=0, upper=1000, missing=True),
+    Categorical(name="city", levels=("Basel", "Bern", "Genf")), Categorical(name="state", levels=("BS", "BE", "GE"), missing=True),
+)  # fmt: skip
+RULES = (
+    Rule("never", "works and came > 60"), Rule("always", "left >= came"), Rule("missing", "not works", ("wage",)),
+    Rule("combinations", columns=("city", "state"), rows=(("Basel", "BS"), ("Bern", "BE"), ("Genf", ""))),
+    Rule("derive", "left - came", ("stay",)),
+)  # fmt: skip
+DOMAIN = Domain(COLUMNS, rules=RULES)
+CELLS = pd.DataFrame({
+    "came": [1, 2, 70], "left": [4, 2, 99], "works": [True, False, False], "wage": [3.5, np.nan, np.nan],
+    "city": ["Basel", "Bern", "Genf"], "state": ["BS", "BE", None],
+})  # fmt: skip
+
+
+def released(domain: Domain = DOMAIN, cells: pd.DataFrame = CELLS) -> Release:
+    return bare(domain.decode(domain.encode(cells)), np.full(len(cells), 1 / len(cells)), domain)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_release(released(), tmp_path / "rules.kme")
+    return tmp_path / "rules.kme"
+
+
+def test_rules_read_back_are_the_rules_written(path):
+    header = json.loads(members_of(path)["release.json"])
+    SCHEMA_TEST.validate(header)
+    assert header["schema_minor"] == 2 and header["rules"][0] == {"never": "works and came > 60"}
+    same(read_release(path), released())
+    assert read_release(path).domain.rules == RULES
+    assert validate_release(path) == []
+
+
+def test_rules_and_columns_of_an_analyst_go_together(tmp_path):
+    both = released().transform({"twice": "2 * stay"})
+    write_release(both, tmp_path / "both.kme")
+    SCHEMA_TEST.validate(json.loads(members_of(tmp_path / "both.kme")["release.json"]))
+    same(read_release(tmp_path / "both.kme"), both)
+
+
+def test_a_release_computes_derived_cells_whatever_its_points_say():
+    points = released().frame.assign(stay=[77, 77, 77])
+    assert bare(points, np.ones(3) / 3, DOMAIN).frame["stay"].tolist() == [3, 0, 29]
+    assert bare(points.drop(columns="stay"), np.ones(3) / 3, DOMAIN).frame["stay"].tolist() == [3, 0, 29]
+
+
+def many(header: dict[str, Any], members: Members) -> None:
+    header["rules"] = [{"never": "came > 60 and works"}] * 201
+
+
+def wordy(header: dict[str, Any], members: Members) -> None:
+    header["rules"] = [{"never": "came" + "+came" * 390 + " < 0"} for _ in range(200)]
+
+
+def heavy(header: dict[str, Any], members: Members) -> None:
+    header["rules"][4]["as"] = "left - came" + "+0*left" * 250
+    header["n_points"] = 40_000
+
+
+FORGED: dict[str, tuple[Edit, str, str]] = {
+    "an empty list": (setting("rules", to=[]), "field rules", "a list with at least one entry"),
+    "absent at minor 2": (dropping("rules"), r"release\.json", r"missing fields \['rules'\]"),
+    "there at minor 0": (setting("schema_minor", to=0), r"release\.json", r"unknown fields \['rules'\]"),
+    "an unknown column": (setting("rules", 0, to={"never": "cane > 3"}), "the rules", "no column cane"),
+    "an unknown kind": (setting("rules", 0, to={"seldom": "came > 3"}), "the rules", "one of five kinds"),
+    "a field more": (setting("rules", 0, to={"never": "came > 3", "why": "x"}), "the rules", "never alone"),
+    "a number": (setting("rules", 0, to={"never": 3}), "the rules", "must be a text"),
+    "a file": (
+        setting("rules", 3, to={"combinations": ["city", "state"], "file": "/etc/hosts"}),
+        "the rules", "combinations and rows",
+    ),
+    "a value that is none": (setting("rules", 3, "rows", to=[["Rom", "BS"]]), "the rules", "'Rom' is no value"),
+    "combinations twice": (
+        setting("rules", 3, "rows", to=[["Basel", "BS"]] * 2),
+        "the rules", "not written as a domain writes them",
+    ),
+    "two for one column": (setting("rules", 0, to={"derive": "stay", "as": "left"}), "the rules", "about the column stay"),
+    "Python": (setting("rules", 0, to={"never": "__import__('os').getpid() > 1"}), "the rules", SENSELESS),
+    "too many": (many, "the rules", "at most 200 rules"),
+    "rules that take too long": (wordy, "the expressions of rules have", "at most 67108864"),
+    "a derived column that takes too long": (heavy, "the expressions of rules have", "at most 67108864"),
+    "another expression": (
+        setting("rules", 4, "as", to="left - came + 1"),
+        "derived column stay", "3 of its cells are not what its rule",
+    ),
+    "another cell": (
+        edited_points(lambda rows: [*with_cells("stay", lambda old: "55")(rows[:2]), *rows[2:]]),
+        "derived column stay", "1 of its cells",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_a_false_rule_is_refused(path, tmp_path, case):
+    edit, what, why = FORGED[case]
+    refused(forged(path, edit), tmp_path, what, why)
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["an empty list", "absent at minor 2", "there at minor 0", "an unknown kind", "a field more", "a number", "a file"],
+)
+def test_the_schema_refuses_the_same_shapes(path, case):
+    header = json.loads(members_of(path)["release.json"])
+    FORGED[case][0](header, {})
+    assert not SCHEMA_TEST.is_valid(header)
+
+
+def test_a_later_minor_version_may_have_rules_too(path):
+    path.write_bytes(forged(path, all_of(setting("schema_minor", to=4), setting("remark", to=[1]))))
+    assert read_release(path).domain.rules == RULES
+
+
+def test_validate_names_each_rule_that_a_released_row_breaks(tmp_path):
+    cells = CELLS.assign(left=[0, 2, 99], works=[True, False, True])
+    write_release(released(cells=cells), tmp_path / "broken.kme")
+    findings = validate_release(tmp_path / "broken.kme")
+    assert [finding.split(" (")[0] for finding in findings] == ["rule 1", "rule 2", "rule 3"]
+    assert "33.333% of the points break it" in findings[0]
+    done = CliRunner().invoke(main, ["validate", str(tmp_path / "broken.kme")])
+    assert done.exit_code == 3
+
+
+def test_info_lists_the_rules(path):
+    shown = CliRunner().invoke(main, ["info", str(path)]).output
+    assert "rule 1 (never works and came > 60)" in shown and "rule 5 (stay = left - came)" in shown
+    told = json.loads(CliRunner().invoke(main, ["info", str(path), "--json"]).output)["rules"]
+    assert told[1]["always"] == "left >= came" and told[1]["broken"]["share"] is None
+
+
+# ---------------------------------------------------------------------- rules that the table does not keep
+
+
+def table(broken: int, n: int = 20_000) -> pd.DataFrame:
+    """n rows, of which so many work at an age at which the rule forbids it; nobody else below 15 works."""
+    rng = np.random.default_rng(1)
+    age, works = rng.integers(0, 100, n), rng.random(n) < 0.5
+    works[age < 15] = False
+    age[:broken], works[:broken] = 7, True
+    return pd.DataFrame({"age": age, "works": works})
+
+
+AGES = Domain(
+    (Integer(name="age", lower=0, upper=99, edges=(15, 65)), Boolean(name="works")),
+    rules=(Rule("never", "works and age < 15"),),
+)
+
+
+@pytest.mark.parametrize(("broken", "contradicted"), [(0, False), (1000, True)])
+def test_a_rule_that_the_measurement_contradicts_is_named(broken, contradicted, tmp_path):
+    """1,000 of 20,000 rows are 5 %; the noise at ε = 1 on a cell is about .09 %."""
+    path = tmp_path / "ages.kme"
+    release = release_side.publish(
+        table(broken), AGES, epsilon=1, delta=1e-6, kernel="margins", points=200, rehearsal=1, output=path
+    )
+    (violation,) = violations_of(release.domain, release.measurement)
+    assert violation.share == pytest.approx(broken / 20_000, abs=4 * violation.standard_deviation)
+    assert violation.is_contradicted == contradicted
+    assert release.statement.taken_as_public[-1] == "rules of the domain: 1"
+    findings = [
+        each for each in validate_release(path, allow_rehearsal=True) if each.startswith("rule 1 ") and "about" in each
+    ]
+    assert bool(findings) == contradicted
+    assert (
+        "contradicted by the measurement: rule 1 (never works and age < 15): about" in repr(release)
+    ) == contradicted
+    told = json.loads(CliRunner().invoke(main, ["info", str(path), "--json", "--allow-rehearsal"]).stdout)
+    assert told["rules"][0]["broken"]["contradicted"] == contradicted
+
+
+def test_the_share_of_a_rule_is_read_off_any_table_with_its_columns():
+    """A target crosses every table: the rule's columns are then two of three axes, in any order."""
+    domain = Domain(
+        (AGES.columns[0], Boolean(name="rich"), AGES.columns[1]),
+        rules=(Rule("never", "works and age < 15"), Rule("never", "rich and works and age > 80")),
+    )  # fmt: skip
+    frame = table(1000).assign(rich=np.arange(20_000) % 3 == 0)
+    for target in (None, "works", "age", "rich"):
+        release = release_side.publish(
+            frame, domain, epsilon=10, delta=1e-6, kernel="margins", target=target, points=50, rehearsal=1
+        )
+        found = {each.rule: each for each in violations_of(release.domain, release.measurement)}
+        assert found[0].share == pytest.approx(0.05, abs=4 * found[0].standard_deviation), target
+        assert (1 in found) == (target is not None)  # three columns are measured together only with a target
+
+
+def test_a_row_that_breaks_a_rule_is_measured_like_any_other():
+    """The noisy sum of a table is the same with and without rules, whatever rows break them."""
+    free = replace(AGES, rules=())
+    one, other = (
+        release_side.publish(table(1000), domain, epsilon=1, delta=1e-6, kernel="margins", points=50, rehearsal=1)
+        for domain in (AGES, free)
+    )
+    np.testing.assert_array_equal(one.measurement.noisy_sum, other.measurement.noisy_sum)
+    assert one.statement.n_rows == other.statement.n_rows == 20_000
