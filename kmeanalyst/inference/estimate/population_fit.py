@@ -257,7 +257,9 @@ def _singles(release: ReleaseData, rng: np.random.Generator) -> tuple[Array, Arr
         for n, kept, spread in zip((_SHARP, _BROAD), _KEPT, _SPREAD, strict=True)
     ]
     every = release.domain.enumerate_rows(_EVERY_ROW)
-    anywhere = draw_kept(release.domain, _EVEN, rng) if every is None else every[~rules_of(release.domain).broken(every)]
+    anywhere = (
+        draw_kept(release.domain, _EVEN, rng) if every is None else every[~rules_of(release.domain).broken(every)]
+    )
     parts = [part for part in (anywhere, *near) if len(part)]
     shares = np.array(_SHARES[-len(parts) :])
     mass = [np.full(len(part), share / len(part)) for part, share in zip(parts, shares / shares.sum(), strict=True)]

@@ -42,6 +42,7 @@ from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import (
     DEEPEST,
     LONGEST,
+    Arithmetic,
     Call,
     Comparison,
     Constant,
@@ -49,6 +50,7 @@ from kmeanalyst.releases.expressions.syntax import (
     Name,
     Node,
     Parser,
+    Sign,
     denied,
     number_written,
     parts_of,
@@ -144,6 +146,17 @@ class Expression:
                 elif isinstance(left, Constant) and isinstance(right, Name):
                     found.append((right.name, _TURNED.get(sign, sign), left.value))
         return tuple(found)
+
+    @property
+    def compares_alone(self) -> bool:
+        """Whether it does nothing but compare cells with values and with each other, and ask whether they are missing.
+
+        >>> parse("age > 15 and not missing(wage)").compares_alone, parse("age + 1 > 15").compares_alone
+        (True, False)
+        """
+        parts = list(parts_of(self._root))
+        calls = [part.function for part in parts if isinstance(part, Call)]
+        return not any(isinstance(part, Arithmetic | Sign) for part in parts) and set(calls) <= {"missing"}
 
     @property
     def asked_of(self) -> tuple[str, tuple[str, ...]] | None:

@@ -2,8 +2,8 @@
 
 Each rule has a table of true and false over the cells of its columns: whether a combination of cells has a row that keeps the
 rule. What one rule excludes is taken out of the tables of all others that share columns with it, so that a look at single rules
-hardly ever leads to a row that cannot be completed. Columns are numbered as in `TableEstimates`, without the target; the target is the
-last one, of one cell where there is none.
+hardly ever leads to a row that cannot be completed. Columns are numbered as in `TableEstimates`, without the target; the
+target is the last one, of one cell where there is none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.rules.compiled import rules_of
-from kmeanalyst.releases.rules.rule import DERIVE
 
 Columns = tuple[int, ...]
 _ROUNDS = 20  # of taking what one rule excludes out of the others
@@ -33,23 +32,7 @@ def allowed_cells(domain: Domain, kernel: Margins) -> AllowedCells | None:
 @lru_cache(maxsize=8)
 def _allowed(domain: Domain, edges: Any, atoms: Any, missing: Any, target: int) -> AllowedCells:
     kernel, rules = Margins(edges, atoms, missing, (1.0, 0, 0, 0, 0, 0), target), rules_of(domain)
-    tables = []
-    for number, one in enumerate(rules.compiled):
-        table = rules.cells_allowed(kernel, number)
-        if one.rule.kind == DERIVE and domain.columns[one.target].is_number:
-            table = _filled(table, one.columns.index(one.target), len(edges[one.target]) + 1)
-        tables.append((one.columns, table))
-    return AllowedCells.of(tables, kernel)
-
-
-def _filled(table: Array, axis: int, ranges: int) -> Array:
-    """The table of a derived column, true in all ranges between its first and its last: few of its values have been tried."""
-    last = np.moveaxis(table, axis, -1)
-    own = last[..., :ranges]
-    above = np.maximum.accumulate(own, axis=-1)
-    below = np.maximum.accumulate(own[..., ::-1], axis=-1)[..., ::-1]
-    filled = np.concatenate([above & below, last[..., ranges:]], axis=-1)
-    return np.moveaxis(filled, -1, axis)
+    return AllowedCells.of(((own, rules.cells_allowed(kernel, i)) for i, own in enumerate(rules.columns)), kernel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +58,7 @@ class AllowedCells:
         for columns, table in tables:
             places = [place[j] for j in columns]
             order = np.argsort(places)
-            key, own = tuple(sorted(places)), np.asarray(table, dtype=bool).transpose(order)
+            key, own = tuple(sorted(places)), np.array(table, dtype=bool).transpose(tuple(order.tolist()))
             found[key] = found[key] & own if key in found else own
         return cls(sizes, tuple(_consistent(found).items()), (*kernel.others, kernel.target))
 
@@ -95,6 +78,11 @@ class AllowedCells:
         found = cells[:, list(self.order)]
         found[:, -1] *= self.order[-1] >= 0
         return found
+
+    @property
+    def any_left(self) -> bool:
+        """Whether something is allowed, as far as looks at pairs of rules tell."""
+        return all(table.any() for _, table in self.tables)
 
     def keeps(self, cells: Array) -> Array:
         """(n,) whether rows of cells (n, columns and target) are allowed."""
@@ -137,7 +125,7 @@ class AllowedCells:
             left_out = tuple(a for a, j in enumerate(columns) if j not in axes)
             kept = [j for j in columns if j in axes]
             self._projected[t, axes] = np.ascontiguousarray(
-                table.any(axis=left_out).transpose([kept.index(j) for j in axes])
+                np.asarray(table.any(axis=left_out)).transpose([kept.index(j) for j in axes])
             )
         return self._projected[t, axes]
 

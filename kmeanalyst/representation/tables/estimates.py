@@ -119,7 +119,9 @@ def column_estimates(
         variances = [_variance(observed, j) * size for j, size in enumerate(observed.sizes)]
         sums = [(one.sum(axis=1), variance) for one, variance in zip(ones, variances, strict=True)]
         target = _on_simplex(_combined([*observed.target, *sums], (observed.values,))[0], _may(allowed))
-    return target, [_with_target(_on_simplex(one, may), target, may) for j, one in enumerate(ones) for may in [_may(allowed, j)]]
+    return target, [
+        _with_target(_on_simplex(one, may), target, may) for j, one in enumerate(ones) for may in [_may(allowed, j)]
+    ]
 
 
 def _may(allowed: AllowedCells | None, *columns: int) -> Array:
@@ -180,9 +182,7 @@ def estimate_tables(measurement: Measurement, allowed: AllowedCells | None = Non
     return TableEstimates(target, ones, found, frozenset(observed.pairs), tree)
 
 
-def allowed_columns(
-    target: Array, ones: list[Array], allowed: AllowedCells | None
-) -> tuple[Array, list[Array]]:
+def allowed_columns(target: Array, ones: list[Array], allowed: AllowedCells | None) -> tuple[Array, list[Array]]:
     """Shares (Y,) of the target and (Y, a) of columns, 0 in cells that rules exclude, scaled to add up."""
     if allowed is None:
         return target, ones

@@ -3,9 +3,9 @@
 Rows are drawn so that each conditional distribution is met to one row. Some are then moved, one column at a time, to the value
 that brings the rows' tables nearest to the estimates. Such rows are no sample: their drawing error is below that of one.
 
-Where a table has rules, no row of cells is drawn that breaks one, or moved into one. Columns that rules tie together cannot be moved one
-at a time, and move together: a row takes a cell of another row, and with it that row's cells in all columns of the rules
-that it would break otherwise.
+Where a table has rules, no row of cells is drawn that breaks one, or moved into one. Columns that rules tie together cannot be
+moved one at a time, and move together: a row takes a cell of another row, and with it that row's cells in all columns of the
+rules that it would break otherwise.
 """
 
 from __future__ import annotations
@@ -102,10 +102,11 @@ def _completed(allowed: AllowedCells, target: Array, cells: Array, rng: np.rando
     keeps = allowed.keeps(whole)
     for y in np.unique(target[~keeps]):
         broken, kept = np.flatnonzero(~keeps & (target == y)), np.flatnonzero(keeps & (target == y))
+        named = np.array([*allowed.columns, -1])
         if len(kept):
             whole[broken] = whole[rng.choice(kept, len(broken))]
         elif (row := allowed.some_row([(len(allowed.sizes) - 1, int(y))])) is not None:
-            whole[np.ix_(broken, [*allowed.columns, -1])] = row[[*allowed.columns, -1]]
+            whole[np.ix_(broken, named)] = row[named]
         else:
             whole[broken] = _any_row(allowed, whole[keeps])
     return whole[:, -1], whole[:, :-1]

@@ -33,7 +33,7 @@ def rows_that_keep_rules(
     target    (n,) the target's cell of each row, 0 without one.
     """
     rules = rules_of(domain)
-    rows, derived = rules.with_derived(rows), list(rules.derived)
+    rows, derived = rules.with_derived(rows), np.array(list(rules.derived), dtype=np.intp)
 
     def wrong(some: Array, tried: Array) -> Array:
         elsewhere = (kernel.cells(tried)[:, derived] != cells[np.ix_(some, derived)]).any(axis=1)
@@ -60,9 +60,14 @@ def rows_that_keep_rules(
 
 def _loose_columns(rules: Rules, rows: Array) -> list[int]:
     """The columns, not derived ones, of the rules that some of these rows break, and those from which others are derived."""
-    broken = rules.broken_by(rows).any(axis=0)
+    broken = np.asarray(rules.broken_by(rows).any(axis=0))
     derived = rules.derived
-    found = {j for columns, some in zip(rules.columns, broken, strict=True) if some or set(columns) & set(derived) for j in columns}
+    found = {
+        j
+        for columns, some in zip(rules.columns, broken, strict=True)
+        if some or set(columns) & set(derived)
+        for j in columns
+    }
     return sorted(found - set(derived))
 
 
@@ -85,7 +90,7 @@ def _from_pools(
             found = tried[~rules.broken(tried)]
         if len(found):
             chosen = found[rng.integers(len(found), size=len(some))]
-            rows[np.ix_(some, loose)] = chosen[:, loose]
+            rows[np.ix_(some, np.array(loose))] = chosen[:, loose]
             rows[some] = rules.with_derived(rows[some])
 
 

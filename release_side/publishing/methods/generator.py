@@ -14,10 +14,10 @@ from kmeanalyst.representation.generator.generator import check_kernel, check_to
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
+from release_side.choices.kept_rules import refuse_rules
 from release_side.choices.options import drawn_rows, most_rows, public_generator
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
-from release_side.publishing.methods.random_features import refuse_rules
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

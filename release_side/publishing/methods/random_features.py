@@ -31,6 +31,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
+from release_side.choices.kept_rules import refuse_rules
 from release_side.choices.options import public_generator
 from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
@@ -116,16 +117,6 @@ class RandomFeatures(MeanMethod):
         drawn = _DRAWN.get(measured.rounds[-1].feature_map.name, "the frequencies, drawn from a public seed")
         given = f"the rows given as public, from which the points started; {NO_PROTECTION}"
         return (drawn, SIZES, *(() if self.public is None else (given,)))
-
-
-def refuse_rules(domain: Domain, why: str) -> None:
-    """PublishError where the domain has rules, which are kept by rows of margins alone."""
-    if domain.rules:
-        raise PublishError(
-            f"{why}, and do not keep the {len(domain.rules)} rules of the domain. Rows of adaptive margins do, the default: leave "
-            "out kernel, features, family, public points, weights and bound, and method. Or leave the rules out of the domain; the "
-            'method "subspace" keeps them where the points are given, strings too.'
-        )
 
 
 def features_of(family: str | None, kernel: Kernel, domain: Domain, dimension: int) -> FeatureMap:

@@ -22,11 +22,11 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import draw_kept
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
+from release_side.choices.kept_rules import refuse_broken
 from release_side.choices.options import public_generator
 from release_side.choices.statement import NO_PROTECTION
 from release_side.door.mechanism import Noise, RehearsalNoise
@@ -113,22 +113,10 @@ def _drawn(domain: Domain, size: int, rng: np.random.Generator) -> Array:
     found = draw_kept(domain, size, rng)
     if len(found) < size:
         raise PublishError(
-            f"hardly any row that is drawn from the domain keeps its {len(domain.rules)} rules, and so no points of a subspace were "
-            "found. Pass public points that keep them, or choose adaptive margins, the default: leave method out."
+            f"hardly any row that is drawn from the domain keeps its {len(domain.rules)} rules, and so no points of a subspace "
+            "were found. Pass public points that keep them, or choose adaptive margins, the default: leave method out."
         )
     return found
-
-
-def refuse_broken(public: Array, domain: Domain) -> None:
-    """PublishError where public rows break a rule of the domain: they may not be points of the release."""
-    rules = rules_of(domain)
-    broken = rules.broken_by(public)
-    if broken.any():
-        first = int(broken.any(axis=0).argmax())
-        raise PublishError(
-            f"{int(broken.any(axis=1).sum())} of the {len(public)} public points break a rule, which no row of the release may, such "
-            f"as {rules.compiled[first].rule.named(first + 1)}. Remove these rows, or the rule."
-        )
 
 
 def better_basis(
