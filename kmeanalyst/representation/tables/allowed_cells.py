@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from kmeanalyst.releases.rules.compiled import rules_of
 
 Columns = tuple[int, ...]
 _ROUNDS = 20  # of taking what one rule excludes out of the others
+_MOST_STEPS = 10**9  # of looking for pairs of columns that rules tie by way of a third
 
 
 def allowed_cells(domain: Domain, kernel: Margins) -> AllowedCells | None:
@@ -40,12 +42,14 @@ class AllowedCells:
     """Tables of true and false over the cells of a few columns each; a row of cells is allowed if all of them are true of it.
 
     sizes    number of cells of each column, the target's last.
-    tables   columns, increasing, and the table over their cells, an axis for each.
+    tables   columns, increasing, and the table over their cells, an axis for each: those of rules, then those that follow.
+    n_rules  how many of the tables are those of rules: a row that is allowed by them is allowed.
     order    the columns' numbers in the domain, the target's last; -1 where there is none.
     """
 
     sizes: tuple[int, ...]
     tables: tuple[tuple[Columns, Array], ...]
+    n_rules: int
     order: Columns
     _projected: dict[tuple[int, Columns], Array] = field(default_factory=dict, repr=False)
 
@@ -60,7 +64,8 @@ class AllowedCells:
             order = np.argsort(places)
             key, own = tuple(sorted(places)), np.array(table, dtype=bool).transpose(tuple(order.tolist()))
             found[key] = found[key] & own if key in found else own
-        return cls(sizes, tuple(_consistent(found).items()), (*kernel.others, kernel.target))
+        tables = _with_pairs(_consistent(found))
+        return cls(sizes, tuple(tables.items()), len(found), (*kernel.others, kernel.target))
 
     @property
     def columns(self) -> list[int]:
@@ -87,14 +92,14 @@ class AllowedCells:
     def keeps(self, cells: Array) -> Array:
         """(n,) whether rows of cells (n, columns and target) are allowed."""
         found = np.ones(len(cells), dtype=bool)
-        for columns, table in self.tables:
+        for columns, table in self.tables[: self.n_rules]:
             found &= table[tuple(cells[:, list(columns)].T)]
         return found
 
     def values(self, cells: Array, j: int, known: frozenset[int] | None = None) -> Array:
         """(n, cells of column j) which of them go with the row's cells in the known columns: by default all others."""
         found = np.ones((len(cells), self.sizes[j]), dtype=bool)
-        for t, (columns, _) in enumerate(self.tables):
+        for t, (columns, _) in enumerate(self.tables[: self.n_rules] if known is None else self.tables):
             if j in columns:
                 seen = tuple(k for k in columns if k != j and (known is None or k in known))
                 found &= self._table(t, (*seen, j))[tuple(cells[:, list(seen)].T)]
@@ -103,7 +108,7 @@ class AllowedCells:
     def widened(self, cells: Array, changed: Array) -> Array:
         """(n, columns and target) the columns that are changed, and those of every rule that the rows of cells break."""
         found = changed.copy()
-        for columns, table in self.tables:
+        for columns, table in self.tables[: self.n_rules]:
             broken = ~table[tuple(cells[:, list(columns)].T)]
             found[np.ix_(broken, list(columns))] = True
         return found
@@ -162,6 +167,36 @@ def _consistent(tables: dict[Columns, Array]) -> dict[Columns, Array]:
         if sum(int(table.sum()) for table in tables.values()) == before:
             break
     return tables
+
+
+def _with_pairs(tables: dict[Columns, Array]) -> dict[Columns, Array]:
+    """The tables, and those of pairs of columns that rules tie together by way of a third column (path consistency)."""
+    named = sorted({j for columns in tables for j in columns})
+    sizes = {j: size for columns, table in tables.items() for j, size in zip(columns, table.shape, strict=True)}
+    if sum(sizes.values()) ** 3 > _MOST_STEPS:
+        return tables
+    pairs: dict[Columns, Array] = {}
+    for pair in combinations(named, 2):
+        pairs[pair] = np.ones([sizes[j] for j in pair], dtype=bool)
+        for columns, table in tables.items():
+            if shared := tuple(j for j in pair if j in columns):
+                shape = [sizes[j] if j in shared else 1 for j in pair]
+                pairs[pair] &= _over(table, columns, shared).reshape(shape)
+    direct = {pair: int(may.sum()) for pair, may in pairs.items()}
+    for _ in range(_ROUNDS):
+        before = sum(int(may.sum()) for may in pairs.values())
+        for i, k in pairs:
+            for j in set(named) - {i, k}:
+                first = pairs[i, j] if i < j else pairs[j, i].T
+                second = pairs[j, k] if j < k else pairs[k, j].T
+                pairs[i, k] &= (first.astype(np.float32) @ second.astype(np.float32)) > 0
+        if sum(int(may.sum()) for may in pairs.values()) == before:
+            break
+    found = dict(tables)
+    for pair, may in pairs.items():
+        if int(may.sum()) < direct[pair]:
+            found[pair] = found[pair] & may if pair in found else may
+    return _consistent(found)
 
 
 def _overlaps(keys: list[Columns]) -> Iterator[tuple[Columns, Columns, Columns]]:

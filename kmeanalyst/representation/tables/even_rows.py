@@ -11,7 +11,7 @@ rules that it would break otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
 from kmeanalyst.representation.tables.estimates import TableEstimates
+from kmeanalyst.representation.tables.lifts import scaled_to
 from kmeanalyst.representation.tables.tree import Pair, table_of
 from kmeanalyst.representation.weights.views import systematic_indices
 
@@ -60,11 +61,7 @@ def draw_cells(
             for some, own in _shared_out(shares / shares.sum(), rows, patterns, which):
                 cells[some, k] = rng.permutation(systematic_indices(own, len(some), rng))
         known |= {k}
-    if allowed is None:
-        return target, cells
-    target, cells = _completed(allowed, target, cells, rng)
-    drawn = systematic_indices(_raked(ones, target, cells), n, rng)
-    return target[drawn], cells[drawn]
+    return (target, cells) if allowed is None else _completed(allowed, target, cells, rng)
 
 
 def _patterns(
@@ -112,11 +109,28 @@ def _completed(allowed: AllowedCells, target: Array, cells: Array, rng: np.rando
     return whole[:, -1], whole[:, :-1]
 
 
-def _raked(ones: list[Array], target: Array, cells: Array) -> Array:
-    """Weights (n,) of rows that rules have moved away from the columns' shares (Y, a), nearly with these shares again.
+def rake_cells(
+    estimates: TableEstimates, target: Array, cells: Array, allowed: AllowedCells, rng: np.random.Generator
+) -> tuple[TableEstimates, Array, Array]:
+    """Estimates that rules do not contradict, and drawn rows again with the columns' shares, from which rules have moved them.
 
-    Noisy shares of columns that rules tie together contradict each other: each step goes half of the way.
+    Noisy shares of columns that rules tie together contradict each other. Rows that keep the rules are weighted to fit all columns
+    at once, as far as they do; the columns' shares under these weights are the estimates' new ones, to which pairs are scaled.
     """
+    weights = _raked(estimates.ones, target, cells)
+    places = [target * one.shape[1] + own for one, own in zip(estimates.ones, cells.T, strict=True)]
+    ones = [np.bincount(own, weights, one.size).reshape(one.shape) for own, one in zip(places, estimates.ones, strict=True)]
+    pairs = {
+        (i, j): scaled_to(np.where(allowed.together(i, j), np.maximum(table, _TINY), 0.0), ones[i], ones[j])
+        for (i, j), table in estimates.pairs.items()
+    }
+    drawn = systematic_indices(weights, len(weights), rng)
+    agreeing = replace(estimates, target=np.bincount(target, weights, len(estimates.target)), ones=ones, pairs=pairs)
+    return agreeing, target[drawn], cells[drawn]
+
+
+def _raked(ones: list[Array], target: Array, cells: Array) -> Array:
+    """Weights (n,) of rows under which the columns have nearly these shares (Y, a): each step goes half of the way."""
     weights = np.full(len(cells), 1 / len(cells))
     places = [target * one.shape[1] + own for one, own in zip(ones, cells.T, strict=True)]
     for _ in range(_RAKING_STEPS):

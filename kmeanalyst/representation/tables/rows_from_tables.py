@@ -27,7 +27,7 @@ from kmeanalyst.representation.tables.estimates import (
     estimate_tables,
     noise_of_all_pairs,
 )
-from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells
+from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
 from kmeanalyst.representation.tables.tree import Pair, Tree, independent_table, spanning_tree
 from kmeanalyst.representation.tables.values_kept import rows_that_keep_rules
 from kmeanalyst.representation.wanted import FULL, Effort
@@ -85,6 +85,8 @@ def _rows(
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
     target, others = draw_cells(estimates, n, rng, allowed)
+    if allowed is not None:
+        estimates, target, others = rake_cells(estimates, target, others, allowed, rng)
     others = move_cells(
         estimates, target, others, rng, sweeps=effort.of(_SWEEPS), allowed=allowed, progress=progress
     )  # fmt: skip
