@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.rules.violations import contradicted
 from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts
 from kmeanalyst.report.markup import short
 
@@ -160,6 +161,12 @@ def _of_columns(facts: ReleaseFacts) -> Iterator[Caveat]:
         yield Caveat(
             NOTE, "Texts have no distribution here",
             f"{_listed(texts)}: too many values to draw. Ask about one text at a time.",
+        )  # fmt: skip
+    if broken := contradicted(facts.release.domain, facts.release.measurement):
+        told = "; ".join(short(one.describe(), 200) for one in broken[:_MOST_NAMES])
+        yield Caveat(
+            CARE, "The measurement contradicts a rule",
+            f"{told}. Answers are for the table given its rules: against the table as recorded they may be off by as much.",
         )  # fmt: skip
     if facts.release.derived:
         names = [one.column.name for one in facts.release.derived]

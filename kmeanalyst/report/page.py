@@ -127,6 +127,11 @@ def _guarantee(facts: ReleaseFacts) -> Markup:
     if release.statement is not None and release.statement.taken_as_public:
         items = [element("li", name_of(item, 300)) for item in release.statement.taken_as_public[:50]]
         words += [element("p", "Taken as public, and not protected:"), element("ul", items, class_="plain")]
+    if rules := release.domain.rules:
+        named = [element("li", name_of(rule.named(number), 300)) for number, rule in enumerate(rules[:50], 1)]
+        text = "Rules that are taken as true of the table, and that every row of the release keeps:"
+        words += [element("p", text), element("ul", named, class_="plain")]
+        words += [element("p", f"and {len(rules) - 50} more")] if len(rules) > 50 else []
     return element("div", element("div", words), element("dl", lines), class_="two")
 
 

@@ -26,6 +26,7 @@ from kmeanalyst.releases.file.kernel import check_kernel as check_file_kernel
 from kmeanalyst.releases.file.kernel import kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_KERNEL_WORK, MOST_MEMBERS, USUAL, FileRefused
 from kmeanalyst.releases.file.points import cells_of_a_row
+from kmeanalyst.releases.file.rules import reading_work, trying_work
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.sources.tables import read_table
 from release_side.errors import PublishError
@@ -50,6 +51,9 @@ def drawn_rows(measurement: Measurement, domain: Domain) -> int:
     return int(np.clip(measurement.n_rows, DEFAULT_POINTS, most_rows(domain)))
 
 
+_RULES = "Write shorter rules, of columns with fewer values, or leave some out"
+
+
 def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> None:
     """PublishError, before anything is spent, if the release would be larger than readers allow."""
     work = kernel_work(feature_map.kernel, domain.width)
@@ -66,6 +70,8 @@ def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> No
         ("arrays", len(feature_map.arrays()), MOST_MEMBERS - 16, "Choose a simpler kernel"),
         ("tables in its margins", tables_of(feature_map.kernel), USUAL.tables, "Publish fewer columns"),
         ("bytes", n_bytes, MOST_BYTES, "Pass fewer features"),
+        ("steps to read its rules", reading_work(domain.rules, domain, n_points), USUAL.derived_work, _RULES),
+        ("steps to try its rules", trying_work(domain, n_points, feature_map), USUAL.rule_work, _RULES),
     ):
         if size > most:
             raise PublishError(f"the release would have {size:,} {what}, and readers allow {most:,}. {hint}.")

@@ -30,6 +30,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PrivacyStatement, guarantee
 from kmeanalyst.report import facts_of, report_html, write_report
 from kmeanalyst.report.caveats import warnings_of
@@ -369,6 +370,22 @@ def test_warnings_say_what_is_wrong_and_are_silent_where_nothing_is(mixed_releas
         assert text in worse and text not in sound
     first = warnings_of(facts_of(foreign_release, columns=["city"]))[0]
     assert first.weight == "alarm" and first.headline == "No privacy guarantee is known"
+
+
+def test_rules_are_listed_and_a_contradicted_one_is_a_caveat():
+    """Half of the rows work, also below 15: 7 % break the rule."""
+    columns = (Integer(name="age", lower=0, upper=99, edges=(15,)), Boolean(name="works"))
+    rules = (Rule("never", "works and age < 15"), Rule("always", "age < 99 or works"))
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.integers(0, 99, 5000), "works": rng.random(5000) < 0.5})
+    release = publish(
+        table, Domain(columns, rules=rules), epsilon=5, delta=1e-6, kernel="margins", points=50, rehearsal=0
+    )
+    facts = facts_of(release)
+    page = report_html(facts)
+    assert "rule 1 (never works and age &lt; 15)" in page and "rule 2 (always age &lt; 99 or works)" in page
+    (caveat,) = [one for one in warnings_of(facts) if "contradicts a rule" in one.headline]
+    assert "rule 1 " in caveat.text and "rule 2 " not in caveat.text
 
 
 def test_the_points_of_a_file_are_known_by_its_sha256(mixed_release, mixed_path):

@@ -36,6 +36,7 @@ class Limits:
     cells          points × (columns + 1 for the weight); a long level counts as several, and so does a text.
     derived_work   characters of the derived columns' expressions ×
                    (points + 5000 + 100 × columns + 50 × the most levels that a column has).
+    rule_work      (characters of each rule's expression + 40) × (points + values of their columns at which they are tried).
     basis_points   of a subspace: matrices of that size are built on reading, and one is factorised.
     basis_work     entries of the subspace's Gram matrix × passes of the kernel.
     pivots         of a released function: five products of matrices of that size prove its bound on reading.
@@ -52,6 +53,7 @@ class Limits:
     points: int = 250_000
     cells: int = 5_100_000  # 50,000 points of 100 columns have 5,050,000
     derived_work: int = 2**26
+    rule_work: int = 2**29
     basis_points: int = 3000
     basis_work: int = 600_000_000
     pivots: int = 1000
@@ -64,7 +66,7 @@ class Limits:
 USUAL = Limits()
 LARGE = Limits(
     columns=5000, header_bytes=2**24, header_marks=2**20, points_bytes=2**29, points=10_000_000, cells=10_000_000,
-    derived_work=2**28, basis_points=10_000, basis_work=10_000_000_000, pivots=3000, pivot_work=10_000_000_000,
+    derived_work=2**28, rule_work=2**36, basis_points=10_000, basis_work=10_000_000_000, pivots=3000, pivot_work=10_000_000_000,
     features=100_000_000, tables=1_000_000, feature_work=10**15,
 )  # fmt: skip
 _in_force: ContextVar[Limits] = ContextVar("limits", default=USUAL)

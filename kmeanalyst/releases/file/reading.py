@@ -34,18 +34,15 @@ from kmeanalyst.releases.file.limits import (
 )
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
+from kmeanalyst.releases.file.rules import REMAINDER, check_trying_work, length_of, rules_in
 from kmeanalyst.releases.function import ReleasedFunction
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.rules.rule import DERIVE, rules_from
 from kmeanalyst.releases.texts import one_line
 
 R = TypeVar("R", bound=ReleaseData)
 _T = TypeVar("_T", bound=ReleaseData | ReleasedFunction)
 _FIELDS = {"column", "expression", "uses"}
 _PLAIN = {"name", "kind", "lower", "upper", "missing"}  # the fields that a derived column can have
-_REMAINDER = (
-    49  # more characters that a % counts as: for numbers of very different size it is a long division, bit by bit
-)
 _ROUNDING = 1e-9  # logarithms and powers are rounded differently on other machines
 
 
@@ -83,25 +80,6 @@ def columns_in(header: dict[str, Any]) -> Domain:
     return domain
 
 
-def with_rules(domain: Domain, header: dict[str, Any]) -> Domain:
-    """The columns with the header's rules; ValueError for a rule that does not fit them, or is not written as a rule is."""
-    entries = header.get("rules", [])
-    rules = rules_from(entries)
-    if plain([rule.to_dict() for rule in rules]) != entries:
-        raise ValueError("they are not written as a domain writes them")
-    length = sum(_cost(rule.text) for rule in rules)
-    at_points = sum(_cost(rule.text) for rule in rules if rule.kind == DERIVE)
-    levels = max(len(column.levels) if isinstance(column, Categorical) else 0 for column in domain.columns)
-    work = length * (5000 + 100 * len(domain) + 50 * levels) + at_points * header["n_points"]
-    if work > limits().derived_work:
-        raise too_large(
-            f"the expressions of rules have {length} characters (a % counts as {_REMAINDER + 1})",
-            f"times 5000, 100 for each column and 50 for each level of the largest column ({levels}), and {header['n_points']} for "
-            f"those of derived columns, that is {work}, and at most {limits().derived_work}",
-        )
-    return replace(domain, rules=rules)
-
-
 # ---------------------------------------------------------------------- a release
 
 
@@ -120,7 +98,7 @@ def release_of(members: Members, kind: type[R]) -> R:
     with refusing("the columns"):
         domain = columns_in(header)
     with refusing("the rules"):
-        domain = with_rules(domain, header)
+        domain = replace(domain, rules=rules_in(header, domain))
     kernel = kernel_of(header["kernel"], domain.width)
     derived = derived_of(header, domain)
     columns = Domain((*domain.columns, *(one.column for one in derived)))
@@ -135,6 +113,7 @@ def release_of(members: Members, kind: type[R]) -> R:
             fit_distance=None if header["fit_distance"] is None else float(header["fit_distance"]), derived=derived,
         )  # fmt: skip
     check_cells(release, points)
+    check_trying_work(domain, len(release), None if measurement is None else measurement.feature_map)
     return release
 
 
@@ -152,7 +131,7 @@ def derived_of(header: dict[str, Any], domain: Domain) -> tuple[Derived, ...]:
     work = length * (header["n_points"] + 5000 + 100 * (len(domain) + len(entries)) + 50 * levels)
     if work > limits().derived_work:
         raise too_large(
-            f"the expressions of derived columns have {length} characters (a % counts as {_REMAINDER + 1})",
+            f"the expressions of derived columns have {length} characters (a % counts as {REMAINDER + 1})",
             f"times {header['n_points']} points, 5000, 100 for each column and 50 for each level of the largest column ({levels}), "
             f"that is {work}, and at most {limits().derived_work}",
         )
@@ -170,11 +149,7 @@ def _length(entry: Any) -> int:
         raise ValueError(f"it should be a table of {', '.join(sorted(_FIELDS))}")
     if not isinstance(entry["expression"], str) or not 0 < len(entry["expression"]) <= LONGEST:
         raise ValueError(f"its expression must be a text of 1 to {LONGEST} characters")
-    return _cost(entry["expression"])
-
-
-def _cost(expression: str) -> int:
-    return len(expression) + _REMAINDER * expression.count("%")
+    return length_of(entry["expression"])
 
 
 def _entry(entry: dict[str, Any], known: Domain) -> Derived:

@@ -107,10 +107,10 @@ class Rules:
             found += [waiting.pop(j) for j in ready]
         return found
 
-    def frame(self, X: Array, columns: Sequence[int]) -> pd.DataFrame:
-        """Some columns of encoded rows in natural units and levels."""
+    def frame(self, cells: Mapping[int, Array]) -> pd.DataFrame:
+        """Some columns, by index, of encoded cells (n,), in natural units and levels."""
         own = self.domain.columns
-        return pd.DataFrame({own[j].name: own[j].decode(X[:, j]) for j in columns})
+        return pd.DataFrame({own[j].name: own[j].decode(values) for j, values in cells.items()})
 
     def with_derived(self, X: Array) -> Array:
         """Encoded rows whose derived columns are computed from their other cells; X itself where no column is derived.
@@ -121,13 +121,15 @@ class Rules:
             return X
         X = X.copy()
         for one in self._in_order:
-            X[:, one.target] = self._derived_codes(one, X)
+            X[:, one.target] = self._derived(one, _cells(X, one.columns))
         return X
 
-    def _derived_codes(self, one: CompiledRule, X: Array) -> Array:
+    def _derived(self, one: CompiledRule, cells: Mapping[int, Array]) -> Array:
+        """The encoded derived cells (n,) of rows with these cells in the rule's other columns."""
         assert one.expression is not None
         column = self.domain.columns[one.target]
-        values = one.expression.evaluate(self.frame(X, [j for j in one.columns if j != one.target]), self.domain)
+        named = {j: values for j, values in cells.items() if j != one.target}
+        values = one.expression.evaluate(self.frame(named), self.domain)
         if isinstance(column, Boolean):
             return values.astype(np.float64)
         with np.errstate(all="ignore"):
@@ -137,26 +139,26 @@ class Rules:
         """(n, R) whether each encoded row breaks each rule; a derived cell does that is not what the other cells give."""
         found = np.zeros((len(X), len(self)), dtype=bool)
         for i, one in enumerate(self.compiled):
-            found[:, i] = self._broken(one, X)
+            found[:, i] = self._broken(one, _cells(X, one.columns))
         return found
 
     def broken(self, X: Array) -> Array:
         """(n,) whether each encoded row breaks a rule."""
         found = np.zeros(len(X), dtype=bool)
         for one in self.compiled:
-            found |= self._broken(one, X)
+            found |= self._broken(one, _cells(X, one.columns))
         return found
 
-    def _broken(self, one: CompiledRule, X: Array) -> Array:
+    def _broken(self, one: CompiledRule, cells: Mapping[int, Array]) -> Array:
+        """(n,) whether rows with these cells in the rule's columns break it."""
         if one.rule.kind == COMBINATIONS:
-            return ~_are_among(X[:, list(one.columns)], one.codes)
+            return ~_are_among(np.column_stack([cells[j] for j in one.columns]), one.codes)
         assert one.expression is not None
         if one.rule.kind == DERIVE:
-            own = X[:, one.target]
-            return ~np.isclose(own, self._derived_codes(one, X), rtol=1e-12, atol=0.0, equal_nan=True)
-        named = [j for j in one.columns if j != one.target]
-        holds = one.expression.evaluate(self.frame(X, named), self.domain)
-        return np.isnan(X[:, one.target]) != holds if one.target >= 0 else holds
+            return ~np.isclose(cells[one.target], self._derived(one, cells), rtol=1e-12, atol=0.0, equal_nan=True)
+        named = {j: values for j, values in cells.items() if j != one.target}
+        holds = one.expression.evaluate(self.frame(named), self.domain)
+        return np.isnan(cells[one.target]) != holds if one.target >= 0 else holds
 
     def cells_allowed(self, kernel: Margins, rule: int) -> Array:
         """Of all cells of a rule's columns together, which hold a row that keeps the rule: bool, of shape their sizes.
@@ -172,48 +174,43 @@ class Rules:
         one = self.compiled[rule]
         allowed = np.zeros([kernel.sizes[j] for j in one.columns], dtype=bool)
         spans = _Spans(allowed.shape, one.columns.index(one.target)) if one.rule.kind == DERIVE else None
-        for X in self.tried(rule, kernel):
-            kept = X if one.rule.kind in (COMBINATIONS, DERIVE) else X[~self._broken(one, X)]
-            cells = kernel.cells(kept)[:, list(one.columns)]
+        for tried in self._tried(rule, kernel):
+            kept = tried if one.rule.kind in (COMBINATIONS, DERIVE) else _rows(tried, ~self._broken(one, tried))
+            cells = np.column_stack([_cells_in(kernel, j, kept[j]) for j in one.columns])
             allowed[tuple(cells.T)] = True
             if spans is not None:
-                spans.add(cells, kept[:, one.target])
+                spans.add(cells, kept[one.target])
         if spans is not None and self.domain.columns[one.target].is_number:
             allowed |= spans.cells(kernel.edges[one.target], kernel.atoms[one.target])
         return allowed
 
-    def tried(self, rule: int, kernel: Margins | None = None) -> Iterator[Array]:
-        """Encoded rows at which a rule is tried, in blocks: all values of its columns, or some of each cell; others are defaults.
+    def _tried(self, rule: int, kernel: Margins) -> Iterator[dict[int, Array]]:
+        """Encoded cells of a rule's columns at which it is tried, in blocks: all values, or some of each cell.
 
-        Of combinations and derived columns they are rows that keep the rule.
+        Of combinations and derived columns these are rows that keep the rule.
         """
-        one, domain = self.compiled[rule], self.domain
-        usual = np.array([0.0 if column.is_text else column.default_code for column in domain.columns])
+        one = self.compiled[rule]
         if one.rule.kind == COMBINATIONS:
-            X = np.tile(usual, (len(one.codes), 1))
-            X[:, list(one.columns)] = one.codes
-            yield X
+            yield dict(zip(one.columns, one.codes.T, strict=True))
             return
+        n = self.n_tried(rule, kernel)
         free, values = self._free_values(one, kernel)
         sizes = [len(own) for own in values]
-        if (n := math.prod(sizes)) > _MOST_POINTS:
+        for start in range(0, n, _AT_ONCE):
+            at = np.unravel_index(np.arange(start, min(start + _AT_ONCE, n)), sizes)
+            cells = {j: own[indices] for j, own, indices in zip(free, values, at, strict=True)}
+            yield cells | ({one.target: self._derived(one, cells)} if one.rule.kind == DERIVE else {})
+
+    def n_tried(self, rule: int, kernel: Margins | None = None) -> int:
+        """The number of rows at which `cells_allowed` tries a rule; DomainError if they are more than four million."""
+        one = self.compiled[rule]
+        n = len(one.codes) or math.prod(len(own) for own in self._free_values(one, kernel)[1])
+        if n > _MOST_POINTS:
             raise DomainError(
                 f"{one.rule.named(rule + 1)} couples columns with {n:,} combinations of values, and at most {_MOST_POINTS:,} are "
                 "tried. Couple fewer columns, or columns with fewer levels."
             )
-        for start in range(0, n, _AT_ONCE):
-            at = np.unravel_index(np.arange(start, min(start + _AT_ONCE, n)), sizes)
-            X = np.tile(usual, (len(at[0]), 1))
-            for j, own, indices in zip(free, values, at, strict=True):
-                X[:, j] = own[indices]
-            if one.rule.kind == DERIVE:
-                X[:, one.target] = self._derived_codes(one, X)
-            yield X
-
-    def n_tried(self, rule: int, kernel: Margins | None = None) -> int:
-        """The number of rows at which a rule is tried."""
-        one = self.compiled[rule]
-        return len(one.codes) or math.prod(len(own) for own in self._free_values(one, kernel)[1])
+        return n
 
     def _free_values(self, one: CompiledRule, kernel: Margins | None) -> tuple[list[int], list[Array]]:
         """The columns of a rule whose values are chosen, and these."""
@@ -279,6 +276,21 @@ class _Spans:
         found = (below <= self.largest[:, None]) & (highest >= self.least[:, None])
         inside[..., : len(below)] = found.reshape(*self.others, len(below))
         return np.moveaxis(inside, -1, self.axis)
+
+
+def _cells(X: Array, columns: Sequence[int]) -> dict[int, Array]:
+    """The cells of encoded rows in some columns."""
+    return {j: X[:, j] for j in columns}
+
+
+def _rows(cells: Mapping[int, Array], which: Array) -> dict[int, Array]:
+    return {j: values[which] for j, values in cells.items()}
+
+
+def _cells_in(kernel: Margins, j: int, values: Array) -> Array:
+    """The cells (n,) of a column's encoded values, as `kernel.cells` counts them."""
+    shares = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return Margins((kernel.edges[j],), (kernel.atoms[j],), (kernel.missing[j],), shares).cells(values[:, None])[:, 0]
 
 
 def _are_among(rows: Array, codes: Array) -> Array:

@@ -34,7 +34,7 @@ from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.file import validate_release, write_release
+from kmeanalyst.releases.file import FileRefused, validate_release, write_release
 from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.rules.violations import violations_of
 
@@ -236,3 +236,32 @@ def test_a_row_that_breaks_a_rule_is_measured_like_any_other():
     )
     np.testing.assert_array_equal(one.measurement.noisy_sum, other.measurement.noisy_sum)
     assert one.statement.n_rows == other.statement.n_rows == 20_000
+
+
+# ---------------------------------------------------------------------- rules that cost too much
+
+
+def test_rules_that_take_too_long_to_try_are_refused_on_reading_and_before_anything_is_spent(tmp_path):
+    """A rule of two columns of 1,000 levels is tried a million times, each at the price of its characters."""
+    columns = tuple(Categorical(name=name, levels=tuple(f"l{k}" for k in range(1000))) for name in ("a", "b"))
+    long = Rule("never", "a == 'l1' and (b == 'l2'" + " or b == 'l3'" * 10 + ")")
+    few, many = (Domain(columns, rules=(long,) * n) for n in (1, 4))
+    cells = pd.DataFrame({"a": ["l5"] * 9, "b": ["l7"] * 9})
+    write_release(released(few, cells), tmp_path / "few.kme")
+    assert validate_release(tmp_path / "few.kme") == []
+    write_release(released(many, cells), tmp_path / "many.kme")
+    with pytest.raises(FileRefused, match=r"the rules are not tried at 9 points .* --large"):
+        read_release(tmp_path / "many.kme")
+    with pytest.raises(
+        release_side.PublishError, match=r"steps to try its rules, and readers allow .* Write shorter rules"
+    ):
+        release_side.publish(cells, many, epsilon=1, delta=1e-6, features=10, points=5, rehearsal=1)
+
+
+def test_a_rule_over_too_many_values_is_refused_before_anything_is_spent():
+    columns = tuple(Categorical(name=name, levels=tuple(f"l{k}" for k in range(300))) for name in ("a", "b", "c"))
+    domain = Domain(columns, rules=(Rule("never", "a == 'l1' and b == 'l2' and c == 'l3'"),))
+    with pytest.raises(
+        release_side.DomainError, match="27,000,000 combinations of values, and at most 4,194,304 are tried"
+    ):
+        release_side.publish(pd.DataFrame({name: ["l5"] for name in "abc"}), domain, epsilon=1, delta=1e-6, rehearsal=1)
