@@ -52,6 +52,7 @@ class AllowedCells:
     n_rules: int
     order: Columns
     _projected: dict[tuple[int, Columns], Array] = field(default_factory=dict, repr=False)
+    _together: dict[Columns, Array] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, tables: Iterable[tuple[Columns, Array]], kernel: Margins) -> AllowedCells:
@@ -115,6 +116,11 @@ class AllowedCells:
 
     def together(self, *columns: int) -> Array:
         """(Y, cells of each column) which cells of the target and these columns a rule allows together."""
+        if columns not in self._together:
+            self._together[columns] = self._found_together(columns)
+        return self._together[columns]
+
+    def _found_together(self, columns: Columns) -> Array:
         whole = (len(self.sizes) - 1, *columns)
         found = np.ones([self.sizes[j] for j in whole], dtype=bool)
         for t, (own, _) in enumerate(self.tables):

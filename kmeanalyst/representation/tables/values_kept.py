@@ -16,6 +16,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.rules.compiled import Rules, rules_of
 from kmeanalyst.representation.mixture.within_cells import FineRanges, values_in_cells
 
@@ -42,12 +43,15 @@ def rows_that_keep_rules(
     def drawn(some: Array) -> Array:
         tried = rows[some]
         for j in loose:
-            tried[:, j] = values_in_cells(kernel, domain, j, cells[some, j], target[some], fine.get(j), rng)
+            own = values_in_cells(kernel, domain, j, cells[some, j], target[some], fine.get(j), rng)
+            named = _named_value(special.get(j, {}), cells[some, j], rng)
+            tried[:, j] = np.where(np.isnan(named), own, named)
         return rules.with_derived(tried)
 
     everyone = np.arange(len(rows))
     left = everyone[wrong(everyone, rows)]
     loose = _loose_columns(rules, rows[left])
+    special = {j: _special_values(rules, kernel, j) for j in loose}
     for _ in range(_TRIES if loose else 0):
         tried = drawn(left)
         kept = ~wrong(left, tried)
@@ -69,6 +73,27 @@ def _loose_columns(rules: Rules, rows: Array) -> list[int]:
         for j in columns
     }
     return sorted(found - set(derived))
+
+
+def _special_values(rules: Rules, kernel: Margins, j: int) -> dict[int, Array]:
+    """Cell → the values in it that a rule compares column j with by ==, and the column's bounds: hardly any draw gives them."""
+    column = rules.domain.columns[j]
+    if not isinstance(column, Number):
+        return {}
+    values = np.unique([*rules.equated.get(j, ()), *column.bounds])
+    rows = np.zeros((len(values), len(rules.domain.columns)))
+    rows[:, j] = values
+    cells = kernel.cells(rows)[:, j]
+    return {int(cell): values[cells == cell] for cell in np.unique(cells)}
+
+
+def _named_value(special: dict[int, Array], cells: Array, rng: np.random.Generator) -> Array:
+    """(n,) for half of the rows in cells with special values one of these; NaN for the others."""
+    found = np.full(len(cells), np.nan)
+    for cell, values in special.items():
+        chosen = (cells == cell) & (rng.random(len(cells)) < 0.5)
+        found[chosen] = rng.choice(values, int(chosen.sum()))
+    return found
 
 
 def _from_pools(
