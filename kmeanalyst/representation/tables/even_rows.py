@@ -119,7 +119,9 @@ def rake_cells(
     """
     weights = _raked(estimates.ones, target, cells)
     places = [target * one.shape[1] + own for one, own in zip(estimates.ones, cells.T, strict=True)]
-    ones = [np.bincount(own, weights, one.size).reshape(one.shape) for own, one in zip(places, estimates.ones, strict=True)]
+    ones = [
+        np.bincount(own, weights, one.size).reshape(one.shape) for own, one in zip(places, estimates.ones, strict=True)
+    ]
     pairs = {
         (i, j): scaled_to(np.where(allowed.together(i, j), np.maximum(table, _TINY), 0.0), ones[i], ones[j])
         for (i, j), table in estimates.pairs.items()

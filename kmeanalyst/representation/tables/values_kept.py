@@ -9,6 +9,8 @@ does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +23,8 @@ from kmeanalyst.releases.rules.compiled import Rules, rules_of
 from kmeanalyst.representation.mixture.within_cells import FineRanges, values_in_cells
 
 _TRIES = 8  # of each row by itself
-_POOL, _MOST_POOLED = 4096, 2**20  # values drawn for all rows of the same cells, and for all such groups together
+_POOLS = 512, 8192  # values drawn for all rows of the same cells; for those that these leave
+_MOST_POOLED = 2**18  # values drawn for all such groups together
 
 
 def rows_that_keep_rules(
@@ -34,45 +37,97 @@ def rows_that_keep_rules(
     target    (n,) the target's cell of each row, 0 without one.
     """
     rules = rules_of(domain)
-    rows, derived = rules.with_derived(rows), np.array(list(rules.derived), dtype=np.intp)
-
-    def wrong(some: Array, tried: Array) -> Array:
-        elsewhere = (kernel.cells(tried)[:, derived] != cells[np.ix_(some, derived)]).any(axis=1)
-        return np.asarray(rules.broken(tried) | elsewhere)
-
-    def drawn(some: Array) -> Array:
-        tried = rows[some]
-        for j in loose:
-            own = values_in_cells(kernel, domain, j, cells[some, j], target[some], fine.get(j), rng)
-            named = _named_value(special.get(j, {}), cells[some, j], rng)
-            tried[:, j] = np.where(np.isnan(named), own, named)
-        return rules.with_derived(tried)
-
-    everyone = np.arange(len(rows))
-    left = everyone[wrong(everyone, rows)]
-    loose = _loose_columns(rules, rows[left])
-    special = {j: _special_values(rules, kernel, j) for j in loose}
-    for _ in range(_TRIES if loose else 0):
-        tried = drawn(left)
-        kept = ~wrong(left, tried)
-        rows[left[kept]] = tried[kept]
-        left = left[~kept]
-    if len(left) and loose:
-        _from_pools(rows, left, cells[:, [*loose, *derived]], loose, drawn, wrong, rules, rng)
+    rows = rules.with_derived(rows)
+    broken = rules.broken_by(rows)
+    derived = np.array(list(rules.derived), dtype=np.intp)
+    wrong = broken.any(axis=1) | (kernel.cells(rows)[:, derived] != cells[:, derived]).any(axis=1)
+    loose = _loose_columns(rules, broken.any(axis=0))
+    if loose and wrong.any():
+        search = _Redrawn(rows, kernel, domain, cells, target, fine, rules, derived, loose, rng)
+        search.improve(np.flatnonzero(wrong))
+        rows = search.rows
     return without_broken(rows, domain, rng)
 
 
-def _loose_columns(rules: Rules, rows: Array) -> list[int]:
-    """The columns, not derived ones, of the rules that some of these rows break, and those from which others are derived."""
-    broken = np.asarray(rules.broken_by(rows).any(axis=0))
-    derived = rules.derived
-    found = {
-        j
-        for columns, some in zip(rules.columns, broken, strict=True)
-        if some or set(columns) & set(derived)
-        for j in columns
-    }
-    return sorted(found - set(derived))
+def _loose_columns(rules: Rules, broken: Array) -> list[int]:
+    """The columns, not derived ones, of the rules that are broken (R,), and of those that name a derived column."""
+    derived = set(rules.derived)
+    named = [own for own, some in zip(rules.columns, broken, strict=True) if some or set(own) & derived]
+    return sorted({j for own in named for j in own} - derived)
+
+
+@dataclass(eq=False)
+class _Redrawn:
+    """Rows whose values in the loose columns are drawn again, in the same cells."""
+
+    rows: Array
+    kernel: Margins
+    domain: Domain
+    cells: Array
+    target: Array
+    fine: dict[int, FineRanges]
+    rules: Rules
+    derived: Array
+    loose: list[int]
+    rng: np.random.Generator
+
+    def improve(self, left: Array) -> None:
+        """Other values for these rows: by themselves, then from pools; then values that rules name; then any derived cell."""
+        for _ in range(_TRIES):
+            tried = self.drawn(left)
+            kept = ~self.wrong(left, tried)
+            self.rows[left[kept]] = tried[kept]
+            left = left[~kept]
+        for size, named in ((_POOLS[0], False), (_POOLS[1], False), (_POOLS[0], True)):
+            left = self.from_pools(left, size, self.wrong, named=named)
+        left = left[self._ruled.broken(self.rows[left])]
+        self.from_pools(left, _POOLS[1], lambda _, tried: self._ruled.broken(tried), named=True)
+
+    @cached_property
+    def _ruled(self) -> Rules:
+        """The rules that other values may break."""
+        changed = {*self.loose, *self.derived.tolist()}
+        return replace(self.rules, compiled=tuple(one for one in self.rules.compiled if set(one.columns) & changed))
+
+    def wrong(self, like: Array, tried: Array) -> Array:
+        """Which of the rows, tried in the place of others, break a rule or have another derived cell than those."""
+        elsewhere = self.kernel.cells(tried)[:, self.derived] != self.cells[np.ix_(like, self.derived)]
+        return np.asarray(self._ruled.broken(tried) | elsewhere.any(axis=1))
+
+    def drawn(self, like: Array, *, named: bool = False) -> Array:
+        """Rows with other values in the cells of these; if `named`, half of them values that rules name, where there are some."""
+        tried = self.rows[like]
+        for j in self.loose:
+            cells = self.cells[like, j]
+            own = values_in_cells(self.kernel, self.domain, j, cells, self.target[like], self.fine.get(j), self.rng)
+            tried[:, j] = _with_named(own, self._special[j], cells, self.rng) if named else own
+        return self.rules.with_derived(tried)
+
+    @cached_property
+    def _special(self) -> dict[int, dict[int, Array]]:
+        return {j: _special_values(self.rules, self.kernel, j) for j in self.loose}
+
+    def from_pools(self, left: Array, size: int, wrong: Callable[[Array, Array], Array], *, named: bool) -> Array:
+        """Give these rows values of a pool that is drawn for all with the same cells; returns the rows that it has none for."""
+        if not len(left):
+            return left
+        _, groups = np.unique(self.cells[left][:, [*self.loose, *self.derived]], axis=0, return_inverse=True)
+        members = np.split(left[np.argsort(groups, kind="stable")], np.cumsum(np.bincount(groups))[:-1])
+        members.sort(key=len, reverse=True)
+        tried_for = members[: max(_MOST_POOLED // size, 1)]
+        like = np.concatenate([self.rng.choice(some, size) for some in tried_for])
+        tried = self.drawn(like, named=named)
+        good = ~wrong(like, tried).reshape(-1, size)
+        without = members[len(tried_for) :]
+        for some, own, values in zip(tried_for, good, tried.reshape(-1, size, tried.shape[1]), strict=True):
+            found = values[own]
+            if len(found):
+                chosen = found[self.rng.integers(len(found), size=len(some))]
+                self.rows[np.ix_(some, np.array(self.loose))] = chosen[:, self.loose]
+            else:
+                without.append(some)
+        self.rows[left] = self.rules.with_derived(self.rows[left])
+        return np.concatenate(without) if without else left[:0]
 
 
 def _special_values(rules: Rules, kernel: Margins, j: int) -> dict[int, Array]:
@@ -87,36 +142,13 @@ def _special_values(rules: Rules, kernel: Margins, j: int) -> dict[int, Array]:
     return {int(cell): values[cells == cell] for cell in np.unique(cells)}
 
 
-def _named_value(special: dict[int, Array], cells: Array, rng: np.random.Generator) -> Array:
-    """(n,) for half of the rows in cells with special values one of these; NaN for the others."""
-    found = np.full(len(cells), np.nan)
+def _with_named(values: Array, special: dict[int, Array], cells: Array, rng: np.random.Generator) -> Array:
+    """Values (n,), half of those in cells with special values replaced by one of these."""
+    found = values.copy()
     for cell, values in special.items():
         chosen = (cells == cell) & (rng.random(len(cells)) < 0.5)
         found[chosen] = rng.choice(values, int(chosen.sum()))
     return found
-
-
-def _from_pools(
-    rows: Array, left: Array, keys: Array, loose: list[int], drawn: Callable[[Array], Array],
-    wrong: Callable[[Array, Array], Array], rules: Rules, rng: np.random.Generator,
-) -> None:  # fmt: skip
-    """Give rows `left` values of a pool that is drawn for all of them with the same cells `keys`.
-
-    A value that keeps the rules, though its derived cell is another one, is taken where there is none that does both.
-    """
-    _, groups = np.unique(keys[left], axis=0, return_inverse=True)
-    members = np.split(left[np.argsort(groups, kind="stable")], np.cumsum(np.bincount(groups))[:-1])
-    members.sort(key=len, reverse=True)
-    for some in members[: _MOST_POOLED // _POOL]:
-        like = rng.choice(some, _POOL)
-        tried = drawn(like)
-        found = tried[~wrong(like, tried)]
-        if not len(found):
-            found = tried[~rules.broken(tried)]
-        if len(found):
-            chosen = found[rng.integers(len(found), size=len(some))]
-            rows[np.ix_(some, np.array(loose))] = chosen[:, loose]
-            rows[some] = rules.with_derived(rows[some])
 
 
 def without_broken(rows: Array, domain: Domain, rng: np.random.Generator) -> Array:
