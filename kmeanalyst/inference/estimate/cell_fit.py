@@ -13,8 +13,8 @@ under one column of weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)�
 them would make κ vanish. It is therefore read off the departure from rows whose columns are independent: the fixed point
 of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
 that the measurement determines (MacKay 1992). With rules, the columns are as independent as these allow. Few relations of a
-real table are strong and most are weak, where the prior is normal: κ is taken a fifth larger. Pairs of columns that were not measured have a κ of their own (`unmeasured_pairs`). What
-holds is coverage on average over questions; a product of a number with another column, which depends on what lies within the
+real table are strong and most are weak, where the prior is normal: κ is taken a fifth larger. Pairs of columns that were not
+measured have a κ of their own (`unmeasured_pairs`). What holds is coverage on average over questions; a product of a number with another column, which depends on what lies within the
 number's ranges, may be further off than its resolution says. As a is computed on the same rows as Var_p(h − aᵀφ), that
 variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath & Wahba 1979).
 

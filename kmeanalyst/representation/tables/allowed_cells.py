@@ -65,8 +65,8 @@ class AllowedCells:
             order = np.argsort(places)
             key, own = tuple(sorted(places)), np.array(table, dtype=bool).transpose(tuple(order.tolist()))
             found[key] = found[key] & own if key in found else own
-        tables = _with_pairs(_consistent(found))
-        return cls(sizes, tuple(tables.items()), len(found), (*kernel.others, kernel.target))
+        known = _with_pairs(_consistent(found))
+        return cls(sizes, tuple(known.items()), len(found), (*kernel.others, kernel.target))
 
     @property
     def columns(self) -> list[int]:
@@ -182,7 +182,8 @@ def _with_pairs(tables: dict[Columns, Array]) -> dict[Columns, Array]:
     if sum(sizes.values()) ** 3 > _MOST_STEPS:
         return tables
     pairs: dict[Columns, Array] = {}
-    for pair in combinations(named, 2):
+    for i, k in combinations(named, 2):
+        pair: Columns = (i, k)
         pairs[pair] = np.ones([sizes[j] for j in pair], dtype=bool)
         for columns, table in tables.items():
             if shared := tuple(j for j in pair if j in columns):

@@ -41,7 +41,7 @@ def rows_that_keep_rules(
     broken = rules.broken_by(rows)
     derived = np.array(list(rules.derived), dtype=np.intp)
     wrong = broken.any(axis=1) | (kernel.cells(rows)[:, derived] != cells[:, derived]).any(axis=1)
-    loose = _loose_columns(rules, broken.any(axis=0))
+    loose = _loose_columns(rules, np.asarray(broken.any(axis=0)))
     if loose and wrong.any():
         search = _Redrawn(rows, kernel, domain, cells, target, fine, rules, derived, loose, rng)
         search.improve(np.flatnonzero(wrong))
