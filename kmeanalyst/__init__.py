@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.domain.tree_column import Tree
     from kmeanalyst.releases.file import FileRefused, read_function, validate_release, write_function
     from kmeanalyst.releases.function import ReleasedFunction
+    from kmeanalyst.releases.rules.rule import Rule
     from kmeanalyst.releases.statement import PrivacyStatement
     from kmeanalyst.representation.points.thinning import thin
     from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
@@ -90,7 +91,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError",
     "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal", "PrivacyStatement",
-    "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "TestResult", "Text", "TrainedPipeline",
+    "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "TestResult", "Text", "TrainedPipeline",
     "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare", "expected_calibration_error",
     "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd",
     "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release", "refit",

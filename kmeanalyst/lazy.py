@@ -15,6 +15,7 @@ DOMAIN_HOMES: dict[str, tuple[str, ...]] = {  # what describes a table's columns
     "kmeanalyst.releases.domain.numbers": ("Date", "Integer", "Real"),
     "kmeanalyst.releases.domain.text_column": ("Text",),
     "kmeanalyst.releases.domain.tree_column": ("Tree",),
+    "kmeanalyst.releases.rules.rule": ("Rule",),
 }
 
 

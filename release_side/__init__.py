@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.domain.numbers import Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
     from kmeanalyst.releases.domain.tree_column import Tree
+    from kmeanalyst.releases.rules.rule import Rule
     from release_side.budget.composition import Spend
     from release_side.budget.ledger import Ledger
     from release_side.budget.spending import LedgerWarning
@@ -52,8 +53,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Dask", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
-    "Ledger", "LedgerWarning", "Ordinal", "Processes", "PublishError", "Real", "Spend", "Text", "Tree", "draft_domain", "plan",
-    "publish", "publish_function", "read_domain", "sql",
+    "Ledger", "LedgerWarning", "Ordinal", "Processes", "PublishError", "Real", "Rule", "Spend", "Text", "Tree", "draft_domain",
+    "plan", "publish", "publish_function", "read_domain", "sql",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

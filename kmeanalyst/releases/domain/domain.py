@@ -135,8 +135,8 @@ class Domain:
     """The columns of a table with their public bounds and levels.
 
     columns   in the order of encoded rows.
-    rules     public facts that every released row keeps; a derived column is computed from a row's other cells, and a table need
-              not have it.
+    rules     public facts (`Rule`) that every released row keeps; a derived column is computed from a row's other cells, and a
+              table need not have it.
     samples   digests of what the domain was drafted from, for `publish` to compare; no release holds them.
 
     >>> domain = Domain((Integer(name="age", lower=0, upper=120), Categorical(name="sex", levels=("F", "M"))))

@@ -64,7 +64,8 @@ def propose_rules(sample: pd.DataFrame, domain: Domain) -> tuple[Proposal, ...]:
     sample   with the columns of the domain; of more than sixty columns the first are looked at.
     """
     X = domain.encode(sample)
-    axes = [axis for j in range(min(len(domain), _MOST_COLUMNS)) for axis in _axes(domain, j, X[:, j])]
+    looked_at = [j for j, column in enumerate(domain.columns[:_MOST_COLUMNS]) if not column.is_text]
+    axes = [axis for j in looked_at for axis in _axes(domain, j, X[:, j])]
     missing = {axis.column: _exactly_where(axis, axes, len(X)) for axis in axes if axis.is_missing}
     exact = {column: each for column, each in missing.items() if each is not None}
     found = list(exact.values())
@@ -116,10 +117,9 @@ def _axes(domain: Domain, j: int, x: Array) -> Iterator[_Axis]:
     absent = np.isnan(x)
     if 0 < absent.sum() < len(x):
         yield _Axis(j, name, absent.astype(int), 2, ("", ""), ordered=False, is_missing=True)
-    codes = np.where(absent, -1, np.nan_to_num(x)).astype(int)
     if isinstance(column, Categorical) and len(column.levels) <= _MOST_LEVELS:
         texts = ("false", "true") if isinstance(column, Boolean) else tuple(map(words.literal, column.levels))
-        ordered = column.ordered
+        ordered, codes = column.ordered, np.where(absent, -1.0, x).astype(int)
         yield _Axis(j, name, codes, len(texts), texts[1:] if ordered else texts, ordered)
     if isinstance(column, Number):
         values = np.unique(x[~absent])
