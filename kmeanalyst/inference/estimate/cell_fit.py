@@ -14,14 +14,18 @@ them would make κ vanish. It is therefore read off the departure from rows whos
 of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
 that the measurement determines (MacKay 1992). With rules, the columns are as independent as these allow. Few relations of a
 real table are strong and most are weak, where the prior is normal: κ is taken a fifth larger. Pairs of columns that were not
-measured have a κ of their own (`unmeasured_pairs`). What holds is coverage on average over questions; a product of a number with another column, which depends on what lies within the
-number's ranges, may be further off than its resolution says. As a is computed on the same rows as Var_p(h − aᵀφ), that
-variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath & Wahba 1979).
+measured have a κ of their own (`unmeasured_pairs`). What holds is coverage on average over questions; a product of a number
+with another column, which depends on what lies within the number's ranges, may be further off than its resolution says. As a
+is computed on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)², generalised cross-validation (Golub,
+Heath & Wahba 1979).
 
 The answer is moved from E_p h as far as noise allows, by a share s of what is missing. What it has still to go, (1 − s) times
 the rest, is estimated by what a second step would add (twicing: Tukey 1977): aᵀ of what the first has left, s (1 − s) times
 it. Twice that counts as an error of resolution: it is next to nothing where tables answer a question, and what is left or
 more of it where half or more of the way was gone.
+
+Cells that rules exclude hold no released row: C is 0 there, and so is a, whatever their noisy shares are. An answer is thus the
+mean of h over rows that keep the rules.
 
 Systems of equations are solved by conjugate gradients, preconditioned by what single columns explain and by the blocks of
 tables: some six steps. Any a gives a valid error when its own parts are stated; a solver that stops early costs width.
