@@ -20,11 +20,11 @@ import numpy as np
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.expressions import ExpressionError, parse
+from kmeanalyst.releases.expressions import Expression, ExpressionError, any_of, parse
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.rules.compiled import CompiledRule, Rules, rules_of
-from kmeanalyst.releases.rules.rule import COMBINATIONS, NEVER, Rule
+from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, NEVER, Rule
 from kmeanalyst.releases.rules.violations import Violation, violations_of
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
 
@@ -113,14 +113,17 @@ def violations(release: ReleaseData) -> tuple[Violation, ...]:
 
 def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
     """The rules that exclude an event, as few as removing one after the other finds; () if they do not."""
-    expression = parse(event)
+    try:
+        expression, otherwise = parse(event), parse(f"not ({event})")
+    except ExpressionError:  # too long, together
+        return ()
     if not expression.compares_alone or len(expression.columns) > _MOST_ASKED:
         return ()
     columns = [domain.position(name) for name in expression.columns]
     if any(domain.columns[j].is_text for j in columns):
         return ()
     rules = rules_of(domain)
-    asked = CompiledRule(Rule(NEVER, event), tuple(sorted(columns)), parse(f"not ({event})"))
+    asked = CompiledRule(Rule(NEVER, event), tuple(sorted(columns)), otherwise)
     plain = [i for i, one in enumerate(rules.compiled) if _compares_alone(one)]
     together = replace(rules, compiled=(*(rules.compiled[i] for i in plain), asked))
     kernel = _kernel_of(together)
@@ -129,8 +132,15 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
     except DomainError:  # too many values to try
         return ()
 
+    def broken_inside(one: CompiledRule) -> Expression | None:
+        """Where a row breaks a condition on the event's columns: in a cell, both may have rows, and none in common."""
+        return one.expression if one.rule.kind in (NEVER, ALWAYS) and set(one.columns) <= set(asked.columns) else None
+
     def impossible(some: Sequence[int]) -> bool:
-        return not AllowedCells.of([*(tables[i] for i in some), tables[-1]], kernel).any_left
+        inside = [broken for i in some if (broken := broken_inside(together.compiled[i])) is not None]
+        joint = replace(asked, expression=any_of(otherwise, *inside))
+        own = replace(together, compiled=(joint,)).cells_allowed(kernel, 0) if inside else tables[-1][1]
+        return not AllowedCells.of([*(tables[i] for i in some), (asked.columns, own)], kernel).any_left
 
     kept = list(range(len(plain)))
     if impossible([]) or not impossible(kept):  # the event is impossible by itself, or possible

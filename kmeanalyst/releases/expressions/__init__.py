@@ -47,6 +47,7 @@ from kmeanalyst.releases.expressions.syntax import (
     Comparison,
     Constant,
     Items,
+    Logic,
     Name,
     Node,
     Parser,
@@ -85,6 +86,18 @@ def _parsed(text: str) -> Expression:
     parser = Parser(text)
     root = parser.whole()
     return Expression(text, tuple(parser.columns), root)
+
+
+def any_of(*conditions: Expression) -> Expression:
+    """The condition that holds where one of these does.
+
+    >>> any_of(parse("age > 50"), parse("rich")).columns
+    ('age', 'rich')
+    """
+    roots = tuple(condition._root for condition in conditions)
+    columns = dict.fromkeys(name for condition in conditions for name in condition.columns)
+    text = " or ".join(f"({condition.text})" for condition in conditions)
+    return Expression(text, tuple(columns), Logic(roots[0].span, "or", roots))
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,17 @@ def mean_distance(domain: Domain, rows: Array, others: Array) -> float:
     first, second, sizes = kernel.cells(rows), kernel.cells(others), kernel.sizes
     found = []
     for i, j in combinations(range(len(domain)), 2):
-        p, q = (np.bincount(c[:, i] * sizes[j] + c[:, j], minlength=sizes[i] * sizes[j]) / len(c) for c in (first, second))
+        p, q = (
+            np.bincount(c[:, i] * sizes[j] + c[:, j], minlength=sizes[i] * sizes[j]) / len(c) for c in (first, second)
+        )
         found.append(0.5 * np.abs(p - q).sum())
     return float(np.mean(found))
 
 
 @pytest.mark.parametrize(
-    "rules", [(NEVER,), (HOURS,), (ORDER,), (WAGE,), (PLACES,), (ORDER, STAY), RULES], ids=lambda rules: rules[-1].describe()[:30]
+    "rules",
+    [(NEVER,), (HOURS,), (ORDER,), (WAGE,), (PLACES,), (ORDER, STAY), RULES],
+    ids=lambda rules: rules[-1].describe()[:30],
 )
 @pytest.mark.parametrize("noise", [0.001, 0.05])
 def test_rows_of_all_margins_keep_every_kind_of_rule(rules: tuple[Rule, ...], noise: float):
@@ -197,13 +201,16 @@ def test_a_level_that_rules_exclude_has_no_mass_whatever_its_noisy_share():
 
 def test_a_strict_bound_within_a_cell_of_a_real_column_is_kept_without_a_heap_at_the_bound():
     domain = Domain(
-        (Real(name="x", lower=0.0, upper=100.0), Categorical(name="y", levels=("u", "v"))), rules=(Rule("never", "x > 33 and y == 'u'"),)
+        (Real(name="x", lower=0.0, upper=100.0), Categorical(name="y", levels=("u", "v"))),
+        rules=(Rule("never", "x > 33 and y == 'u'"),),
     )
     rng = np.random.default_rng(3)
     x = rng.uniform(0, 100, 4000)
     rows = np.column_stack([x, (x > 33) | (rng.random(4000) < 0.5)]).astype(float)
     found, _ = represent(
-        measured(MarginFeatures(margin_kernel(domain)), rows, noise_scale=0.001), domain, Wanted(n_points=2000, effort=SHORT)
+        measured(MarginFeatures(margin_kernel(domain)), rows, noise_scale=0.001),
+        domain,
+        Wanted(n_points=2000, effort=SHORT),
     )
     assert not rules_of(domain).broken(found).any()
     assert np.unique(found[:, 0], return_counts=True)[1].max() < 10
