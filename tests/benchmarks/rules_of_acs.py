@@ -87,9 +87,8 @@ def main() -> None:
             found.setdefault(name, []).append(kept)
     for name, own in found.items():
         share, by_group, two_way, pmse, took = np.array(own).mean(axis=0)
-        print(
-            f"mean {name}: {share:.2%} break a rule; k-marginal {by_group:.1f}, two-way {two_way:.1f}, pMSE {pmse:.4f}, {took:.1f} s"
-        )
+        scores = f"k-marginal {by_group:.1f}, two-way {two_way:.1f}, pMSE {pmse:.4f}"
+        print(f"mean {name}: {share:.2%} of the rows break a rule; {scores}; {took:.1f} s")
     seconds = [np.array(own)[:, -1].sum() for own in found.values()]
     print(f"processor time with rules over that without: {seconds[1] / seconds[0]:.2f}")
 

@@ -19,7 +19,6 @@ from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.wanted import Points
 from release_side.choices.choices import NOISES, Choices
-from release_side.choices.kept_rules import refuse_broken
 from release_side.choices.options import fitting, kernel_as_read
 from release_side.choices.statement import NO_PROTECTION, statement_of_draw
 from release_side.door.door import Door
@@ -88,8 +87,6 @@ class Exponential(ReleaseMethod):
         key = size, noise.epsilon
         if key in self._databases:
             return self._databases[key]
-        if self.public is not None:
-            refuse_broken(self.public, domain)
         spec = self.spec(self.choices, domain)
         kernel = kernel_as_read(kernel_from_spec(spec, domain, self.choices.target), domain)
         with fitting():

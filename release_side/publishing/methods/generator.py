@@ -14,7 +14,6 @@ from kmeanalyst.representation.generator.generator import check_kernel, check_to
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
-from release_side.choices.kept_rules import refuse_rules
 from release_side.choices.options import drawn_rows, most_rows, public_generator
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
@@ -43,6 +42,7 @@ class Generator(MeanMethod):
     name = "generator"
     options = GeneratorChoices
     default_kernel = "generator"
+    no_rules = "rows of a generator are drawn freely"
     finer = False  # its rows are probabilities of cells
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
@@ -51,7 +51,6 @@ class Generator(MeanMethod):
             raise PublishError(
                 "a generator starts from noise and has no use for public points. Leave them out, or choose another method."
             )
-        refuse_rules(domain, "rows of a generator are drawn freely")
         drawn: list[RandomFourier] = []
         dimension = self.choices.features or defaults.GENERATOR_FEATURES
 

@@ -31,7 +31,6 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
-from release_side.choices.kept_rules import refuse_rules
 from release_side.choices.options import public_generator
 from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
@@ -61,6 +60,7 @@ class RandomFeatures(MeanMethod):
 
     name = "random-features"
     options = RandomFeaturesChoices
+    no_rules = "points of random features are placed freely"
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
@@ -86,7 +86,6 @@ class RandomFeatures(MeanMethod):
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
         """About F coordinates of the chosen family; PublishError or ValueError if it has none for this kernel."""
-        refuse_rules(domain, "points of random features are placed freely")
         if next(margins_in(kernel), None) is not None:
             raise PublishError(
                 "this kernel is made of margins and other parts, and points cannot be placed for it. Choose the method "

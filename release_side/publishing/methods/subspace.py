@@ -26,7 +26,6 @@ from kmeanalyst.releases.rules.kept_rows import draw_kept
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
-from release_side.choices.kept_rules import refuse_broken
 from release_side.choices.options import public_generator
 from release_side.choices.statement import NO_PROTECTION
 from release_side.door.mechanism import Noise, RehearsalNoise
@@ -67,7 +66,6 @@ class Subspace(MeanMethod):
         """The points (M, d), encoded: the first of the public rows, or rows that are drawn from the domain."""
         most = max(2, math.isqrt(USUAL.basis_work // kernel_work(kernel, domain.width)))  # that readers accept
         if self.public is not None:
-            refuse_broken(self.public, domain)
             return self.public[: self.choices.points or min(defaults.MOST_PUBLIC_POINTS, most)]
         size = self.choices.points or min(defaults.DEFAULT_POINTS, most)
         return _drawn(domain, size, public_generator("points", kernel, domain, size))
