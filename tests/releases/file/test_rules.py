@@ -255,7 +255,7 @@ def test_rules_that_take_too_long_to_try_are_refused_on_reading_and_before_anyth
     with pytest.raises(
         release_side.PublishError, match=r"steps to try its rules, and readers allow .* Write shorter rules"
     ):
-        release_side.publish(cells, many, epsilon=1, delta=1e-6, features=10, points=5, rehearsal=1)
+        release_side.publish(cells, many, epsilon=1, delta=1e-6, method="subspace", points=5, rehearsal=1)
 
 
 def test_a_rule_over_too_many_values_is_refused_before_anything_is_spent():
