@@ -6,7 +6,7 @@ get the most even weights whose mean feature is the estimate. If the points are 
 
 A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`): equal weights are in
 the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. For all other features points are searched
-(`pool_search`).
+(`pool_search`). Rows of margins keep the rules of the domain; points of other features would not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from kmeanalyst.representation.mixture.latent_classes import draw_rows, fit_late
 from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
-from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
+from kmeanalyst.representation.tables.rows_from_tables import rows_from_classes, rows_from_tables
+from kmeanalyst.representation.tables.values_kept import without_broken
 from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
 
@@ -37,7 +38,8 @@ _TOLERATED = 0.3  # distance between the estimate and its points, in posterior s
 def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None = None) -> Points:
     """Encoded points (M, d) and weights (M,) whose mean feature is an estimate of the table's.
 
-    Errors   ValueError for an unknown view, and for a measurement in a subspace, whose points are given.
+    Errors   ValueError for an unknown view, for a measurement in a subspace, whose points are given, and for rules with other
+             features than margins.
     """
     if wanted.view not in VIEWS:
         raise ValueError(
@@ -50,7 +52,13 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
         points = _rows_of_margins(measurement, domain, wanted, rng, between(0.0, 0.9, report))
         report("placing points", 1.0)
         total = 1.0 if wanted.bound is None else min(1.0, wanted.bound)
-        return domain.encode(domain.decode(points, float32=wanted.float32)), np.full(M, total / M)
+        points = domain.encode(domain.decode(points, float32=wanted.float32))
+        return without_broken(points, domain, rng), np.full(M, total / M)
+    if domain.rules:
+        raise ValueError(
+            "points that are placed freely do not keep rules. Draw rows from margins, the default with rules, or leave the rules "
+            "out of the domain."
+        )
     if not isinstance(features, RandomFourier | Nystroem):
         return search_points(measurement, domain, wanted, report)
     estimate = denoise_measurement(
@@ -67,6 +75,8 @@ def _rows_of_margins(
     if isinstance(measurement.feature_map.kernel, ChosenMargins):
         return rows_from_tables(measurement, domain, M, rng, effort=effort, progress=report)
     model = fit_latent_classes(measurement, rng, effort=effort, progress=report)
+    if domain.rules:
+        return rows_from_classes(model, measurement, domain, M, rng, effort=effort, progress=report)
     return draw_rows(model, measurement, domain, M, rng)
 
 

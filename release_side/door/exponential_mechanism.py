@@ -25,7 +25,7 @@ import numpy as np
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file.kernel import MOST_ROWS, MOST_SIZE, diameter_over, distances, enumerate_rows, n_databases
+from kmeanalyst.releases.file.kernel import MOST_ROWS, MOST_SIZE, diameter_over, distances, listed_rows, n_databases
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import EXPONENTIAL, MOST_DATABASES, rehearsed
 from release_side.door.mechanism import check_budget, check_int64_range, check_seed, laplace_scale
@@ -246,7 +246,7 @@ def small_databases(
 ) -> MultisetSampler:
     """The databases to draw from, by public facts alone; PublishError if there are too many for an exact draw.
 
-    grid   encoded public rows to draw from; every row of the domain by default.
+    grid   encoded public rows to draw from; every row of the domain that keeps its rules by default.
     size   M; by default `default_size`.
     """
     rows = _listed(kernel, domain, grid)
@@ -273,7 +273,7 @@ def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
                 "Pass a grid of that many."
             )
         return rows
-    every = enumerate_rows(domain, kernel)
+    every = listed_rows(domain, kernel)
     if every is None or len(every) < 2:
         raise PublishError(
             f"the exponential mechanism draws from every row that the domain allows, which must be 2 to {MOST_ROWS} rows, "

@@ -12,16 +12,20 @@ under one column of weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)�
 κ says how far a population may depart from what is assumed of it. The released rows were fitted to y, and residuals around
 them would make κ vanish. It is therefore read off the departure from rows whose columns are independent: the fixed point
 of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
-that the measurement determines (MacKay 1992). Few relations of a real table are strong and most are weak, where the prior is
-normal: κ is taken a fifth larger. Pairs of columns that were not measured have a κ of their own (`unmeasured_pairs`). What
-holds is coverage on average over questions; a product of a number with another column, which depends on what lies within the
-number's ranges, may be further off than its resolution says. As a is computed on the same rows as Var_p(h − aᵀφ), that
-variance is divided by (1 − γ/n)², generalised cross-validation (Golub, Heath & Wahba 1979).
+that the measurement determines (MacKay 1992). With rules, the columns are as independent as these allow. Few relations of a
+real table are strong and most are weak, where the prior is normal: κ is taken a fifth larger. Pairs of columns that were not
+measured have a κ of their own (`unmeasured_pairs`). What holds is coverage on average over questions; a product of a number
+with another column, which depends on what lies within the number's ranges, may be further off than its resolution says. As a
+is computed on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)², generalised cross-validation (Golub,
+Heath & Wahba 1979).
 
 The answer is moved from E_p h as far as noise allows, by a share s of what is missing. What it has still to go, (1 − s) times
 the rest, is estimated by what a second step would add (twicing: Tukey 1977): aᵀ of what the first has left, s (1 − s) times
 it. Twice that counts as an error of resolution: it is next to nothing where tables answer a question, and what is left or
 more of it where half or more of the way was gone.
+
+Cells that rules exclude hold no released row: C is 0 there, and so is a, whatever their noisy shares are. An answer is thus the
+mean of h over rows that keep the rules.
 
 Systems of equations are solved by conjugate gradients, preconditioned by what single columns explain and by the blocks of
 tables: some six steps. Any a gives a valid error when its own parts are stated; a solver that stops early costs width.
@@ -43,9 +47,10 @@ from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.tables.allowed_cells import allowed_cells
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _FEWEST_ROWS = 3000  # on fewer, Var_p(h − aᵀφ) would say little
@@ -53,6 +58,7 @@ _PRIOR_COUNT = 3.0  # of the usual κ, for each cell of one-way tables
 _INDEPENDENT_ROWS = 5000  # rows of independent columns
 _USUAL_SPREAD = 0.04  # κ of usual tables
 _PROBES = 4  # random vectors that estimate a trace
+_EXCHANGES = 5  # of the values of each column that a rule names
 _FIRST_SPREAD = 0.005  # κ at first
 _SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the solver in each
 _CAUTION = 1.2  # factor on κ and its standard error
@@ -207,18 +213,42 @@ class _System:
         return A
 
 
+def independent_rows(rows: Array, domain: Domain, kernel: Margins, rng: np.random.Generator) -> Array:
+    """Encoded rows (n, d) of independent columns with the same values; as independent as rules allow where there are some.
+
+    Rows exchange their values of a column at random. Where a rule names the column, two rows do so if both are still in cells that
+    the rules allow together, several times: such exchanges reach all orders of the values that they can with the same probability.
+    """
+    allowed, n = allowed_cells(domain, kernel), len(rows)
+    tied = () if allowed is None else allowed.tied
+    found = np.empty_like(rows)
+    for j in range(len(domain)):
+        own = domain.column_of == j
+        found[:, own] = rows[:, own] if j in tied else rows[rng.permutation(n)][:, own]
+    if allowed is None:
+        return found
+    cells = kernel.cells(found)
+    for j in tied * _EXCHANGES:
+        first, second = rng.permutation(n)[: n // 2 * 2].reshape(2, -1)
+        moved = cells.copy()
+        moved[first, j], moved[second, j] = cells[second, j], cells[first, j]
+        kept = allowed.keeps(allowed.arranged(moved))
+        both = kept[first] & kept[second]
+        first, second = first[both], second[both]
+        for values in (found, cells):
+            values[first, j], values[second, j] = values[second, j], values[first, j]
+    return found
+
+
 def spread_from_independence(
     measurement: Measurement, domain: Domain, rows: Array, weights: Array, rng: np.random.Generator
 ) -> tuple[float, float]:
     """(κ, γ): how far the measurement departs from independent columns, per direction that it determines."""
     n = min(_INDEPENDENT_ROWS, len(rows))
-    drawn = rows[systematic_indices(weights, n, rng)]
-    independent = np.empty_like(drawn)
-    for j in range(len(domain)):
-        own = domain.column_of == j
-        independent[:, own] = drawn[rng.permutation(n)][:, own]
-    covariance = FeatureCovariance.of(measurement.feature_map, independent, np.full(n, 1 / n))
     assert isinstance(measurement.feature_map, MarginFeatures)
+    drawn = rows[systematic_indices(weights, n, rng)]
+    independent = independent_rows(drawn, domain, measurement.feature_map.kernel, rng)
+    covariance = FeatureCovariance.of(measurement.feature_map, independent, np.full(n, 1 / n))
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.vector - covariance.mean, probes])
     kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2

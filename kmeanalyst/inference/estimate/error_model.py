@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.estimate.by_declaration import contradiction_notes
 from kmeanalyst.inference.estimate.cell_fit import fit_cells
 from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations, fit_population
 from kmeanalyst.kernels.base import Array
@@ -151,7 +152,7 @@ def fitted_model(release: ReleaseData) -> MeasuredErrors:
     if "fitted" not in memo(release):
         of, n = _measured(release, release.weights), len(release)
         frame = of.frame if of.fit.on_points else pd.concat([of.frame.iloc[n:], of.frame.iloc[:n]], ignore_index=True)
-        memo(release)["fitted"] = MeasuredErrors(release, frame, release.weights, of.fit, first="fit")
+        memo(release)["fitted"] = MeasuredErrors(release, frame, release.weights, of.fit, first="fit", notes=of.notes)
     return memo(release)["fitted"]
 
 
@@ -170,7 +171,8 @@ def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
     if "rows to ask" not in memo(release):
         points = release.encoded_points
         memo(release)["rows to ask"] = release.decode(points if fit.on_points else np.vstack([points, fit.rows]))
-    return MeasuredErrors(release, memo(release)["rows to ask"], weights, fit)
+    notes = contradiction_notes(release)
+    return MeasuredErrors(release, memo(release)["rows to ask"], weights, fit, notes=notes)
 
 
 def _fit(release: ReleaseData, measurement: Measurement) -> Fit:

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.estimate.by_declaration import impossible_condition
 from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Parts, error_model, fitted_model
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, Terms
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
@@ -224,6 +225,8 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
     for values in held:
         check_condition(values[: len(weights)])
     given = np.logical_and.reduce([values == 1 for values in held])
+    if not given[: len(weights)].any() and (rules := impossible_condition(release, conditions)):
+        raise ValueError(f"no row can meet the condition, by declaration: {rules}. Ask another condition.")
     probability = positive_probability(float(weights @ given[: len(weights)]))
     texts = [shown(condition, "condition") for condition in conditions]
     text = texts[0] if len(texts) == 1 else " and ".join(f"({part})" for part in texts)

@@ -41,6 +41,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.kept_rows import draw_kept, kept_or
 from kmeanalyst.representation.weights.views import view_weights
 
 LEADING_DIRECTIONS = 80  # of the rows, along which a compatible population agrees with the measurement
@@ -246,34 +248,39 @@ def _singles(release: ReleaseData, rng: np.random.Generator) -> tuple[Array, Arr
     """Rows (m, d) and the reference's mass (m,) on them: draws of the domain, or all its rows if they are few, and near rows.
 
     Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to
-    say, and κ would vanish. Hence rows whose columns are mostly independent, far more blurred, and even draws.
+    say, and κ would vanish. Hence rows whose columns are mostly independent, far more blurred, and even draws. All of them keep
+    the rules of the domain: one that would not is a row as it was before.
     """
     points, p = _on_atoms(release.domain, release.encoded_points), view_weights(release, "probability")
     near = [
         _blurred(release.domain, _exchanged(release.domain, points, p, n, kept, rng), spread, rng)
         for n, kept, spread in zip((_SHARP, _BROAD), _KEPT, _SPREAD, strict=True)
     ]
-    anywhere = release.domain.enumerate_rows(_EVERY_ROW)
-    parts = [release.domain.draw(_EVEN, rng) if anywhere is None else anywhere, *near]
-    mass = [np.full(len(part), share / len(part)) for part, share in zip(parts, _SHARES, strict=True)]
+    every = release.domain.enumerate_rows(_EVERY_ROW)
+    anywhere = (
+        draw_kept(release.domain, _EVEN, rng) if every is None else every[~rules_of(release.domain).broken(every)]
+    )
+    parts = [part for part in (anywhere, *near) if len(part)]
+    shares = np.array(_SHARES[-len(parts) :])
+    mass = [np.full(len(part), share / len(part)) for part, share in zip(parts, shares / shares.sum(), strict=True)]
     return np.vstack(parts), np.concatenate(mass)
 
 
 def _on_atoms(domain: Domain, rows: Array) -> Array:
     """Cells next to a declared atom moved onto it: the features hardly distinguish the two, and the domain declares mass there."""
-    rows = rows.copy()
+    before, rows = rows, rows.copy()
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             low, high = column.bounds
             for atom in column.atom_codes:
                 rows[np.abs(rows[:, j] - atom) < _BESIDE_ATOM * (high - low), j] = atom
-    return rows
+    return kept_or(domain, rows, before)
 
 
 def _exchanged(domain: Domain, points: Array, p: Array, n: int, kept: float, rng: np.random.Generator) -> Array:
     """n rows: each cell of one drawn point with probability `kept`, otherwise of another."""
     home, other = (points[rng.choice(len(p), n, p=p / p.sum())] for _ in range(2))
-    return np.where((rng.random((n, len(domain))) < kept)[:, domain.column_of], home, other)
+    return kept_or(domain, np.where((rng.random((n, len(domain))) < kept)[:, domain.column_of], home, other), home)
 
 
 def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator) -> Array:
@@ -288,7 +295,7 @@ def _blurred(domain: Domain, rows: Array, width: float, rng: np.random.Generator
                 moved = np.clip(np.where(moved > high, 2 * high - moved, moved), low, high)
             stay = ~np.isfinite(rows[:, j]) | np.isin(rows[:, j], column.atom_codes)
             out[:, j] = np.where(stay, rows[:, j], column.rounded(moved))
-    return out
+    return kept_or(domain, out, rows)
 
 
 def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) -> tuple[list[Array], Array]:

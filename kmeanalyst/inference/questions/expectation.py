@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kmeanalyst.inference.estimate.by_declaration import declared_by, note_of
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
     Distribution,
@@ -117,14 +118,34 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
 
 def statistic_of(population: Distribution, values: Array, text: str) -> Statistic:
     """Σ v · values, from (n,) values at the rows of population.model.frame."""
+    at_points = values[: len(population.weights)]
+    if (certain := _by_declaration(population, at_points, text)) is not None:
+        return certain
     found = mean_statistic(population, values)
     value, notes = float(found.value), tuple[str, ...]()
-    at_points = values[: len(population.weights)]
     if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
         notes = (
             population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),
         )
     return _with_unresolved(population, answer(population, found, text, notes), text)
+
+
+def _by_declaration(population: Distribution, at_points: Array, text: str) -> Statistic | None:
+    """The exact answer to a condition that the rules of the table decide, with no error; None where they leave it open.
+
+    at_points   (M,) its values at the weighted rows. All of these keep the rules, so that a decided one has a single value there.
+    """
+    if not isinstance(population, Population) or not population.release.domain.rules:
+        return None
+    given = population.given
+    values = at_points if given is None else at_points[given[: len(at_points)]]
+    if np.ptp(values) > 0 or values[0] not in (0.0, 1.0):
+        return None
+    found = declared_by(population.release, text, population.where)
+    if found is None or found.holds != bool(values[0]):
+        return None
+    note = note_of(population.release, found)
+    return Statistic(float(found.holds), np.zeros(len(population.model.frame)), population.text(text), (note,))
 
 
 def conditions_by(release: ReleaseData, column: str, where: str | None = None) -> list[str]:

@@ -36,6 +36,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import USUAL_NODES, Tree
+from kmeanalyst.releases.rules.compiled import rules_of
 
 _RANGES = (12, 9, 6, 4)  # ranges of a column of numbers: the first of these with which all tables have few enough cells
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
@@ -59,6 +60,7 @@ def margin_kernel(
 
     Numbers without edges are cut into a dozen even ranges of their scale, or into their values if they have few;
     in their finer tables, into some hundreds. Where that makes too many cells, into fewer, and so are those with edges.
+    Ranges also end where a rule of the domain changes.
     target   a column that every margin is crossed with as well: its relations to pairs of others are then measured.
     noise    standard deviation that a share of the rows would have if it were all that is measured (√2 · multiplier/N for
              Gaussian noise): the more, the higher the one-way tables, of which there are few.
@@ -92,7 +94,8 @@ def _margins(
     finer: bool,
     asked: Mapping[int, Sequence[float]] = _NO_CUTS,
 ) -> Margins:
-    cuts = [_cuts(column, ranges, asked.get(j, ())) for j, column in enumerate(domain.columns)]
+    ruled = rules_of(domain).cuts  # a rule is then about whole cells
+    cuts = [_cuts(column, ranges, (*asked.get(j, ()), *ruled.get(j, ()))) for j, column in enumerate(domain.columns)]
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
     fine = tuple(_fine_edges(column, edges, finely) for column, (edges, _) in zip(domain.columns, cuts, strict=True))

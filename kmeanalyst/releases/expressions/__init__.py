@@ -42,13 +42,16 @@ from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import (
     DEEPEST,
     LONGEST,
+    Arithmetic,
     Call,
     Comparison,
     Constant,
     Items,
+    Logic,
     Name,
     Node,
     Parser,
+    Sign,
     denied,
     number_written,
     parts_of,
@@ -83,6 +86,18 @@ def _parsed(text: str) -> Expression:
     parser = Parser(text)
     root = parser.whole()
     return Expression(text, tuple(parser.columns), root)
+
+
+def any_of(*conditions: Expression) -> Expression:
+    """The condition that holds where one of these does.
+
+    >>> any_of(parse("age > 50"), parse("rich")).columns
+    ('age', 'rich')
+    """
+    roots = tuple(condition._root for condition in conditions)
+    columns = dict.fromkeys(name for condition in conditions for name in condition.columns)
+    text = " or ".join(f"({condition.text})" for condition in conditions)
+    return Expression(text, tuple(columns), Logic(roots[0].span, "or", roots))
 
 
 @dataclass(frozen=True)
@@ -144,6 +159,17 @@ class Expression:
                 elif isinstance(left, Constant) and isinstance(right, Name):
                     found.append((right.name, _TURNED.get(sign, sign), left.value))
         return tuple(found)
+
+    @property
+    def compares_alone(self) -> bool:
+        """Whether it does nothing but compare cells with values and with each other, and ask whether they are missing.
+
+        >>> parse("age > 15 and not missing(wage)").compares_alone, parse("age + 1 > 15").compares_alone
+        (True, False)
+        """
+        parts = list(parts_of(self._root))
+        calls = [part.function for part in parts if isinstance(part, Call)]
+        return not any(isinstance(part, Arithmetic | Sign) for part in parts) and set(calls) <= {"missing"}
 
     @property
     def asked_of(self) -> tuple[str, tuple[str, ...]] | None:

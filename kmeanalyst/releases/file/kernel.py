@@ -33,6 +33,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, refusal, refusing
+from kmeanalyst.releases.rules.compiled import rules_of
 
 
 def kernel_of(header: Any, n_columns: int) -> Kernel:
@@ -115,6 +116,15 @@ def enumerate_rows(domain: Domain, kernel: Kernel) -> Array | None:
     if rows is None or len(rows) ** 2 * kernel_work(kernel, domain.width) > _MOST_WORK:
         return None
     return rows
+
+
+def listed_rows(domain: Domain, kernel: Kernel) -> Array | None:
+    """Those of `enumerate_rows` that keep the rules of the domain: the exponential mechanism draws databases of them.
+
+    A private row may break a rule, so that its sensitivity is a maximum over all rows of the domain.
+    """
+    rows = enumerate_rows(domain, kernel)
+    return rows if rows is None or not domain.rules else rows[~rules_of(domain).broken(rows)]
 
 
 def n_databases(n_rows: int, size: int) -> int:

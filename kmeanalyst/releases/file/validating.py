@@ -40,7 +40,7 @@ from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.file.function import read_function
-from kmeanalyst.releases.file.kernel import MOST_SIZE, enumerate_rows, kernel_work, n_databases
+from kmeanalyst.releases.file.kernel import MOST_SIZE, kernel_work, listed_rows, n_databases
 from kmeanalyst.releases.file.limits import FileRefused, HoldsFunction, limits, reading, too_large
 from kmeanalyst.releases.file.measurement import CLOSE
 from kmeanalyst.releases.file.reading import read_release
@@ -115,7 +115,7 @@ def _draw_findings(release: ReleaseData, claimed: int, public_points: int) -> It
     """The exponential mechanism draws from as many databases as some number M of the domain's rows makes."""
     if public_points:
         return  # a grid of public rows: the file does not say how many rows it had
-    rows = enumerate_rows(release.domain, release.kernel)
+    rows = listed_rows(release.domain, release.kernel)
     if rows is None:
         yield "n_databases: said to be of every row of the domain, which are too many to list"
     elif all(n_databases(len(rows), size) != claimed for size in range(1, MOST_SIZE + 1)):

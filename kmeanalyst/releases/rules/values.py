@@ -15,6 +15,7 @@ _MOST_VALUES = {1: 100_000, 2: 1000}  # of a column of whole numbers, in a rule 
 _FEW_VALUES = 40  # in a rule of more
 _OF_A_RANGE = {1: 9, 2: 9}
 _FEW_OF_A_RANGE = 4
+_BESIDE_END = 1e-9  # of a range's width
 
 
 def values_of(column: Column, edges: Sequence[float], atoms: Sequence[float], coupled: int) -> Array:
@@ -36,14 +37,16 @@ def values_of(column: Column, edges: Sequence[float], atoms: Sequence[float], co
     low, high = column.ends
     ends = np.unique([low, high, *(edge for edge in edges if low < edge < high)])
     inside = [_of_range(column, a, b, _OF_A_RANGE.get(coupled, _FEW_OF_A_RANGE)) for a, b in pairwise(ends)]
-    own = [*atoms, *column.atom_codes, *([high] if isinstance(column, Real) else [])]
+    own = [*atoms, *column.atom_codes, *([low, high] if isinstance(column, Real) else [])]
     return column.with_missing(np.unique(column.rounded(np.concatenate([*inside, np.array(own, dtype=float)]))))
 
 
 def _of_range(column: Number, below: float, above: float, most: int) -> Array:
     """Values of [below, above): its ends and some inside; none where no whole number lies in it."""
     if isinstance(column, Real) or column.kind == "cyclic":
-        return np.append(np.linspace(below, above, most)[:-1], np.nextafter(above, below))
+        # not the end itself: a cell where a comparison holds at its end alone has hardly a row for which it does
+        inside = np.linspace(below, above, most)[:-1] + _BESIDE_END * (above - below) * (np.arange(most - 1) == 0)
+        return np.append(inside, np.nextafter(above, below))
     first, last = np.ceil(FROM_SCALE[column.scale](np.array([below, above]))) - (0.0, 1.0)
     return (
         np.asarray(column._scaled(np.unique(np.floor(np.linspace(first, last, most)))))

@@ -1,7 +1,8 @@
 """Estimates of all one-way and two-way tables from noisy ones of which only some pairs were measured.
 
 Measured tables are smoothed (`lifts`) around what is known without them: independent columns for a tree that spans all
-columns, and the tree for further pairs. For a pair that was not measured, the tree's table is the estimate.
+columns, and the tree for further pairs. For a pair that was not measured, the tree's table is the estimate. Cells that rules
+exclude are 0 in all of them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.tables.lifts import smoothed_tables, with_margins
+from kmeanalyst.representation.tables.allowed_cells import AllowedCells
+from kmeanalyst.representation.tables.lifts import scaled_to, smoothed_tables, with_margins
 from kmeanalyst.representation.tables.smooth_columns import smoothed_column
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table, spanning_tree
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
 _SMOOTHED_FROM = 0.012  # noise on a share, if the tables of all pairs were measured alike
 NOISE_IN_DISTANCE = 0.8  # mean of |noise| over its deviation
+_TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +93,13 @@ class TableEstimates:
     tree: Tree
 
 
-def column_estimates(observed: Observed, *, smooth: bool = False) -> tuple[Array, list[Array]]:
+def column_estimates(
+    observed: Observed, *, smooth: bool = False, allowed: AllowedCells | None = None
+) -> tuple[Array, list[Array]]:
     """The target's shares (Y,) and those (Y, a) of each column, from all tables that hold them.
 
-    smooth   whether to smooth them, which is worth its time where noise is large.
+    smooth    whether to smooth them, which is worth its time where noise is large.
+    allowed   the cells that rules allow together; None without rules.
     """
     ones = []
     for j, size in enumerate(observed.sizes):
@@ -112,8 +118,23 @@ def column_estimates(observed: Observed, *, smooth: bool = False) -> tuple[Array
     else:
         variances = [_variance(observed, j) * size for j, size in enumerate(observed.sizes)]
         sums = [(one.sum(axis=1), variance) for one, variance in zip(ones, variances, strict=True)]
-        target = project_to_simplex(_combined([*observed.target, *sums], (observed.values,))[0])
-    return target, [_with_target(project_to_simplex(one.ravel()).reshape(one.shape), target) for one in ones]
+        target = _on_simplex(_combined([*observed.target, *sums], (observed.values,))[0], _may(allowed))
+    return target, [
+        _with_target(_on_simplex(one, may), target, may) for j, one in enumerate(ones) for may in [_may(allowed, j)]
+    ]
+
+
+def _may(allowed: AllowedCells | None, *columns: int) -> Array:
+    """(Y, cells of the columns) which cells rules allow; one true without rules."""
+    return np.ones(1, dtype=bool) if allowed is None else allowed.together(*columns)
+
+
+def _on_simplex(shares: Array, may: Array) -> Array:
+    """The nearest shares of sum 1, at least 0 and 0 where they may not be."""
+    kept = np.broadcast_to(may, shares.shape)
+    found = np.zeros(shares.shape)
+    found[kept] = project_to_simplex(shares[kept])
+    return found
 
 
 def _variance(observed: Observed, j: int) -> float:
@@ -129,30 +150,58 @@ def _combined(parts: list[tuple[Array, float]], shape: tuple[int, ...]) -> tuple
     return sum(shares / variance for shares, variance in parts) / precision, 1 / precision  # type: ignore[return-value]
 
 
-def _with_target(one: Array, target: Array) -> Array:
-    """Shares (Y, a) scaled to the target's; even where there are none."""
+def _with_target(one: Array, target: Array, may: Array) -> Array:
+    """Shares (Y, a) scaled to the target's; even, over the cells that may have some, where there are none."""
     sums = one.sum(axis=1, keepdims=True)
-    return np.where(sums > 0, one / np.where(sums > 0, sums, 1), 1 / one.shape[1]) * target[:, None]
+    even = np.broadcast_to(may, one.shape) / np.maximum(np.broadcast_to(may, one.shape).sum(axis=1, keepdims=True), 1)
+    return np.where(sums > 0, one / np.where(sums > 0, sums, 1), even) * target[:, None]
 
 
-def estimate_tables(measurement: Measurement) -> TableEstimates:
-    """All tables of one and two columns, and the target, from a measurement of MarginFeatures."""
+def estimate_tables(measurement: Measurement, allowed: AllowedCells | None = None) -> TableEstimates:
+    """All tables of one and two columns, and the target, from a measurement of MarginFeatures.
+
+    allowed   the cells that rules allow together: shares of all others are 0. None without rules.
+    """
     observed = Observed.of(measurement)
-    target, ones = column_estimates(observed, smooth=noise_of_all_pairs(measurement) > _SMOOTHED_FROM)
+    smooth = noise_of_all_pairs(measurement) > _SMOOTHED_FROM
+    target, ones = column_estimates(observed, smooth=smooth, allowed=allowed)
     d, pairs = len(ones), list(combinations(range(len(ones)), 2))
     independent = {(i, j): independent_table(ones[i], ones[j], target) for i, j in pairs}
+    independent = allowed_tables(independent, ones, allowed)
     worth = np.full((d, d), -np.inf)
     for (i, j), (table, variance) in observed.pairs.items():
         noise = NOISE_IN_DISTANCE * np.sqrt(variance) * table.size
         worth[i, j] = worth[j, i] = np.abs(table - independent[i, j]).sum() - noise
     tree_pairs = spanning_tree(worth) if d > 1 else []
     seen = [pair for pair in tree_pairs if pair in observed.pairs]
-    known = {pair: independent[pair] for pair in tree_pairs} | _smoothed(observed, seen, independent, ones)
+    known = {pair: independent[pair] for pair in tree_pairs} | _smoothed(observed, seen, independent, ones, allowed)
     tree = Tree.of(tree_pairs, d)
-    implied = implied_tables(tree, known)
+    implied = allowed_tables(implied_tables(tree, known), ones, allowed)
     further = [pair for pair in observed.pairs if pair not in known]
-    found = implied | _smoothed(observed, further, implied, ones)
+    found = implied | _smoothed(observed, further, implied, ones, allowed)
     return TableEstimates(target, ones, found, frozenset(observed.pairs), tree)
+
+
+def allowed_columns(target: Array, ones: list[Array], allowed: AllowedCells | None) -> tuple[Array, list[Array]]:
+    """Shares (Y,) of the target and (Y, a) of columns, 0 in cells that rules exclude, scaled to add up."""
+    if allowed is None:
+        return target, ones
+    target = target * allowed.together()
+    target = target / target.sum()
+    may = [allowed.together(j) for j in range(len(ones))]
+    return target, [_with_target(one * own, target, own) for one, own in zip(ones, may, strict=True)]
+
+
+def allowed_tables(pairs: dict[Pair, Array], ones: list[Array], allowed: AllowedCells | None) -> dict[Pair, Array]:
+    """Tables (Y, a, b) of pairs, 0 in cells that rules exclude, scaled to the columns' shares."""
+    if allowed is None:
+        return pairs
+    found = dict(pairs)
+    for (i, j), table in pairs.items():
+        may = allowed.together(i, j)
+        if not may.all():
+            found[i, j] = scaled_to(np.where(may, np.maximum(table, _TINY), 0.0), ones[i], ones[j])
+    return found
 
 
 def noise_of_all_pairs(measurement: Measurement) -> float:
@@ -162,13 +211,15 @@ def noise_of_all_pairs(measurement: Measurement) -> float:
 
 
 def _smoothed(
-    observed: Observed, pairs: list[Pair], guesses: dict[Pair, Array], ones: list[Array]
-) -> dict[Pair, Array]:
+    observed: Observed, pairs: list[Pair], guesses: dict[Pair, Array], ones: list[Array],
+    allowed: AllowedCells | None,
+) -> dict[Pair, Array]:  # fmt: skip
     """The measured tables of these pairs, smoothed around guesses, with the columns' margins."""
     own = [observed.pairs[pair] for pair in pairs]
     tables = smoothed_tables(
         [table for table, _ in own], [guesses[pair] for pair in pairs], [variance**0.5 for _, variance in own]
     )
     return {
-        (i, j): with_margins(table, ones[i], ones[j]) for (i, j), table in zip(pairs, tables, strict=True)
-    }  # fmt: skip
+        (i, j): with_margins(table, ones[i], ones[j], _may(allowed, i, j))
+        for (i, j), table in zip(pairs, tables, strict=True)
+    }

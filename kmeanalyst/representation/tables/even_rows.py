@@ -2,65 +2,183 @@
 
 Rows are drawn so that each conditional distribution is met to one row. Some are then moved, one column at a time, to the value
 that brings the rows' tables nearest to the estimates. Such rows are no sample: their drawing error is below that of one.
+
+Where a table has rules, no row of cells is drawn that breaks one, or moved into one. Columns that rules tie together cannot be
+moved one at a time, and move together: a row takes a cell of another row, and with it that row's cells in all columns of the
+rules that it would break otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.representation.progress import Progress, silent
+from kmeanalyst.representation.tables.allowed_cells import AllowedCells
 from kmeanalyst.representation.tables.estimates import TableEstimates
+from kmeanalyst.representation.tables.lifts import scaled_to
 from kmeanalyst.representation.tables.tree import Pair, table_of
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _FIRST, _LAST = 0.012, 0.002  # share of the rows that move in a column, in the first and in the last sweep
 _LOOKED_AT = 3  # times as many rows look for a better value
 _UNMEASURED = 0.1  # weight of a pair that was not measured
+_TOGETHER = 3  # times as many rows look for another row's values
+_MOST_LOOKED_UP = 2**21  # cells of pairs' tables at once
+_RAKING_STEPS, _RAKED = 40, (0.2, 5.0)  # and how far a step may go
+_SHARING_STEPS = 30  # of scaling rows and columns in turn
+_TINY = 1e-12
 
 
-def draw_cells(estimates: TableEstimates, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """The target's cell (n,), and the cells (n, columns) of the other columns, drawn evenly from the tree."""
+def draw_cells(
+    estimates: TableEstimates, n: int, rng: np.random.Generator, allowed: AllowedCells | None = None
+) -> tuple[Array, Array]:
+    """The target's cell (n,), and the cells (n, columns) of the other columns, drawn evenly from the tree.
+
+    allowed   the cells that rules allow together; None without rules.
+    Errors    DomainError where rules leave no row.
+    """
     ones, tree = estimates.ones, estimates.tree
     target = systematic_indices(estimates.target, n, rng)
     cells = np.zeros((n, len(ones)), dtype=np.intp)
+    known = frozenset([len(ones)])
     for k in tree.order:
         parent = tree.parents[k]
         above = cells[:, parent] if parent >= 0 else np.zeros(n, dtype=np.intp)
         table = ones[k][:, None] if parent < 0 else table_of(estimates.pairs, parent, k)
+        patterns, which = _patterns(allowed, cells, target, k, known)
         group = target * table.shape[1] + above
         order = np.argsort(group, kind="stable")
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
         for rows in np.split(order, starts[1:]):
             shares = table[target[rows[0]], above[rows[0]]]
             if shares.sum() <= 0:
-                shares = np.maximum(ones[k][target[rows[0]]], 1e-12)
-            cells[rows, k] = rng.permutation(systematic_indices(shares / shares.sum(), len(rows), rng))
-    return target, cells
+                shares = np.maximum(ones[k][target[rows[0]]], _TINY)
+            for some, own in _shared_out(shares / shares.sum(), rows, patterns, which):
+                cells[some, k] = rng.permutation(systematic_indices(own, len(some), rng))
+        known |= {k}
+    return (target, cells) if allowed is None else _completed(allowed, target, cells, rng)
+
+
+def _patterns(
+    allowed: AllowedCells | None, cells: Array, target: Array, k: int, known: frozenset[int]
+) -> tuple[Array, Array]:
+    """Different sets of values (patterns, size) that column k may take, and which (n,) of them each row has: one without rules."""
+    if allowed is None:
+        return np.ones((1, 1), dtype=bool), np.zeros(len(cells), dtype=np.intp)
+    may = allowed.values(np.column_stack([cells, target]), k, known)
+    packed = np.packbits(may, axis=1)
+    _, first, which = np.unique(
+        packed.view([("", f"V{packed.shape[1]}")]).ravel(), return_index=True, return_inverse=True
+    )
+    return may[first], which
+
+
+def _shared_out(shares: Array, rows: Array, patterns: Array, which: Array) -> Iterator[tuple[Array, Array]]:
+    """Parts of the rows, and the shares of each: zero where its pattern is, and together as near to `shares` as patterns allow."""
+    present, own, counts = np.unique(which[rows], return_inverse=True, return_counts=True)
+    if len(patterns) == 1 and patterns.all():
+        yield rows, shares
+        return
+    found = patterns[present] * np.maximum(shares, _TINY)
+    found[~found.any(axis=1)] = shares  # no value is left: these rows are completed later
+    for _ in range(_SHARING_STEPS if len(present) > 1 else 0):
+        found = found * (counts / found.sum(axis=1))[:, None]
+        found = found * (shares * len(rows) / np.maximum(found.sum(axis=0), _TINY)).clip(_TINY)
+    for p in range(len(present)):
+        yield rows[own == p], found[p] / found[p].sum()
+
+
+def _completed(allowed: AllowedCells, target: Array, cells: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Rows that are not allowed, replaced by others of the same target: allowed ones among them, or one that is searched for."""
+    whole = np.column_stack([cells, target])
+    keeps = allowed.keeps(whole)
+    for y in np.unique(target[~keeps]):
+        broken, kept = np.flatnonzero(~keeps & (target == y)), np.flatnonzero(keeps & (target == y))
+        named = np.array([*allowed.columns, -1])
+        if len(kept):
+            whole[broken] = whole[rng.choice(kept, len(broken))]
+        elif (row := allowed.some_row([(len(allowed.sizes) - 1, int(y))])) is not None:
+            whole[np.ix_(broken, named)] = row[named]
+        else:
+            whole[broken] = _any_row(allowed, whole[keeps])
+    return whole[:, -1], whole[:, :-1]
+
+
+def rake_cells(
+    estimates: TableEstimates, target: Array, cells: Array, allowed: AllowedCells, rng: np.random.Generator
+) -> tuple[TableEstimates, Array, Array]:
+    """Estimates that rules do not contradict, and drawn rows again with the columns' shares, from which rules have moved them.
+
+    Noisy shares of columns that rules tie together contradict each other. Rows that keep the rules are weighted to fit all columns
+    at once, as far as they do; the columns' shares under these weights are the estimates' new ones, to which pairs are scaled.
+    """
+    weights = _raked(estimates.ones, target, cells)
+    places = [target * one.shape[1] + own for one, own in zip(estimates.ones, cells.T, strict=True)]
+    ones = [
+        np.bincount(own, weights, one.size).reshape(one.shape) for own, one in zip(places, estimates.ones, strict=True)
+    ]
+    pairs = {
+        (i, j): scaled_to(np.where(allowed.together(i, j), np.maximum(table, _TINY), 0.0), ones[i], ones[j])
+        for (i, j), table in estimates.pairs.items()
+    }
+    drawn = systematic_indices(weights, len(weights), rng)
+    agreeing = replace(estimates, target=np.bincount(target, weights, len(estimates.target)), ones=ones, pairs=pairs)
+    return agreeing, target[drawn], cells[drawn]
+
+
+def _raked(ones: list[Array], target: Array, cells: Array) -> Array:
+    """Weights (n,) of rows under which the columns have nearly these shares (Y, a): each step goes half of the way."""
+    weights = np.full(len(cells), 1 / len(cells))
+    places = [target * one.shape[1] + own for one, own in zip(ones, cells.T, strict=True)]
+    for _ in range(_RAKING_STEPS):
+        for one, own in zip(ones, places, strict=True):
+            shares = np.bincount(own, weights, minlength=one.size)
+            weights = weights * np.clip(one.ravel() / np.maximum(shares, _TINY), *_RAKED)[own] ** 0.5
+            weights /= weights.sum()
+    return weights
+
+
+def _any_row(allowed: AllowedCells, kept: Array) -> Array:
+    row = kept[0] if len(kept) else allowed.some_row()
+    if row is None:
+        raise DomainError("no row keeps all rules of the table: together they exclude everything. Leave one out.")
+    return row
 
 
 def move_cells(
     estimates: TableEstimates, target: Array, cells: Array, rng: np.random.Generator, *, sweeps: int,
-    progress: Progress = silent,
+    allowed: AllowedCells | None = None, progress: Progress = silent,
 ) -> Array:  # fmt: skip
-    """The cells (n, columns) after `sweeps` over the columns, nearer to the estimates in Σ weight · (difference)²."""
+    """The cells (n, columns) after `sweeps` over the columns, nearer to the estimates in Σ weight · (difference)².
+
+    allowed   the cells that rules allow together, as they do those given; None without rules.
+    """
     cells = cells.copy()
     n, d = cells.shape
     if d < 2:
         return cells
     away = {pair: _counted(target, cells, pair, table.shape) / n - table for pair, table in estimates.pairs.items()}
+    together = None if allowed is None else _MovesTogether.of(allowed, estimates, away, target)
     for sweep in range(sweeps):
         share = _FIRST * (_LAST / _FIRST) ** (sweep / max(sweeps - 1, 1))
+        count = min(n, max(round(_LOOKED_AT * share * n), 1))
         for j in rng.permutation(d):
-            rows = rng.choice(n, min(n, max(round(_LOOKED_AT * share * n), 1)), replace=False)
-            _move(away, estimates.measured, target, cells, int(j), rows, rng)
+            rows = rng.choice(n, count, replace=False)
+            _move(away, estimates.measured, target, cells, int(j), rows, rng, allowed)
+        if together is not None:
+            together.move(cells, rng.choice(n, min(n, _TOGETHER * count), replace=False), rng)
         progress("moving rows", (sweep + 1) / sweeps)
     return cells
 
 
 def _move(
     away: dict[Pair, Array], measured: frozenset[Pair], target: Array, cells: Array, j: int, rows: Array,
-    rng: np.random.Generator,
+    rng: np.random.Generator, allowed: AllowedCells | None,
 ) -> None:  # fmt: skip
     """Move a third of those of the rows that gain by another value in column j; `away` follows."""
     n, d = cells.shape
@@ -70,6 +188,8 @@ def _move(
         if k != j:
             weight = 1.0 if (min(j, k), max(j, k)) in measured else _UNMEASURED
             slope = slope + weight * table_of(away, k, j)[y, cells[rows, k]]
+    if allowed is not None:
+        slope = np.where(allowed.values(np.column_stack([cells[rows], y]), j), slope, np.inf)
     best = slope.argmin(axis=1)
     gains = np.flatnonzero(slope[np.arange(len(rows)), best] < slope[np.arange(len(rows)), old])
     gains = gains[rng.random(len(gains)) < 1 / _LOOKED_AT]
@@ -80,6 +200,78 @@ def _move(
             np.add.at(table, (y, others, best), 1 / n)
             np.add.at(table, (y, others, old), -1 / n)
     cells[rows, j] = best
+
+
+@dataclass(frozen=True, eq=False)
+class _MovesTogether:
+    """Moves of columns that rules tie together: a row takes the cell of a column from another row, and what goes with it.
+
+    away      rows' tables less the estimates', of all pairs one after the other; `move_cells` has views of it.
+    pairs     (P, 2) their columns; `starts` (P,) says where each table begins, `shapes` (P, 3) how many cells it has.
+    weights   (P,) in the sum of squares.
+    target    (n,) the target's cell of each row; `order` sorts the rows by it, and `of_target` says where each value begins.
+    """
+
+    allowed: AllowedCells
+    away: Array
+    pairs: Array
+    starts: Array
+    shapes: Array
+    weights: Array
+    target: Array
+    order: Array
+    of_target: Array
+
+    @classmethod
+    def of(
+        cls, allowed: AllowedCells, estimates: TableEstimates, away: dict[Pair, Array], target: Array
+    ) -> _MovesTogether:
+        """The tables of `away` become views of one array."""
+        ends = np.cumsum([0, *(table.size for table in away.values())])
+        whole = np.concatenate([table.ravel() for table in away.values()])
+        for (pair, table), start, stop in zip(list(away.items()), ends, ends[1:], strict=False):
+            away[pair] = whole[start:stop].reshape(table.shape)
+        return cls(
+            allowed, whole, np.array(list(away)), ends[:-1], np.array([table.shape for table in away.values()]),
+            np.array([1.0 if pair in estimates.measured else _UNMEASURED for pair in away]),
+            target, np.argsort(target, kind="stable"), np.searchsorted(np.sort(target), np.arange(target.max() + 2)),
+        )  # fmt: skip
+
+    def move(self, cells: Array, rows: Array, rng: np.random.Generator) -> None:
+        """Move a third of those of the rows that gain."""
+        rows = rows[: max(_MOST_LOOKED_UP // len(self.pairs), 1)]
+        new = self._taken_over(cells, rows, rng)
+        changed = new != cells[rows]
+        kept = changed.sum(axis=1) > 1  # a single column moves by itself
+        rows, new, changed = rows[kept], new[kept], changed[kept]
+        touched = changed[:, self.pairs[:, 0]] | changed[:, self.pairs[:, 1]]
+        row, pair = np.nonzero(touched)
+        y = self.target[rows]
+        before, after = (self._places(some[row], y[row], pair) for some in (cells[rows], new))
+        gain = np.bincount(row, self.weights[pair] * (self.away[before] - self.away[after]), minlength=len(rows))
+        gains = (gain > 0) & (rng.random(len(rows)) < 1 / _LOOKED_AT)
+        moved = gains[row]
+        np.add.at(self.away, after[moved], 1 / len(cells))
+        np.add.at(self.away, before[moved], -1 / len(cells))
+        cells[rows[gains]] = new[gains]
+
+    def _places(self, cells: Array, y: Array, pair: Array) -> Array:
+        """(k,) where in `away` the cells of rows (k, columns) of targets (k,) are, each in the table of its pair."""
+        (first, second), (_, a, b), k = self.pairs[pair].T, self.shapes[pair].T, np.arange(len(cells))
+        return np.asarray(self.starts[pair] + (y * a + cells[k, first]) * b + cells[k, second])
+
+    def _taken_over(self, cells: Array, rows: Array, rng: np.random.Generator) -> Array:
+        """(rows, columns) allowed cells of these rows, each with that of another row of its target in some column."""
+        y, n = self.target[rows], len(rows)
+        among = self.of_target[y + 1] - self.of_target[y]
+        others = self.order[self.of_target[y] + (rng.random(n) * among).astype(np.intp)]
+        own, given = (np.column_stack([cells[some], self.target[some]]) for some in (rows, others))
+        taken = np.zeros(own.shape, dtype=bool)
+        taken[np.arange(n), rng.choice(self.allowed.columns, n)] = True
+        new = np.where(taken, given, own)
+        while (wider := self.allowed.widened(new, taken)).sum() > taken.sum():
+            taken, new = wider, np.where(wider, given, own)
+        return new[:, :-1]
 
 
 def _counted(target: Array, cells: Array, pair: Pair, shape: tuple[int, ...]) -> Array:

@@ -71,10 +71,11 @@ def _weights(likelihood: Array, pooled: Array) -> Array:
     return _posterior(likelihood, own)
 
 
-def with_margins(table: Array, rows: Array, columns: Array) -> Array:
+def with_margins(table: Array, rows: Array, columns: Array, may: Array | bool = True) -> Array:
     """The nearest table with these margins and no negative cell, nearly; then scaled to the margins.
 
     table   (..., a, b); rows (..., a) and columns (..., b), of equal sums. Leading indices number separate tables.
+    may     which cells may differ from 0.
     Source  Dykstra 1983; the scaling is iterative proportional fitting.
     """
     a, b = table.shape[-2:]
@@ -83,8 +84,13 @@ def with_margins(table: Array, rows: Array, columns: Array) -> Array:
         table = table + ((rows - table.sum(axis=-1)) / b)[..., None]
         table = table + ((columns - table.sum(axis=-2)) / a)[..., None, :]
         moved = table + left
-        table = np.maximum(moved, 0.0)
+        table = np.where(may, np.maximum(moved, 0.0), 0.0)
         left = moved - table
+    return scaled_to(table, rows, columns)
+
+
+def scaled_to(table: Array, rows: Array, columns: Array) -> Array:
+    """A table of no negative cell, scaled to margins: cells of 0 stay 0."""
     for _ in range(_SCALINGS):
         table = table * (rows / np.maximum(table.sum(axis=-1), _TINY))[..., None]
         table = table * (columns / np.maximum(table.sum(axis=-2), _TINY))[..., None, :]

@@ -1,6 +1,12 @@
-"""From noisy tables of chosen pairs to encoded rows."""
+"""From noisy tables of chosen pairs to encoded rows; with rules, from the tables of latent classes too.
+
+Rows of cells are drawn and moved under the rules (`even_rows`), and values are drawn in them under the rules (`values_kept`).
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
@@ -12,13 +18,24 @@ from kmeanalyst.representation.mixture.latent_classes import LatentClasses, fit_
 from kmeanalyst.representation.mixture.partly_observed import completed_shares
 from kmeanalyst.representation.mixture.within_cells import fine_ranges, rows_in_cells
 from kmeanalyst.representation.progress import Progress, silent
-from kmeanalyst.representation.tables.estimates import Observed, TableEstimates, estimate_tables, noise_of_all_pairs
-from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells
+from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
+from kmeanalyst.representation.tables.estimates import (
+    Observed,
+    TableEstimates,
+    allowed_columns,
+    allowed_tables,
+    estimate_tables,
+    noise_of_all_pairs,
+)
+from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
+from kmeanalyst.representation.tables.tree import Pair, Tree, independent_table, spanning_tree
+from kmeanalyst.representation.tables.values_kept import rows_that_keep_rules
 from kmeanalyst.representation.wanted import FULL, Effort
 
 _SWEEPS = 120
 _CLASSES, _DEVIATION = 100, 1.5  # of latent classes: more, and with looser priors, than where all pairs are measured
 _SEEN_WELL = 0.004  # with less noise on a share, if all pairs were measured alike, all tables are smoothed together
+_MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved to fit the classes' tables of all of them
 
 
 def rows_from_tables(
@@ -33,15 +50,50 @@ def rows_from_tables(
     assert isinstance(features, MarginFeatures)
     kernel = features.kernel
     _check_tables(kernel)
-    estimates = estimate_tables(measurement)
+    allowed = allowed_cells(domain, kernel)
+    estimates = estimate_tables(measurement, allowed)
     if noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
-        estimates = _of_classes(model, kernel, estimates)
-    target, others = draw_cells(estimates, n, rng)
-    others = move_cells(estimates, target, others, rng, sweeps=effort.of(_SWEEPS), progress=progress)
+        estimates = _of_classes(model, kernel, list(estimates.pairs), estimates.tree, allowed)
+    return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress)
+
+
+def rows_from_classes(
+    model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *,
+    effort: Effort = FULL, progress: Progress = silent,
+) -> Array:  # fmt: skip
+    """n encoded rows (n, d) that keep the rules of the domain and fit the tables that latent classes have."""
+    kernel = measurement.feature_map.kernel
+    assert isinstance(kernel, Margins)
+    allowed = allowed_cells(domain, kernel)
+    d, values = len(kernel.others), kernel.sizes[kernel.target] if kernel.target >= 0 else 1
+    few = values * sum(kernel.sizes[j] for j in kernel.others) ** 2 / 2 <= _MOST_CELLS
+    pairs = list(combinations(range(d), 2)) if few else [(0, j) for j in range(1, d)]
+    found = _of_classes(model, kernel, pairs, Tree.of([(0, j) for j in range(1, d)], d), allowed)
+    worth = np.full((d, d), -np.inf)
+    for i, j in pairs:
+        independent = independent_table(found.ones[i], found.ones[j], found.target)
+        worth[i, j] = worth[j, i] = np.abs(found.pairs[i, j] - independent).sum()
+    found = replace(found, tree=Tree.of(spanning_tree(worth) if d > 1 else [], d))
+    return _rows(found, allowed, measurement, domain, n, rng, effort, progress)
+
+
+def _rows(
+    estimates: TableEstimates, allowed: AllowedCells | None, measurement: Measurement, domain: Domain, n: int,
+    rng: np.random.Generator, effort: Effort, progress: Progress,
+) -> Array:  # fmt: skip
+    kernel = measurement.feature_map.kernel
+    assert isinstance(kernel, Margins)
+    target, others = draw_cells(estimates, n, rng, allowed)
+    if allowed is not None:
+        estimates, target, others = rake_cells(estimates, target, others, allowed, rng)
+    others = move_cells(
+        estimates, target, others, rng, sweeps=effort.of(_SWEEPS), allowed=allowed, progress=progress
+    )  # fmt: skip
     cells = np.insert(others, kernel.target, target, axis=1) if kernel.target >= 0 else others
     fine = fine_ranges(measurement, domain, _shares(estimates, kernel.target))
-    return rows_in_cells(kernel, domain, cells, target, fine, rng)
+    rows = rows_in_cells(kernel, domain, cells, target, fine, rng)
+    return rows if allowed is None else rows_that_keep_rules(rows, kernel, domain, cells, target, fine, rng)
 
 
 def _check_tables(kernel: Margins) -> None:
@@ -66,19 +118,20 @@ def _classes(
     )  # fmt: skip
 
 
-def _of_classes(model: LatentClasses, kernel: Margins, estimates: TableEstimates) -> TableEstimates:
-    """The estimates with the tables of all pairs as the classes have them."""
+def _of_classes(
+    model: LatentClasses, kernel: Margins, pairs: list[Pair], tree: Tree, allowed: AllowedCells | None
+) -> TableEstimates:
+    """The tables that the classes have of all columns and these pairs; 0 in cells that rules exclude."""
     sizes = kernel.sizes
     ends = np.concatenate([[0], np.cumsum(sizes)])
     blocks = [model.probabilities[:, ends[j] : ends[j + 1]] for j in range(len(sizes))]
     of_target = blocks[kernel.target] if kernel.target >= 0 else np.ones((len(model.weights), 1))
     weights = (model.weights[:, None] * of_target).T  # (Y, K)
     others = [blocks[j] for j in kernel.others]
-    ones = [weights @ block for block in others]
-    pairs = {
-        (i, j): np.einsum("yk,ka,kb->yab", weights, others[i], others[j], optimize=True) for i, j in estimates.pairs
-    }
-    return TableEstimates(weights.sum(axis=1), ones, pairs, frozenset(pairs), estimates.tree)
+    target, ones = allowed_columns(weights.sum(axis=1), [weights @ block for block in others], allowed)
+    tables = {(i, j): np.einsum("yk,ka,kb->yab", weights, others[i], others[j], optimize=True) for i, j in pairs}
+    tables = allowed_tables(tables, ones, allowed)
+    return TableEstimates(target, ones, tables, frozenset(tables), tree)
 
 
 def _shares(estimates: TableEstimates, target: int) -> Array:

@@ -16,6 +16,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, position_of
 from kmeanalyst.releases.expressions import words
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
+from release_side.choices.kept_rules import refuse_broken, refuse_rules
 from release_side.choices.options import public_rows
 from release_side.choices.workload import lines_of, read_workload
 from release_side.errors import PublishError
@@ -46,7 +47,8 @@ def method_class(method: str) -> type[ReleaseMethod]:
 def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMethod:
     """The method with its choices, the public rows read; PublishError or DomainError if they do not go with the domain.
 
-    Margins where random features are asked for under a kernel of margins. The workload is read too.
+    Margins where random features are asked for under a kernel of margins. The workload is read too. PublishError as well for
+    rules with a method that does not keep them, and for public rows that break one.
     """
     kind = method_class(method)
     choices = _of_several_targets(kind, choices, domain)
@@ -57,6 +59,10 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
         kind = AdaptiveMargins
     elif kind is RandomFeatures and isinstance(kernel_from_spec(spec, domain, choices.target), MarginsKernel):
         kind = Margins
+    if kind.no_rules:
+        refuse_rules(domain, kind.no_rules)
+    if public is not None:
+        refuse_broken(public, domain)
     if choices.workload is not None:
         if kind is not AdaptiveMargins:
             raise PublishError(

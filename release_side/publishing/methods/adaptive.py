@@ -3,7 +3,8 @@
 Five rounds at most, of fixed shares of the budget: all one-way tables; scores of all pairs, their distance from independence;
 a tree of pairs; scores again, the distance from what the tree implies; further pairs. As far as pairs are not worth their noise
 (`choice_of_pairs`), the rounds of pairs measure the tables of the first round once more. With a target every table is crossed
-with it, and scores are distances from independence given the target. Where noise is large, there are no noisy scores of all pairs:
+with it, and scores are distances from independence given the target. Where the domain has rules, independent tables are 0 in
+cells that rules exclude. Where noise is large, there are no noisy scores of all pairs:
 the exponential mechanism draws three pairs by their exact ones, or no pair is measured where the noise of a usual table exceeds any
 distance. Where there are three columns or fewer, all pairs are measured.
 
@@ -38,7 +39,8 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Measurement, Scores, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import is_pure
-from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, estimate_tables
+from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
+from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, allowed_tables, estimate_tables
 from kmeanalyst.representation.tables.tree import Pair, independent_table, spanning_tree
 from release_side.choices.options import check_readable, drawn_rows, fitting, most_rows
 from release_side.choices.workload import Workload
@@ -198,7 +200,8 @@ def _largest(everything: FeatureMap) -> FeatureMap:
 class _Rounds:
     """The rounds of one release: what has been measured, and what is asked next.
 
-    asked   squared heights for the columns and pairs of columns that a workload names.
+    asked     squared heights for the columns and pairs of columns that a workload names.
+    allowed   the cells that the domain's rules allow together: what they exclude is not worth measuring. None without rules.
     """
 
     door: TableRounds
@@ -209,6 +212,7 @@ class _Rounds:
     shares: _Shares
     asked: dict[tuple[int, ...], float]
     trees: frozenset[int]
+    allowed: AllowedCells | None
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
@@ -228,7 +232,8 @@ class _Rounds:
         shares = shares_of_rounds(kernel, size, door.noise, asked)
         trees = frozenset(j for j, column in enumerate(domain.columns) if isinstance(column, Tree))
         allowed = door.rounds(everything, shares.allowances())
-        return cls(allowed, everything, kernel, size, door.noise, shares, asked, trees)
+        ruled = allowed_cells(domain, kernel)
+        return cls(allowed, everything, kernel, size, door.noise, shares, asked, trees, ruled)
 
     @property
     def n_pairs(self) -> int:
@@ -293,10 +298,11 @@ class _Rounds:
         if len(self.shares.parts) == len(_SHARES_FEW):
             self._measure_pairs(list(range(self.n_pairs)))
             return
-        estimates = estimate_tables(self.measurement())
-        independent = [
-            independent_table(estimates.ones[i], estimates.ones[j], estimates.target) for i, j in self._pairs()
-        ]
+        estimates = estimate_tables(self.measurement(), self.allowed)
+        tables = {
+            (i, j): independent_table(estimates.ones[i], estimates.ones[j], estimates.target) for i, j in self._pairs()
+        }
+        independent = list(allowed_tables(tables, estimates.ones, self.allowed).values())
         named = list(self._named_pairs())
         small = self._cells_of_pairs() <= _most_of_a_pair(self.kernel)
         if len(self.shares.parts) == len(_SHARES_LARGE):
@@ -329,7 +335,7 @@ class _Rounds:
         tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
         wanted = [p for p in allowed if pairs[p] in tree]
         self._measure_with_columns(wanted, again)
-        implied = estimate_tables(self.measurement()).pairs
+        implied = estimate_tables(self.measurement(), self.allowed).pairs
         guesses = [implied[pair] for pair in pairs]
         distances = self._score(guesses)
         chosen, again = self._further(self._prospect(distances, guesses), distances, {*wanted, *named})

@@ -64,6 +64,7 @@ class ReleaseMethod(ABC):
     places_points   whether it invents points, which is impossible for strings.
     no_units        why it cannot protect units, for an error; None if it can.
     no_plan         why it cannot be simulated on a synthetic table, for an error; None if it can.
+    no_rules        why its rows do not keep the rules of a domain, for an error; None if they do.
     default_kernel  the kernel where none is named; None for "table", or "margins" with a target.
     choices         what the curator chose.
     public          encoded public rows (m, d), if the curator gave any.
@@ -74,6 +75,7 @@ class ReleaseMethod(ABC):
     places_points: ClassVar[bool] = True
     no_units: ClassVar[str | None] = None
     no_plan: ClassVar[str | None] = None
+    no_rules: ClassVar[str | None] = None
     default_kernel: ClassVar[str | None] = None
 
     def __init__(self, choices: Choices, public: Array | None = None) -> None:

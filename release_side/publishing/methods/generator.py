@@ -42,6 +42,7 @@ class Generator(MeanMethod):
     name = "generator"
     options = GeneratorChoices
     default_kernel = "generator"
+    no_rules = "rows of a generator are drawn freely"
     finer = False  # its rows are probabilities of cells
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:

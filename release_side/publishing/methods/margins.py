@@ -16,6 +16,8 @@ from release_side.publishing.methods.random_features import RandomFeatures
 class Margins(RandomFeatures):
     """Random features whose features are the cells of margins. Files and ledgers have one name for both methods."""
 
+    no_rules = None
+
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
         """One feature for each cell of each table."""
         if self.choices.family is not None:

@@ -60,19 +60,22 @@ class RandomFeatures(MeanMethod):
 
     name = "random-features"
     options = RandomFeaturesChoices
+    no_rules = "points of random features are placed freely"
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
         """Adaptive margins; the table kernel for a few columns of numbers, and where a choice demands it.
 
         Its features see a few numbers jointly; levels are answered better by tables. Choices that demand it are those of
-        random features or placed points, and Laplace noise.
+        random features or placed points, and Laplace noise. Rules are kept by rows of margins alone.
         """
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
         numbers = all(column.is_number for column in domain.columns)
-        few = len(domain) <= _SEEN_JOINTLY and numbers and choices.workload is None
+        few = len(domain) <= _SEEN_JOINTLY and numbers and choices.workload is None and not domain.rules
+        if domain.rules and choices.noise == "laplace" and not others:
+            return "margins"
         if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
             return "table"
         try:

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -20,6 +22,7 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.rules.kept_rows import draw_kept
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
@@ -65,7 +68,7 @@ class Subspace(MeanMethod):
         if self.public is not None:
             return self.public[: self.choices.points or min(defaults.MOST_PUBLIC_POINTS, most)]
         size = self.choices.points or min(defaults.DEFAULT_POINTS, most)
-        return domain.draw(size, public_generator("points", kernel, domain, size))
+        return _drawn(domain, size, public_generator("points", kernel, domain, size))
 
     def features(self, kernel: Kernel, domain: Domain) -> Nystroem:
         """The basis; for published weights as in the papers' code: points in their order, near-dependent ones left out."""
@@ -101,6 +104,17 @@ class Subspace(MeanMethod):
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
         given = f"{n_points} rows given as public points; {NO_PROTECTION}"
         return ("the points of the subspace", SIZES, *(() if self.public is None else (given,)))
+
+
+def _drawn(domain: Domain, size: int, rng: np.random.Generator) -> Array:
+    """Rows (size, d) of the domain, drawn evenly from those that keep its rules; PublishError where hardly any do."""
+    found = draw_kept(domain, size, rng)
+    if len(found) < size:
+        raise PublishError(
+            f"hardly any row that is drawn from the domain keeps its {len(domain.rules)} rules, and so no points of a subspace "
+            "were found. Pass public points that keep them, or choose adaptive margins, the default: leave method out."
+        )
+    return found
 
 
 def better_basis(

@@ -1,0 +1,143 @@
+"""Which methods keep the rules of a domain, and which say before anything is read that they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from ruled_tables import HOSPITAL, hospital, share_broken
+
+from kmeanalyst.kernels.margins import ChosenMargins, Margins
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, margin_kernel
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.file.kernel import diameter_over, listed_rows
+from kmeanalyst.releases.file.validating import validate_release
+from kmeanalyst.releases.rules.rule import Rule
+from release_side import PublishError, publish
+
+GRID = Domain(
+    (Integer(name="age", lower=0, upper=9), Boolean(name="works"), Categorical(name="home", levels=("a", "b"))),
+    rules=(Rule("never", "works and age < 3"),),
+)
+NUMBERS = Domain(
+    (Real(name="x", lower=0.0, upper=1.0), Real(name="y", lower=0.0, upper=1.0)), rules=(Rule("always", "x <= y"),)
+)
+
+
+def grid(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    age = rng.integers(0, 10, n)
+    return pd.DataFrame({"age": age, "works": (age > 4) & (rng.random(n) < 0.7), "home": rng.choice(["a", "b"], n)})
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"kernel": "table"}, "points of random features are placed freely"),
+        ({"features": 100}, "points of random features are placed freely"),
+        ({"weights": "signed"}, "points of random features are placed freely"),
+        ({"method": "generator"}, "rows of a generator are drawn freely"),
+    ],
+)
+def test_methods_that_place_points_refuse_rules_before_the_table_is_opened(options: dict[str, Any], why: str):
+    if options.get("method") == "generator":
+        pytest.importorskip("torch")
+    wanted = rf"^{why}, and do not keep the 7 rules of the domain\. .*leave out kernel.*Or leave the rules out"
+    with pytest.raises(PublishError, match=wanted):
+        publish("no-such-table.csv", HOSPITAL, epsilon=1.0, delta=1e-6, rehearsal=1, **options)
+
+
+def test_a_few_numbers_with_rules_are_measured_by_adaptive_margins(rough_representation: None):
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.random((2000, 2)), axis=1)
+    release = publish(pd.DataFrame(rows, columns=["x", "y"]), NUMBERS, epsilon=1.0, delta=1e-6, rehearsal=1, points=500)
+    assert isinstance(release.kernel, ChosenMargins)
+    assert (release.frame["x"] <= release.frame["y"]).all()
+    pure = publish(
+        pd.DataFrame(rows, columns=["x", "y"]),
+        NUMBERS,
+        epsilon=1.0,
+        delta=0.0,
+        noise="laplace",
+        rehearsal=1,
+        points=500,
+    )
+    assert type(pure.kernel) is Margins and (pure.frame["x"] <= pure.frame["y"]).all()
+
+
+@pytest.mark.parametrize("kernel", [margin_kernel, adaptive_kernel])
+def test_measured_ranges_end_where_rules_change(kernel: Any):
+    edges = kernel(HOSPITAL).edges[HOSPITAL.position("age")]
+    assert 14.5 in edges
+    assert 14.5 not in kernel(replace(HOSPITAL, rules=())).edges[0]
+
+
+def test_points_of_a_subspace_keep_the_rules_and_public_ones_must(rough_representation: None):
+    frame = grid(500, np.random.default_rng(1))
+    release = publish(frame, GRID, epsilon=1.0, delta=1e-6, rehearsal=1, method="subspace", points=40)
+    assert len(release) == 40 and share_broken(GRID, release.frame) == 0
+    public = grid(30, np.random.default_rng(2)).assign(works=True)
+    with pytest.raises(
+        PublishError, match=r"of the 30 public points break a rule, .*rule 1 \(never works.*Remove these rows"
+    ):
+        publish(frame, GRID, epsilon=1.0, delta=1e-6, rehearsal=1, method="subspace", public_points=public)
+
+
+def test_points_of_a_subspace_are_refused_where_hardly_any_row_keeps_the_rules():
+    narrow = replace(NUMBERS, rules=(Rule("always", "x == y"),))
+    with pytest.raises(PublishError, match=r"hardly any row .* keeps its 1 rules.*Pass public points that keep them"):
+        publish(
+            pd.DataFrame({"x": [0.5] * 50, "y": [0.5] * 50}),
+            narrow,
+            epsilon=1.0,
+            delta=1e-6,
+            rehearsal=1,
+            method="subspace",
+        )
+
+
+def test_the_exponential_mechanism_draws_rows_that_keep_the_rules(tmp_path: Path):
+    frame = grid(300, np.random.default_rng(3))
+    release = publish(
+        frame, GRID, epsilon=5.0, delta=0.0, rehearsal=1, method="exponential", points=3, output=tmp_path / "x.kme"
+    )
+    assert share_broken(GRID, release.frame) == 0
+    assert validate_release(tmp_path / "x.kme", allow_rehearsal=True) == []
+
+
+def test_a_private_row_that_breaks_a_rule_counts_in_the_sensitivity_of_a_draw():
+    """Δ is a maximum over all rows of the domain: a private row may be any of them."""
+    kernel = publish(
+        grid(300, np.random.default_rng(3)), GRID, epsilon=5.0, delta=0.0, rehearsal=1, method="exponential", points=2
+    ).kernel
+    listed = listed_rows(GRID, kernel)
+    assert listed is not None and len(listed) == 34
+    assert diameter_over(kernel, GRID) == diameter_over(kernel, replace(GRID, rules=()))
+
+
+def test_private_rows_that_break_rules_are_measured_like_any_other(rough_representation: None):
+    """The measurement of the same rows is the same with a rule whose cuts are there already, kept or not."""
+    frame = hospital(2000, breaking=0.1)
+    ruled = replace(
+        HOSPITAL, columns=HOSPITAL.columns[:3], rules=(Rule("never", "education == 'none' and employed == 'yes'"),)
+    )
+    plain = replace(ruled, rules=())
+    first, second = (
+        publish(
+            frame[["age", "education", "employed"]],
+            domain,
+            epsilon=1.0,
+            delta=1e-6,
+            rehearsal=4,
+            kernel="margins",
+            points=200,
+        )
+        for domain in (ruled, plain)
+    )
+    assert first.measurement is not None and second.measurement is not None
+    assert np.array_equal(first.measurement.vector, second.measurement.vector)
