@@ -31,6 +31,7 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.derived import Derived
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
@@ -43,6 +44,7 @@ from kmeanalyst.releases.file.points import arrow_type, cells_of_a_row, is_text
 from kmeanalyst.releases.file.writing import _measurement_header, canonical, npy_of, points_csv
 from kmeanalyst.releases.function import FunctionForm, function_of
 from kmeanalyst.releases.measurement import Measurement, grid_sensitivity
+from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PrivacyStatement
 from release_side.door.mechanism import GaussianNoise
 
@@ -61,6 +63,7 @@ def written(
     derived: Sequence[Derived] = (),
     derived_cells: Sequence[Any] = (),
     method: str = "foreign",
+    rules: Sequence[Rule] = (),
 ) -> None:
     """A file of these points: the same cell in every row, unless `cells` has an array for each column."""
     domain = Domain(tuple(columns))
@@ -78,12 +81,13 @@ def written(
         members["measurement/noisy_sum.npy"] = npy_of(measurement.noisy_sum, "<i8")
         members |= {f"measurement/{name}.npy": npy_of(array, "<f8") for name, array in feature_map.arrays().items()}
     header = {
-        "format": FORMAT, "schema_major": 1, "schema_minor": int(bool(derived)), "columns": domain.to_dict(),
+        "format": FORMAT, "schema_major": 1, "schema_minor": 2 if rules else int(bool(derived)), "columns": domain.to_dict(),
         "kernel": kernel.to_dict(), "method": method, "weight_view": "given", "n_points": n_points,
         "fit_distance": None, "statement": None if statement is None else statement.to_dict(),
         "measurement": None if measurement is None else _measurement_header(measurement), "versions": {},
         "members": declaration(members),
     } | ({"derived": [one.to_dict() for one in derived]} if derived else {})  # fmt: skip
+    header |= {"rules": [rule.to_dict() for rule in rules]} if rules else {}
     path.write_bytes(zipped({HEADER: canonical(plain(header)), **members}))
 
 
@@ -235,6 +239,30 @@ def derived_columns(path: Path) -> None:
     written(path, columns, n, Gaussian(1.0), derived=derived, derived_cells=[np.zeros(n, dtype=bool)] * 100)
 
 
+def rules_tried(path: Path) -> None:
+    """Short rules of two columns of many levels whose table is measured: each is tried at every pair of levels."""
+    columns = [Categorical(name=name, levels=tuple(f"l{k}" for k in range(900))) for name in ("a", "b")]
+    kernel = margin_kernel(Domain(tuple(columns)))
+    rules = [Rule("never", "a == b")] * (USUAL.rule_work // (46 * (900**2 + 200)))
+    written(path, columns, 200, kernel, feature_map=MarginFeatures(kernel), rules=rules)
+
+
+def rules_of_many_parts(path: Path) -> None:
+    """Long rules over the last of thousands of columns."""
+    columns = [Boolean(name=f"b{j}") for j in range(1000)]
+    text = " or ".join(["b999"] * 240)
+    room = USUAL.derived_work // (len(text) * (5000 + 100 * 1000 + 100))
+    written(path, columns, 100, Gaussian(1.0), rules=[Rule("never", text)] * min(room, 200))
+
+
+def combinations(path: Path) -> None:
+    """As many rows of combinations as a header has room for."""
+    columns = [Categorical(name=name, levels=tuple(f"l{k}" for k in range(100))) for name in ("a", "b")]
+    rows = tuple((f"l{i}", f"l{j}") for i in range(100) for j in range(100))
+    rule = Rule("combinations", columns=("a", "b"), rows=rows)
+    written(path, columns, 1000, Gaussian(1.0), rules=[rule] * (USUAL.header_marks // (3 * len(rows)) - 1))
+
+
 # ---------------------------------------------------------------------- measurements
 
 
@@ -332,7 +360,8 @@ FILES: dict[str, Callable[[Path], None]] = {
     for each in (
         long_texts, long_texts_that_differ, short_texts, levels_of_points, numbers, logarithms, wide, long_numbers, long_levels,
         levels,
-        long_names, many_kernels, atoms, draw, derived_work, derived_columns, subspace, subspace_of_strings,
+        long_names, many_kernels, atoms, draw, derived_work, derived_columns, rules_tried, rules_of_many_parts,
+        combinations, subspace, subspace_of_strings,
         random_features, margins_of_columns, margins_of_many_columns, margins_of_points, maclaurin, binning,
         crossed_features, function,
     )

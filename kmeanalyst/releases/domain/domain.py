@@ -28,6 +28,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree, parents_by_prefixes, parents_in
+from kmeanalyst.releases.memo import Memoised
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.contradictions import check_compatible
 from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
@@ -131,7 +132,7 @@ class SampleCounts:
 
 
 @dataclass(frozen=True)
-class Domain:
+class Domain(Memoised):
     """The columns of a table with their public bounds and levels.
 
     columns   in the order of encoded rows.
@@ -157,6 +158,7 @@ class Domain:
                 f"column names must be distinct, got {list(self.names)!r:.300}. Rename or remove a column."
             )
         if self.rules:
+            object.__setattr__(self, "rules", tuple(self.rules))
             rules_of(self)  # each must fit the columns
             if len(self.names_read) == 0:
                 raise DomainError("every column is derived, so there is nothing to read. Leave a derive rule out.")

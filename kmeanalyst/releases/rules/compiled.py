@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
+from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, DERIVE, MISSING, MOST_COUPLED, Rule
 from kmeanalyst.releases.rules.values import values_of
 
@@ -168,11 +169,13 @@ class Rules:
         Exact for levels, missing cells, atoms, whole numbers of at most a thousand values in a rule of one or two columns, and
         ranges that end where the rule changes (`cuts`). Elsewhere a cell is tried at values at its ends and inside it: one where
         none of them keeps the rule counts as forbidden. A range that holds no value of its column is forbidden. Of a derived
-        number all cells between the least and the largest value found are allowed.
+        number all cells between the least and the largest value found are allowed; with % in its expression, all cells.
         Errors   DomainError if there are more than four million combinations of values to try.
         """
         one = self.compiled[rule]
         allowed = np.zeros([kernel.sizes[j] for j in one.columns], dtype=bool)
+        if one.rule.kind == DERIVE and "%" in one.rule.text:  # a remainder runs through its range again and again
+            return np.ones_like(allowed)
         spans = _Spans(allowed.shape, one.columns.index(one.target)) if one.rule.kind == DERIVE else None
         for tried in self._tried(rule, kernel):
             kept = tried if one.rule.kind in (COMBINATIONS, DERIVE) else _rows(tried, ~self._broken(one, tried))
@@ -306,16 +309,19 @@ def _are_among(rows: Array, codes: Array) -> Array:
 # ------------------------------------------------------------------ texts → rules that fit the domain
 
 
-@lru_cache(maxsize=64)
 def rules_of(domain: RuledColumns) -> Rules:
-    """The rules of a domain, compiled; DomainError for the first that does not fit it, before any table is opened.
+    """The rules of a domain, compiled once; DomainError for the first that does not fit it, before any table is opened.
 
     >>> len(rules_of(domain))
     0
     """
-    compiled = tuple(_compiled(rule, domain, number) for number, rule in enumerate(domain.rules, 1))
-    _check_together(compiled, domain)
-    return Rules(domain, compiled)
+    kept = memo(domain)  # type: ignore[arg-type]  # every Domain is Memoised
+    if "rules" not in kept:
+        compiled = tuple(_compiled(rule, domain, number) for number, rule in enumerate(domain.rules, 1))
+        _check_together(compiled, domain)
+        kept["rules"] = Rules(domain, compiled)
+    found: Rules = kept["rules"]
+    return found
 
 
 def _compiled(rule: Rule, domain: RuledColumns, number: int) -> CompiledRule:

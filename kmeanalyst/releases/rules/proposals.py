@@ -9,7 +9,7 @@ threshold lies the sample does not say.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from typing import Any
 
@@ -21,6 +21,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.rule import ALWAYS, LONGEST_RULE, MISSING, NEVER, Rule
 
 _EXPECTED = 10.0  # rows that a rule would be broken in by chance
@@ -28,7 +29,7 @@ _EXPECTED_OF_A_LEVEL = 3.0  # the same for each level of a list
 _MOST_PROPOSED = 40
 _MOST_LEVELS = 60  # of a column that is looked at
 _MOST_VALUES = 200  # of a column of numbers, each with a range of its own; others are cut at their edges
-_MOST_COLUMNS = 60
+_MOST_COLUMNS, _MOST_ROWS = 60, 100_000
 _BLOCKS = 2  # of levels that one threshold each is proposed for
 _ALIKE = 0.5  # two columns are compared whose ranges share so much of the wider one
 
@@ -61,9 +62,20 @@ class Proposal:
 def propose_rules(sample: pd.DataFrame, domain: Domain) -> tuple[Proposal, ...]:
     """Rules that a public sample suggests, those first that chance would break most often; at most forty.
 
-    sample   with the columns of the domain; of more than sixty columns the first are looked at.
+    sample   with the columns of the domain; of more than sixty columns the first are looked at, and of more than 100,000 rows so
+             many, evenly: what these suggest must hold in all.
     """
     X = domain.encode(sample)
+    some = X[:: -(-len(X) // _MOST_ROWS)]
+    found = [each for each in _proposed(domain, some) if len(each.rule.text) <= LONGEST_RULE]
+    most = sorted(found, key=lambda each: -each.expected)[:_MOST_PROPOSED]
+    if len(some) == len(X):
+        return tuple(most)
+    kept = [each for each in most if not rules_of(replace(domain, rules=(each.rule,))).broken(X).any()]
+    return tuple(Proposal(each.rule, each.expected * len(X) / len(some), len(X)) for each in kept)
+
+
+def _proposed(domain: Domain, X: Array) -> list[Proposal]:
     looked_at = [j for j, column in enumerate(domain.columns[:_MOST_COLUMNS]) if not column.is_text]
     axes = [axis for j in looked_at for axis in _axes(domain, j, X[:, j])]
     missing = {axis.column: _exactly_where(axis, axes, len(X)) for axis in axes if axis.is_missing}
@@ -72,9 +84,7 @@ def propose_rules(sample: pd.DataFrame, domain: Domain) -> tuple[Proposal, ...]:
     for a, b in combinations([axis for axis in axes if not (axis.is_missing and axis.column in exact)], 2):
         if a.column != b.column:
             found += _of_pair(a, b, len(X))
-    found += _of_order(domain, X)
-    short = [each for each in found if len(each.rule.text) <= LONGEST_RULE]
-    return tuple(sorted(short, key=lambda each: -each.expected)[:_MOST_PROPOSED])
+    return [*found, *_of_order(domain, X)]
 
 
 # ------------------------------------------------------------------ what a column can be divided by

@@ -54,7 +54,7 @@ def test_the_table_need_not_have_a_derived_column_and_its_cells_are_not_read(end
     def sums(frame: pd.DataFrame) -> np.ndarray:
         path = tmp_path / f"{len(frame.columns)}.{end}"
         frame.to_csv(path, index=False) if end == "csv" else frame.to_parquet(path)
-        found = release_side.publish(path, DOMAIN, epsilon=1, delta=1e-6, features=40, points=20, rehearsal=1)
+        found = release_side.publish(path, DOMAIN, epsilon=1, delta=1e-6, rehearsal=1)
         return found.measurement.noisy_sum
 
     with_cells = FRAME.assign(stay="nonsense", rate=list(range(150)), long=["yes", "no", ""] * 50)

@@ -392,6 +392,15 @@ def test_dates_compare_with_days_and_with_dates():
     assert value("year(joined) * 100 + month(joined)", joined="1969-12-31") == 196912
 
 
+def test_the_difference_of_two_dates_is_a_number_of_days():
+    assert value("joined - born", born="2019-12-30", joined="2020-01-02") == 3
+    assert value("joined - born + 4 * 2", born="2020-01-02", joined="2019-12-30") == 5
+    assert np.isnan(value("joined - born", born="2020-01-02", joined=""))
+    for text in ("joined + born", "1 - joined", "joined - 1", "joined - born - born", "joined * 2"):
+        with pytest.raises(ExpressionError, match="is a column of days, and a number is needed here"):
+            parse(text).check(DOMAIN)
+
+
 # ------------------------------------------------------------------ missing and undefined
 
 

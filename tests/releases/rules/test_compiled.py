@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -230,3 +232,40 @@ def test_two_rules_of_how_one_column_comes_about_are_refused():
     circle = (Rule("derive", "left", ("stay",)), Rule("derive", "stay", ("left",)))
     with pytest.raises(DomainError, match="in a circle"):
         Domain((CAME, LEFT, STAY), rules=circle)
+
+
+SOUND = [
+    Rule("never", "age < 15 and wage > 100"), Rule("always", "wage >= 300 * age"), Rule("always", "left - came > 5 or works"),
+    Rule("missing", "age > 40 or works", ("wage",)), Rule("never", "wage / 1000 + age > 120 and city == 'Bern'"),
+    Rule("derive", "log(1 + wage) * 7", ("score",)), Rule("derive", "left - came", ("stay",)),
+    Rule("derive", "wage % 1000 / 10", ("score",)), Rule("never", "rate > 2 * share"), Rule("always", "rate <= 2 * share or works"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", SOUND, ids=Rule.describe)
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_row_that_keeps_a_rule_is_in_an_allowed_cell(rule, asked):
+    """20,000 rows drawn from the domain, of ranges that end where rules change and of ranges that do not."""
+    columns = (
+        AGE, WORKS, WAGE, CAME, LEFT, STAY, CITY,
+        Real(name="score", lower=0, upper=99, atoms=(0,), edges=(1, 20, 70, 77), missing=True),
+        Real(name="rate", lower=0.01, upper=50, scale="log"), Real(name="share", lower=0, upper=20),
+    )  # fmt: skip
+    domain = Domain(columns, rules=(rule,))
+    rules = rules_of(domain)
+    kernel = adaptive_kernel(domain, asked=rules.cuts if asked else {})
+    X = domain.draw(20_000, 0)
+    kept = X[~rules.broken(X)]
+    allowed = rules.cells_allowed(kernel, 0)
+    assert len(kept) > 100 and allowed[tuple(kernel.cells(kept)[:, j] for j in rules.columns[0])].all()
+    cells = kernel.cells(X)[:, list(rules.columns[0])]
+    if rule.kind != "derive":
+        forbidden = ~allowed[tuple(cells.T)]
+        assert rules.broken(X)[forbidden].all()
+
+
+def test_a_domain_of_lists_is_compiled_and_pickles_without_what_was_compiled():
+    domain = Domain([AGE, WORKS], rules=[Rule("never", "works and age < 15")])
+    assert len(rules_of(domain)) == 1 and rules_of(domain) is rules_of(domain)
+    again = pickle.loads(pickle.dumps(domain))
+    assert again == domain and "_memo" not in again.__dict__

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import release_side
 from kmeanalyst.releases.domain.domain import read_domain
+from kmeanalyst.releases.rules import proposals
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.proposals import propose_rules
 from release_side.choices.drafting import draft_toml
@@ -59,13 +60,29 @@ def test_each_proposal_says_what_the_sample_can_exclude():
 
 def test_no_row_of_the_sample_breaks_a_proposal_and_chance_would_break_it_ten_times():
     frame = people(800, seed=3)
+    frame.loc[0, ["age", "works"]] = [7, "yes"]  # one child works: the threshold is then lower
     draft = release_side.draft_domain(frame, this_sample_is_public=True)
-    proposals = propose_rules(frame, draft.domain)
-    assert len(proposals) > 3
-    for each in proposals:
+    found = propose_rules(frame, draft.domain)
+    assert len(found) > 3
+    for each in found:
         domain = replace(draft.domain, rules=(each.rule,))
         assert not rules_of(domain).broken(domain.encode(frame)).any(), each.rule.describe()
         assert each.expected >= 10
+
+
+def test_of_many_rows_some_are_looked_at_and_all_must_keep_what_they_suggest(monkeypatch):
+    """Every fourth row has no child who works; one of the others has."""
+    monkeypatch.setattr(proposals, "_MOST_ROWS", 1000)
+    frame = people(4000)
+    domain = release_side.draft_domain(frame, this_sample_is_public=True).domain
+    texts = {each.rule.describe(): each for each in propose_rules(frame, domain)}
+    assert texts["never age < 15 and works == true"].n_rows == 4000
+    some = frame.iloc[::4]
+    share = (some["age"] < 15).mean() * (some["works"] == "yes").mean()
+    assert texts["never age < 15 and works == true"].expected == pytest.approx(4000 * share)
+    frame.loc[5, ["age", "works"]] = [14, "yes"]
+    found = {each.rule.describe() for each in propose_rules(frame, domain)}
+    assert "always left >= came" in found and "never age < 15 and works == true" not in found
 
 
 def test_independent_columns_suggest_no_rule():
