@@ -60,7 +60,7 @@ class RandomFeatures(MeanMethod):
 
     name = "random-features"
     options = RandomFeaturesChoices
-    no_rules = "points of random features are placed freely"
+    no_rules: ClassVar[str | None] = "points of random features are placed freely"
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
