@@ -12,6 +12,7 @@ maclaurin      of polynomial and exponential-dot kernels, and their default (Kar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class RandomFeatures(MeanMethod):
 
     name = "random-features"
     options = RandomFeaturesChoices
-    no_rules = "points of random features are placed freely"
+    no_rules: ClassVar[str | None] = "points of random features are placed freely"
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
