@@ -116,7 +116,7 @@ class MultisetSampler:
     kernel, domain  the kernel of the embedding, and the domain that encodes the rows.
     rows            (n, d) encoded, all different: every row of the domain, those that keep its rules, or a grid that is public.
     size            M.
-    is_grid         whether the rows are a grid: a private row then counts as the one nearest to it, and so where rules leave rows out.
+    is_grid         whether the rows are a grid: a private row then counts as the nearest one, and so where rules leave rows out.
     diameter        sup ‖k(x, ·) − k(x′, ·)‖ over the domain, as readers compute it.
     """
 
