@@ -226,8 +226,7 @@ def test_a_row_for_which_no_values_were_found_takes_those_of_another():
     kept = without_broken(rows, CHAIN, np.random.default_rng(0))
     assert broken.any() and not rules_of(CHAIN).broken(kept).any()
     assert np.array_equal(kept[~broken], rows[~broken])
-    with pytest.raises(DomainError, match=r"no row was found that keeps all rules .* Correct the rules"):
-        without_broken(rows[broken], CHAIN, np.random.default_rng(0))
+    assert not rules_of(CHAIN).broken(without_broken(rows[broken], CHAIN, np.random.default_rng(0))).any()
 
 
 def test_rules_that_leave_no_row_of_cells_are_refused():
