@@ -12,9 +12,9 @@ def refuse_rules(domain: Domain, why: str) -> None:
     """PublishError where the domain has rules, which are kept by rows of margins alone."""
     if domain.rules:
         raise PublishError(
-            f"{why}, and do not keep the {len(domain.rules)} rules of the domain. Rows of adaptive margins do, the default "
-            "where columns have few enough levels: leave out kernel, features, family, public points, weights and bound, and "
-            'method. Or leave the rules out of the domain; the method "subspace" keeps them where the points are given, strings too.'
+            f"{why}, and do not keep the {len(domain.rules)} rules of the domain. Rows of adaptive margins do, the default where "
+            "columns have few enough levels: leave out kernel, features, family, public points, weights and bound, and method. Or "
+            'leave the rules out of the domain; the method "subspace" keeps them where the points are given, strings too.'
         )
 
 

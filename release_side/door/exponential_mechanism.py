@@ -114,9 +114,9 @@ class MultisetSampler:
     """All databases of `size` rows from a public list, and the integer geometry of the list. Public facts alone.
 
     kernel, domain  the kernel of the embedding, and the domain that encodes the rows.
-    rows            (n, d) encoded, all different: every row of the domain, or a grid that is public.
+    rows            (n, d) encoded, all different: every row of the domain, those that keep its rules, or a grid that is public.
     size            M.
-    is_grid         whether the rows are a grid: a private row then counts as the one nearest to it.
+    is_grid         whether the rows are a grid: a private row then counts as the nearest one, and so where rules leave rows out.
     diameter        sup ‖k(x, ·) − k(x′, ·)‖ over the domain, as readers compute it.
     """
 
@@ -173,7 +173,7 @@ class MultisetSampler:
     def indices(self, rows: Array) -> Array:
         """The index (n,) in the list of the row that each encoded row counts as, from that row alone; never an error."""
         with np.errstate(all="ignore"):  # a warning by the value of a private row would be a release
-            return self._nearest(rows) if self.is_grid else self._numbers(rows)
+            return self._nearest(rows) if self.is_grid or self.domain.rules else self._numbers(rows)
 
     def _numbers(self, rows: Array) -> Array:
         """Rows of the domain are numbered as arrays are: the last column counts fastest."""

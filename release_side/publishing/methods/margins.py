@@ -7,6 +7,7 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.tables.allowed_cells import allowed_cells
 from release_side.choices.options import drawn_rows, most_rows
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, Measured
@@ -19,7 +20,7 @@ class Margins(RandomFeatures):
     no_rules = None
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:
-        """One feature for each cell of each table."""
+        """One feature for each cell of each table; PublishError or DomainError where rules leave no row, or cannot be tried."""
         if self.choices.family is not None:
             raise PublishError("margins have features of their own. Leave family out, or choose another kernel.")
         if self.public is not None:
@@ -32,6 +33,11 @@ class Margins(RandomFeatures):
         if isinstance(kernel, ChosenMargins):
             raise PublishError(
                 'pairs of columns are chosen by rounds of scores. Choose the kernel "adaptive", or Margins.'
+            )
+        allowed = allowed_cells(domain, kernel)  # type: ignore[arg-type]
+        if allowed is not None and allowed.some_row() is None:
+            raise PublishError(
+                "no row of these margins keeps all rules of the domain: together they exclude everything. Leave one out."
             )
         return MarginFeatures(kernel)  # type: ignore[arg-type]
 

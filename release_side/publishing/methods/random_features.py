@@ -12,6 +12,7 @@ maclaurin      of polynomial and exponential-dot kernels, and their default (Kar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 

@@ -13,13 +13,14 @@ from ruled_tables import HOSPITAL, hospital, share_broken
 
 from kmeanalyst.kernels.margins import ChosenMargins, Margins
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, margin_kernel
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, margin_kernel, table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.kernel import diameter_over, listed_rows
 from kmeanalyst.releases.file.validating import validate_release
 from kmeanalyst.releases.rules.rule import Rule
 from release_side import PublishError, publish
+from release_side.door.exponential_mechanism import small_databases
 
 GRID = Domain(
     (Integer(name="age", lower=0, upper=9), Boolean(name="works"), Categorical(name="home", levels=("a", "b"))),
@@ -107,7 +108,17 @@ def test_the_exponential_mechanism_draws_rows_that_keep_the_rules(tmp_path: Path
         frame, GRID, epsilon=5.0, delta=0.0, rehearsal=1, method="exponential", points=3, output=tmp_path / "x.kme"
     )
     assert share_broken(GRID, release.frame) == 0
+    assert release.statement is not None and release.statement.public_points == 0
     assert validate_release(tmp_path / "x.kme", allow_rehearsal=True) == []
+
+
+def test_private_rows_count_as_themselves_or_as_the_nearest_row_that_keeps_the_rules():
+    kernel = table_kernel(GRID)
+    databases = small_databases(kernel, GRID, None, 2, n_rows=300, epsilon=5.0)
+    assert np.array_equal(databases.indices(databases.rows), np.arange(34))
+    (at,) = databases.indices(np.array([[1.0, 1.0, 0.0]]))  # a child who works
+    distances = 2 - 2 * kernel.gram(np.array([[1.0, 1.0, 0.0]]), databases.rows)[0]
+    assert distances[at] == distances.min()
 
 
 def test_a_private_row_that_breaks_a_rule_counts_in_the_sensitivity_of_a_draw():

@@ -41,6 +41,7 @@ from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
 from kmeanalyst.representation.tables.estimates import estimate_tables
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
+from kmeanalyst.representation.tables.values_kept import without_broken
 from kmeanalyst.representation.wanted import Effort, Wanted
 from release_side import publish
 
@@ -199,22 +200,33 @@ def test_a_level_that_rules_exclude_has_no_mass_whatever_its_noisy_share():
     assert abs((found[:, 0] == 0).mean() - 0.5) < 0.05
 
 
-def test_a_strict_bound_within_a_cell_of_a_real_column_is_kept_without_a_heap_at_the_bound():
+def test_a_range_is_not_allowed_for_its_end_alone():
+    """Of [33, 100) x == 33 alone goes with u: no row is drawn there, and no heap of rows at 33 comes about."""
     domain = Domain(
         (Real(name="x", lower=0.0, upper=100.0), Categorical(name="y", levels=("u", "v"))),
         rules=(Rule("never", "x > 33 and y == 'u'"),),
     )
+    kernel = margin_kernel(domain)
+    allowed = allowed_cells(domain, kernel)
+    assert allowed is not None
+    below = np.searchsorted(kernel.edges[0], 32.0, side="right")
+    assert allowed.together(0, 1)[0, : below + 1].all() and not allowed.together(0, 1)[0, below + 1 :, 0].any()
     rng = np.random.default_rng(3)
     x = rng.uniform(0, 100, 4000)
     rows = np.column_stack([x, (x > 33) | (rng.random(4000) < 0.5)]).astype(float)
-    found, _ = represent(
-        measured(MarginFeatures(margin_kernel(domain)), rows, noise_scale=0.001),
-        domain,
-        Wanted(n_points=2000, effort=SHORT),
-    )
+    measurement = measured(MarginFeatures(kernel), rows, noise_scale=0.01)
+    found, _ = represent(measurement, domain, Wanted(n_points=2000, effort=SHORT))
     assert not rules_of(domain).broken(found).any()
     assert np.unique(found[:, 0], return_counts=True)[1].max() < 10
-    assert abs((found[:, 1] == 0).mean() - (rows[:, 1] == 0).mean()) < 0.02
+
+
+def test_a_row_for_which_no_values_were_found_takes_those_of_another():
+    rows = CHAIN.draw(200, 0)
+    broken = rules_of(CHAIN).broken(rows)
+    kept = without_broken(rows, CHAIN, np.random.default_rng(0))
+    assert broken.any() and not rules_of(CHAIN).broken(kept).any()
+    assert np.array_equal(kept[~broken], rows[~broken])
+    assert not rules_of(CHAIN).broken(without_broken(rows[broken], CHAIN, np.random.default_rng(0))).any()
 
 
 def test_rules_that_leave_no_row_of_cells_are_refused():
