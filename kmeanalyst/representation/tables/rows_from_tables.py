@@ -22,25 +22,26 @@ _SEEN_WELL = 0.004  # with less noise on a share, if all pairs were measured ali
 
 
 def rows_from_tables(
-    measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *, effort: Effort = FULL,
-    progress: Progress = silent,
+    measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *, cells_only: bool = False,
+    effort: Effort = FULL, progress: Progress = silent,
 ) -> Array:  # fmt: skip
     """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures.
 
-    Errors   ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
+    cells_only   values are even within cells, and tables that are seen well are not smoothed together first: for scores of cells.
+    Errors       ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
     """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
     kernel = features.kernel
     _check_tables(kernel)
     estimates = estimate_tables(measurement)
-    if noise_of_all_pairs(measurement) < _SEEN_WELL:
+    if not cells_only and noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
         estimates = _of_classes(model, kernel, estimates)
     target, others = draw_cells(estimates, n, rng)
     others = move_cells(estimates, target, others, rng, sweeps=effort.of(_SWEEPS), progress=progress)
     cells = np.insert(others, kernel.target, target, axis=1) if kernel.target >= 0 else others
-    fine = fine_ranges(measurement, domain, _shares(estimates, kernel.target))
+    fine = {} if cells_only else fine_ranges(measurement, domain, _shares(estimates, kernel.target))
     return rows_in_cells(kernel, domain, cells, target, fine, rng)
 
 
