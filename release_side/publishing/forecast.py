@@ -34,12 +34,13 @@ from release_side.publishing.made_tables import made_rows
 from release_side.publishing.methods import MeanMethod
 from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
 
-TABLES = 8  # that are made and published for each ε; draws of rows and noise with a public sample
+TABLES = (8, 32)  # fewest and most that are made and published for each ε; draws of rows and noise with a public sample
 FEWEST_ROWS = 100  # of a public sample
 MOST_ROWS = 20_000  # of a table, and of a release, that is scored
 _RANGE = (0.1, 0.9)
 _PART = 4  # a public sample smaller than the table is scored once more with this part of its rows
 _EFFORT = 0.1
+_CELLS = 2 * 10**6  # rows times pairs of columns, of all tables: about a second a table where the fewest are made
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +78,9 @@ class Forecaster:
             return [_range([]) for _ in epsilons]
         found: list[list[tuple[float, float]]] = [[] for _ in epsilons]
         corrections = [0.0] * len(epsilons)
-        for number in range(TABLES):
-            rows = self._rows(number)
+        runs = self._runs()
+        for number in range(runs):
+            rows = self._rows(number, runs)
             for e, epsilon in enumerate(epsilons):
                 noise = self.mechanism(epsilon, number)
                 measurement = self._measured(rows, noise)
@@ -88,14 +90,20 @@ class Forecaster:
                         corrections[e] = self._smoothed(rows, measurement, score)
                     score += corrections[e] + self._beyond(rows, noise, score)
                 found[e].append((score, self._sample_share(rows, score)))
-                on_progress("forecasting scores", (number + (e + 1) / len(epsilons)) / TABLES)
+                on_progress("forecasting scores", (number + (e + 1) / len(epsilons)) / runs)
         return [_range(each) for each in found]
 
-    def _rows(self, number: int) -> SyntheticRows:
+    def _runs(self) -> int:
+        """How many tables: more where each takes less time, as noise differs most between releases of small tables."""
+        fewest, most = TABLES
+        pairs = max(len(self.tables.pairs), 1)
+        return int(np.clip(_CELLS // (pairs * min(self.size.count, MOST_ROWS)), fewest, most))
+
+    def _rows(self, number: int, of: int) -> SyntheticRows:
         """A table from public facts; or as many of the sample's rows as the private table has, or all of them."""
         n, rng = min(self.size.count, MOST_ROWS), np.random.default_rng(number)
         if self.sample is None:
-            return SyntheticRows(made_rows(self.tables.domain, n, number, TABLES, rng, self.method.public))
+            return SyntheticRows(made_rows(self.tables.domain, n, number, of, rng, self.method.public))
         return SyntheticRows(self.sample[rng.permutation(len(self.sample))[:n]])
 
     def _measured(self, rows: SyntheticRows, noise: RehearsalNoise) -> Measurement:

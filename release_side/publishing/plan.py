@@ -36,7 +36,7 @@ from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.representation.progress import Progress, between, silent
+from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.score_tables import ScoreTables
 from release_side.budget.spending import weakness
 from release_side.choices.options import processors, public_generator, public_rows
@@ -69,7 +69,6 @@ _SYNTHETIC_WORK = 1.2e9  # kernel entries times passes for the population's squa
 _PUBLIC_ROWS = 3000  # most public rows from which a synthetic population is made
 _ALIKE = 0.08  # share of the public rows that count as neighbours of one of them
 _TIMED_ROWS = 2000
-_SIMULATING = 0.4  # share of the progress that is of other columns, if scores are forecast
 
 
 def plan(
@@ -103,7 +102,8 @@ def plan(
     epsilon     one ε or several.
     score       whether to forecast the scores that `release-side quality` would show. By default where tables of cells are
                 measured (adaptive margins, the default, and margins), which takes about a second for each of eight synthetic
-                tables; other methods fit points to each of them and take minutes. False where noise and errors are enough.
+                tables, or of more if the table is small. Other methods fit points to each of them and take minutes. False where
+                noise and errors are enough.
     group       a column: the score compares pairs of the others within its groups, as `quality` does with the same option.
     public_sample   rows, or the path of their file, of a like population that everybody may see: last year's table, another
                 region. At least 100. The forecast is then for such a table, and not a range over many.
@@ -122,8 +122,8 @@ def plan(
                 file_bytes       size of the file.
                 k_marginal_low, k_marginal, k_marginal_high    if scores are forecast: 10 %, mean and 90 % of the k-marginal
                                  score of the release against its table, 1000·(1 − mean total variation over pairs of columns).
-                                 From public facts over eight tables of weak to strong dependence between columns; with
-                                 public_sample over eight draws of its rows and of the noise. NaN without two columns to compare.
+                                 From public facts over 8 to 32 tables of weak to strong dependence between columns; with
+                                 public_sample over as many draws of its rows and of the noise. NaN without two columns to compare.
                 sample_share_low, sample_share, sample_share_high    likewise, of the share (0 to 1) of the table's rows whose
                                  simple random sample has the release's score: as near to the table as such a sample.
                 questions        with a workload only: for each of its questions a dictionary of the standard error that the
@@ -155,22 +155,18 @@ def plan(
         workload=workload, weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
     )  # fmt: skip
     mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
-    size, on_progress, chosen = (
-        PopulationSize(_as_whole(rows)),
-        progress or silent,
-        chosen_method(method, choices, domain),
-    )
+    size, on_progress = PopulationSize(_as_whole(rows)), progress or silent
+    chosen = chosen_method(method, choices, domain)
     forecaster = None
     if _is_scored(chosen, score, group, public_sample):
         forecaster = Forecaster(
             chosen, lambda e, seed: kind(choices).mechanism(e, delta, seed), ScoreTables(domain, _position(domain, group)),
             size, public_rows(public_sample, domain, "public sample"),
         )  # fmt: skip
-    simulating = on_progress if forecaster is None else between(0.0, _SIMULATING, on_progress)
-    table = _simulate(chosen, domain, mechanisms, size, simulating)
+    table = _simulate(chosen, domain, mechanisms, size, on_progress)
     if forecaster is None:
         return table
-    scores = forecaster.forecast(_as_list(epsilon), between(_SIMULATING, 1.0, on_progress))
+    scores = forecaster.forecast(_as_list(epsilon), on_progress)
     at = table.columns.get_loc("file_bytes") + 1
     return pd.concat([table.iloc[:, :at], pd.DataFrame(scores), table.iloc[:, at:]], axis=1)
 

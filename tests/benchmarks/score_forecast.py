@@ -40,7 +40,11 @@ def forecast(table: measured.Table, epsilons: list[float], sample: pd.DataFrame 
 
 
 def outcomes(table: measured.Table, epsilon: float, draws: int) -> Array:
-    """(draws, 2): k-marginal of releases against the table, and the share of rows whose random sample has it."""
+    """(draws, 2): k-marginal of releases against the table, and the share of rows whose random sample has it.
+
+    Four times as many draws of a table of up to 1,000 rows: they are quick, and differ most.
+    """
+    draws *= 4 if len(table.rows) <= 1000 else 1
     group = None if table.group is None else table.domain.position(table.group)
     tables = ScoreTables(table.domain, group)
     counts = tables.counts(table.domain.encode(table.rows))
