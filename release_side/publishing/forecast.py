@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -108,7 +109,8 @@ class Forecaster:
 
     def _measured(self, rows: SyntheticRows, noise: RehearsalNoise) -> Measurement:
         """The measurement of a table of N rows with these rows' shares."""
-        return self.method.measure(SimulatedDoor(rows, noise, self.size), self.tables.domain, self.size).rounds[-1]
+        door: Any = SimulatedDoor(rows, noise, self.size)
+        return self.method.measure(door, self.tables.domain, self.size).rounds[-1]
 
     def _score(self, rows: SyntheticRows, measurement: Measurement, *, cells_only: bool = True) -> float:
         """The k-marginal of a release with this measurement against the rows, its points weighing what they would weigh there."""

@@ -47,7 +47,7 @@ from release_side.door.private_tables import count_tables
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
 from release_side.publishing.forecast import Forecaster
-from release_side.publishing.methods import ReleaseMethod, chosen_method, method_class
+from release_side.publishing.methods import MeanMethod, ReleaseMethod, chosen_method, method_class
 from release_side.publishing.methods.margins import Margins
 from release_side.publishing.publish import to_release
 from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
@@ -159,6 +159,7 @@ def plan(
     chosen = chosen_method(method, choices, domain)
     forecaster = None
     if _is_scored(chosen, score, group, public_sample):
+        assert isinstance(chosen, MeanMethod)
         forecaster = Forecaster(
             chosen, lambda e, seed: kind(choices).mechanism(e, delta, seed), ScoreTables(domain, _position(domain, group)),
             size, public_rows(public_sample, domain, "public sample"),

@@ -113,6 +113,7 @@ def _sdnist_labels(release: ReleaseData, frame: pd.DataFrame, known: list[str]) 
     labels = {
         "target dataset": target, "algorithm name": f"kmeanalyst {release.method or 'points and weights'}",
         "algorithm type": "kernel mean embedding", "library name": "kmeanalyst", "library version": version("kmeanalyst"),
+        "variant label": f"kernel {release.kernel.name}",
         "feature set name": f"{len(known)} columns", "features list": ", ".join(known),
     }  # fmt: skip
     statement = release.statement
