@@ -27,17 +27,18 @@ _DECLARED = 3.0  # times as even where edges are declared: ranges of interest ar
 _FACTORS = (1, 4)  # fewest and most of a table
 _CLASSES = (4, 40)
 _SPREAD = 4.0  # of the columns' dependence about the table's: the larger, the more alike its columns
+_LEAST = 0.1  # so that columns of the first table hardly depend on each other, and those of the last are nearly functions of few
 _MOST_DEPENDENT = 0.99
 _LEAST_SHARE = 1e-3
 _GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples spread evenly over the unit interval
 
 
 def made_rows(domain: Domain, n: int, number: int, of: int, rng: np.random.Generator, public: Array | None) -> Array:
-    """(n, width) encoded rows of table `number` of `of`: the later, the more its columns depend on each other.
+    """(n, width) encoded rows of table `number` of `of` (at least 2): the later, the more its columns depend on each other.
 
     public   encoded public rows (m, width), from which texts are drawn; needed where a column holds texts.
     """
-    strength = (number + 0.5) / of
+    strength = number / (of - 1)
     least, most = _EVENNESS
     evenness = least * (most / least) ** (number * _GOLDEN % 1)
     columns = [j for j, column in enumerate(domain.columns) if not column.is_text]
@@ -64,7 +65,7 @@ def _shares(column: Column, size: int, evenness: float, rng: np.random.Generator
 
 def _dependence(strength: float, rng: np.random.Generator) -> float:
     """A column's, between 0 and 1, about the table's."""
-    own = rng.beta(0.5 + _SPREAD * strength, 0.5 + _SPREAD * (1 - strength))
+    own = rng.beta(_LEAST + _SPREAD * strength, _LEAST + _SPREAD * (1 - strength))
     return float(min(own, _MOST_DEPENDENT))
 
 
@@ -90,7 +91,7 @@ def _cells_of_classes(domain: Domain, shares: list[Array], n: int, strength: flo
     own = rng.choice(classes, n, p=rng.dirichlet(np.full(classes, 2.0)))
     found = []
     for share in shares:
-        common = _dependence(strength, rng)
+        common = max(_dependence(strength, rng), _LEAST_SHARE)
         alike = len(share) * (1 - common) / common
         each = rng.dirichlet(np.maximum(alike * share, _LEAST_SHARE), classes).cumsum(axis=1)
         found.append((rng.random(n)[:, None] > each[own, :-1]).sum(axis=1))

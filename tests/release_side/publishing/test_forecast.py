@@ -176,7 +176,7 @@ def test_texts_of_a_synthetic_table_are_those_of_public_rows(domain):
     )
     rows = made_rows(space, 500, 1, 2, np.random.default_rng(0), public)
     frame = space.decode(rows)
-    assert set(frame["name"]) == {"ada", "bob"} and set(frame["city"]) == {"Basel", "Genf", "Bern", "Chur"}
+    assert set(frame["name"]) == {"ada", "bob"} and set(frame["city"]) <= {"Basel", "Genf", "Bern", "Chur"}
 
 
 # ---------------------------------------------------------------------- a public sample
