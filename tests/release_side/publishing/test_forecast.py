@@ -20,6 +20,7 @@ from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation import wanted
+from kmeanalyst.representation.tables import rows_from_tables
 from kmeanalyst.representation.tables.score_tables import ScoreTables, k_marginal, shares_of
 from kmeanalyst.representation.tables.sub_sample import SampleScores
 from kmeanalyst.representation.wanted import QUICK
@@ -294,3 +295,10 @@ def test_one_column_has_no_score(domain, tmp_path):
     assert (
         call("plan", "--domain", tmp_path / "one.toml", *SOUND).stdout.splitlines()[1].endswith("none           none")
     )
+
+
+def test_of_rows_from_chosen_pairs_only_the_cells_are_made(domain, few_tables, monkeypatch):
+    """At ε = 10 tables are seen well, and publishing would smooth them."""
+    for step in ("fit_classes_to", "fine_ranges"):
+        monkeypatch.setattr(rows_from_tables, step, lambda *_, **__: pytest.fail("more than cells"))
+    forecaster(domain, 3000).forecast([10.0], silent)
