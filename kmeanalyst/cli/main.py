@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -128,7 +129,7 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
 
 @main.command(short_help="Write points and weights for other tools.")
 @release_argument
-@click.argument("output", type=click.Path(dir_okay=False), metavar="OUT.{csv,parquet,nc}")
+@click.argument("output", type=click.Path(dir_okay=False), metavar="OUT.{csv,parquet,nc}", required=False)
 @click.option(
     "--view",
     default="signed",
@@ -146,14 +147,22 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
 @click.option(
     "--keep-formulas", is_flag=True, help="Of .csv: no apostrophe before text cells that a spreadsheet would run."
 )
+@click.option(
+    "--sdnist",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Instead of OUT: rows of equal weight and labels, in folder DIR, for the report of NIST's SDNist. It knows nothing but "
+    "its own excerpts of the American Community Survey: other releases are refused.",
+)
 @reading_options
 def export(
     release_path: str,
-    output: str,
+    output: str | None,
     view: Any,
     rows: int | None,
     seed: int | None,
     keep_formulas: bool,
+    sdnist: str | None,
     as_json: bool,
 ) -> None:
     """Write the points and weights for other tools.
@@ -161,10 +170,19 @@ def export(
     In a .csv file a text cell that begins like a formula (=, +, -, @) gets an apostrophe in front, unless it is a number:
     a spreadsheet would run it. The file of a rehearsal has a column NOT_PRIVATE.
 
+    With --sdnist DIR: FILE's name with .csv, as many rows as points unless --rows says otherwise, "N" where a cell is missing; the
+    same with .json, labels (ε, δ, method, columns); and the command that makes NIST's report is printed.
+
     Example: kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
     """
     from kmeanalyst.releases.file.export import export as write_export
 
+    if (output is None) == (sdnist is None):
+        raise click.UsageError("Name either a file OUT.{csv,parquet,nc} or --sdnist DIR.")
+    if sdnist is not None:
+        _export_sdnist(release_path, sdnist, view, rows, seed, as_json)
+        return
+    assert output is not None
     check_not_read(output, release_path)
     release = open_release(release_path)
     with working("writing"):
@@ -183,6 +201,31 @@ def export(
             "output": output, "view": view, "rows": len(frame), "defused_cells": defused,
             "rehearsal": release.is_rehearsal,
         })  # fmt: skip
+
+
+def _export_sdnist(
+    release_path: str, folder: str, view: str, rows: int | None, seed: int | None, as_json: bool
+) -> None:
+    """Rows of equal weight and labels in a folder, and the command that makes the report."""
+    from kmeanalyst.releases.file.export import SDNIST_COLUMNS, export_sdnist
+
+    if view not in ("signed", "resampled"):
+        raise click.UsageError("--sdnist writes rows of equal weight: leave --view out.")
+    release, name = open_release(release_path), Path(release_path).stem
+    with working("writing"):
+        frame = release.to_frame("resampled", rows=rows, rng=seed)
+        labels = export_sdnist(release, folder, name=name, frame=frame)
+    left = [column for column in release.domain.names if column not in SDNIST_COLUMNS]
+    if left:
+        note(f"SDNist does not know these columns and leaves them out: {one_line(', '.join(left))}")
+    table, own = Path(folder) / f"{name}.csv", Path(folder) / f"{name}.json"
+    say(f"wrote {table} and {own}", err=True)
+    target = labels.get("target dataset", "TARGET").removesuffix("2019").upper()
+    if as_json:
+        facts = {"rows": len(frame), "labels": labels, "rehearsal": release.is_rehearsal}
+        print_json({"output": [str(table), str(own)], **facts})
+    else:
+        say(f"python -m sdnist.report {table} {target} --labels {own}")
 
 
 @main.command(short_help="Keep N of the points.")

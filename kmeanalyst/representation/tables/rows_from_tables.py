@@ -39,12 +39,13 @@ _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved t
 
 
 def rows_from_tables(
-    measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *, effort: Effort = FULL,
-    progress: Progress = silent,
+    measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *, cells_only: bool = False,
+    effort: Effort = FULL, progress: Progress = silent,
 ) -> Array:  # fmt: skip
     """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures.
 
-    Errors   ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
+    cells_only   values are even within cells, and tables that are seen well are not smoothed together first: for scores of cells.
+    Errors       ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
     """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
@@ -52,10 +53,10 @@ def rows_from_tables(
     _check_tables(kernel)
     allowed = allowed_cells(domain, kernel)
     estimates = estimate_tables(measurement, allowed)
-    if noise_of_all_pairs(measurement) < _SEEN_WELL:
+    if not cells_only and noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
         estimates = _of_classes(model, kernel, list(estimates.pairs), estimates.tree, allowed)
-    return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress)
+    return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress, cells_only=cells_only)
 
 
 def rows_from_classes(
@@ -80,7 +81,7 @@ def rows_from_classes(
 
 def _rows(
     estimates: TableEstimates, allowed: AllowedCells | None, measurement: Measurement, domain: Domain, n: int,
-    rng: np.random.Generator, effort: Effort, progress: Progress,
+    rng: np.random.Generator, effort: Effort, progress: Progress, *, cells_only: bool = False,
 ) -> Array:  # fmt: skip
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
@@ -91,9 +92,11 @@ def _rows(
         estimates, target, others, rng, sweeps=effort.of(_SWEEPS), allowed=allowed, progress=progress
     )  # fmt: skip
     cells = np.insert(others, kernel.target, target, axis=1) if kernel.target >= 0 else others
-    fine = fine_ranges(measurement, domain, _shares(estimates, kernel.target))
+    fine = {} if cells_only else fine_ranges(measurement, domain, _shares(estimates, kernel.target))
     rows = rows_in_cells(kernel, domain, cells, target, fine, rng)
-    return rows if allowed is None else rows_that_keep_rules(rows, kernel, domain, cells, target, fine, rng)
+    if allowed is None or cells_only:
+        return rows
+    return rows_that_keep_rules(rows, kernel, domain, cells, target, fine, rng)
 
 
 def _check_tables(kernel: Margins) -> None:

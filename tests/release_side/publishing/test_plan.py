@@ -411,12 +411,18 @@ def test_the_command_passes_every_choice_on(toml, asked):
     options = {
         "rows": 1234, "delta": 1e-7, "method": "subspace", "public_points": "p.csv", "points": 12, "features": 34,
         "family": "maclaurin", "kernel": "margins", "target": "city", "workload": "q.txt", "weights": "signed", "bound": 1.5,
-        "noise": "laplace", "calibration": "zcdp",
+        "noise": "laplace", "calibration": "zcdp", "group": "city", "public_sample": "s.csv",
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert call("plan", "--domain", toml, *words, "--epsilon", "2").exit_code == 1
     assert callable(asked["progress"])
-    assert asked == options | {"target": ("city",), "epsilon": (2.0,), "float32": False, "progress": asked["progress"]}
+    assert asked == options | {
+        "target": ("city",),
+        "epsilon": (2.0,),
+        "float32": False,
+        "score": None,
+        "progress": asked["progress"],
+    }
     assert set(asked) | {"domain"} == set(inspect.signature(plan).parameters)
 
 
@@ -445,7 +451,8 @@ def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_
         "cluster",
     }
     other |= {"unit"}  # --rows then counts units
-    assert {option.name for option in main.commands["plan"].params} == publish_options - other | {"rows"}
+    own = {"rows", "score", "group", "public_sample"}
+    assert {option.name for option in main.commands["plan"].params} == publish_options - other | own
 
 
 def test_json_is_one_object_of_numbers_with_null_for_nan(domain, tmp_path):
