@@ -9,7 +9,7 @@ its probability may be what the noise on its count leaves possible.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -49,6 +49,59 @@ def unresolved_mass(
         if isinstance(column, Number):
             mass += _mass_near(release, column, value, frame, weights)
     return min(mass, 1.0)
+
+
+def conditions_joined(question: str) -> list[str]:
+    """The conditions of which all must hold, as texts, those of the same columns as one; none of a text that is no expression."""
+    by_columns: dict[frozenset[str], list[str]] = {}
+    try:
+        for part in parse(question).joined:
+            by_columns.setdefault(frozenset(parse(part).columns), []).append(part)
+    except ExpressionError:
+        return []
+    return [
+        parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts) for parts in by_columns.values()
+    ]
+
+
+def mass_of_pair(release: ReleaseData, conditions: Sequence[str]) -> float | None:
+    """The most, at 95 %, that a level of one column may have with one of another; None unless their table was measured."""
+    asked = [parse(each).asked_of for each in conditions]
+    if (
+        release.measurement is None
+        or len(asked) != 2
+        or not isinstance(release.measurement.feature_map, MarginFeatures)
+    ):
+        return None
+    cell: dict[int, int] = {}
+    for one in asked:
+        column = release.domain[one[0]] if one is not None and one[0] in release.domain.names else None
+        if one is None or len(one[1]) != 1 or not isinstance(column, Categorical) or isinstance(column, Tree):
+            return None
+        code = column.parse(one[1][0])
+        if code is None:
+            return None
+        cell[release.domain.position(one[0])] = int(code)
+    known = list(_noisy_cells(release.measurement, release.measurement.feature_map, cell)) if len(cell) == 2 else []
+    return _upper_end(*min(known, key=lambda found: found[1])) if known else None
+
+
+def _noisy_cells(
+    measurement: Measurement, features: MarginFeatures, cell: dict[int, int]
+) -> Iterator[tuple[float, float]]:
+    """The noisy share of a cell of two columns, by index, and its standard deviation, in each table that counts it."""
+    columns = sorted(cell)
+    for group in features.groups:
+        for table, square, (first, last) in zip(group.tables, group.squares, group.ranges, strict=True):
+            if group.kind.startswith("pairs") and sorted(table[-2:]) == columns:
+                shares = measurement.vector[first:last].reshape(-1, *(group.sizes[j] for j in table[-2:]))
+                own = shares[:, cell[table[-2]], cell[table[-1]]]
+                yield float(own.sum()) / np.sqrt(square), measurement.noise_scale / np.sqrt(square) * np.sqrt(own.size)
+
+
+def _upper_end(share: float, deviation: float) -> float:
+    """The end of a one-sided 95 % interval of a share that is at least 0, from its noisy value."""
+    return share + deviation * float(norm.isf(_RARELY * norm.sf(-share / deviation)))
 
 
 def _equated(question: str) -> tuple[tuple[str, float], ...]:
@@ -98,7 +151,7 @@ def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: st
         ends = np.array([*(span or (0, 0)), len(column.levels)]) - 0.5  # a text that is no level is an empty range
         if known := list(_noisy_shares(measurement, features, j, ends)):
             share, deviation = min(known, key=lambda found: found[1])
-            mass += share + deviation * float(norm.isf(_RARELY * norm.sf(-share / deviation)))  # a share is at least 0
+            mass += _upper_end(share, deviation)
     return mass
 
 

@@ -25,7 +25,7 @@ from kmeanalyst.inference.estimate.population import (
     shown,
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.estimate.unresolved import unresolved_mass
+from kmeanalyst.inference.estimate.unresolved import conditions_joined, mass_of_pair, unresolved_mass
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
@@ -109,11 +109,22 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     if not isinstance(population, Population) or influence is None or np.nanmax(np.abs(influence)) > 0:
         return found
     frame, weights = population.model.frame, population.weights
-    mass = unresolved_mass(population.release, question, frame, weights, population.probability)
+    parts = conditions_joined(question)
+    if len(parts) > 1:
+        known = mass_of_pair(population.release, parts)
+        mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
+    else:
+        mass = unresolved_mass(population.release, question, frame, weights, population.probability)
     if mass == 0:
         return found
     note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
+
+
+def _most_of_all(population: Population, conditions: Sequence[str]) -> float:
+    """The most that the least probable of these conditions may have, at 95 %: that all hold is no more probable."""
+    answers = [estimate(population, probability_of(population, each)) for each in conditions]
+    return float(np.clip(min(answer.interval(0.95)[1] for answer in answers), 0.0, 1.0))
 
 
 def statistic_of(population: Distribution, values: Array, text: str) -> Statistic:

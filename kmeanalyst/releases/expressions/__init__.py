@@ -172,6 +172,17 @@ class Expression:
         return not any(isinstance(part, Arithmetic | Sign) for part in parts) and set(calls) <= {"missing"}
 
     @property
+    def joined(self) -> tuple[str, ...]:
+        """The texts of the conditions that `and` joins; of any other expression its own text.
+
+        >>> parse("city == 'Basel' and (age > 3 or rich)").joined, parse("age > 3").joined
+        (("city == 'Basel'", 'age > 3 or rich'), ('age > 3',))
+        """
+        if not isinstance(self._root, Logic) or self._root.word != "and":
+            return (self.text,)
+        return tuple(self.text[part.span.start : part.span.end] for part in self._root.operands)
+
+    @property
     def asked_of(self) -> tuple[str, tuple[str, ...]] | None:
         """The column and the texts of a question that is one comparison with texts, by == or in; None of any other.
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from representation_cases import measured
 from simulated_releases import measured_release
 
 import kmeanalyst as ka
-from kmeanalyst.inference.estimate.unresolved import _names
+from kmeanalyst.inference.estimate.unresolved import _names, mass_of_pair
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from release_side import publish
 
 DOMAIN = Domain((
     Real(name="dose", lower=0, upper=10, atoms=(0,)), Integer(name="age", lower=0, upper=89),
@@ -57,6 +59,26 @@ def test_a_value_outside_the_bounds_has_no_mass_and_one_among_rows_its_own_error
     assert margins.probability("dose == 11").standard_error == 0
     assert margins.probability("age == 40").parts["sampling"] > 0
     assert not any("no row" in note for note in margins.probability("age == 40").notes)
+
+
+def test_two_levels_of_a_measured_pair_have_what_the_noise_of_their_cell_leaves(margins):
+    assert 0.16 < mass_of_pair(margins, ["sex == 'f'", "job == 'b'"]) < 0.19  # a sixth of the table, and measured well
+    assert mass_of_pair(margins, ["sex == 'f'", "age > 3"]) is None
+
+
+def test_levels_that_no_row_joins_are_no_more_probable_than_each(rough_representation):
+    levels = [Categorical(name=name, levels=("usual", "rare")) for name in "abcd"]
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({name: np.where(rng.permutation(2000) < 12, "rare", "usual") for name in "abcd"})
+    release = publish(
+        frame, Domain(tuple(levels)), epsilon=5.0, delta=1e-6, kernel="adaptive", points=4000, rehearsal=1
+    )
+    joined = "a == 'rare' and b == 'rare'"
+    assert not ((release.points["a"] == "rare") & (release.points["b"] == "rare")).any()
+    found, alone = release.probability(joined), [release.probability(f"{name} == 'rare'") for name in "ab"]
+    assert found.value == 0 and found.standard_error > 0
+    assert found.interval(0.95)[1] <= min(each.interval(0.95)[1] for each in alone) * (1 + 1e-9)
+    assert release.probability("a == 'rare' and a == 'usual'").standard_error == 0  # no cell has two values
 
 
 def test_several_answers_at_once_have_the_errors_of_each(margins):
