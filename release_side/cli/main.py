@@ -262,7 +262,7 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
     Examples:
       release-side plan --rows 100000 --domain domain.toml --epsilon 0.1 1 10 --delta 1e-6
       release-side plan --rows 100000 --domain domain.toml --delta 1e-6 --workload questions.txt
-      release-side plan --rows 6000 --domain domain.toml --epsilon 1 --delta 1e-6 --public-sample public_sample.csv
+      release-side plan --rows 6000 --domain domain.toml --epsilon 1 --delta 1e-6 --public-sample last_year.csv
     """
     from kmeanalyst.releases.domain.domain import read_domain
     from release_side.publishing.plan import EPSILONS, NOTE, plan

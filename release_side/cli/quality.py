@@ -74,7 +74,7 @@ def quality_command(
       release-side quality table.kme private.csv --output table.internal.html
       release-side quality table.kme private.csv --output table.internal.html --json table.internal.json \\
           --group ill --target ill
-      release-side quality table.kme private.csv --spend 0.05 --ledger budget.ledger --table people --attach scored.kme
+      release-side quality table.kme private.csv --spend 0.1 --ledger budget.ledger --table people --attach scored.kme
     """
     from release_side.choices.internal_files import check_internal_outputs
     from release_side.private_rows.databases import table_or_path

@@ -112,6 +112,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "questions.txt").write_text("age > 50 and ill\nage\n", encoding="utf-8")
     whole = pd.read_csv(folder / "private.csv")
     whole.assign(ill=whole["hours-per-week"] > 40)[["age", "ill"]].to_csv(folder / "private.csv", index=False)
+    shutil.copy(folder / "private.csv", folder / "last_year.csv")  # these rows are public
     publish(
         folder / "private.csv", folder / "domain.toml", epsilon=1, delta=1e-6, points=20, features=60, uncounted=True,
         output=folder / "table.kme",
