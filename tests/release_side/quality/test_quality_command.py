@@ -280,6 +280,12 @@ def test_a_page_replaces_neither_the_ledger_nor_the_release_with_scores(here: Pa
     assert Path(ledger).read_bytes() == before and not Path("s.internal.kme").exists() and result.stdout == ""
 
 
+def test_a_dry_run_reads_no_row_for_a_page_either(here: Path, monkeypatch: pytest.MonkeyPatch):
+    no_reading(monkeypatch)
+    result = compare("--spend", 1, "--dry-run")
+    assert result.exit_code == 1 and "--dry-run opens no private file" in result.stderr and result.stdout == ""
+
+
 def test_publish_warns_next_to_an_internal_page_and_spends_all_the_same(here: Path):
     Ledger("budget.ledger").init("people", 5.0, 1e-4)
     words = ("publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6)
