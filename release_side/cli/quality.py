@@ -86,8 +86,11 @@ def quality_command(
     check_spend(spend)
     if output is None and (spend["spend"] is None or json_output is not None):
         raise PublishError("no page is named. Name --output X.internal.html, or publish scores with noise (--spend).")
+    if output is not None and spend["dry_run"]:
+        raise PublishError("--dry-run opens no private file, and a page shows one. Leave out --output or --dry-run.")
     if output is not None:
-        check_internal_outputs((output, json_output), private=table, others=(release_path, choices["workload"]))
+        others = (release_path, choices["workload"], spend["attach"])
+        check_internal_outputs((output, json_output), private=table, ledger=spend["ledger"], others=others)
     spend_scores(release_path, table, spend)
     if output is None:
         return

@@ -31,8 +31,8 @@ def write_quality(found: Quality, output: str | Path, json_output: str | Path | 
 
 
 def _write(path: str | Path, text: str) -> None:
-    with atomic_write(path) as temporary:
-        os.chmod(temporary, _OWNER_ALONE)  # before it has a byte
+    with atomic_write(path, mode=_OWNER_ALONE) as temporary:  # so made: who opened it before a chmod could read on
+        os.chmod(temporary, _OWNER_ALONE)  # whatever the umask takes away
         temporary.write_bytes(text.encode())
 
 

@@ -221,14 +221,15 @@ def zipped(members: dict[str, bytes]) -> bytes:
 
 
 @contextmanager
-def atomic_write(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path, *, mode: int = 0o666) -> Iterator[Path]:
     """A temporary path in the folder of `path`; what is written there becomes `path` when the block ends without an error.
 
     Until then an older file at `path` is unchanged. If the block raises, the temporary file is removed.
+    mode   permissions of the file, from the moment that it is made; the process's umask takes some away.
     """
     target = Path(path)
     temporary = _temporary(target)
-    _create(temporary)
+    _create(temporary, mode)
     try:
         yield temporary
         _flush(temporary)
@@ -261,10 +262,10 @@ def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
 
 
-def _create(temporary: Path) -> None:
-    """A new empty file, with the usual permissions of new files."""
+def _create(temporary: Path, mode: int = 0o666) -> None:
+    """A new empty file, by default with the usual permissions of new files."""
     try:
-        temporary.open("xb").close()
+        open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)).close()
     except FileNotFoundError:
         folder = temporary.parent
         raise FileNotFoundError(f"there is no folder {folder}, so nothing was written. Create it first.") from None

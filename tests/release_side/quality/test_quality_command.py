@@ -17,6 +17,7 @@ from quality_cases import DOMAIN, people
 
 from kmeanalyst.cli.terminal import json_text
 from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.file import archive
 from release_side.budget.ledger import Ledger
 from release_side.budget.spending import LedgerWarning
 from release_side.choices.internal_files import STAMP, warning_of_internal_files
@@ -76,6 +77,26 @@ def test_its_files_are_of_their_owner_alone_from_their_first_byte(here: Path, mo
         os.umask(old)
     assert modes == [0o600, 0o600]
     assert [stat.S_IMODE(os.stat(name).st_mode) for name in ("x.internal.html", "x.internal.json")] == [0o600, 0o600]
+
+
+def test_no_other_user_can_open_its_files_before_they_have_a_byte(here: Path, monkeypatch: pytest.MonkeyPatch):
+    """Who opened a file while it was empty would read on, whatever its mode is later."""
+    old, modes, make = os.umask(0o000), [], archive._create
+
+    def watched(path: Path, *mode: int) -> None:
+        make(path, *mode)
+        modes.append(stat.S_IMODE(path.stat().st_mode))
+
+    monkeypatch.setattr(archive, "_create", watched)
+    try:
+        files.write_quality(
+            quality(read_release("table.kme", allow_rehearsal=True), "private.csv"),
+            "x.internal.html",
+            "x.internal.json",
+        )
+    finally:
+        os.umask(old)
+    assert modes == [0o600, 0o600]
 
 
 def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +260,30 @@ def test_publish_ends_by_naming_the_command_that_runs_as_printed(here: Path):
         "--rehearsal", 1, "--json",
     )  # fmt: skip
     assert "quality" not in quiet.stderr and json.loads(quiet.stdout)["output"] == "json.kme"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--output", "b.internal.ledger"], ["--output", "b.internal.ledger-wal"], ["--json", "b.internal.ledger"],
+        ["--output", "s.internal.kme"], ["--json", "./s.internal.kme"],
+    ],
+)  # fmt: skip
+def test_a_page_replaces_neither_the_ledger_nor_the_release_with_scores(here: Path, options: list[str]):
+    ledger = "b.internal.ledger"
+    Ledger(ledger).init("people", 5.0, 1e-4)
+    publish("private.csv", DOMAIN, epsilon=1, delta=1e-6, uncounted=True, output="real.kme")
+    before = Path(ledger).read_bytes()
+    spend = ("--spend", 1, "--ledger", ledger, "--table", "people", "--attach", "s.internal.kme")
+    result = compare(*spend, *options, release="real.kme")
+    assert result.exit_code == 1 and re.search("which it would replace", result.stderr), result.stderr
+    assert Path(ledger).read_bytes() == before and not Path("s.internal.kme").exists() and result.stdout == ""
+
+
+def test_a_dry_run_reads_no_row_for_a_page_either(here: Path, monkeypatch: pytest.MonkeyPatch):
+    no_reading(monkeypatch)
+    result = compare("--spend", 1, "--dry-run")
+    assert result.exit_code == 1 and "--dry-run opens no private file" in result.stderr and result.stdout == ""
 
 
 def test_publish_warns_next_to_an_internal_page_and_spends_all_the_same(here: Path):
