@@ -91,13 +91,14 @@ def quality_command(
     if output is not None:
         others = (release_path, choices["workload"], spend["attach"])
         check_internal_outputs((output, json_output), private=table, ledger=spend["ledger"], others=others)
-    spend_scores(release_path, table, spend)
     if output is None:
+        spend_scores(release_path, table, spend)
         return
     release = open_compared(release_path, allow_rehearsal=allow_rehearsal)
     with working("comparing") as progress:
         found = quality(release, table, source=release_path, progress=progress, **choices)
-        write_quality(found, output, json_output)
+    spend_scores(release_path, table, spend)  # what the page cannot be made of is refused before it
+    write_quality(found, output, json_output)
     say("\n".join(f"wrote {path}" for path in (output, json_output) if path is not None))
 
 

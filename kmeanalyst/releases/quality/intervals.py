@@ -39,8 +39,7 @@ def ratio_interval(law: str, above: float, below: float, of_above: float, of_bel
         return distance <= Z * math.hypot(of_above, ratio * of_below)
 
     best = clipped(above / below)
-    if not inside(best):  # the ratio is outside [0, 1], and so is all of the interval
-        return best, best
+    above = best * below  # a ratio outside [0, 1] counts as the nearest one in it: no interval has length 0
     return _end(inside, best, 0.0), _end(inside, best, 1.0)
 
 

@@ -58,8 +58,8 @@ class NoisyScore:
 
     part             "k-marginal", "columns", "groups" or "questions".
     name             the column, the group or the question; "" for the k-marginal.
-    value, low, high a total variation distance, in [0, 1], or the answer to a question, in its range: clipped to it, each of
-                     them. None for a group whose noisy size is below five of its standard deviations.
+    value, low, high a total variation distance, in [0, 1], or the answer to a question, in its range: the value is brought to
+                     it, then the ends around that value, so that no interval has length 0. None for a group whose noisy size is below five of its standard deviations.
     held             whether the release's answer to a question is within the noise of both; None for the others, and where
                      the error of the release's answer is not known.
 
@@ -321,9 +321,9 @@ class PublishedScores:
             return tuple(self._of_questions())
         labels = self.names if name == COLUMNS else ("",)
         error = half_width(self.mechanism, self.deviation(name))
-        values = (number / self._part(name).step(self.height) / self.n_rows for number in self.noisy[name])
+        values = (clipped(number / self._part(name).step(self.height) / self.n_rows) for number in self.noisy[name])
         return tuple(
-            NoisyScore(name, label, clipped(value), clipped(value - error), clipped(value + error))
+            NoisyScore(name, label, value, clipped(value - error), clipped(value + error))
             for label, value in zip(labels, values, strict=True)
         )
 
@@ -354,7 +354,8 @@ class PublishedScores:
             held = None
             if question.standard_error is not None:
                 held = abs(value - question.answer) <= Z * math.hypot(question.standard_error, deviation)
-            value, low, high = (min(max(v, question.low), question.high) for v in (value, value - error, value + error))
+            value = min(max(value, question.low), question.high)
+            low, high = max(value - error, question.low), min(value + error, question.high)
             yield NoisyScore(QUESTIONS, question.text, value, low, high, held)
 
     def _part(self, name: str) -> ScorePart:

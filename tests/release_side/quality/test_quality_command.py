@@ -286,6 +286,15 @@ def test_a_dry_run_reads_no_row_for_a_page_either(here: Path, monkeypatch: pytes
     assert result.exit_code == 1 and "--dry-run opens no private file" in result.stderr and result.stdout == ""
 
 
+def test_a_page_that_cannot_be_made_costs_nothing(here: Path):
+    Ledger("budget.ledger").init("people", 5.0, 1e-4)
+    publish("private.csv", DOMAIN, epsilon=1, delta=1e-6, uncounted=True, output="real.kme")
+    spend = ("--spend", 1, "--ledger", "budget.ledger", "--table", "people")
+    result = compare(*spend, "--target", "nix", release="real.kme")
+    assert result.exit_code == 1 and "nix" in result.stderr and result.stdout == ""
+    assert Ledger("budget.ledger").account("people").releases == ()
+
+
 def test_publish_warns_next_to_an_internal_page_and_spends_all_the_same(here: Path):
     Ledger("budget.ledger").init("people", 5.0, 1e-4)
     words = ("publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6)
