@@ -59,7 +59,8 @@ class NoisyScore:
     part             "k-marginal", "columns", "groups" or "questions".
     name             the column, the group or the question; "" for the k-marginal.
     value, low, high a total variation distance, in [0, 1], or the answer to a question, in its range: the value is brought to
-                     it, then the ends around that value, so that no interval has length 0. None for a group whose noisy size is below five of its standard deviations.
+                     it, then the ends around that value, so that no interval has length 0. None for a group whose noisy
+                     size is below five of its standard deviations.
     held             whether the release's answer to a question is within the noise of both; None for the others, and where
                      the error of the release's answer is not known.
 
