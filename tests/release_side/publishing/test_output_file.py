@@ -255,7 +255,7 @@ def test_the_trial_file_is_written_like_the_output(tmp_path, monkeypatch):
     """The temporary names have the same length, and the trial leaves nothing behind, even where it fails."""
     names: list[str] = []
     honest = atomic._create
-    monkeypatch.setattr(atomic, "_create", lambda path: (names.append(path.name), honest(path))[1])
+    monkeypatch.setattr(atomic, "_create", lambda path, *mode: (names.append(path.name), honest(path, *mode))[1])
     atomic.check_place(tmp_path / "a.kme")
     with atomic.atomic_write(tmp_path / "a.kme") as temporary:
         temporary.write_bytes(b"x")
