@@ -163,10 +163,10 @@ def _of_columns(facts: ReleaseFacts) -> Iterator[Caveat]:
             f"{_listed(texts)}: too many values to draw. Ask about one text at a time.",
         )  # fmt: skip
     if broken := contradicted(facts.release.domain, facts.release.measurement):
-        told = "; ".join(short(one.describe(), 200) for one in broken[:_MOST_NAMES])
+        named = "; ".join(short(one.describe(), 200) for one in broken[:_MOST_NAMES])
         yield Caveat(
             CARE, "The measurement contradicts a rule",
-            f"{told}. Answers are for the table given its rules: against the table as recorded they may be off by as much.",
+            f"{named}. Answers are for the table given its rules: against the table as recorded they may be off by as much.",
         )  # fmt: skip
     if facts.release.derived:
         names = [one.column.name for one in facts.release.derived]

@@ -167,7 +167,7 @@ def command_of_quality(private: str, from_table: str | None, choices: Mapping[st
     words = ["release-side", "quality", output, private, *(["--from", from_table] if from_table else [])]
     words += ["--output", f"{output.removesuffix('.kme')}{INTERNAL}.html"]
     words += ["--allow-rehearsal"] * (choices["rehearsal"] is not None)
-    return f"to see it beside the table, for your eyes only: {shlex.join(words)}"
+    return f"to compare it with the table, for your eyes only: {shlex.join(words)}"
 
 
 def _counted(ledger_path: str, table: str) -> str:

@@ -180,10 +180,7 @@ def publish_quality(
     (['age'], 1.5, 1e-06)
     """
     path, release = release, _release_of(release, rehearsal)
-    noise = noise_for(
-        "laplace" if isinstance(delta, int | float) and delta == 0 else "gaussian", epsilon, delta,
-        calibration=calibration, rehearsal=rehearsal,
-    )  # fmt: skip
+    noise = _noise_of_scores(epsilon, delta, calibration, rehearsal)
     check_whole("workers", workers, 1)
     check_whole("n_rows", n_rows, 1)
     asked = _asked(release, noise, group, workload, parts, force_wide)
@@ -234,12 +231,7 @@ def plan_quality(
     0  k-marginal        1      0.0020   0.05       True
     1     columns        7      0.0140   0.05       True
     """
-    noise = noise_for(
-        "laplace" if isinstance(delta, int | float) and delta == 0 else "gaussian",
-        epsilon,
-        delta,
-        calibration=calibration,
-    )
+    noise = _noise_of_scores(epsilon, delta, calibration, None)
     asked = _asked(_release_of(release, 0), noise, group, workload, parts or _default_parts(group, workload), True)
     widths = asked.half_widths(noise)
     counts = {part.name: part.count for part in asked.parts(noise)}
@@ -254,6 +246,14 @@ def plan_quality(
         for name, width in widths.items()
     ]
     return pd.DataFrame(sorted(lines, key=lambda line: _ASKED_FOR.index(str(line["part"]))))
+
+
+def _noise_of_scores(
+    epsilon: float, delta: float, calibration: str | None, rehearsal: int | None
+) -> Noise | RehearsalNoise:
+    """Laplace noise where delta is 0, else Gaussian noise."""
+    name = "laplace" if isinstance(delta, int | float) and delta == 0 else "gaussian"
+    return noise_for(name, epsilon, delta, calibration=calibration, rehearsal=rehearsal)
 
 
 def _check_same_size(found: PopulationSize, wanted: PopulationSize) -> None:

@@ -1,4 +1,4 @@
-"""Rows of the release beside rows of the table: how many are equal, and the disclosure measures of synthpop.
+"""Rows of the release and rows of the table: how many are equal, and the disclosure measures of synthpop.
 
 They are no privacy guarantee, and a release needs none from them: its guarantee is ε. They answer what data custodians ask. The
 released points count as rows, one each, whatever their weights: they are what anyone who has the file can look up. (Rows

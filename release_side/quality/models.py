@@ -1,4 +1,4 @@
-"""What a model is worth that was trained on the release: its score on the table, beside models that the table itself trains.
+"""What a model is worth that was trained on the release: its score on the table, compared with models that the table itself trains.
 
 Three estimators: a linear one, a forest, boosted trees; roc_auc for classes, r² for numbers. The release trains through
 `kmeanalyst.fit`, as its users would; the table by five-fold cross-validation with the same encoding.
@@ -118,6 +118,7 @@ def compare_models(
 
 
 def estimators_of(is_class: bool) -> list[Any]:
+    """The scikit-learn estimators that are compared: of classes, or of numbers."""
     from sklearn.ensemble import (
         HistGradientBoostingClassifier,
         HistGradientBoostingRegressor,

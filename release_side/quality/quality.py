@@ -43,13 +43,13 @@ _FAILED = (
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """A release beside its private table, in exact numbers: not for publication.
+    """A release compared with its private table, in exact numbers: not for publication.
 
     source      name of the release's file; None if it is not in one.
     release     what was compared.
     counted     what the table has `tables.n_rows` of: "rows", or units of a column.
     sampled     rows of the table that models, propensity and the errors of its slopes are from.
-    notes       what a reader should know besides.
+    notes       what a reader should know as well.
     """
 
     source: str | None

@@ -1,4 +1,4 @@
-"""Scores of a release beside its private table: against the ACS scorer on the same rows, and their time and memory.
+"""Scores of a release compared with its private table: against the ACS scorer on the same rows, and their time and memory.
 
     python tests/benchmarks/quality_scores.py [--rows 1000000]
 

@@ -42,7 +42,7 @@ class MatrixEstimate:
 
     names      (d,) what rows and columns stand for.
     estimates  the d(d+1)/2 entries on and above the diagonal, row by row.
-    notes      what a reader should know besides the numbers.
+    notes      what a reader should know in addition to the numbers.
 
     >>> found = release.corr(["age", "education-num"])
     >>> found.value

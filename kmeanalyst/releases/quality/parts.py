@@ -120,5 +120,6 @@ class AskedQuestion:
 
 
 def check_text(what: str, text: Any, longest: int) -> None:
+    """QualityError unless a text is one line of 1 to `longest` printable characters."""
     if not isinstance(text, str) or not 0 < len(text) <= longest or flaw_of(text) or spacing_flaw_of(text):
         raise QualityError(f"{what} must be a line of 1 to {longest} printable characters, got {text!a:.80}.")

@@ -9,7 +9,7 @@ Source   Task, Bhagat & Howarth 2023, SDNist v2: Deidentified Data Report Tool (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -175,18 +175,18 @@ class ScoreTables:
 
     def counts(self, X: Array, weights: Array | None = None) -> Array:
         """The vector of counts of encoded rows (n, width): int64, or sums (float64) of their weights (n,)."""
-        total = np.zeros(self.starts[-1], dtype=np.int64 if weights is None else np.float64)
-        for start in range(0, len(X), _BLOCK_ROWS):
-            block = slice(start, start + _BLOCK_ROWS)
-            self._add(total, self.cells(X[block]), None if weights is None else weights[block])
-        return total
+        return self._sum_of_blocks(len(X), lambda block: self.cells(X[block]), weights)
 
     def counts_of_cells(self, cells: Array, weights: Array | None = None) -> Array:
         """The vector of counts of rows that are cells (n, columns) already; as `counts`."""
+        return self._sum_of_blocks(len(cells), lambda block: cells[block], weights)
+
+    def _sum_of_blocks(self, n: int, cells_of: Callable[[slice], Array], weights: Array | None) -> Array:
+        """The vector of counts of n rows, a block of them in memory at a time."""
         total = np.zeros(self.starts[-1], dtype=np.int64 if weights is None else np.float64)
-        for start in range(0, len(cells), _BLOCK_ROWS):
+        for start in range(0, n, _BLOCK_ROWS):
             block = slice(start, start + _BLOCK_ROWS)
-            self._add(total, cells[block], None if weights is None else weights[block])
+            self._add(total, cells_of(block), None if weights is None else weights[block])
         return total
 
     def _add(self, total: Array, cells: Array, weights: Array | None) -> None:

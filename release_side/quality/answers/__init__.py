@@ -1,1 +1,1 @@
-"""What the release answers beside what the table answers: questions with their noise intervals, and slopes."""
+"""What the release answers and what the table answers: questions with their noise intervals, and slopes."""

@@ -1,4 +1,4 @@
-"""What an analyst would have been told: the release's answers, with their noise intervals, beside the table's own.
+"""Questions: what the release answers, with its noise intervals, and what the table answers.
 
 The interval is that of `Estimate.interval(0.95, kind="noise")`: without the part for sampling, since it is compared with the table
 itself. How many intervals of one release hold says little about their level: they share the release's noise. The count is given,

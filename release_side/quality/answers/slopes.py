@@ -1,4 +1,4 @@
-"""Inference beside the scores: least squares slopes, the release's with its intervals beside the table's.
+"""Inference, in addition to the scores: least squares slopes, the release's with its intervals and the table's.
 
 A release may be near its table in every pair of columns and flatten what explains what; a k-marginal score does not show it.
 The table's slope is over all its rows. Its own interval, for the population, is that of robust standard errors (White 1980),
@@ -48,7 +48,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class SlopeCompared:
-    """A slope of the release beside the table's.
+    """A slope of the release and the table's.
 
     table, table_interval   over all rows of the table; with the 95 % interval for the population that it is a sample of.
     release                 the release's estimate; NaN where it has none, and `note` says why.

@@ -26,11 +26,11 @@ _STEPS = (0.02, 0.05, 0.1, 0.2, 0.4)  # of total variation, and of a difference 
 _SECTIONS = (
     ("names", "Scores by the names of other tools"),
     ("groups", "Groups, the worst first"),
-    ("slopes", "Slopes: inference beside the scores"),
+    ("slopes", "Slopes: inference, in addition to the scores"),
     ("columns", "Columns, the worst first"),
     ("pairs", "Pairs of columns"),
     ("propensity", "Propensity score"),
-    ("questions", "What an analyst would have been told"),
+    ("questions", "What the release answers"),
     ("models", "Models"),
     ("disclosure", "Disclosure at a glance"),
     ("made", "How this was made"),
@@ -76,7 +76,7 @@ def _header(found: Quality) -> Markup:
     rehearsal = "The release is a rehearsal, and not private either." if found.release.is_rehearsal else None
     return element(
         "header",
-        element("h1", "Quality of ", name_of(found.source or "a release", 100), ", beside its private table"),
+        element("h1", "Quality of ", name_of(found.source or "a release", 100), ", compared with its private table"),
         element("p", _one_line(found), class_="lead"),
         element("ul", items, class_="facts"),
         [element("p", note, class_="bad") for note in (*found.notes, rehearsal) if note],
@@ -213,8 +213,8 @@ def _columns(found: Quality) -> list[object]:
 
 
 def _card(column: ColumnScore, shape: float | None, name: str) -> Markup:
-    told = [] if column.total_variation is None else [f"TV {number(column.total_variation)}"]
-    told += [] if shape is None else [f"shape {number(shape)} (SDMetrics)"]
+    scores = [] if column.total_variation is None else [f"TV {number(column.total_variation)}"]
+    scores += [] if shape is None else [f"shape {number(shape)} (SDMetrics)"]
     quantiles = None
     if column.quantiles:
         heads = [("quantile", "text"), ("table", ""), ("release", "")]
@@ -224,7 +224,7 @@ def _card(column: ColumnScore, shape: float | None, name: str) -> Markup:
         ]
         quantiles = element("details", element("summary", "Quantiles"), table(heads, rows, "Natural units.", "plain"))
     return element(
-        "article", element("h3", name_of(column.name, _NAME)), element("p", f"{column.kind}; " + "; ".join(told), class_="soft"),
+        "article", element("h3", name_of(column.name, _NAME)), element("p", f"{column.kind}; " + "; ".join(scores), class_="soft"),
         column_picture(column, name), quantiles, class_="card", id=name,
     )  # fmt: skip
 
@@ -248,8 +248,8 @@ def _pairs(found: Quality) -> list[object]:
     )
     parts: list[object] = [element("div", worst, trend, class_="two"), element("p", words), _total_variations(pairs)]
     if len(pairs.ordered) > 1:
-        told = "Correlation in the release less that in the table; both are over the cell."
-        parts += [element("p", told), _correlations(pairs)]
+        words = "Correlation in the release less that in the table; both are over the cell."
+        parts += [element("p", words), _correlations(pairs)]
     return parts
 
 
@@ -370,7 +370,7 @@ def _models(found: Quality) -> list[object]:
     }[models.metric]
     words = [
         "Models of ", name_of(models.target, _NAME), f" on {models.rows:,} rows of the table: {metric}. Trained on the release, "
-        "beside the mean of five folds of models that the table trains, which no release should beat by much.",
+        "compared with the mean of five folds of models that the table trains, which no release should beat by much.",
     ]  # fmt: skip
     heads = [
         ("estimator", "text"),
