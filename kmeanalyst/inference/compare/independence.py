@@ -4,9 +4,10 @@ A release of tables answers by the tables that hold a pair of columns (`inferenc
 too, and by nothing else: its points would add what a model of the rows implies, and that is no evidence on a pair (where c = a + b,
 a model of a × c and of b × c relates a to b, which are independent).
 
-Of smooth features the Hilbert-Schmidt independence criterion (Gretton et al. 2005; its test: 2008) is Σ λ_a λ_b c_ab², c_ab the covariance of the functions u_a of the first columns and v_b of the others. One measurement y determines c_ab up
-to its noise: products (u_a − m_a)(v_b − m_b) are read as linear functionals of the features, b, and c_ab is estimated by one
-step from the released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothesis it is 0, but for
+Of smooth features the Hilbert-Schmidt independence criterion (Gretton et al. 2005; its test: 2008) is Σ λ_a λ_b c_ab², c_ab the
+covariance of the functions u_a of the first columns and v_b of the others. One measurement y determines c_ab up to its noise:
+products (u_a − m_a)(v_b − m_b) are read as linear functionals of the features, b, and c_ab is estimated by one step from the
+released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothesis it is 0, but for
   the noise, τ²bᵀb, exactly;
   the table, itself a sample of N rows: Σ_A ⊗ Σ_B / N, the products' covariance if the columns are independent;
   the part of the products that the features do not measure, in which the table may differ from the released points: κ times
@@ -171,8 +172,8 @@ def independence_test(
     data           a Release, or plain rows: a DataFrame, or an array (n, d) with columns named by position.
     columns_a, columns_b   a name or several; distinct.
     permutations, rng, kernel   for plain rows only: kernel is one for both sides, or one for each.
-    given          of a release: a third column. Tested is independence within each of its cells; a table of the three must have been
-                   measured (publish with one of them as --target), or else ValueError says so.
+    given          of a release: a third column. Tested is independence within each of its cells; a table of the three must
+                   have been measured (publish with one of them as --target), or else ValueError says so.
     Returns        TestResult. Of a release of tables the statistic is that of the pair with the least p-value, which is multiplied
                    by the number of pairs, and mmd_squared the sum of its cells' squared departures, less what noise and
                    sampling add. A pair that no table holds has p = 1: chosen pairs are tested validly for that. Of smooth
@@ -208,8 +209,8 @@ def independence_test(
         return test_of_tables(data, [(names[i], names[j]) for i in sides[0] for j in sides[1]], given)
     if given is not None:
         raise ValueError(
-            "independence given a column needs a measured table of the three, and this release has smooth features. Publish with "
-            "--kernel margins and one of the three as --target."
+            "independence given a column needs a measured table of the three, and this release has smooth features. Publish "
+            "with --kernel margins and one of the three as --target."
         )
     return _noise_aware_test(data, sides)
 
@@ -223,7 +224,8 @@ def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given
     tested = [(strata, Contrasts.of(strata)) for strata in _counted(release, pairs, given)]
     notes: tuple[str, ...] = ()
     if len(tested) < len(pairs):
-        notes = (f"{len(tested)} of {len(pairs)} pairs of these columns were counted together; the others have p = 1",)
+        counted = f"{len(tested)} of {len(pairs)} pairs of these columns were counted together"
+        notes = (f"{counted}; the others have p = 1",)
     if not tested:
         return result_about(
             release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, method=OF_TABLES, n_sample_rows=0, notes=notes
@@ -232,8 +234,9 @@ def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given
     best = int(np.argmin([pvalue for _, pvalue in found]))
     strata, contrasts = tested[best]
     d, deviations = departures(contrasts)
+    squared = float((d**2 - deviations**2).sum())
     return result_about(
-        release, statistic=found[best][0], pvalue=min(1.0, len(pairs) * found[best][1]), mmd_squared=float((d**2 - deviations**2).sum()),
+        release, statistic=found[best][0], pvalue=min(1.0, len(pairs) * found[best][1]), mmd_squared=squared,
         method=OF_TABLES, n_sample_rows=0, notes=(*notes_of(strata, given), *notes, _INDEPENDENT_ROWS),
     )  # fmt: skip
 

@@ -72,7 +72,8 @@ class ContingencyTest:
         low, high = self.v_interval
         v = "" if self.given else f"\nCramér's V {self.cramers_v:.3f} (95 %: {low:.3f} to {high:.3f})"
         notes = "".join(f"\nnote: {note}" for note in self.notes)
-        return f"{of}: χ² = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.3g}{v}\n{self.table.round(4).to_string()}{notes}"
+        test = f"χ² = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.3g}"
+        return f"{of}: {test}{v}\n{self.table.round(4).to_string()}{notes}"
 
 
 def contingency_test(release: ReleaseData, a: str, b: str, *, given: str | None = None) -> ContingencyTest:
