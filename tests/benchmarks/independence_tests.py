@@ -86,14 +86,15 @@ def pvalues(setting: Setting, releases: int) -> Array:
             rows, domain, epsilon=setting.epsilon, delta=1e-6, kernel=setting.kernel, target=setting.target, workers=1,
             rehearsal=int(rng.integers(2**62)), uncounted=True,
         )  # fmt: skip
+        cells = release.measurement.feature_map.kernel.cells(domain.encode(rows))  # type: ignore[attr-defined, union-attr]
         for k, (a, b) in enumerate(pairs):
-            found[i, k] = _tests(setting, release, rows, a, b)
+            found[i, k] = _tests(setting, release, cells, a, b)
     return found
 
 
-def _tests(setting: Setting, release: Release, rows: pd.DataFrame, a: str, b: str) -> tuple[float, ...]:
-    names, kernel = release.domain.names, release.measurement.feature_map.kernel  # type: ignore[union-attr]
-    private = _private(kernel.cells(release.domain.encode(rows)), names, a, b, setting.target)  # type: ignore[attr-defined]
+def _tests(setting: Setting, release: Release, cells: Array, a: str, b: str) -> tuple[float, ...]:
+    names = release.domain.names
+    private = _private(cells, names, a, b, setting.target)
     strata = strata_of(release, a, b, setting.target)
     if strata is None or not len(strata.tables):
         return 1.0, 1.0, 1.0, private, 0.0
@@ -110,7 +111,8 @@ def _private(cells: Array, names: tuple[str, ...], a: str, b: str, given: str | 
     statistic, degrees = 0.0, 0
     for stratum in np.unique(strata):
         own = cells[strata == stratum]
-        table = pd.crosstab(own[:, names.index(a)], own[:, names.index(b)]).to_numpy()
+        x, y = (np.unique(own[:, names.index(name)], return_inverse=True)[1] for name in (a, b))
+        table = np.bincount(x * (y.max() + 1) + y, minlength=(x.max() + 1) * (y.max() + 1)).reshape(x.max() + 1, -1)
         if min(table.shape) > 1:
             one = chi2_contingency(table, correction=False)
             statistic, degrees = statistic + one.statistic, degrees + one.dof

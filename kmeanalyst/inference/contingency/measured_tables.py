@@ -19,6 +19,7 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
@@ -55,13 +56,18 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> M
     return MeasuredTable(total / precision, measurement.noise_scale / math.sqrt(precision))
 
 
-def margin(measurement: Measurement, *columns: int) -> tuple[Array, float]:
-    """Shares of one or two columns brought to be at least 0 and of sum 1, and the noise that their cells had."""
-    table = measured_table(measurement, columns)
-    assert (
-        table is not None
-    )  # one-way tables are always measured, and so is a table whose columns are measured together
-    return project_to_simplex(table.shares.ravel()).reshape(table.shares.shape), table.noise
+def margin(release: ReleaseData, *columns: int) -> tuple[Array, float]:
+    """Shares of one or two columns brought to be at least 0 and of sum 1, and the noise that their cells had; found once."""
+    known = memo(release)
+    if ("margin", columns) not in known:
+        table = measured_table(release.measurement, columns)
+        assert (
+            table is not None
+        )  # one-way tables are always measured, and so is one whose columns are measured with a third
+        shares = project_to_simplex(table.shares.ravel()).reshape(table.shares.shape)
+        known["margin", columns] = shares, table.noise
+    found: tuple[Array, float] = known["margin", columns]
+    return found
 
 
 @dataclass(frozen=True)

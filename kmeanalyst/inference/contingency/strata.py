@@ -77,14 +77,14 @@ def strata_of(
     if table is None:
         return None
     assert measurement is not None
-    (p, noise_p), (q, noise_q) = margin(measurement, i), margin(measurement, j)
+    (p, noise_p), (q, noise_q) = margin(release, i), margin(release, j)
     if given is None:
         tables, shares, labels = table.shares[None], np.ones(1), tuple[str, ...]()
         first, second, kept = p[None], q[None], np.ones(1, dtype=bool)
     else:
         k = names.index(given)
-        tables, shares, labels = table.shares, margin(measurement, k)[0], cells_of(release, given).labels
-        first, second = (margin(measurement, k, column)[0] for column in (i, j))
+        tables, shares, labels = table.shares, margin(release, k)[0], cells_of(release, given).labels
+        first, second = (margin(release, k, column)[0] for column in (i, j))
         kept = shares > _STRATUM_OVER_NOISE * table.noise * np.sqrt(tables[0].size)
     sides = [cells_of(release, name) for name in (a, b)]
     least = max(_LEAST_COUNT * max(int(kept.sum()), 1) / measurement.n_rows, over_noise * table.noise)
@@ -129,17 +129,14 @@ def merged_cells(
 
 
 class _Merging:
-    """The cells of one column while they are merged."""
+    """The cells of one column while they are merged; groups stand in the column's order, those without one last."""
 
     def __init__(self, shares: Array, noise: float, cells: Cells) -> None:
-        self.shares, self.noise = shares, noise
-        self.positions = np.array(cells.positions)
-        order = np.argsort(self.positions, kind="stable")  # NaN last
-        self.groups = [[int(k)] for k in order]
-
-    @property
-    def sums(self) -> Array:
-        return np.array([self.shares[group].sum() for group in self.groups])
+        positions = np.array(cells.positions)
+        order = np.argsort(positions, kind="stable")  # NaN last
+        self.noise, self.n_cells = noise, len(shares)
+        self.groups, self.sums, self.sizes = [[int(k)] for k in order], shares[order], np.ones(len(order))
+        self.ordered = np.isfinite(positions[order])
 
     @property
     def least(self) -> float:
@@ -148,25 +145,29 @@ class _Merging:
     @property
     def in_noise(self) -> bool:
         """Whether a group's share is hardly more than its noise."""
-        sizes = np.sqrt([len(group) for group in self.groups])
-        return bool((self.sums < _LEAST_OVER_NOISE * self.noise * sizes).any())
+        return bool((self.sums < _LEAST_OVER_NOISE * self.noise * np.sqrt(self.sizes)).any())
 
     def merge(self) -> None:
         """Merge the rarest group with another."""
-        sums = self.sums
-        rarest = int(sums.argmin())
-        near = [k for k in (rarest - 1, rarest + 1) if 0 <= k < len(sums) and self._ordered(k)]
-        others = near if self._ordered(rarest) and near else [k for k in range(len(sums)) if k != rarest]
-        partner = min(others, key=lambda k: sums[k])
+        rarest = int(self.sums.argmin())
+        near = [k for k in (rarest - 1, rarest + 1) if 0 <= k < len(self.sums) and self.ordered[k]]
+        if self.ordered[rarest] and near:
+            partner = min(near, key=lambda k: self.sums[k])
+        else:
+            partner = int(np.where(np.arange(len(self.sums)) == rarest, np.inf, self.sums).argmin())
         first, second = sorted((rarest, partner))
         self.groups[first] += self.groups.pop(second)
-
-    def _ordered(self, k: int) -> bool:
-        return bool(np.isfinite(self.positions[self.groups[k]]).all())
+        for name in ("sums", "sizes"):
+            values = getattr(self, name)
+            values[first] += values[second]
+            setattr(self, name, np.delete(values, second))
+        self.ordered[first] &= self.ordered[second]
+        self.ordered = np.delete(self.ordered, second)
 
     @property
     def indicators(self) -> Array:
-        found = np.zeros((len(self.shares), len(self.groups)))
+        """(measured cells, merged cells)."""
+        found = np.zeros((self.n_cells, len(self.groups)))
         for k, group in enumerate(self.groups):
-            found[sorted(group), k] = 1.0
+            found[group, k] = 1.0
         return found
