@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kmeanalyst import kernels, plots
     from kmeanalyst.inference.compare.comparison import Comparison, compare
     from kmeanalyst.inference.compare.independence import independence_test
+    from kmeanalyst.inference.contingency.contingency_test import ContingencyTest, contingency_test
+    from kmeanalyst.inference.contingency.survival import SurvivalCurve
     from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
     from kmeanalyst.inference.questions.association import Association, associations
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.compare.comparison": ("Comparison", "compare"),
     "kmeanalyst.inference.compare.independence": ("independence_test",),
+    "kmeanalyst.inference.contingency.contingency_test": ("ContingencyTest", "contingency_test"),
+    "kmeanalyst.inference.contingency.survival": ("SurvivalCurve",),
     "kmeanalyst.inference.estimate.estimate": ("Estimate", "Estimates"),
     "kmeanalyst.inference.questions.association": ("Association", "associations"),
     "kmeanalyst.inference.questions.conditional": ("ConditionalLaw",),
@@ -89,13 +93,14 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "Cyclic", "Date", "Domain", "DomainError",
-    "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal", "PrivacyStatement",
-    "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "TestResult", "Text", "TrainedPipeline",
-    "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration", "compare", "expected_calibration_error",
-    "feature_importance", "fit", "fit_embedding", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd",
-    "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release", "refit",
-    "score", "shrunk_mean", "shrunk_vector", "sql", "thin", "validate_release", "weight_support", "write_function", "write_model",
+    "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "ContingencyTest", "Cyclic", "Date", "Domain",
+    "DomainError", "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal",
+    "PrivacyStatement", "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "SurvivalCurve",
+    "TestResult", "Text", "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration",
+    "compare", "contingency_test", "expected_calibration_error", "feature_importance", "fit", "fit_embedding", "from_frame",
+    "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "plots", "pushforward",
+    "read_domain", "read_function", "read_model", "read_release", "refit", "score", "shrunk_mean", "shrunk_vector", "sql",
+    "thin", "validate_release", "weight_support", "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

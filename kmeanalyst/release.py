@@ -20,6 +20,8 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from kmeanalyst.inference.contingency.contingency_test import ContingencyTest
+    from kmeanalyst.inference.contingency.survival import SurvivalCurve
     from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
@@ -389,6 +391,80 @@ class Release(ReleaseData):
         from kmeanalyst.inference.questions.tables import table
 
         return table(self, a, b, where=where, view=view, level=level)
+
+    def contingency(self, a: str, b: str, *, given: str | None = None) -> ContingencyTest:
+        """The χ² test of independence of two columns by their measured table: see `kmeanalyst.contingency_test`.
+
+        >>> ka.read_release("counted.kme").contingency("sex", "income").df
+        1
+        """
+        from kmeanalyst.inference.contingency.contingency_test import contingency_test
+
+        return contingency_test(self, a, b, given=given)
+
+    def odds_ratio(
+        self,
+        first: Question,
+        second: Question,
+        *,
+        given: str | None = None,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> Estimate:
+        """The odds ratio of two conditions; given a column, that common to its groups (Mantel & Haenszel 1959).
+
+        >>> counted = ka.read_release("counted.kme")
+        >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'")
+        odds ratio of income == '>50K' by sex == 'Male': 3.11 ± 0.55 (95 %: 2.19 to 4.41; privacy 0.28, sampling 0.24,
+            resolution 0.41)
+        >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'", given="marital-status").value
+        1.339...
+        """
+        from kmeanalyst.inference.contingency.odds_ratio import odds_ratio
+
+        return odds_ratio(self, first, second, given=given, where=where, view=view)
+
+    def survival(
+        self,
+        time: str,
+        event: Question,
+        *,
+        where: Question | None = None,
+        level: float = 0.95,
+        view: View | None = None,
+    ) -> SurvivalCurve:
+        """The Kaplan–Meier curve of a column of times and a condition "the watch ended by an event", with its band.
+
+        >>> release.survival("age", "income == '>50K'").curve[["survival", "band_low", "band_high"]].head(2)
+              survival  band_low  band_high
+        age
+        17.0  0.999789  0.986543        1.0
+        26.0  0.995918  0.970259        1.0
+        """
+        from kmeanalyst.inference.contingency.survival import survival
+
+        return survival(self, time, event, where=where, level=level, view=view)
+
+    def standardised(
+        self,
+        question: Question,
+        *,
+        population: Mapping[str, float],
+        by: str | None = None,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> Estimate:
+        """An expectation with the groups of a column in the proportions of a declared population (direct standardisation).
+
+        population   group → share or count, taken to be exact; without `by` the groups are conditions.
+
+        >>> release.standardised("income == '>50K'", by="sex", population={"Female": 0.5, "Male": 0.5})
+        income == '>50K' standardised by sex: 0.2119 ± 0.0081 (95 %: 0.1960 to 0.2277; privacy 0.0052, sampling 0.0052,
+            resolution 0.0033)
+        """
+        from kmeanalyst.inference.contingency.standardised import standardised
+
+        return standardised(self, question, population=population, by=by, where=where, view=view)
 
     def groupby(
         self, column: str, *, where: Question | None = None, view: View | None = None, level: float = 0.95

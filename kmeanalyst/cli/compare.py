@@ -1,4 +1,4 @@
-"""`kmeanalyst mmd-test` and `compare`: does a sample come from the population of a release, and where does it not?"""
+"""`kmeanalyst mmd-test`, `compare` and `independence`: does a sample come from a release's population, are columns independent?"""
 
 from __future__ import annotations
 
@@ -120,3 +120,47 @@ def compare(
         print_json(comparison.to_dict() | {"plot": plot, "rehearsal": release.is_rehearsal})
         return
     say(comparison.to_text(top))
+
+
+@click.command(short_help="Are two columns independent?")
+@release_argument
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--given", metavar="COLUMN", help="Test independence within each cell of this column.")
+@level_option(0.05, "Probability of a false alarm: a smaller p-value means that they are dependent.")
+@reading_options
+def independence(release_path: str, first: str, second: str, given: str | None, level: float, as_json: bool) -> None:
+    """Test whether columns A and B are independent, and show their measured table.
+
+    A release of tables answers by the table of the pair, whose noise is known; with --given by that of the three columns, which
+    is there where one of them was the --target. Of smooth features the answer is a test along leading functions (HSIC).
+
+    \b
+    Examples:
+      kmeanalyst independence counted.kme sex income
+      kmeanalyst independence counted.kme sex marital-status --given income
+    """
+    from kmeanalyst.inference.compare.independence import independence_test
+    from kmeanalyst.inference.contingency.contingency_test import contingency_test
+    from kmeanalyst.inference.contingency.strata import strata_of
+
+    release = open_release(release_path)
+    with working("testing"):
+        result = independence_test(release, first, second, given=given)
+        counted = strata_of(release, first, second, given) is not None
+        table = contingency_test(release, first, second, given=given) if counted else None
+    reject = bool(result.pvalue < level)
+    if as_json:
+        of_table = None if table is None else table.to_dict()
+        print_json(
+            result.to_dict() | {"table": of_table, "level": level, "reject": reject, "rehearsal": release.is_rehearsal}
+        )
+        return
+    verdict = "dependent" if reject else "no dependence that this release can show"
+    say(f"{'p-value':<12} {result.pvalue:.4g}   at level {level:g}: {verdict}")
+    say(f"{'method':<12} {result.method}")
+    if table is not None:
+        say(repr(table))
+    for one in result.notes:
+        if table is None or one not in table.notes:
+            say(f"note: {one}")

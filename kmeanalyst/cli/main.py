@@ -15,10 +15,10 @@ from kmeanalyst.cli.arguments import (
     reading_options,
     release_argument,
 )
-from kmeanalyst.cli.compare import compare, mmd_test_command
+from kmeanalyst.cli.compare import compare, independence, mmd_test_command
 from kmeanalyst.cli.function import evaluate_command, show_function
 from kmeanalyst.cli.plot import plot_command
-from kmeanalyst.cli.questions import expect, quantile, table
+from kmeanalyst.cli.questions import expect, quantile, survival, table
 from kmeanalyst.cli.report import report_command
 from kmeanalyst.cli.terminal import ClearErrors, completion_help, json_option, note, print_json, say, working
 from kmeanalyst.cli.train import train_command
@@ -41,6 +41,7 @@ def main() -> None:
       kmeanalyst expect adult.kme "age" "age > 50" --where "sex == 'Female'"
       kmeanalyst quantile adult.kme age 0.1 0.5 0.9
       kmeanalyst table adult.kme age income
+      kmeanalyst independence adult.kme age income
       kmeanalyst mmd-test adult.kme my_sample.csv
       kmeanalyst compare adult.kme my_sample.csv
       kmeanalyst plot adult.kme age --output age.png
@@ -325,6 +326,7 @@ def transform(release_path: str, expressions: tuple[str, ...], output: str, name
 
 
 for _command in (
-    expect, quantile, table, mmd_test_command, compare, plot_command, report_command, evaluate_command, train_command
+    expect, quantile, table, survival, independence, mmd_test_command, compare, plot_command, report_command, evaluate_command,
+    train_command,
 ):  # fmt: skip
     main.add_command(_command)

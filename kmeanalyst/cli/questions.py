@@ -1,4 +1,4 @@
-"""`kmeanalyst expect`, `quantile` and `table`: numbers with their errors, as a text or as JSON."""
+"""`kmeanalyst expect`, `quantile`, `table` and `survival`: numbers with their errors, as a text or as JSON."""
 
 from __future__ import annotations
 
@@ -146,6 +146,30 @@ def table(columns: tuple[str, ...], **options: Any) -> None:
         groups = [{"groups": groups} for groups, _ in cells]
         answer = _answer(asked, [e for _, e in cells], groups, on_progress)
     _print(asked, release, "cells", answer, columns=columns)
+
+
+@click.command(short_help="Kaplan–Meier curve of times to an event.")
+@release_argument
+@click.argument("time", metavar="TIME")
+@click.argument("event", metavar="EVENT")
+@click.option("--where", metavar="CONDITION", help="Only rows for which this holds.")
+@coverage_option
+@reading_options
+def survival(release_path: str, time: str, event: str, where: str | None, level: float, as_json: bool) -> None:
+    """The probability of no event up to each time, with a band; TIME is how long a row was watched, EVENT that it ended by one.
+
+    \b
+    Examples:
+      kmeanalyst survival counted.kme age "income == '>50K'"
+      kmeanalyst survival counted.kme age "income == '>50K'" --where "sex == 'Male'" --level 0.9
+    """
+    release = open_release(release_path)
+    with working("answering"):
+        found = release.survival(time, event, where=where, level=level)
+    if as_json:
+        print_json({"rehearsal": release.is_rehearsal, **found.to_dict()})
+    else:
+        say(repr(found))
 
 
 def _conditions(release: Release, asked: _Options) -> Sequence[str | None]:

@@ -5,8 +5,9 @@ functions and methods of held classes return, and the few that are reached in an
 annotations, so that nothing new is forgotten.
 
 Examples start in a folder of files (`ready_folder`), with a few names, each made when an example uses it (`ready_names`).
-`adult.kme` and `survey.kme`, which is smaller, are releases of the demo's private table (`tests/golden/make_examples.py`), so
-that answers are the same everywhere; everything else is made from data that ships with the package.
+`adult.kme`, `survey.kme`, which is smaller, and `counted.kme`, of tables, are releases of the demo's private table
+(`tests/golden/make_examples.py`), so that answers are the same everywhere; everything else is made from data that
+ships with the package.
 """
 
 from __future__ import annotations
@@ -154,13 +155,14 @@ def public_names() -> tuple[PublicName, ...]:
 
 _GOLDEN = paths.TESTS / "golden"
 _RELEASE, _SURVEY = _GOLDEN / "examples" / "adult.kme", _GOLDEN / "examples" / "survey.kme"
+_COUNTED = _GOLDEN / "examples" / "counted.kme"
 _TABLES = {"private.csv": ("demo_private", 1000), "public_sample.csv": ("demo_public_sample", 500),
            "my_sample.csv": ("demo_sample", 1500)}  # fmt: skip
 
 
 def ready_folder(folder: Path) -> None:
     """Fill a folder with the files that examples name."""
-    for release in (_RELEASE, _SURVEY):
+    for release in (_RELEASE, _SURVEY, _COUNTED):
         shutil.copy(release, folder)
     for kind in ("density", "logistic", "ridge", "svm"):
         shutil.copy(_GOLDEN / "function_v1" / f"{kind}.kme", folder)
@@ -207,6 +209,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "np": lambda: np,
     "pd": lambda: pd,
     "release": _release,
+    "counted": functools.cache(lambda: ka.read_release(_COUNTED)),
     "domain": lambda: _release().domain,
     "sample": lambda: _shipped("demo_sample").copy(),
     "model": _model,

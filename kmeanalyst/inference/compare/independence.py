@@ -1,9 +1,13 @@
 """Are some columns of the released population independent of others?
 
-The Hilbert-Schmidt independence criterion (Gretton et al. 2005; its test: Gretton et al. 2008) is Σ λ_a λ_b c_ab², c_ab
-the covariance of the functions u_a of the first columns and v_b of the others. One measurement y determines c_ab up
-to its noise: products (u_a − m_a)(v_b − m_b) are read as linear functionals of the features, b, and c_ab is estimated by one
-step from the released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothesis it is 0, but for
+A release of tables answers by the tables that hold a pair of columns (`inference.contingency.chi_squared`), given a third column
+too, and by nothing else: its points would add what a model of the rows implies, and that is no evidence on a pair (where c = a + b,
+a model of a × c and of b × c relates a to b, which are independent).
+
+Of smooth features the Hilbert-Schmidt independence criterion (Gretton et al. 2005; its test: 2008) is Σ λ_a λ_b c_ab², c_ab the
+covariance of the functions u_a of the first columns and v_b of the others. One measurement y determines c_ab up to its noise:
+products (u_a − m_a)(v_b − m_b) are read as linear functionals of the features, b, and c_ab is estimated by one step from the
+released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothesis it is 0, but for
   the noise, τ²bᵀb, exactly;
   the table, itself a sample of N rows: Σ_A ⊗ Σ_B / N, the products' covariance if the columns are independent;
   the part of the products that the features do not measure, in which the table may differ from the released points: κ times
@@ -15,7 +19,6 @@ Plain rows are tested by permutation (Gretton et al. 2008).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,15 +33,18 @@ from kmeanalyst.inference.compare.functionals import (
     reference_rows,
     whitened_test,
 )
+from kmeanalyst.inference.contingency.chi_squared import Contrasts, departures, weighted_test
+from kmeanalyst.inference.contingency.contingency_test import measured_strata, notes_of
+from kmeanalyst.inference.contingency.strata import Strata, strata_of
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import result_about
 from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.principal import principal_components
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
-from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
@@ -147,6 +153,8 @@ _FUNCTIONS = 8  # functions of each side's columns
 _PRODUCTS = 24
 _MOST_POINTS = 4000
 _METHOD = "noise-aware independence test (HSIC) along leading products of functions"
+OF_TABLES = "noise-aware independence test of measured tables (weighted χ²)"
+_INDEPENDENT_ROWS = "the table's rows are taken to be independent draws from the population"
 
 
 def independence_test(
@@ -157,24 +165,36 @@ def independence_test(
     permutations: int = 999,
     rng: np.random.Generator | int | None = None,
     kernel: Kernel | tuple[Kernel, Kernel] | None = None,
+    given: str | None = None,
 ) -> TestResult:
     """Test whether columns A are independent of columns B.
 
     data           a Release, or plain rows: a DataFrame, or an array (n, d) with columns named by position.
     columns_a, columns_b   a name or several; distinct.
     permutations, rng, kernel   for plain rows only: kernel is one for both sides, or one for each.
-    Returns        TestResult; mmd_squared is the criterion over the leading functions. For a release the contributions of
-                   the noise and of the table's sampling are subtracted; random variation of its points is not. Where no
-                   pair of these columns was chosen to be counted, nothing is tested: p = 1, with a statistic of 0.
-    Assumes        for a release, that its points represent the population where the features see nothing. Plain
-                   rows are permuted, and the test is exact.
+    given          of a release: a third column. Tested is independence within each of its cells; a table of the three must
+                   have been measured (publish with one of them as --target), or else ValueError says so.
+    Returns        TestResult. Of a release of tables the statistic is that of the pair with the least p-value, which is multiplied
+                   by the number of pairs, and mmd_squared the sum of its cells' squared departures, less what noise and
+                   sampling add. A pair that no table holds has p = 1: chosen pairs are tested validly for that. Of smooth
+                   features, and of rows, mmd_squared is the criterion; of features over the leading functions, less the
+                   contributions of noise and sampling.
+    Assumes        for a release of smooth features, that its points represent the population where the features see nothing. Of
+                   tables, independent rows alone; numbers are compared by their ranges. Plain rows are permuted, and the
+                   test is exact.
 
     >>> ka.independence_test(release, "age", "income").pvalue < 0.001
     True
     >>> ka.independence_test(sample.head(200), "age", ["sex", "income"], rng=0).pvalue  # of rows of your own
     0.001
+    >>> ka.independence_test(counted, "sex", "marital-status", given="income").pvalue < 0.001
+    True
     """
     if not isinstance(data, ReleaseData):
+        if given is not None:
+            raise ValueError(
+                "given goes with releases. Test plain rows within each group: rows of one group at a time."
+            )
         return hsic_permutation_test(data, columns_a, columns_b, permutations=permutations, rng=rng, kernel=kernel)
     if kernel is not None:
         raise ValueError("kernel goes with plain rows: a release has been measured with its own. Leave it out.")
@@ -183,30 +203,49 @@ def independence_test(
             "a release without a measurement cannot be tested for independence: how its points vary is unknown. "
             "Test rows of your own, or a release with a measurement."
         )
-    sides = two_sides(data.domain.names, columns_a, columns_b)
-    counted = all(data.measurement.counted_together(i, j) for i in sides[0] for j in sides[1])
-    chosen = data.measurement.chosen_by_rows or not counted
-    return _among_chosen(data, data.measurement, sides) if chosen else _noise_aware_test(data, sides)
+    names = data.domain.names
+    sides = two_sides(names, columns_a, columns_b)
+    if isinstance(data.measurement.feature_map, MarginFeatures):
+        return test_of_tables(data, [(names[i], names[j]) for i in sides[0] for j in sides[1]], given)
+    if given is not None:
+        raise ValueError(
+            "independence given a column needs a measured table of the three, and this release has smooth features. Publish "
+            "with --kernel margins and one of the three as --target."
+        )
+    return _noise_aware_test(data, sides)
 
 
-def _among_chosen(
-    release: ReleaseData, measurement: Measurement, sides: tuple[tuple[int, ...], tuple[int, ...]]
-) -> TestResult:
-    """The result where pairs of columns were chosen by scores: p = 1 where none of them was counted.
+def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given: str | None = None) -> TestResult:
+    """The tests of some pairs by their measured tables as one: the least p-value, times the number of pairs.
 
-    A pair is chosen more often where the table's sampling error makes its columns seem related. For one pair, p = 1 where
-    it was not chosen keeps the level; of several the most striking are chosen, so that p is multiplied by their number.
+    A pair is chosen for counting more often where the table's sampling error makes its columns seem related. For one pair, p = 1
+    where it was not chosen keeps the level; of several the most striking are chosen, so that p is multiplied by their number.
     """
-    pairs = [(i, j) for i in sides[0] for j in sides[1]]
-    counted = sum(measurement.counted_together(i, j) for i, j in pairs)
-    note = f"{counted} of {len(pairs)} pairs of these columns were counted together; they were chosen by scores of the same rows"
-    if not counted:
+    tested = [(strata, Contrasts.of(strata)) for strata in _counted(release, pairs, given)]
+    notes: tuple[str, ...] = ()
+    if len(tested) < len(pairs):
+        counted = f"{len(tested)} of {len(pairs)} pairs of these columns were counted together"
+        notes = (f"{counted}; the others have p = 1",)
+    if not tested:
         return result_about(
-            release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, estimator="biased", method=_METHOD, n_sample_rows=0,
-            notes=(note,),
-        )  # fmt: skip
-    found = _noise_aware_test(release, sides)
-    return replace(found, pvalue=min(1.0, len(pairs) * found.pvalue), notes=(*found.notes, note))
+            release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, method=OF_TABLES, n_sample_rows=0, notes=notes
+        )
+    found = [weighted_test(contrasts) for _, contrasts in tested]
+    best = int(np.argmin([pvalue for _, pvalue in found]))
+    strata, contrasts = tested[best]
+    d, deviations = departures(contrasts)
+    squared = float((d**2 - deviations**2).sum())
+    return result_about(
+        release, statistic=found[best][0], pvalue=min(1.0, len(pairs) * found[best][1]), mmd_squared=squared,
+        method=OF_TABLES, n_sample_rows=0, notes=(*notes_of(strata, given), *notes, _INDEPENDENT_ROWS),
+    )  # fmt: skip
+
+
+def _counted(release: ReleaseData, pairs: Sequence[tuple[str, str]], given: str | None) -> list[Strata]:
+    """The tables of the pairs that were counted; given a column, of all of them, or ValueError."""
+    if given is not None:
+        return [measured_strata(release, a, b, given) for a, b in pairs]
+    return [strata for a, b in pairs if (strata := strata_of(release, a, b)) is not None]
 
 
 class _Points:

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.contingency.chi_squared import Contrasts, weighted_test
+from kmeanalyst.inference.contingency.strata import strata_of
 from kmeanalyst.inference.estimate.population import Population, feasible_view, mean_statistic, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
@@ -51,7 +53,8 @@ class Association:
     value           NaN where a column does not vary.
     standard_error  half the width of the 68 % interval.
     interval        (low, high) at 95 %, within the measure's range.
-    pvalue          of the hypothesis that the value is 0, by the normal distribution of the error model.
+    pvalue          of the hypothesis that the columns are independent, by their measured table (`independence_test`); where no
+                    table holds them, that the value is 0, by the normal distribution of the error model.
     note            what a reader should know, or "".
 
     >>> found = ka.associations(release, ["age", "income"])[0]
@@ -135,10 +138,18 @@ class _Pairs:
             measure = "correlation ratio" if x.is_number or y.is_number else "Cramér's V"
             found = _unsigned(a, b, measure, d, covariance, min(x.rank, y.rank))
         if self._counted(a, b):
-            return found
+            return replace(found, pvalue=self._of_table(a, b, found.pvalue))
         return replace(
             found, pvalue=1.0, note="this pair was not counted: scores did not show that its columns are related"
         )
+
+    def _of_table(self, a: str, b: str, otherwise: float) -> float:
+        """The p-value of the test of independence in the measured table of two columns, where there is one."""
+        names = self.release.domain.names
+        strata = strata_of(self.release, a, b) if a in names and b in names else None
+        if strata is None or min(strata.tables.shape[1:]) < 2:
+            return otherwise
+        return weighted_test(Contrasts.of(strata))[1]
 
     def _counted(self, a: str, b: str) -> bool:
         """Whether the measurement counted the two columns together; derived columns count as counted."""

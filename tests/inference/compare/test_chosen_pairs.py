@@ -146,21 +146,22 @@ def test_pairs_that_were_not_counted_have_p_1_and_count_as_tests(partial: Releas
 def test_independence_has_p_1_where_the_pair_was_not_counted(release: Release, partial: Release):
     assert ka.independence_test(partial, "p", "q").pvalue < 1e-6
     assert ka.independence_test(partial, "p", "r").pvalue == 1.0
-    note = ka.independence_test(partial, ["p", "age"], ["q", "r"]).notes[-1]
-    assert note.startswith("1 of 4 pairs of these columns were counted together")
+    notes = ka.independence_test(partial, ["p", "age"], ["q", "r"]).notes
+    assert any(note.startswith("1 of 4 pairs of these columns were counted together") for note in notes)
 
 
 def test_nothing_is_computed_where_no_pair_was_counted(partial: Release, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delattr(independence, "_noise_aware_test")
+    monkeypatch.delattr(independence, "weighted_test")
     found = ka.independence_test(partial, "p", ["r", "s"])
     assert (found.statistic, found.pvalue, found.mmd_squared, found.epsilon) == (0.0, 1.0, 0.0, 1.0)
     assert found.notes[-1].startswith("0 of 2 pairs of these columns were counted together")
 
 
 def test_several_pairs_count_as_several_tests(release: Release):
-    alone = independence._noise_aware_test(release, ((1, 3), (2, 4)))
-    found = ka.independence_test(release, ["p", "r"], ["q", "s"])
-    assert found.pvalue == min(1.0, 4 * alone.pvalue)
+    pairs = [(a, b) for a in ("p", "age") for b in ("r", "s")]
+    alone = min(ka.independence_test(release, a, b).pvalue for a, b in pairs)
+    found = ka.independence_test(release, ["p", "age"], ["r", "s"])
+    assert alone < 1 and found.pvalue == min(1.0, 4 * alone)
 
 
 def test_associations_say_which_pairs_were_not_counted(partial: Release):

@@ -90,14 +90,14 @@ def test_a_test_that_takes_the_released_points_for_the_truth_raises_false_alarms
     """The power of the first test: a null distribution without noise and doubt rejects what is random variation."""
     monkeypatch.setattr("kmeanalyst.inference.compare.independence._Points._doubt", lambda *_: 1e-9)
     monkeypatch.setattr(functionals.MeanEmbeddingEstimate, "noise_variance", 1e-12)
-    assert (pvalues("margins", 10) <= 0.05).mean() >= 0.3
+    assert (pvalues("mixed", 10) <= 0.05).mean() >= 0.3
 
 
 def test_the_criterion_distinguishes_dependence_from_random_variation(few_reference_rows):
     rng = np.random.default_rng(3)
     independent = [ka.independence_test(released("margins", rng, 0.0, 1.0), "a", "b").mmd_squared for _ in range(20)]
     dependent = ka.independence_test(released("margins", rng, 0.6, 1.0), "a", "b").mmd_squared
-    assert dependent > 5 * np.abs(independent).max()
+    assert dependent > 3 * np.abs(independent).max()
 
 
 def test_several_columns_on_a_side_are_tested_together():
@@ -108,7 +108,7 @@ def test_several_columns_on_a_side_are_tested_together():
 
 
 def test_the_result_says_what_it_assumes_and_how_much_is_seen():
-    result = ka.independence_test(released("margins", np.random.default_rng(5), 0.0, 1.0), "a", "b")
+    result = ka.independence_test(released("mixed", np.random.default_rng(5), 0.0, 1.0), "a", "b")
     assert result.noise_aware and result.n_release_rows == N and result.n_release_points == 400
     notes = " ".join(result.notes)
     assert "% of the variance of the product functions" in notes and "represent the population" in notes

@@ -1,0 +1,1 @@
+"""What measured tables say: tests of independence that know the noise, odds ratios, survival curves, standardised rates."""

@@ -1,0 +1,195 @@
+"""The χ² test of a measured table, within each cell of a third column or not, with its table, residuals and Cramér's V."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kmeanalyst.inference.contingency.chi_squared import Contrasts, departures, mantel_haenszel
+from kmeanalyst.inference.contingency.strata import Strata, strata_of
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import ReleaseData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContingencyTest:
+    """A test of independence of two columns by their measured table.
+
+    columns     the two names; given, a third within whose cells they were tested, or "".
+    table       shares of the rows, with noise: some may be negative. Rows and columns are cells of the two columns, sparse ones
+                merged; of a third column an outer index.
+    expected    the products of the margins.
+    residuals   (table − expected) over its standard deviation under independence.
+    statistic   dᵀV⁻d, or the generalised Cochran–Mantel–Haenszel statistic given a column; df its degrees of freedom.
+    pvalue      of the statistic, by the χ² distribution.
+    cramers_v   √(φ²/(the fewer cells − 1)) less what noise and sampling add, and v_interval at 95 %; NaN given a column. Of a
+                table that is merged further, where cells are too rare to be told from noise: a note says so.
+    notes       what a reader should know.
+
+    >>> found = ka.contingency_test(counted, "sex", "income")
+    >>> found.df, found.pvalue < 1e-6, round(found.cramers_v, 2)
+    (1, True, 0.2)
+    """
+
+    columns: tuple[str, str]
+    given: str
+    table: pd.DataFrame
+    expected: pd.DataFrame
+    residuals: pd.DataFrame
+    statistic: float
+    df: int
+    pvalue: float
+    cramers_v: float
+    v_interval: tuple[float, float]
+    notes: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; of each cell its labels, share, expected share and residual.
+
+        >>> ka.contingency_test(counted, "sex", "income").to_dict()["cells"][0]["cell"]
+        ['Female', '<=50K']
+        """
+        frames = (self.table.stack(), self.expected.stack(), self.residuals.stack())
+        cells = [
+            {"cell": list(cell), "share": float(share), "expected": float(frames[1][cell]), "residual": float(frames[2][cell])}
+            for cell, share in frames[0].items()
+        ]  # fmt: skip
+        plain = {name: getattr(self, name) for name in ("given", "statistic", "df", "pvalue", "cramers_v")}
+        lists = {name: list(getattr(self, name)) for name in ("columns", "v_interval", "notes")}
+        return {**plain, **lists, "cells": cells}
+
+    def __repr__(self) -> str:
+        of = " × ".join(map(words.written, self.columns)) + (
+            f" given {words.written(self.given)}" if self.given else ""
+        )
+        low, high = self.v_interval
+        v = "" if self.given else f"\nCramér's V {self.cramers_v:.3f} (95 %: {low:.3f} to {high:.3f})"
+        notes = "".join(f"\nnote: {note}" for note in self.notes)
+        test = f"χ² = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.3g}"
+        return f"{of}: {test}{v}\n{self.table.round(4).to_string()}{notes}"
+
+
+def contingency_test(release: ReleaseData, a: str, b: str, *, given: str | None = None) -> ContingencyTest:
+    """Test two columns of a release for independence by their measured table, whose noise the test knows.
+
+    given     a third column: independence within each of its cells, by the generalised Cochran–Mantel–Haenszel statistic. It
+              looks for an association that the cells have in common; `independence_test` for any.
+    Errors    ValueError where no measured table holds the columns; it says what would help.
+    Assumes   that the rows are independent draws from the population. Numbers are compared by their ranges. A pair that was
+              chosen by scores is tested validly: what is not chosen has no test, and so no false alarm.
+    Source    asymptotic χ² (Gaboardi, Lim, Rogers & Vadhan 2016, with the noise in the covariance); Landis, Heyman & Koch 1978.
+
+    >>> ka.contingency_test(counted, "sex", "income").residuals.round(1)
+    income  <=50K  >50K
+    sex
+    Female   10.1 -10.1
+    Male    -10.1  10.1
+    >>> ka.contingency_test(counted, "sex", "marital-status", given="income").pvalue < 0.001
+    True
+    """
+    strata = measured_strata(release, a, b, given)
+    contrasts = Contrasts.of(strata)
+    if given is None:
+        statistic, df, pvalue = contrasts.statistic, contrasts.degrees, contrasts.pvalue
+        coarse = strata_of(release, a, b, over_noise=_OVER_NOISE)
+        assert coarse is not None
+        v, interval = cramers_v(coarse)
+        size = coarse.tables.shape[1:]
+        notes = _of_fewer(size) if size != strata.tables.shape[1:] else ()
+    else:
+        statistic, df, pvalue = mantel_haenszel(contrasts)
+        v, interval, notes = np.nan, (np.nan, np.nan), ()
+    expected = strata.shares[:, None, None] * strata.first[:, :, None] * strata.second[:, None, :]
+    d, deviations = departures(contrasts)
+    frames = [_frame(values, strata, (a, b), given) for values in (strata.tables, expected, d / deviations)]
+    return ContingencyTest(
+        columns=(a, b), given=given or "", table=frames[0], expected=frames[1], residuals=frames[2], statistic=statistic,
+        df=df, pvalue=pvalue, cramers_v=v, v_interval=interval, notes=(*notes_of(strata, given), *notes),
+    )  # fmt: skip
+
+
+def measured_strata(release: ReleaseData, a: str, b: str, given: str | None) -> Strata:
+    """The tables that are tested; ValueError where there are none."""
+    columns = [name for name in (a, b, given) if name is not None]
+    for name in columns:
+        if name not in release.domain.names:
+            raise ValueError(
+                f"no column {name!r} was measured: there are {', '.join(release.domain.names)}. Name one of these."
+            )
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"a column is never independent of itself, got {columns}. Name different columns.")
+    strata = strata_of(release, a, b, given)
+    together = " × ".join(map(words.written, columns))
+    if strata is None:
+        raise ValueError(
+            f"{together} was not counted together in this release, so that independence cannot be tested by its table. "
+            + (_HELP_THREE if given else _HELP_TWO)
+        )
+    if not len(strata.tables):
+        raise ValueError(
+            f"no cell of {words.written(columns[-1])} is large enough to be told from the noise of the tables within it. "
+            "Leave given out, or publish with more budget."
+        )
+    return strata
+
+
+def _of_fewer(size: tuple[int, ...]) -> tuple[str, ...]:
+    return (f"Cramér's V is of {size[0]} × {size[1]} cells, merged until their expected shares can be told from noise",)
+
+
+_OVER_NOISE = 3.0  # expected share of a cell over its noise, for Cramér's V
+_HELP_TWO = (
+    "Publish with --workload naming the pair, with one of the two as --target, or with --kernel margins, which counts all "
+    "pairs; of smooth features independence_test gives an answer."
+)
+_HELP_THREE = (
+    "Publish with one of the three as --target: pairs of the others, those that a --workload names for sure, are then counted "
+    "with it."
+)
+
+
+def notes_of(strata: Strata, given: str | None) -> tuple[str, ...]:
+    """What a reader of a test should know."""
+    merged = sum(int((side.merged > 1).any()) for side in strata.sides)
+    found = ["sparse cells were merged, by their margins alone"] if merged else []
+    if strata.left_out:
+        found.append(
+            f"left out, as too small to be told from noise: {words.written(str(given))} {', '.join(strata.left_out)}"
+        )
+    return tuple(found)
+
+
+def _frame(values: Array, strata: Strata, columns: tuple[str, str], given: str | None) -> pd.DataFrame:
+    import pandas as pd
+
+    first, second = (pd.Index(side.labels, name=name) for side, name in zip(strata.sides, columns, strict=True))
+    frames = [pd.DataFrame(table, index=first, columns=second) for table in values]
+    return frames[0] if given is None else pd.concat(frames, keys=list(strata.labels), names=[given])
+
+
+def cramers_v(strata: Strata) -> tuple[float, tuple[float, float]]:
+    """V and its interval at 95 %, of one table: the delta method for d/√(pq), whose length is φ."""
+    x, p, q = strata.tables[0], strata.first[0], strata.second[0]
+    r, c = x.shape
+    root = np.sqrt(np.maximum(np.outer(p, q), 1e-300))
+    delta = (x - np.outer(p, x.sum(axis=0)) - np.outer(x.sum(axis=1), q) + np.outer(p, q) * x.sum()) / root
+    first, second = (np.eye(len(each)) - np.outer(each, np.ones(len(each))) for each in (p, q))
+    slope = np.kron(first, second) / root.ravel()[:, None]
+    of_rows, of_columns = np.kron(np.eye(r), np.ones((1, c))), np.kron(np.ones((1, r)), np.eye(c))
+    half = delta.ravel()[:, None] / 2  # the margins under the root move too
+    slope -= half * (np.repeat(of_rows / np.maximum(p, 1e-300)[:, None], c, axis=0))
+    slope -= half * (np.tile(of_columns / np.maximum(q, 1e-300)[:, None], (r, 1)))
+    shares = np.maximum(x, 0.0).ravel() / np.maximum(x, 0.0).sum()
+    sampling = (np.diag(shares) - np.outer(shares, shares)) / strata.n_rows
+    covariance = slope @ (sampling + np.diag(strata.cell_noise.ravel() ** 2)) @ slope.T
+    fewer = min(r, c) - 1
+    squared = max(float((delta**2).sum() - covariance.trace()), 0.0)
+    low, high = (min(end / np.sqrt(fewer), 1.0) for end in NormalQuadraticForm(covariance).interval(delta.ravel()))
+    return min(float(np.sqrt(squared / fewer)), 1.0), (float(low), float(high))

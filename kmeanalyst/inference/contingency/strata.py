@@ -1,0 +1,173 @@
+"""Tables as they are tested: sparse cells merged, one stratum or one for each level of a third column.
+
+Which cells are merged, and which strata are left out, follows from margins alone. What tests look at is orthogonal to the margins,
+so that the choice says nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kmeanalyst.inference.contingency.measured_tables import Cells, cells_of, margin, measured_table
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import ReleaseData
+
+_LEAST_COUNT = 5.0  # expected rows of a cell
+_LEAST_OVER_NOISE = 2.0  # of a margin's share
+_STRATUM_OVER_NOISE = 3.0  # of a stratum's share, over the noise on the sum of its table
+_MOST_CELLS = 900  # of a table that is tested
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One column of a table after merging.
+
+    labels     of its cells.
+    merged     (cells,) how many measured cells each is made of.
+    positions  (cells,) increasing along the column; NaN without an order.
+    """
+
+    labels: tuple[str, ...]
+    merged: Array
+    positions: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """Noisy tables of two columns, one for each stratum.
+
+    tables   (Z, r, c) shares of all rows, with noise; they need not be positive.
+    shares   (Z,) of the strata; 1 where there is one.
+    first    (Z, r) shares of the first column's cells within each stratum, and second (Z, c).
+    labels   of the strata; () where there is one.
+    noise    standard deviation of the noise on a measured cell; that of a merged one grows with the root of their number.
+    left_out the strata that were too small.
+    """
+
+    tables: Array
+    shares: Array
+    first: Array
+    second: Array
+    sides: tuple[Side, Side]
+    noise: float
+    n_rows: int
+    labels: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def cell_noise(self) -> Array:
+        """(r, c) standard deviation of the noise on each cell."""
+        return self.noise * np.sqrt(np.outer(self.sides[0].merged, self.sides[1].merged))
+
+
+def strata_of(
+    release: ReleaseData, a: str, b: str, given: str | None = None, *, over_noise: float = 0.0
+) -> Strata | None:
+    """The measured table of two columns, or of these within each cell of a third; None where it was not measured.
+
+    over_noise   cells are merged until the least product of shares is so many times the noise on a measured cell.
+    """
+    names = release.domain.names
+    i, j = (names.index(name) for name in (a, b))
+    measurement = release.measurement
+    table = measured_table(measurement, (i, j) if given is None else (names.index(given), i, j))
+    if table is None:
+        return None
+    assert measurement is not None
+    (p, noise_p), (q, noise_q) = margin(release, i), margin(release, j)
+    if given is None:
+        tables, shares, labels = table.shares[None], np.ones(1), tuple[str, ...]()
+        first, second, kept = p[None], q[None], np.ones(1, dtype=bool)
+    else:
+        k = names.index(given)
+        tables, shares, labels = table.shares, margin(release, k)[0], cells_of(release, given).labels
+        first, second = (margin(release, k, column)[0] for column in (i, j))
+        kept = shares > _STRATUM_OVER_NOISE * table.noise * np.sqrt(tables[0].size)
+    sides = [cells_of(release, name) for name in (a, b)]
+    least = max(_LEAST_COUNT * max(int(kept.sum()), 1) / measurement.n_rows, over_noise * table.noise)
+    by_first, by_second = merged_cells((p, q), (noise_p, noise_q), sides, least)
+    first, second = (_conditional(x[kept] @ by) for x, by in ((first, by_first), (second, by_second)))
+    return Strata(
+        tables=np.einsum("ir,zij,jc->zrc", by_first, tables[kept], by_second), shares=shares[kept], first=first,
+        second=second, sides=(_side(sides[0], by_first), _side(sides[1], by_second)), noise=table.noise,
+        n_rows=measurement.n_rows, labels=tuple(np.array(labels, dtype=object)[kept]) if labels else (),
+        left_out=tuple(np.array(labels, dtype=object)[~kept]) if labels else (),
+    )  # fmt: skip
+
+
+def _conditional(shares: Array) -> Array:
+    """Shares (Z, r) divided by their sums; even where there are none."""
+    sums = shares.sum(axis=1, keepdims=True)
+    return np.where(sums > 0, shares / np.where(sums > 0, sums, 1.0), 1 / shares.shape[1])
+
+
+def _side(cells: Cells, by: Array) -> Side:
+    labels = tuple(", ".join(cells.labels[k] for k in np.flatnonzero(one)) for one in by.T)
+    positions = np.array([np.mean([cells.positions[k] for k in np.flatnonzero(one)]) for one in by.T])
+    return Side(labels, by.sum(axis=0), positions)
+
+
+def merged_cells(
+    shares: tuple[Array, Array], noises: tuple[float, float], cells: Sequence[Cells], least: float
+) -> tuple[Array, Array]:
+    """Which cells of each of two columns are merged: indicators (measured cells, merged cells).
+
+    The rarest cell is merged with the rarest, of a column with an order with the rarer of its neighbours, while its share is
+    within twice its noise of 0, the smallest product of shares is below `least`, or there are more than 900 cells. Two are left.
+    """
+    sides = [_Merging(*one) for one in zip(shares, noises, cells, strict=True)]
+    while wanting := [side for side in sides if len(side.groups) > 2]:
+        low = [side for side in wanting if side.in_noise]
+        crowded = sides[0].least * sides[1].least < least or len(sides[0].groups) * len(sides[1].groups) > _MOST_CELLS
+        if not low and not crowded:
+            break
+        min(low or wanting, key=lambda side: side.least).merge()
+    return sides[0].indicators, sides[1].indicators
+
+
+class _Merging:
+    """The cells of one column while they are merged; groups stand in the column's order, those without one last."""
+
+    def __init__(self, shares: Array, noise: float, cells: Cells) -> None:
+        positions = np.array(cells.positions)
+        order = np.argsort(positions, kind="stable")  # NaN last
+        self.noise, self.n_cells = noise, len(shares)
+        self.groups, self.sums, self.sizes = [[int(k)] for k in order], shares[order], np.ones(len(order))
+        self.ordered = np.isfinite(positions[order])
+
+    @property
+    def least(self) -> float:
+        return float(self.sums.min())
+
+    @property
+    def in_noise(self) -> bool:
+        """Whether a group's share is hardly more than its noise."""
+        return bool((self.sums < _LEAST_OVER_NOISE * self.noise * np.sqrt(self.sizes)).any())
+
+    def merge(self) -> None:
+        """Merge the rarest group with another."""
+        rarest = int(self.sums.argmin())
+        near = [k for k in (rarest - 1, rarest + 1) if 0 <= k < len(self.sums) and self.ordered[k]]
+        if self.ordered[rarest] and near:
+            partner = min(near, key=lambda k: self.sums[k])
+        else:
+            partner = int(np.where(np.arange(len(self.sums)) == rarest, np.inf, self.sums).argmin())
+        first, second = sorted((rarest, partner))
+        self.groups[first] += self.groups.pop(second)
+        for name in ("sums", "sizes"):
+            values = getattr(self, name)
+            values[first] += values[second]
+            setattr(self, name, np.delete(values, second))
+        self.ordered[first] &= self.ordered[second]
+        self.ordered = np.delete(self.ordered, second)
+
+    @property
+    def indicators(self) -> Array:
+        """(measured cells, merged cells)."""
+        found = np.zeros((self.n_cells, len(self.groups)))
+        for k, group in enumerate(self.groups):
+            found[group, k] = 1.0
+        return found

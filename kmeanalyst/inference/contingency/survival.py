@@ -1,0 +1,218 @@
+"""The probability to be without an event up to a time, where some rows were only watched up to then (Kaplan & Meier 1958).
+
+Time is divided into the cells that were measured. With E_j the share of rows whose event is in cell j, C_j of those whose watch
+ends there without one, and R_j the share that reaches it, S(t) = Π_{j ≤ t} (1 − E_j/R_j). In a cell of more than one value
+half of C_j counts as not at risk (Cutler & Ederer 1958). All are means of rows, so that their errors are joint and the
+curve's follow by the delta method; the band's width is the quantile of the largest of its normal deviations (Hall & Wellner 1980
+give the like for samples).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from kmeanalyst.inference.contingency.measured_tables import measured_table, natural_edge
+from kmeanalyst.inference.estimate.error_model import PARTS
+from kmeanalyst.inference.estimate.population import Population, check_condition, mean_statistic, population_of, shown
+from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.questions.groups import groups_of
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.expressions import ExpressionError, parse, words
+from kmeanalyst.releases.release import Question, ReleaseData, View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_AT_RISK_OVER_ERROR = 3.0  # least share at risk, over its standard error: beyond, the curve is not known
+_DRAWS = 20_000  # of normal deviations, for the band
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurvivalCurve:
+    """S(t), the probability of no event up to and with each time.
+
+    time, event  what was asked.
+    curve        a row for each time up to which enough rows are at risk, indexed by the time: survival; standard_error and its
+                 parts privacy, sampling, resolution; low and high, the interval at each time; band_low and band_high, a band that
+                 holds the whole curve with probability `level`; at_risk, the share of rows at its start.
+    notes        what a reader should know.
+
+    >>> curve = release.survival("age", "income == '>50K'").curve
+    >>> list(curve.columns[:2]), bool((curve["band_low"] <= curve["low"]).all())
+    (['survival', 'standard_error'], True)
+    """
+
+    time: str
+    event: str
+    level: float
+    curve: pd.DataFrame
+    notes: tuple[str, ...] = field(default=())
+
+    def median(self) -> float:
+        """The first time at which the survival is at most ½; NaN if it is nowhere.
+
+        >>> release.survival("age", "income == '>50K'").median()
+        61.0
+        """
+        reached = self.curve.index[self.curve["survival"] <= 0.5]
+        return float(reached[0]) if len(reached) else np.nan
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON: a list with an entry for each time.
+
+        >>> release.survival("age", "income == '>50K'").to_dict()["curve"][0]["time"]
+        17.0
+        """
+        rows = self.curve.rename_axis("time").reset_index().to_dict("records")
+        return {"time": self.time, "event": self.event, "level": self.level, "curve": rows, "notes": list(self.notes)}
+
+    def __repr__(self) -> str:
+        notes = "".join(f"\nnote: {note}" for note in self.notes)
+        return f"survival of {self.event} by {self.time}\n{self.curve.round(4).to_string()}{notes}"
+
+
+def survival(
+    release: ReleaseData,
+    time: str,
+    event: Question,
+    *,
+    where: Question | None = None,
+    level: float = 0.95,
+    view: View | None = None,
+) -> SurvivalCurve:
+    """The Kaplan–Meier curve of a release with the errors of noise, sampling and resolution.
+
+    time    a column of numbers: how long each row was watched, until its event or without one.
+    event   the condition that the watch ended by an event.
+    Errors  ValueError where time is no column of numbers, or so few rows are at risk that no time has an estimate.
+
+    Time is divided into the ranges or values that the release measured; without measured tables as `table` divides it. Where no
+    table of time and event was measured the error has a part of resolution for that, and a note says what would help.
+    """
+    column = release.columns[time] if time in release.columns.names else None
+    if not isinstance(column, Number) or isinstance(column, Date):
+        raise ValueError(
+            f"time must be a column of numbers, got {time!r:.80}. Name one, such as the days that each row was watched."
+        )
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
+    population = population_of(release, where=where, view=view)
+    happened = population.values(event)
+    check_condition(happened[: len(population.weights)])
+    edges = _edges(release, time, column)
+    last = np.append(edges, float(column.upper))
+    at = np.searchsorted(edges, population.values(words.column(time)), side="right")
+    whole = column.step is not None
+    singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + whole]])) <= (
+        1.0 if whole else 0
+    )
+    own = at[:, None] == np.arange(len(last))
+    given = np.ones(len(at), dtype=bool) if population.given is None else population.given
+    curve, at_risk = _curve(population, own & given[:, None], happened == 1, singles)
+    times = np.append(edges - whole, last[-1])[: len(at_risk)]
+    notes = _notes(release, time, event, len(last) - len(at_risk))
+    return SurvivalCurve(
+        time=time,
+        event=shown(event),
+        level=level,
+        curve=_frame(population, curve, at_risk, times, time, level),
+        notes=notes,
+    )
+
+
+def _edges(release: ReleaseData, time: str, column: Number) -> Array:
+    """Inner edges of the cells of time, in natural units: [edge, next edge)."""
+    features = None if release.measurement is None else release.measurement.feature_map
+    if isinstance(features, MarginFeatures) and time in release.domain.names:
+        edges = features.kernel.edges[release.domain.position(time)]
+        return np.unique([float(natural_edge(column, edge)) for edge in edges])
+    lefts = {group.left for group in groups_of(release.columns, time) if group.left is not None}
+    return np.array(sorted(float(left) for left in lefts))[1:]
+
+
+def _curve(population: Population, own: Array, happened: Array, singles: Array) -> tuple[Statistic, Array]:
+    """S at the end of each cell of time as one statistic, as far as it is known, and the shares at risk."""
+    events, ends = own & happened[:, None], own & ~happened[:, None]
+    left = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
+    E, C, R = (mean_statistic(population, values.astype(float)) for values in (events, ends, left))
+    assert R.influence is not None
+    parts = population.model.parts(population.influence(R.influence))
+    error = np.sqrt(sum(np.square(part) for part in parts.values() if part is not None))
+    exposed = R - C * np.where(singles, 0.0, 0.5)
+    known = (R.value > _AT_RISK_OVER_ERROR * error) & (exposed.value > np.maximum(E.value, 0.0))
+    count = int(np.argmin(known)) if not known.all() else len(known)
+    if not count:
+        raise ValueError("too few rows are at risk for a survival curve: noise hides them. Ask of a wider condition.")
+    first = np.arange(count)
+    steps = np.log(1.0 - E[first] / exposed[first])
+    logarithm = Statistic(np.cumsum(steps.value), np.cumsum(steps.influence, axis=1))
+    return np.exp(logarithm), R.value[:count]
+
+
+def _frame(
+    population: Population, curve: Statistic, at_risk: Array, times: Array, name: str, level: float
+) -> pd.DataFrame:
+    import pandas as pd
+
+    assert curve.influence is not None
+    parts = population.model.covariance(population.influence(curve.influence))
+    covariance = np.sum([parts[part] for part in PARTS if parts[part] is not None], axis=0)
+    error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    value = _decreasing(curve.value)
+    z, wide = float(ndtri((1 + level) / 2)), _largest_deviation(covariance, level)
+    ends = {
+        key: np.clip(value + sign * width * error, 0.0, 1.0)
+        for key, sign, width in (
+            ("low", -1, z),
+            ("high", 1, z),
+            ("band_low", -1, max(wide, z)),
+            ("band_high", 1, max(wide, z)),
+        )
+    }
+    of_parts = {
+        part: np.nan if parts[part] is None else np.sqrt(np.maximum(parts[part].diagonal(), 0.0)) for part in PARTS
+    }
+    columns = {"survival": value, "standard_error": error, **of_parts, **ends, "at_risk": at_risk}
+    return pd.DataFrame(columns, index=pd.Index(times, name=name))
+
+
+def _decreasing(values: Array) -> Array:
+    """The curve between 0 and 1, made decreasing: halfway between the nearest curves below and above it that are."""
+    inside = np.clip(values, 0.0, 1.0)
+    below, above = np.minimum.accumulate(inside), np.maximum.accumulate(inside[::-1])[::-1]
+    return (below + above) / 2
+
+
+def _largest_deviation(covariance: Array, level: float) -> float:
+    """The quantile of the largest |deviation|/error of a normal vector."""
+    error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+    varies = error > 0
+    if not varies.any():
+        return 0.0
+    correlation = covariance[np.ix_(varies, varies)] / np.outer(error[varies], error[varies])
+    values, vectors = np.linalg.eigh(correlation)
+    draws = np.random.default_rng(0).normal(size=(_DRAWS, len(values))) * np.sqrt(np.maximum(values, 0.0))
+    return float(np.quantile(np.abs(draws @ vectors.T).max(axis=1), level))
+
+
+def _notes(release: ReleaseData, time: str, event: Question, unknown: int) -> tuple[str, ...]:
+    found = ["the curve ends where too few rows are at risk to be told from noise"] if unknown else []
+    names, measurement = release.domain.names, release.measurement
+    try:
+        asked = parse(event).columns if isinstance(event, str) else ()
+    except ExpressionError:
+        asked = ()
+    together = sorted({time, *asked})
+    measured = measurement is not None and set(together) <= set(names) and 1 < len(together) <= 3
+    if measured and measured_table(measurement, [names.index(name) for name in together]) is None:
+        found.append(
+            f"no table of {' × '.join(map(words.written, together))} was measured, and resolution stands for that. A release with "
+            "--workload, or with one of them as --target, measures it"
+        )
+    return tuple(found)

@@ -1,0 +1,152 @@
+"""Level and power of tests of independence of a release, over sizes and budgets, with the χ² test of the private rows next to it.
+
+    python tests/benchmarks/independence_tests.py [--releases 60] [--tables independent collider simulated adult]
+                        [--kernels margins adaptive] [--epsilon 0.1 1 10] [--rows 1000 10000] [--target COLUMN] [--fit]
+
+Every pair of columns of every release is one test at 5 %, those that were not counted too (p = 1). Independent, simulated and
+Adult are those of `populations.py`; collider has five triples a, b and c = a + b, of which the five pairs a × b, which are
+independent, are tested. With --target the tests are those given that column, of pairs of the others. Private: Pearson's test of
+the same cells of the same rows. With --fit the points are fitted, and the test along leading functions (HSIC), which uses them,
+is made too: it was the test of tables before this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from populations import population
+from scipy.stats import chi2, chi2_contingency
+
+import release_side
+from kmeanalyst.inference.compare import independence
+from kmeanalyst.inference.contingency.chi_squared import Contrasts, mantel_haenszel, weighted_test
+from kmeanalyst.inference.contingency.strata import strata_of
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.release import Release
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation import by_method
+
+LEVEL = 0.05
+_LEVELS = tuple("klm")
+COLLIDER = Domain(
+    tuple(
+        Categorical(name=f"{name}{t}", levels=_LEVELS if name != "c" else tuple("vwxyz"))
+        for t in range(5)
+        for name in "abc"
+    )
+)
+
+
+def collider_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Five times a and b, independent, and their sum."""
+    found = {}
+    for t in range(5):
+        a, b = rng.integers(0, 3, (2, n))
+        found |= {f"a{t}": np.take(_LEVELS, a), f"b{t}": np.take(_LEVELS, b), f"c{t}": np.take(list("vwxyz"), a + b)}
+    return pd.DataFrame(found)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one line of the results is of."""
+
+    table: str
+    kernel: str
+    epsilon: float
+    rows: int
+    target: str | None
+    fit: bool
+
+
+def drawn(setting: Setting) -> tuple[Domain, Any, list[tuple[str, str]]]:
+    """The domain, how rows are drawn, and the pairs that are tested."""
+    if setting.table == "collider":
+        return COLLIDER, collider_rows, [(f"a{t}", f"b{t}") for t in range(5)]
+    domain, draw, _ = population(setting.table)
+    return domain, draw, list(combinations([name for name in domain.names if name != setting.target], 2))
+
+
+def pvalues(setting: Setting, releases: int) -> Array:
+    """(releases, pairs, 5): weighted, χ² (or CMH), HSIC, of the private rows, and whether the pair was counted."""
+    domain, draw, pairs = drawn(setting)
+    if not setting.fit:
+        by_method.REPRESENT["random-features"] = _no_fit  # type: ignore[assignment]
+    found = np.ones((releases, len(pairs), 5))
+    for i in range(releases):
+        rng = np.random.default_rng([i, int(setting.epsilon * 10), setting.rows])
+        rows = draw(setting.rows, rng)
+        release = release_side.publish(
+            rows, domain, epsilon=setting.epsilon, delta=1e-6, kernel=setting.kernel, target=setting.target, workers=1,
+            rehearsal=int(rng.integers(2**62)), uncounted=True,
+        )  # fmt: skip
+        cells = release.measurement.feature_map.kernel.cells(domain.encode(rows))  # type: ignore[attr-defined, union-attr]
+        for k, (a, b) in enumerate(pairs):
+            found[i, k] = _tests(setting, release, cells, a, b)
+    return found
+
+
+def _tests(setting: Setting, release: Release, cells: Array, a: str, b: str) -> tuple[float, ...]:
+    names = release.domain.names
+    private = _private(cells, names, a, b, setting.target)
+    strata = strata_of(release, a, b, setting.target)
+    if strata is None or not len(strata.tables):
+        return 1.0, 1.0, 1.0, private, 0.0
+    contrasts = Contrasts.of(strata)
+    own = contrasts.pvalue if setting.target is None else mantel_haenszel(contrasts)[2]
+    sides = ((names.index(a),), (names.index(b),))
+    hsic = independence._noise_aware_test(release, sides).pvalue if setting.fit else np.nan
+    return weighted_test(contrasts)[1], own, hsic, private, 1.0
+
+
+def _private(cells: Array, names: tuple[str, ...], a: str, b: str, given: str | None) -> float:
+    """Pearson's χ² test, summed over strata."""
+    strata = np.zeros(len(cells)) if given is None else cells[:, names.index(given)]
+    statistic, degrees = 0.0, 0
+    for stratum in np.unique(strata):
+        own = cells[strata == stratum]
+        x, y = (np.unique(own[:, names.index(name)], return_inverse=True)[1] for name in (a, b))
+        table = np.bincount(x * (y.max() + 1) + y, minlength=(x.max() + 1) * (y.max() + 1)).reshape(x.max() + 1, -1)
+        if min(table.shape) > 1:
+            one = chi2_contingency(table, correction=False)
+            statistic, degrees = statistic + one.statistic, degrees + one.dof
+    return float(chi2.sf(statistic, degrees)) if degrees else 1.0
+
+
+def _no_fit(measurement: Measurement, domain: Domain, *_: object) -> tuple[Array, Array]:
+    return domain.draw(10, 0), np.full(10, 0.1)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--releases", type=int, default=60)
+    parser.add_argument("--tables", nargs="+", default=["independent", "simulated"])
+    parser.add_argument("--kernels", nargs="+", default=["margins", "adaptive"])
+    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 1, 10])
+    parser.add_argument("--rows", nargs="+", type=int, default=[1000, 10_000])
+    parser.add_argument("--target")
+    parser.add_argument("--fit", action="store_true")
+    asked = parser.parse_args()
+    print("rejected at 5 %: weighted, χ² (CMH given a column), HSIC, χ² of the private rows; share of pairs counted")
+    for table, kernel, rows, epsilon in product(asked.tables, asked.kernels, asked.rows, asked.epsilon):
+        found = pvalues(Setting(table, kernel, epsilon, rows, asked.target, asked.fit), asked.releases)
+        rejected = (found[..., :4] <= LEVEL).mean(axis=(0, 1))
+        rejected = np.where(np.isnan(found[..., :4]).all(axis=(0, 1)), np.nan, rejected)
+        error = np.sqrt(LEVEL * (1 - LEVEL) / found[..., 0].size)
+        shown = " ".join(f"{share:.3f}" for share in rejected)
+        counted = found[..., 4].mean()
+        print(
+            f"{table} {kernel} N={rows} ε={epsilon:g}: {shown}; {counted:.2f} (3 s.e. of the level {3 * error:.3f})",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
