@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
-    from kmeanalyst.inference.questions.regression import RegressionEstimate
+    from kmeanalyst.inference.regression.result import RegressionEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
     from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.learning.rows.encoder import Encoding, Missing
@@ -424,9 +424,30 @@ class Release(ReleaseData):
         note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
             income, where this one has smooth features of all columns
         """
-        from kmeanalyst.inference.questions.regression import regression
+        from kmeanalyst.inference.regression.glm import regression
 
         return regression(self, target, predictors, where=where, view=view)
+
+    def glm(
+        self,
+        formula: str,
+        family: str = "gaussian",
+        *,
+        link: str | None = None,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> RegressionEstimate:
+        """A generalised linear model of a formula in R's notation, each coefficient with its error bar.
+
+        formula  "income ~ age + education + age:sex": + - : * ^ ( ) 1 0 join factors, each a column or another expression.
+        family   "gaussian", "binomial", "poisson", "gamma".
+        link     "identity", "log", "logit", ...; the family's canonical link by default, as in R.
+
+        >>> release.glm("income ~ sex", family="binomial")
+        """
+        from kmeanalyst.inference.regression.glm import glm
+
+        return glm(self, formula, family, link=link, where=where, view=view)
 
     def conditional_expectation(
         self,

@@ -1,0 +1,157 @@
+"""`release.glm` and `release.regression`: a formula, or a list of predictors, fitted to a release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.population import Population, answer, estimates, population_of, shown
+from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.questions.groups import groups_of
+from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
+from kmeanalyst.inference.regression.equations import Equations
+from kmeanalyst.inference.regression.families import FAMILIES, LINKS, GlmEquations
+from kmeanalyst.inference.regression.fit import Fit, fit_equations
+from kmeanalyst.inference.regression.formula import Formula, Term, parse_formula
+from kmeanalyst.inference.regression.result import RegressionEstimate
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.expressions import parse, words
+from kmeanalyst.releases.release import Question, ReleaseData, View
+
+
+def glm(
+    release: ReleaseData,
+    formula: str,
+    family: str = "gaussian",
+    *,
+    link: str | None = None,
+    where: Question | None = None,
+    view: View | None = None,
+) -> RegressionEstimate:
+    """A generalised linear model of a formula, each coefficient with its error; see `Release.glm`."""
+    check_family(family, link)
+    read = parse_formula(formula)
+    population = population_of(release, where=where, view=view)
+    return fitted_glm(population, read, family, link or FAMILIES[family].links[0])
+
+
+def regression(
+    release: ReleaseData,
+    target: Question,
+    predictors: Sequence[str],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+) -> RegressionEstimate:
+    """Weighted least squares of a target on predictors and an intercept: `glm` of the gaussian family.
+
+    target      a column of numbers, or an expression.
+    predictors  columns or expressions; a column of levels becomes a condition for each level (and for missing cells) that
+                occurs, but for the first of them, which the others are compared with.
+    Errors      ValueError where the predictors determine one another under the weights.
+    """
+    if isinstance(predictors, str) or not len(predictors):
+        raise ValueError(
+            f"predictors must be a list of at least one column or expression, got {predictors!r}. Write them in "
+            'brackets, such as ["age", "city"].'
+        )
+    population = population_of(release, where=where, view=view)
+    terms: tuple[Term, ...] = tuple((population.question(name),) for name in predictors)
+    return fitted_glm(population, Formula(target, terms), "gaussian", "identity")  # type: ignore[arg-type]
+
+
+def check_family(family: str, link: str | None) -> None:
+    """ValueError for a family or link that there is not."""
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {family!r:.80}. Pass one of them.")
+    if link not in (None, *FAMILIES[family].links):
+        links = ", ".join(FAMILIES[family].links)
+        raise ValueError(f"link must be one of {links} for the {family} family, got {link!r:.80}. Pass one, or leave it out.")
+
+
+def fitted_glm(population: Population, formula: Formula, family: str, link: str) -> RegressionEstimate:
+    """The fit of a parsed formula, or of one whose target is a question in another form."""
+    target, notes = _target(population, formula.target, family)
+    make = partial(_equations, formula=formula, target=target, family=family, link=link)
+    return result_of(fit_equations(population, make, notes), shown(target), family, link)
+
+
+def _equations(
+    population: Population, formula: Formula, target: Question, family: str, link: str
+) -> tuple[Design, Equations, tuple[str, ...]]:
+    design = design_of(population, formula.terms, formula.intercept)
+    y = values_at(population, population.question(target))
+    _check_target(population, y, shown(target), family)
+    X = matrix_of(population, design)
+    return design, GlmEquations(X, y, FAMILIES[family], LINKS[link]), design.names
+
+
+def matrix_of(population: Population, design: Design) -> Array:
+    """(n, k) the design at the rows of the population's model."""
+    return design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
+
+
+def values_at(population: Population, question: Question) -> Array:
+    """A question's values; rows that the condition leaves out have those of one that it holds for, so that all are defined."""
+    values = population.values(question)
+    if population.given is not None:
+        values[~population.given] = values[population.given.argmax()]
+    return values
+
+
+def _target(population: Population, target: Question, family: str) -> tuple[Question, tuple[str, ...]]:
+    """What is modelled: of a binomial family the condition that the second of two levels is there, with a note."""
+    name = column_of(target) if isinstance(target, str) else None
+    columns = population.release.columns
+    if isinstance(target, str) and parse(target).columns and not (name and name in columns.names):
+        parse(target).check(columns)
+    column = columns[name] if name in columns.names else None  # type: ignore[index]
+    if family != "binomial" or not isinstance(column, Categorical):
+        return target, ()
+    assert name is not None
+    if len(column.levels) != 2:
+        raise ValueError(
+            f"{name} has {len(column.levels)} levels, and a binomial target has two outcomes. Write a condition, such as "
+            f'"{words.example(column)} ~ ...", or pass family="multinomial".'
+        )
+    check_there(population, name)
+    success = groups_of(columns, name)[1].condition
+    return success, (f"success is {success}",)
+
+
+def check_there(population: Population, name: str) -> None:
+    """ValueError where cells of a target are missing: they are no level."""
+    column = population.release.columns[name]
+    if column.missing and population.mean(population.values(f"missing({words.column(name)})")) != 0:
+        raise ValueError(
+            f"{name} has missing cells, which are no outcome. Exclude them with where=\"not missing({words.column(name)})\"."
+        )
+
+
+def _check_target(population: Population, y: Array, target: str, family: str) -> None:
+    at_points = y[: len(population.weights)][population.weights != 0]
+    kind = FAMILIES[family]
+    if not kind.target_allowed(at_points).all():
+        outside = at_points[~kind.target_allowed(at_points)][0]
+        raise ValueError(
+            f"the target of the {family} family must be {kind.targets}, and {target} has the value {outside:.6g}. "
+            + ('Write a condition, such as "age > 50 ~ ...".' if family == "binomial" else "Exclude such rows with where, or pass another family.")
+        )
+    if np.ptp(at_points) == 0:
+        raise ValueError(
+            f"the target {target} is {at_points[0]:.6g} in all rows of this population, so nothing explains it. Ask of another "
+            "target, or widen where."
+        )
+
+
+def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
+    """The result, with an interval by inversion for each coefficient."""
+    population = fit.population
+    asked = [
+        answer(population, Statistic(float(value), fit.influence[:, j]), f"{target} ~ {name}")
+        for j, (name, value) in enumerate(zip(fit.names, fit.beta, strict=True))
+    ]
+    return RegressionEstimate.of(estimates(population, asked), fit, target, family, link)

@@ -1,0 +1,140 @@
+"""The result of a regression: coefficients with their errors, tests of several, effects and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr
+
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
+from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfiles
+from kmeanalyst.releases.expressions import words
+
+if TYPE_CHECKING:
+    from kmeanalyst.inference.regression.fit import Fit
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionEstimate:
+    """Coefficients of a regression, each an Estimate, in the order of the formula.
+
+    target        what was explained, as text.
+    names         (k,) of the coefficients, the terms of the formula: "intercept", "age", "city == 'Basel'",
+                  "age:city == 'Basel'"; of the levels of a column the first that occurs is what the others are compared with.
+    coefficients  Estimates, in that order, on the scale of the link.
+    family, link  as they were asked for.
+    notes         what a reader should know besides the numbers.
+    fit           the equations and their root, for tests, effects and predictions.
+
+    Intervals hold both value ± z · standard error and the inverted score's interval, and pvalue is the larger of the two tests':
+    where noise leaves it open whether a coefficient is finite, an end is infinite.
+
+    >>> fit = release.regression("age", ["education-num", "sex"])
+    >>> fit.names
+    ('intercept', '`education-num`', "sex == 'Male'")
+    >>> fit["education-num"], fit.view
+    (age ~ `education-num`: 0.28 ± 0.52 (95 %: -0.75 to 1.30; privacy 0.30, sampling 0.07, resolution 0.42), 'fitted')
+    """
+
+    target: str
+    names: tuple[str, ...]
+    coefficients: Estimates
+    family: str = "gaussian"
+    link: str = "identity"
+    notes: tuple[str, ...] = ()
+    fit: Fit = field(kw_only=True, repr=False)
+
+    @classmethod
+    def of(cls, found: Estimates, fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
+        """Estimates of the fit's coefficients, with intervals that invert the score."""
+        profiles = ScoreProfiles(fit, np.array([one.standard_error for one in found]))
+        rules = [ScoreInterval(profiles, j, one.terms) for j, one in enumerate(found)]
+        with_rules = Estimates(replace(one, interval_by=rule) for one, rule in zip(found, rules, strict=True))
+        return cls(target, fit.names, with_rules, family, link, fit.notes, fit=fit)
+
+    @property
+    def view(self) -> str:
+        """The weights it was computed with."""
+        return self.coefficients[0].view
+
+    @property
+    def pvalues(self) -> pd.Series:
+        """Of the tests that each coefficient is 0, two-sided.
+
+        >>> release.regression("age", ["income"]).pvalues.round(3)
+        term
+        intercept           0.0
+        income == '>50K'    0.0
+        dtype: float64
+        """
+        z = [one.interval_by.z_of_zero for one in self.coefficients if isinstance(one.interval_by, ScoreInterval)]
+        return pd.Series(2 * ndtr(-np.abs(z)), index=self._index)
+
+    @property
+    def _index(self) -> pd.Index[Any]:
+        return pd.Index(self.names, name="term")
+
+    def __getitem__(self, name: str) -> Estimate:
+        """The coefficient of a name; a column's own name does where its question has backticks."""
+        return self.coefficients[self.names.index(self.named(name))]
+
+    def named(self, name: str) -> str:
+        """The name of a coefficient; KeyError if there is none."""
+        if (asked := name if name in self.names else words.column(name)) not in self.names:
+            raise KeyError(f"no coefficient {name!r:.80}: there are {', '.join(self.names)}. Name one of these.")
+        return asked
+
+    def to_frame(self, level: float = 0.95) -> pd.DataFrame:
+        """One row for each coefficient, indexed by its term; columns as `Estimates.to_frame` has them, and pvalue.
+
+        >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error", "pvalue"]]
+                             value  standard_error    pvalue
+        term
+        intercept        35.847816        5.456835  0.000000
+        `education-num`   0.273538        0.533573  0.608159
+        """
+        frame = self.coefficients.to_frame(level).set_axis(self._index)
+        frame.insert(4, "pvalue", self.pvalues)
+        return frame
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """The table as plain numbers, as `kmeanalyst glm --json` prints it.
+
+        >>> release.regression("age", ["income"]).to_dict()["coefficients"][1]["term"]
+        "income == '>50K'"
+        """
+        each = [
+            {"term": name, **one.to_dict(level), "pvalue": float(p)}
+            for name, one, p in zip(self.names, self.coefficients, self.pvalues, strict=True)
+        ]
+        about = {"target": self.target, "family": self.family, "link": self.link, "view": self.view}
+        return about | {"coefficients": each, "notes": list(self.notes)}
+
+    def summary(self, level: float = 0.95) -> str:
+        """The table as text, in the manner of statsmodels: value, error, z, p, interval, and the error's parts.
+
+        >>> print(release.regression("age", ["income"]).summary(0.9))
+        age: gaussian family, identity link (fitted weights)
+        ...
+        """
+        frame = self.to_frame(level)
+        z = [one.interval_by.z_of_zero for one in self.coefficients]  # type: ignore[union-attr]
+        tail = (1 - level) / 2
+        heads = ("", "value", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]", "privacy", "sampling", "resolution")
+        rows = [heads]
+        for one, (name, row), each in zip(self.coefficients, frame.iterrows(), z, strict=True):
+            numbers = [row["value"], row["standard_error"], row["low"], row["high"]]
+            value, error, low, high = (one.written(float(number)) for number in numbers)
+            parts = ("unknown" if part is None else one.written(part) for part in one.parts.values())
+            rows.append((str(name), value, error, f"{each:.2f}", f"{row['pvalue']:.3f}", low, high, *parts))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+        lines = ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]) for row in rows]
+        title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights)"
+        return "\n".join([title, "=" * len(lines[0]), lines[0], "-" * len(lines[0]), *lines[1:], "=" * len(lines[0])])
+
+    def __repr__(self) -> str:
+        return "\n".join([self.summary(), *list_of_notes(self.notes, self.coefficients)])
