@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.questions.association import Association, associations
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
-    from kmeanalyst.inference.regression.result import RegressionEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
+    from kmeanalyst.inference.regression.result import RegressionEstimate
     from kmeanalyst.inference.two_sample.mmd_test import mmd, mmd_squared, mmd_test
     from kmeanalyst.inference.two_sample.result import TestResult
     from kmeanalyst.inference.variables.boundedness import UnboundedWeights

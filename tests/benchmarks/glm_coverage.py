@@ -3,10 +3,11 @@
     python tests/benchmarks/glm_coverage.py [--tables simulated adult acs housing] [--releases 20] [--epsilon 1 0.1]
         [--kernel default] [--rows N] [--curves] [--json FILE]
 
-The population is 200,000 simulated rows, or all rows of Adult (both files), of the census excerpt or of housing from ../shared/data
-(said to be absent where they are). Each release is of N rows redrawn from it with replacement, so that sampling varies as it does in
-a table from a large population. The truth is the same model fitted to the population, whether it is true or not. Formulas were fixed
-before the first run; Adult's is that of NAPSU-MQ's logistic regression (Räisä et al. 2023: income on age, race, sex; 20 repeats).
+The population is 200,000 simulated rows, or all rows of Adult (both files), of the census excerpt or of housing from
+../shared/data (said to be absent where they are). Each release is of N rows redrawn from it with replacement, so that sampling
+varies as it does in a table from a large population. The truth is the same model fitted to the population, whether it is true or
+not. Formulas were fixed before the first run; Adult's is that of NAPSU-MQ's logistic regression (Räisä et al. 2023: income on age,
+race, sex; 20 repeats).
 
 A line for each table, model and ε: the share of coefficients and draws whose 95 % interval holds the truth, and the median width of
 the intervals relative to that of the non-private table, for the release, for the usual standard errors (HC0, which statsmodels
@@ -71,7 +72,9 @@ def simulated() -> Table:
     grade = np.select([school == "degree", school == "high", school == "basic"], [1.0, 0.5, 0.0], -0.4)
     hours = np.clip(rng.normal(38, 9, n) - 4 * (sex == "F") + 2 * grade, 1, 80)
     wage = np.clip(np.exp(2.2 + 0.5 * grade + 0.01 * (age - 40) + 0.004 * hours + rng.normal(0, 0.5, n)), 1, 300)
-    rich = rng.random(n) < 1 / (1 + np.exp(3 - 0.03 * age - 0.9 * grade - 0.5 * (sex == "M") - 0.3 * grade * (sex == "M")))
+    rich = rng.random(n) < 1 / (
+        1 + np.exp(3 - 0.03 * age - 0.9 * grade - 0.5 * (sex == "M") - 0.3 * grade * (sex == "M"))
+    )
     visits = np.minimum(rng.poisson(np.exp(-0.5 + 0.02 * age + 0.2 * (sex == "F"))), 30)
     frame = pd.DataFrame({
         "age": age, "sex": sex, "school": school, "hours": hours.round(1), "wage": wage.round(2),
@@ -106,7 +109,18 @@ def _real(folder: str, *files: str) -> pd.DataFrame:
 def adult() -> Table:
     """Census income of 1994: the columns of NAPSU-MQ's experiment."""
     frame = _real("adult", "adult_train.csv.gz", "adult_test.csv.gz")[
-        ["age", "workclass", "education", "marital-status", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "income"]
+        [
+            "age",
+            "workclass",
+            "education",
+            "marital-status",
+            "race",
+            "sex",
+            "capital-gain",
+            "capital-loss",
+            "hours-per-week",
+            "income",
+        ]
     ]
     domain = draft_domain(frame, this_sample_is_public=True).domain
     models = (
@@ -119,10 +133,17 @@ def adult() -> Table:
 
 def acs() -> Table:
     """The American Community Survey of Massachusetts, those with an income; its own public domain."""
-    frame = _real("acs", "ma2019.csv.gz")[["AGEP", "SEX", "MSP", "HISP", "RAC1P", "EDU", "PINCP_DECILE", "OWN_RENT", "DVET"]]
-    frame = frame[(frame["PINCP_DECILE"] != "") & (frame["PINCP_DECILE"] != "N") & (frame["EDU"] != "N") & (frame["EDU"] != "")]
+    frame = _real("acs", "ma2019.csv.gz")[
+        ["AGEP", "SEX", "MSP", "HISP", "RAC1P", "EDU", "PINCP_DECILE", "OWN_RENT", "DVET"]
+    ]
+    frame = frame[
+        (frame["PINCP_DECILE"] != "") & (frame["PINCP_DECILE"] != "N") & (frame["EDU"] != "N") & (frame["EDU"] != "")
+    ]
     known = ka.read_domain(DATA / "acs" / "domain.toml")
-    numbers = {"PINCP_DECILE": Integer(name="PINCP_DECILE", lower=0, upper=9), "EDU": Integer(name="EDU", lower=1, upper=12)}
+    numbers = {
+        "PINCP_DECILE": Integer(name="PINCP_DECILE", lower=0, upper=9),
+        "EDU": Integer(name="EDU", lower=1, upper=12),
+    }
     domain = Domain(tuple(numbers.get(name, known[name]) for name in frame))
     models = (
         Model("PINCP_DECILE ~ EDU + SEX + AGEP"),
@@ -235,7 +256,8 @@ def show(name: str, epsilon: float, found: list[dict[str, Any]], each: bool, cur
         refused = f"{line['ours refused']}/{line['naive refused']}"
         print(
             f"{name:10} {epsilon:4g}  {line['ours held']:.3f} {line['ours width']:6.2f}   {line['naive held']:.3f} "
-            f"{line['naive width']:6.2f}   {line['table held']:.3f}   {refused:>5} {back:4}  {seconds:5.1f}  {model.family}: {model.formula}",
+            f"{line['naive width']:6.2f}   {line['table held']:.3f}   {refused:>5} {back:4}  {seconds:5.1f}  "
+            f"{model.family}: {model.formula}",
             flush=True,
         )
         if each:
@@ -260,7 +282,9 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--releases", type=int, default=20)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--kernel", default="default", help="default, margins, adaptive, or target: the table's, named to publish")
+    parser.add_argument(
+        "--kernel", default="default", help="default, margins, adaptive, or target: the table's, named to publish"
+    )
     parser.add_argument("--rows", type=int)
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--curves", action="store_true")
@@ -273,9 +297,13 @@ def main() -> None:
         if name != "simulated" and not (DATA / name).is_dir():
             print(f"{name:10} is not at {DATA}: nothing was measured")
             continue
-        options = {"default": {}, "target": {"target": table_of(name).target}}.get(choice.kernel, {"kernel": choice.kernel})
+        options = {"default": {}, "target": {"target": table_of(name).target}}.get(
+            choice.kernel, {"kernel": choice.kernel}
+        )
         for epsilon in choice.epsilon:
-            found = [one for seed in range(choice.releases) for one in repeated(name, epsilon, seed, options, choice.rows)]
+            found = [
+                one for seed in range(choice.releases) for one in repeated(name, epsilon, seed, options, choice.rows)
+            ]
             lines += show(name, epsilon, found, choice.each, choice.curves)
             if choice.json:
                 choice.json.write_text(json.dumps(lines, indent=1))

@@ -105,7 +105,11 @@ def design_of(population: Population, terms: Sequence[Term], intercept: bool) ->
     if not columns or len(columns) > _MOST_COLUMNS:
         raise ValueError(
             f"the model has {len(columns)} columns, and from 1 to {_MOST_COLUMNS} are fitted. "
-            + ("Keep a term or the intercept." if not columns else "Use fewer products, or conditions in place of columns of many levels.")
+            + (
+                "Keep a term or the intercept."
+                if not columns
+                else "Use fewer products, or conditions in place of columns of many levels."
+            )
         )
     return Design(factors, tuple(columns), tuple(of_terms))
 

@@ -126,7 +126,7 @@ class _Search:
             except np.linalg.LinAlgError:
                 continue
             return np.linalg.solve(J, score)
-        raise NoRoot("the information is not positive definite: weights are negative where coefficients are determined")
+        raise self.no_root(J)
 
     def shortened(self, beta: Array, step: Array, size: float) -> tuple[Array, Array]:
         """β and its score after the step, halved until the score is smaller; where none is, as they were."""
@@ -143,13 +143,20 @@ class _Search:
         if not self.free.any():
             return
         J = self.information(beta)
+        values = np.linalg.eigvalsh((J + J.T) / 2)
+        if values[0] <= _FLAT:
+            raise self.no_root(J)
+        if np.linalg.norm(score) > _CLOSE * self.unit * max(1.0, float(values[-1])):
+            raise NoRoot("Newton's method found none")
+
+    def no_root(self, J: Array) -> NoRoot:
+        """Why there is none: a direction of the information (whitened) is flat, or negative."""
         values, vectors = np.linalg.eigh((J + J.T) / 2)
-        if abs(values[0]) <= _FLAT:
-            direction = np.zeros(len(self.free))
-            direction[self.free] = self.inverse.T @ vectors[:, 0]
-            raise Separated(direction)
-        if values[0] < 0 or np.linalg.norm(score) > _CLOSE * self.unit * max(1.0, float(values[-1])):
-            raise NoRoot("Newton's method found no root at which the information is positive definite")
+        if values[0] < -_FLAT:
+            return NoRoot("the information is negative in a direction, as weights are where it is determined")
+        direction = np.zeros(len(self.free))
+        direction[self.free] = self.inverse.T @ vectors[:, 0]
+        return Separated(direction)
 
 
 def influence_of(equations: Equations, beta: Array, weights: Array) -> Array:

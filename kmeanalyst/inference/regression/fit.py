@@ -100,7 +100,9 @@ def fit_equations(
 
 
 def _fitted(
-    population: Population, make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]], notes: tuple[str, ...]
+    population: Population,
+    make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]],
+    notes: tuple[str, ...],
 ) -> Fit:
     design, equations, names = make(population)
     positive = np.maximum(population.weights, 0.0)
@@ -111,7 +113,9 @@ def _fitted(
     if not np.array_equal(positive, population.weights):
         start = root(equations, positive, start, reference)
     beta = root(equations, population.weights, start, reference)
-    notes += tuple(f"{condition} never occurs and is left out" for factor in design.factors.values() for condition in factor.absent)
+    notes += tuple(
+        f"{condition} never occurs and is left out" for factor in design.factors.values() for condition in factor.absent
+    )
     return Fit(population, design, equations, names, beta, reference, notes)
 
 

@@ -55,7 +55,7 @@ def parse_formula(text: str) -> Formula:
         raise ExpressionError(f"a formula must be text, got {type(text).__name__}. Write it in quotes: 'income ~ age'.")
     if len(text) > LONGEST or text.count("(") > DEEPEST:
         raise ExpressionError(
-            f"a formula has at most {LONGEST:,} characters and {DEEPEST} brackets: a longer one is not what a person wrote. Shorten it."
+            f"a formula has at most {LONGEST:,} characters and {DEEPEST} brackets: nobody writes a longer one. Shorten it."
         )
     tokens = list(_tokens(text))
     tildes = [token for token in tokens if token.kind == "sign" and token.text == "~"]
@@ -174,7 +174,9 @@ class _Reader:
     def whole(self) -> list[Term]:
         terms = self.sum([()])
         if self.token.kind != "end":
-            raise self.error(f"expected +, - or the end, got {self.token.text}. Write one, or remove what does not belong.")
+            raise self.error(
+                f"expected +, - or the end, got {self.token.text}. Write one, or remove what does not belong."
+            )
         return terms
 
     def sum(self, terms: list[Term]) -> list[Term]:
@@ -238,7 +240,9 @@ class _Reader:
                 raise self.error("this ( is never closed. Add ).", opening)
             return terms
         if opening.kind != "factor":
-            raise self.error(f"expected a column or an expression, got {opening.text}. Write one, such as age or age > 50.")
+            raise self.error(
+                f"expected a column or an expression, got {opening.text}. Write one, such as age or age > 50."
+            )
         self.at += 1
         return [(self.factor(opening),)]
 

@@ -14,7 +14,7 @@ from kmeanalyst.inference.regression.design import Design, column_of, design_of,
 from kmeanalyst.inference.regression.equations import Equations
 from kmeanalyst.inference.regression.families import FAMILIES, LINKS, GlmEquations
 from kmeanalyst.inference.regression.fit import Fit, fit_equations
-from kmeanalyst.inference.regression.formula import Formula, Term, parse_formula
+from kmeanalyst.inference.regression.formula import Formula, parse_formula
 from kmeanalyst.inference.regression.result import RegressionEstimate
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
@@ -59,7 +59,8 @@ def regression(
             'brackets, such as ["age", "city"].'
         )
     population = population_of(release, where=where, view=view)
-    terms: tuple[Term, ...] = tuple((population.question(name),) for name in predictors)
+    names = population.release.columns.names
+    terms = tuple((words.column(name) if name in names else name,) for name in predictors)
     return fitted_glm(population, Formula(target, terms), "gaussian", "identity")  # type: ignore[arg-type]
 
 
@@ -69,7 +70,9 @@ def check_family(family: str, link: str | None) -> None:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {family!r:.80}. Pass one of them.")
     if link not in (None, *FAMILIES[family].links):
         links = ", ".join(FAMILIES[family].links)
-        raise ValueError(f"link must be one of {links} for the {family} family, got {link!r:.80}. Pass one, or leave it out.")
+        raise ValueError(
+            f"link must be one of {links} for the {family} family, got {link!r:.80}. Pass one, or leave it out."
+        )
 
 
 def fitted_glm(population: Population, formula: Formula, family: str, link: str) -> RegressionEstimate:
@@ -108,7 +111,7 @@ def _target(population: Population, target: Question, family: str) -> tuple[Ques
     columns = population.release.columns
     if isinstance(target, str) and parse(target).columns and not (name and name in columns.names):
         parse(target).check(columns)
-    column = columns[name] if name in columns.names else None  # type: ignore[index]
+    column = columns[name] if name in columns.names else None
     if family != "binomial" or not isinstance(column, Categorical):
         return target, ()
     assert name is not None
@@ -127,7 +130,7 @@ def check_there(population: Population, name: str) -> None:
     column = population.release.columns[name]
     if column.missing and population.mean(population.values(f"missing({words.column(name)})")) != 0:
         raise ValueError(
-            f"{name} has missing cells, which are no outcome. Exclude them with where=\"not missing({words.column(name)})\"."
+            f'{name} has missing cells, which are no outcome. Exclude them with where="not missing({words.column(name)})".'
         )
 
 
@@ -138,7 +141,11 @@ def _check_target(population: Population, y: Array, target: str, family: str) ->
         outside = at_points[~kind.target_allowed(at_points)][0]
         raise ValueError(
             f"the target of the {family} family must be {kind.targets}, and {target} has the value {outside:.6g}. "
-            + ('Write a condition, such as "age > 50 ~ ...".' if family == "binomial" else "Exclude such rows with where, or pass another family.")
+            + (
+                'Write a condition, such as "age > 50 ~ ...".'
+                if family == "binomial"
+                else "Exclude such rows with where, or pass another family."
+            )
         )
     if np.ptp(at_points) == 0:
         raise ValueError(

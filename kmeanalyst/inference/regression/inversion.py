@@ -20,6 +20,7 @@ from kmeanalyst.inference.regression.fit import Fit
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # standard errors from the coefficient at which the score is evaluated
+_ROUNDING = 1e-9
 _RISING = 0.05  # the least slope of the score's ratio, in units of what is expected, with which it is continued
 
 
@@ -35,7 +36,7 @@ class ScoreProfiles:
 
     @cached_property
     def ratios(self) -> tuple[tuple[Array, Array], ...]:
-        """For each coefficient u (m,) in standard errors from the estimate, increasing, and t(u) = −S/error (m,), rising through 0."""
+        """For each coefficient u (m,) in standard errors from the estimate, and t(u) = −S/error (m,), rising through 0."""
         asked = [(j, u, beta) for j in range(len(self.errors)) for u, beta in self._held(j)]
         scores = [self._efficient(j, beta) for j, _, beta in asked]
         found: list[list[tuple[float, float]]] = [[(0.0, 0.0)] for _ in self.errors]
@@ -48,10 +49,15 @@ class ScoreProfiles:
                 found[j].append((u, -total / each if each > 0 else u))
         return tuple((np.array([u for u, _ in each]), np.array([t for _, t in each])) for each in map(sorted, found))
 
+    def is_exact(self, j: int) -> bool:
+        """Whether the coefficient has no error but that of rounding."""
+        return not self.errors[j] > _ROUNDING * abs(self.fit.beta[j])
+
     def _held(self, j: int) -> list[tuple[float, Array]]:
         """β with coefficient j held so many standard errors away, as far as there are roots for the others."""
-        found, fit = [], self.fit
-        if not (np.isfinite(self.errors[j]) and self.errors[j] > 0):
+        found: list[tuple[float, Array]] = []
+        fit = self.fit
+        if self.is_exact(j):
             return found
         for side in (-1.0, 1.0):
             beta = fit.beta
@@ -75,13 +81,15 @@ class ScoreProfiles:
 
     def ends(self, j: int, z: float) -> tuple[float, float]:
         """Where t passes ± z for the last time, in standard errors; infinite where it does not."""
-        u, t = self.ratios[j]
-        if len(u) == 1:
+        if self.is_exact(j):
             return -z, z
+        u, t = self.ratios[j]
         return -_last_below(-u[::-1], -t[::-1], z), _last_below(u, t, z)
 
     def ratio_at(self, j: int, u: float) -> float:
         """t at u standard errors from the estimate."""
+        if self.is_exact(j):
+            return u
         known, t = self.ratios[j]
         if known[0] <= u <= known[-1]:
             return float(np.interp(u, known, t))
@@ -123,8 +131,6 @@ class ScoreInterval:
     def interval(self, z: float) -> tuple[float, float]:
         """The smallest interval that holds the inverted score's and value ± z standard errors."""
         error = float(self.profiles.errors[self.index])
-        if not error > 0:
-            return self.value, self.value
         low, high = self.profiles.ends(self.index, z)
         return self.value + min(low, -z) * error, self.value + max(high, z) * error
 
@@ -132,12 +138,7 @@ class ScoreInterval:
         """To first order, over all populations that agree with the measurement."""
         return self.value + least_change(self.terms, level), self.value + largest_change(self.terms, level)
 
-    @property
-    def z_of_zero(self) -> float:
-        """How many standard errors 0 is away, the smaller of the two ways to count them, with the sign of the coefficient."""
-        error = float(self.profiles.errors[self.index])
-        if not error > 0:
-            return float(np.copysign(np.inf, self.value)) if self.value else 0.0
-        wald = self.value / error
+    def distance_of(self, wald: float) -> float:
+        """How many standard errors 0 is away, with the sign of `wald`: that many by the error, or fewer by the score."""
         score = -self.profiles.ratio_at(self.index, -wald)
         return float(np.sign(wald) * min(abs(wald), max(score * np.sign(wald), 0.0)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ class RegressionEstimate:
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
-    (age ~ `education-num`: 0.28 ± 0.52 (95 %: -0.75 to 1.30; privacy 0.30, sampling 0.07, resolution 0.42), 'fitted')
+    (age ~ `education-num`: 0.28 ± 0.53 (95 %: -0.77 to 1.34; privacy 0.30, sampling 0.07, resolution 0.44), 'fitted')
     """
 
     target: str
@@ -50,7 +49,9 @@ class RegressionEstimate:
 
     @classmethod
     def of(cls, found: Estimates, fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
-        """Estimates of the fit's coefficients, with intervals that invert the score."""
+        """Estimates of the fit's coefficients, with intervals that invert the score where something was measured."""
+        if fit.population.release.measurement is None:
+            return cls(target, fit.names, found, family, link, fit.notes, fit=fit)
         profiles = ScoreProfiles(fit, np.array([one.standard_error for one in found]))
         rules = [ScoreInterval(profiles, j, one.terms) for j, one in enumerate(found)]
         with_rules = Estimates(replace(one, interval_by=rule) for one, rule in zip(found, rules, strict=True))
@@ -71,8 +72,18 @@ class RegressionEstimate:
         income == '>50K'    0.0
         dtype: float64
         """
-        z = [one.interval_by.z_of_zero for one in self.coefficients if isinstance(one.interval_by, ScoreInterval)]
-        return pd.Series(2 * ndtr(-np.abs(z)), index=self._index)
+        return pd.Series(2 * ndtr(-np.abs(self._z)), index=self._index)
+
+    @property
+    def _z(self) -> list[float]:
+        """How many standard errors each coefficient is from 0."""
+        found = []
+        for one in self.coefficients:
+            with np.errstate(all="ignore"):
+                wald = float(np.divide(one.value, one.standard_error))
+            rule = one.interval_by
+            found.append(rule.distance_of(wald) if isinstance(rule, ScoreInterval) and np.isfinite(wald) else wald)
+        return found
 
     @property
     def _index(self) -> pd.Index[Any]:
@@ -91,11 +102,11 @@ class RegressionEstimate:
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
         """One row for each coefficient, indexed by its term; columns as `Estimates.to_frame` has them, and pvalue.
 
-        >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error", "pvalue"]]
-                             value  standard_error    pvalue
+        >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error", "pvalue"]].round(3)
+                          value  standard_error  pvalue
         term
-        intercept        35.847816        5.456835  0.000000
-        `education-num`   0.273538        0.533573  0.608159
+        intercept        35.848           5.457   0.000
+        `education-num`   0.274           0.534   0.608
         """
         frame = self.coefficients.to_frame(level).set_axis(self._index)
         frame.insert(4, "pvalue", self.pvalues)
@@ -122,19 +133,34 @@ class RegressionEstimate:
         ...
         """
         frame = self.to_frame(level)
-        z = [one.interval_by.z_of_zero for one in self.coefficients]  # type: ignore[union-attr]
         tail = (1 - level) / 2
-        heads = ("", "value", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]", "privacy", "sampling", "resolution")
-        rows = [heads]
-        for one, (name, row), each in zip(self.coefficients, frame.iterrows(), z, strict=True):
+        heads = (
+            "",
+            "value",
+            "std err",
+            "z",
+            "P>|z|",
+            f"[{tail:.3g}",
+            f"{1 - tail:.3g}]",
+            "privacy",
+            "sampling",
+            "resolution",
+        )
+        rows: list[tuple[str, ...]] = [heads]
+        for one, (name, row), each in zip(self.coefficients, frame.iterrows(), self._z, strict=True):
             numbers = [row["value"], row["standard_error"], row["low"], row["high"]]
             value, error, low, high = (one.written(float(number)) for number in numbers)
             parts = ("unknown" if part is None else one.written(part) for part in one.parts.values())
             rows.append((str(name), value, error, f"{each:.2f}", f"{row['pvalue']:.3f}", low, high, *parts))
         widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-        lines = ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]) for row in rows]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        ]
         title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights)"
-        return "\n".join([title, "=" * len(lines[0]), lines[0], "-" * len(lines[0]), *lines[1:], "=" * len(lines[0])])
+        double, single = ("".ljust(len(lines[0]), sign) for sign in "=-")
+        notes = list_of_notes(self.notes, self.coefficients)
+        return "\n".join([title, double, lines[0], single, *lines[1:], double, *notes])
 
     def __repr__(self) -> str:
-        return "\n".join([self.summary(), *list_of_notes(self.notes, self.coefficients)])
+        return self.summary()
