@@ -61,7 +61,7 @@ def regression(
     population = population_of(release, where=where, view=view)
     names = population.release.columns.names
     terms = tuple((words.column(name) if name in names else name,) for name in predictors)
-    return fitted_glm(population, Formula(target, terms), "gaussian", "identity")  # type: ignore[arg-type]
+    return fitted_glm(population, Formula(population.question(target), terms), "gaussian", "identity")  # type: ignore[arg-type]
 
 
 def check_family(family: str, link: str | None) -> None:

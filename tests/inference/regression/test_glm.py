@@ -120,6 +120,12 @@ def test_regression_is_glm_of_the_gaussian_family(plain):
     assert one.to_frame().index.name == "term"
 
 
+def test_names_that_are_not_identifiers_need_backticks_in_formulas_alone(mixed_release):
+    listed = mixed_release.regression("capital.gain", ["age"], where="not missing(`capital.gain`)")
+    written = mixed_release.glm("`capital.gain` ~ age", where="not missing(`capital.gain`)")
+    assert listed["age"].value == written["age"].value and listed.target == "`capital.gain`"
+
+
 def test_levels_are_coded_as_r_codes_them(plain):
     assert plain.glm("cost ~ 0 + g + answer").names == ("g == 'a'", "g == 'b'", "g == 'c'", "answer == 'yes'")
     assert plain.glm("cost ~ x:g").names == ("intercept", "x:g == 'a'", "x:g == 'b'", "x:g == 'c'")
