@@ -8,8 +8,10 @@ where the information J = −Σ w ∂ψ/∂β is positive definite. Its influenc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import expit
 
 from kmeanalyst.kernels.base import Array
 
@@ -44,6 +46,23 @@ class Equations(ABC):
     def means(self, beta: Array, X: Array) -> tuple[Array, Array]:
         """What the model expects at rows X: (n, c), and the derivative by β (n, c, k)."""
 
+    @abstractmethod
+    def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:
+        """The derivative of the means as X moves by dX: (n, c), and its derivative by β (n, c, k)."""
+
+    def interval(self, means: Array, errors: Array, z: float) -> tuple[Array, Array]:
+        """Around means (n,): of probabilities on the logit scale, so that it stays within 0 and 1."""
+        spread = means * (1 - means)
+        half = z * np.divide(errors, spread, out=np.full_like(errors, np.inf), where=spread > 0)
+        with np.errstate(all="ignore"):
+            odds = np.log(means / (1 - means))
+        return expit(odds - half), expit(odds + half)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What follows the target's name for each mean."""
+        return ("",)
+
     def is_feasible(self, beta: Array, m: int) -> bool:
         """Whether the first m rows have means."""
         return bool(np.isfinite(beta).all())
@@ -73,14 +92,14 @@ def reference_information(equations: Equations, weights: Array) -> Array:
     return equations.information(equations.start(weights), weights, expected=True)
 
 
-def root(equations: Equations, weights: Array, start: Array, reference: Array, fixed: int | None = None) -> Array:
+def root(equations: Equations, weights: Array, start: Array, reference: Array, fixed: Sequence[int] = ()) -> Array:
     """β with Σ w ψ = 0; NoRoot where there is none, or the information is not positive definite there.
 
     start       β to start from.
     reference   as `reference_information` gives it.
-    fixed       the index of a coefficient that keeps its value; the equation of its own is left out.
+    fixed       the indices of coefficients that keep their values; the equations of their own are left out.
     """
-    return _Search(equations, weights, np.arange(len(start)) != fixed, reference).root(start)
+    return _Search(equations, weights, ~np.isin(np.arange(len(start)), fixed), reference).root(start)
 
 
 class _Search:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
@@ -158,6 +157,19 @@ class GlmEquations(Equations):
         mu, slope, _ = self.link.backward(X @ beta)
         return mu[:, None], (slope[:, None] * X)[:, None, :]
 
+    def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:
+        """dμ/dx = μ′ · dXβ (n, 1), and its derivative by β (n, 1, k)."""
+        _, first, second = self.link.backward(X @ beta)
+        along = dX @ beta
+        return (first * along)[:, None], ((second * along)[:, None] * X + first[:, None] * dX)[:, None, :]
+
+    def interval(self, means: Array, errors: Array, z: float) -> tuple[Array, Array]:
+        """Around means (n,), symmetric on the scale of the link."""
+        eta = self.link.forward(means)
+        half = z * errors / np.abs(self.link.backward(eta)[1])
+        low, high = (self.link.backward(eta + side * half)[0] for side in (-1, 1))
+        return np.minimum(low, high), np.maximum(low, high)
+
     def _score(self, beta: Array, rows: slice) -> tuple[Array, Array, Array]:
         """s, s′ and μ′²/V (n,)."""
         with np.errstate(all="ignore"):
@@ -179,8 +191,3 @@ class GlmEquations(Equations):
         """Whether μ′ = ± V."""
         pairs = ("gaussian", "identity"), ("binomial", "logit"), ("poisson", "log"), ("gamma", "inverse")
         return (self.family.name, self.link.name) in pairs
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """What each mean is of: the target itself."""
-        return ("",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,10 @@ from kmeanalyst.inference.regression.equations import (
     reference_information,
     root,
 )
+from kmeanalyst.inference.regression.unsettled import widened
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import Question
 
 _INVOLVED = 0.05  # share of a direction from which a coefficient is named as part of it
 _FELL_BACK = (
@@ -58,18 +61,44 @@ class Fit:
     @cached_property
     def covariance(self) -> Parts:
         """Joint covariances (k, k) of the coefficients by source."""
-        return self.population.model.covariance(self.population.influence(self.influence))
+        return widened(self.population, self.population.model.covariance(self.population.influence(self.influence)))
 
     @cached_property
     def total_covariance(self) -> Array:
         """(k, k) of all sources that are known."""
         return sum_of(self.covariance)
 
+    def indices(self, name: str) -> list[int]:
+        """The coefficients that a name means: that of this name, or all of a term of the formula or of a column."""
+        known = {name, words.column(name)}
+        terms = self.design.terms * (len(self.names) // len(self.design.terms) or 1)
+        own = zip(self.names, [":".join(term) for term in terms][-len(self.names) :], strict=False)
+        return [j for j, names in enumerate(own) if known & set(names) - {""}]
+
+    def restricted(self, tested: Sequence[int]) -> Array:
+        """β where these coefficients are 0 and the equations of the others hold."""
+        beta = np.array(self.beta)
+        beta[list(tested)] = 0.0
+        try:
+            return root(self.equations, self.population.weights, beta, self.reference, fixed=tested)
+        except NoRoot as reason:
+            raise ValueError(
+                f"the model without these coefficients has no root of its equations ({reason}). Use the Wald test."
+            ) from None
+
     def held_at(self, index: int, value: float, start: Array) -> Array:
         """β where one coefficient has this value and the equations of the others hold; NoRoot where there is none."""
         beta = np.array(start, dtype=float)
         beta[index] = value
-        return root(self.equations, self.population.weights, beta, self.reference, fixed=index)
+        return root(self.equations, self.population.weights, beta, self.reference, fixed=[index])
+
+
+def values_at(population: Population, question: Question) -> Array:
+    """A question's values; rows that the condition leaves out have those of one that it holds for, so that all are defined."""
+    values = population.values(question)
+    if population.given is not None:
+        values[~population.given] = values[population.given.argmax()]
+    return values
 
 
 def sum_of(covariance: Parts) -> Array:
@@ -117,14 +146,6 @@ def _fitted(
         f"{condition} never occurs and is left out" for factor in design.factors.values() for condition in factor.absent
     )
     return Fit(population, design, equations, names, beta, reference, notes)
-
-
-def refitted(fit: Fit, equations: Equations, design: Design, names: tuple[str, ...]) -> Fit:
-    """Fewer or other columns under the same weights; NoRoot where they have no root."""
-    positive = np.maximum(fit.population.weights, 0.0)
-    reference = reference_information(equations, positive)
-    beta = root(equations, fit.population.weights, equations.start(positive), reference)
-    return replace(fit, equations=equations, design=design, names=names, beta=beta, reference=reference)
 
 
 def _involved(names: Sequence[str], direction: Array) -> str:

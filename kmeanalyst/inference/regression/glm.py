@@ -7,15 +7,15 @@ from functools import partial
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.population import Population, answer, estimates, population_of, shown
-from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.estimate.population import Population, population_of, shown
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
 from kmeanalyst.inference.regression.equations import Equations
 from kmeanalyst.inference.regression.families import FAMILIES, LINKS, GlmEquations
-from kmeanalyst.inference.regression.fit import Fit, fit_equations
+from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
 from kmeanalyst.inference.regression.result import RegressionEstimate
+from kmeanalyst.inference.regression.unsettled import answers
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse, words
@@ -97,14 +97,6 @@ def matrix_of(population: Population, design: Design) -> Array:
     return design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
 
 
-def values_at(population: Population, question: Question) -> Array:
-    """A question's values; rows that the condition leaves out have those of one that it holds for, so that all are defined."""
-    values = population.values(question)
-    if population.given is not None:
-        values[~population.given] = values[population.given.argmax()]
-    return values
-
-
 def _target(population: Population, target: Question, family: str) -> tuple[Question, tuple[str, ...]]:
     """What is modelled: of a binomial family the condition that the second of two levels is there, with a note."""
     name = column_of(target) if isinstance(target, str) else None
@@ -156,9 +148,6 @@ def _check_target(population: Population, y: Array, target: str, family: str) ->
 
 def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
     """The result, with an interval by inversion for each coefficient."""
-    population = fit.population
-    asked = [
-        answer(population, Statistic(float(value), fit.influence[:, j]), f"{target} ~ {name}")
-        for j, (name, value) in enumerate(zip(fit.names, fit.beta, strict=True))
-    ]
-    return RegressionEstimate.of(estimates(population, asked), fit, target, family, link)
+    names = [f"{target} ~ {name}" for name in fit.names]
+    found = answers(fit.population, fit.beta, fit.influence, names)
+    return RegressionEstimate.of(found, fit, target, family, link)

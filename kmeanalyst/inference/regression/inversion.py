@@ -13,10 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import PARTS
 from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_change
 from kmeanalyst.inference.regression.equations import NoRoot
 from kmeanalyst.inference.regression.fit import Fit
+from kmeanalyst.inference.regression.unsettled import total_errors
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # standard errors from the coefficient at which the score is evaluated
@@ -43,8 +43,7 @@ class ScoreProfiles:
         if asked:
             population = self.fit.population
             influence = np.column_stack([psi for psi, _ in scores])
-            parts = population.model.parts(population.influence(influence))
-            error = np.sqrt(np.sum([np.square(parts[name]) for name in PARTS if parts[name] is not None], axis=0))
+            error = total_errors(population, population.influence(influence))
             for (j, u, _), (_, total), each in zip(asked, scores, error, strict=True):
                 found[j].append((u, -total / each if each > 0 else u))
         return tuple((np.array([u for u, _ in each]), np.array([t for _, t in each])) for each in map(sorted, found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from kmeanalyst.releases.expressions import words
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.regression.fit import Fit
+    from kmeanalyst.inference.regression.tests_of_coefficients import CoefficientTest
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,61 @@ class RegressionEstimate:
         frame = self.coefficients.to_frame(level).set_axis(self._index)
         frame.insert(4, "pvalue", self.pvalues)
         return frame
+
+    def odds_ratios(self, level: float = 0.95) -> pd.DataFrame:
+        """exp of the coefficients and of their intervals' ends: odds ratios of logit models, ratios of means of log links.
+
+        >>> release.glm("income ~ sex", "binomial").odds_ratios()
+        """
+        if self.link not in ("logit", "log"):
+            raise ValueError(
+                f'exp of a coefficient is a ratio under logit and log links, and this is {self.link}. Fit with link="logit", or '
+                "ask average_marginal_effects()."
+            )
+        frame = self.to_frame(level)
+        ratios = np.exp(frame[["value", "low", "high"]])
+        return ratios.rename(columns={"value": "ratio"}).assign(pvalue=frame["pvalue"])
+
+    def average_marginal_effects(self) -> Estimates:
+        """By how much the target's mean changes with each number, and between each level and the first, on average over the rows.
+
+        Of a number: the mean of the derivative by the factor as it is written. Of several outcomes: for each of them.
+
+        >>> release.glm("income ~ age + sex", "binomial").average_marginal_effects()
+        """
+        from kmeanalyst.inference.regression.effects import average_marginal_effects
+
+        return average_marginal_effects(self.fit, self.target)
+
+    def wald_test(self, names: Sequence[str]) -> CoefficientTest:
+        """Wald's test that several coefficients are 0, named as the table has them, or by their term or column.
+
+        >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
+        """
+        from kmeanalyst.inference.regression.tests_of_coefficients import wald_test
+
+        return wald_test(self.fit, names)
+
+    def score_test(self, names: Sequence[str]) -> CoefficientTest:
+        """The score test that several coefficients are 0: better than Wald's where noise makes coefficients uncertain.
+
+        >>> release.glm("income ~ age + sex", "binomial").score_test(["age", "sex"])
+        """
+        from kmeanalyst.inference.regression.tests_of_coefficients import score_test
+
+        return score_test(self.fit, names)
+
+    def predict(self, frame: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
+        """Means of the target at rows in natural units, with errors and intervals; of several outcomes a row for each.
+
+        frame    has the columns that the formula names; further ones are ignored.
+        Returns  value, standard_error, low, high, privacy, sampling, resolution; `outcome` where there are several.
+
+        >>> release.glm("income ~ sex", "binomial").predict(pd.DataFrame({"sex": ["Male", "Female"]})).iloc[:, :4]
+        """
+        from kmeanalyst.inference.regression.effects import predicted
+
+        return predicted(self.fit, frame, level)
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """The table as plain numbers, as `kmeanalyst glm --json` prints it.
