@@ -17,7 +17,7 @@ from kmeanalyst.cli.terminal import print_json, say, working
     "--family",
     default="gaussian",
     show_default=True,
-    type=click.Choice(["gaussian", "binomial", "poisson", "gamma"]),
+    type=click.Choice(["gaussian", "binomial", "poisson", "gamma", "multinomial", "ordinal"]),
     help="The distribution of the target.",
 )
 @click.option("--link", help="logit, probit, log, inverse, ...; the family's canonical link by default.")

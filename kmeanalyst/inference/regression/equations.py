@@ -27,8 +27,9 @@ class Equations(ABC):
     X: Array
 
     @property
-    @abstractmethod
-    def n_parameters(self) -> int: ...
+    def columns(self) -> Array:
+        """(k,) of each coefficient, the column of X that it is of; −1 of one that is of none."""
+        return np.arange(self.X.shape[1])
 
     @abstractmethod
     def scores(self, beta: Array) -> Array:

@@ -117,10 +117,6 @@ class GlmEquations(Equations):
     family: Family
     link: Link
 
-    @property
-    def n_parameters(self) -> int:
-        return self.X.shape[1]
-
     def scores(self, beta: Array) -> Array:
         """x s (n, k)."""
         return self.X * self._score(beta, slice(None))[0][:, None]

@@ -71,9 +71,9 @@ class Fit:
     def indices(self, name: str) -> list[int]:
         """The coefficients that a name means: that of this name, or all of a term of the formula or of a column."""
         known = {name, words.column(name)}
-        terms = self.design.terms * (len(self.names) // len(self.design.terms) or 1)
-        own = zip(self.names, [":".join(term) for term in terms][-len(self.names) :], strict=False)
-        return [j for j, names in enumerate(own) if known & set(names) - {""}]
+        of_terms = [self.design.terms[column] if column >= 0 else () for column in self.equations.columns]
+        own = zip(self.names, of_terms, strict=True)
+        return [j for j, (its, term) in enumerate(own) if its in known or (term and ":".join(term) in known)]
 
     def restricted(self, tested: Sequence[int]) -> Array:
         """β where these coefficients are 0 and the equations of the others hold."""

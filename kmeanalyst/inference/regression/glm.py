@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
 from kmeanalyst.inference.estimate.population import Population, population_of, shown
-from kmeanalyst.inference.questions.groups import groups_of
+from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
 from kmeanalyst.inference.regression.equations import Equations
 from kmeanalyst.inference.regression.families import FAMILIES, LINKS, GlmEquations
 from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
+from kmeanalyst.inference.regression.multinomial import MultinomialEquations
+from kmeanalyst.inference.regression.ordinal import OrdinalEquations
 from kmeanalyst.inference.regression.result import RegressionEstimate
 from kmeanalyst.inference.regression.unsettled import answers
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
+
+OF_LEVELS = ("multinomial", "ordinal")  # families of targets of several levels
 
 
 def glm(
@@ -35,6 +40,8 @@ def glm(
     check_family(family, link)
     read = parse_formula(formula)
     population = population_of(release, where=where, view=view)
+    if family in OF_LEVELS:
+        return fitted_levels(population, read, family)
     return fitted_glm(population, read, family, link or FAMILIES[family].links[0])
 
 
@@ -66,12 +73,13 @@ def regression(
 
 def check_family(family: str, link: str | None) -> None:
     """ValueError for a family or link that there is not."""
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {family!r:.80}. Pass one of them.")
-    if link not in (None, *FAMILIES[family].links):
-        links = ", ".join(FAMILIES[family].links)
+    if family not in (*FAMILIES, *OF_LEVELS):
+        names = ", ".join((*FAMILIES, *OF_LEVELS))
+        raise ValueError(f"family must be one of {names}, got {family!r:.80}. Pass one of them.")
+    links = ("logit",) if family in OF_LEVELS else FAMILIES[family].links
+    if link not in (None, *links):
         raise ValueError(
-            f"link must be one of {links} for the {family} family, got {link!r:.80}. Pass one, or leave it out."
+            f"link must be one of {', '.join(links)} for the {family} family, got {link!r:.80}. Pass one, or leave it out."
         )
 
 
@@ -90,6 +98,56 @@ def _equations(
     _check_target(population, y, shown(target), family)
     X = matrix_of(population, design)
     return design, GlmEquations(X, y, FAMILIES[family], LINKS[link]), design.names
+
+
+def fitted_levels(population: Population, formula: Formula, family: str) -> RegressionEstimate:
+    """The fit of a target of several levels: multinomial, or ordinal."""
+    make = partial(_equations_of_levels, formula=formula, family=family)
+    return result_of(fit_equations(population, make), formula.target, family, "logit")
+
+
+def _equations_of_levels(
+    population: Population, formula: Formula, family: str
+) -> tuple[Design, Equations, tuple[str, ...]]:
+    groups = _levels_of(population, formula.target)
+    y = np.full(len(population.model.frame), -1)
+    for code, group in enumerate(groups):
+        y[values_at(population, group.condition) == 1] = code
+    levels = tuple(group.label for group in groups)
+    if family == "multinomial":
+        design = design_of(population, formula.terms, formula.intercept)
+        names = tuple(f"{level}: {name}" for level in levels[1:] for name in design.names)
+        return design, MultinomialEquations(matrix_of(population, design), y, levels), names
+    if not formula.intercept:
+        raise ValueError(
+            "an ordinal model has thresholds in place of an intercept, so there is none to remove. Leave out 0 or -1."
+        )
+    design = design_of(population, formula.terms, True)
+    names = tuple(f"{a}|{b}" for a, b in pairwise(levels)) + design.names[1:]
+    return design, OrdinalEquations(matrix_of(population, design), y, levels), names
+
+
+def _levels_of(population: Population, target: str) -> list[Group]:
+    """The levels of a target that occur in the population, in their order, each a group."""
+    name, columns = column_of(target), population.release.columns
+    if name is None or name not in columns.names:
+        parse(target).check(columns)
+        raise ValueError(
+            f"the target of a multinomial or ordinal family is a column of levels, got {target:.80}. Name one, or another family."
+        )
+    check_there(population, name)
+    groups = [group for group in groups_of(columns, name) if group.label != MISSING]
+    if any(group.left != group.right for group in groups):
+        raise ValueError(
+            f'{name} is a column of numbers that are no levels: it has more than a few values. Pass family="gaussian", or ask of '
+            "a column of levels."
+        )
+    there = [group for group in groups if population.mean(population.values(group.condition)) != 0]
+    if len(there) < 2:
+        raise ValueError(
+            f"the target {name} has one level in this population, so nothing explains it. Ask of another target."
+        )
+    return there
 
 
 def matrix_of(population: Population, design: Design) -> Array:

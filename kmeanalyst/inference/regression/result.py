@@ -38,7 +38,7 @@ class RegressionEstimate:
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
-    (age ~ `education-num`: 0.28 ± 0.53 (95 %: -0.77 to 1.34; privacy 0.30, sampling 0.07, resolution 0.44), 'fitted')
+    (age ~ `education-num`: 0.28 ± 0.54 (95 %: -0.79 to 1.36; privacy 0.30, sampling 0.07, resolution 0.45), 'fitted')
     """
 
     target: str
@@ -107,8 +107,8 @@ class RegressionEstimate:
         >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error", "pvalue"]].round(3)
                           value  standard_error  pvalue
         term
-        intercept        35.848           5.457   0.000
-        `education-num`   0.274           0.534   0.608
+        intercept        35.848           5.534   0.000
+        `education-num`   0.274           0.542   0.614
         """
         frame = self.coefficients.to_frame(level).set_axis(self._index)
         frame.insert(4, "pvalue", self.pvalues)
@@ -117,7 +117,11 @@ class RegressionEstimate:
     def odds_ratios(self, level: float = 0.95) -> pd.DataFrame:
         """exp of the coefficients and of their intervals' ends: odds ratios of logit models, ratios of means of log links.
 
-        >>> release.glm("income ~ sex", "binomial").odds_ratios()
+        >>> release.glm("income ~ sex", "binomial").odds_ratios().round(2)
+                       ratio   low  high  pvalue
+        term
+        intercept       0.15  0.11  0.21     0.0
+        sex == 'Male'   2.66  1.84  4.02     0.0
         """
         if self.link not in ("logit", "log"):
             raise ValueError(
@@ -134,6 +138,8 @@ class RegressionEstimate:
         Of a number: the mean of the derivative by the factor as it is written. Of several outcomes: for each of them.
 
         >>> release.glm("income ~ age + sex", "binomial").average_marginal_effects()
+        income == '>50K' by age: 0.0078 ± 0.0013 (95 %: 0.0052 to 0.0104; privacy 0.0009, sampling 0.0003, resolution 0.0009)
+        income == '>50K' by sex == 'Male': 0.157 ± 0.026 (95 %: 0.105 to 0.209; privacy 0.019, sampling 0.011, resolution 0.014)
         """
         from kmeanalyst.inference.regression.effects import average_marginal_effects
 
@@ -143,6 +149,7 @@ class RegressionEstimate:
         """Wald's test that several coefficients are 0, named as the table has them, or by their term or column.
 
         >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
+        Wald test of age, sex == 'Male': χ² = 40... on 2 df, p = ...
         """
         from kmeanalyst.inference.regression.tests_of_coefficients import wald_test
 
@@ -152,6 +159,7 @@ class RegressionEstimate:
         """The score test that several coefficients are 0: better than Wald's where noise makes coefficients uncertain.
 
         >>> release.glm("income ~ age + sex", "binomial").score_test(["age", "sex"])
+        score test of age, sex == 'Male': χ² = 76... on 2 df, p = ...
         """
         from kmeanalyst.inference.regression.tests_of_coefficients import score_test
 
@@ -163,7 +171,10 @@ class RegressionEstimate:
         frame    has the columns that the formula names; further ones are ignored.
         Returns  value, standard_error, low, high, privacy, sampling, resolution; `outcome` where there are several.
 
-        >>> release.glm("income ~ sex", "binomial").predict(pd.DataFrame({"sex": ["Male", "Female"]})).iloc[:, :4]
+        >>> release.glm("income ~ sex", "binomial").predict(pd.DataFrame({"sex": ["Male", "Female"]})).iloc[:, :4].round(3)
+           value  standard_error    low   high
+        0  0.291           0.011  0.270  0.312
+        1  0.133           0.018  0.101  0.173
         """
         from kmeanalyst.inference.regression.effects import predicted
 

@@ -1,8 +1,8 @@
 """Tests that several coefficients are 0 at once: Wald's, and the score test of the model without them.
 
 Wald: W = βᵀ C⁻¹ β, C their joint covariance. Score: S are the scores of the tested coefficients at the root of the smaller model,
-made efficient by those of the others; W = Sᵀ V⁻¹ S, V the covariance of S. Both have χ² with as many degrees of freedom as are tested.
-Covariances are the release's: privacy, sampling and resolution (Boos 1992). Likelihood ratios have no such null distribution.
+made efficient by those of the others; W = Sᵀ V⁻¹ S, V the covariance of S. Both are χ² with as many degrees of freedom as are
+tested. Covariances are the release's: privacy, sampling, resolution (Boos 1992). Likelihood ratios have no such null distribution.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class CoefficientTest:
     method      "Wald" or "score".
 
     >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
+    Wald test of age, sex == 'Male': χ² = 40... on 2 df, p = ...
     """
 
     statistic: float
@@ -82,7 +83,7 @@ def score_test(fit: Fit, names: Sequence[str]) -> CoefficientTest:
     others = np.setdiff1d(np.arange(len(fit.beta)), tested)
     beta = fit.restricted(tested)
     psi, J = fit.equations.scores(beta), fit.equations.information(beta, weights)
-    along = np.linalg.solve(J[np.ix_(others, others)].T, J[np.ix_(tested, others)].T)
+    along = np.linalg.solve(J[np.ix_(others, others)].T, J[tested][:, others].T)
     efficient = psi[:, tested] - psi[:, others] @ along
     covariance = sum_of(widened(population, population.model.covariance(population.influence(efficient))))
     return _test("score", fit, tested, weights @ efficient[: len(weights)], covariance)
