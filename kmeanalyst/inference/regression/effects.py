@@ -1,7 +1,7 @@
 """What a fitted model says in units of the target: average marginal effects, and means at given rows.
 
-An average marginal effect is θ = Σ w m(x, β), m the derivative of the mean by a number, or its difference between a level and the
-first. Its influence is m − θ + (∂θ/∂β)ᵀ J⁻¹ψ: of the rows it is averaged over, and of the coefficients (Bartus 2005).
+An average marginal effect is θ = Σ w m(x, β) / Σ w, m the derivative of the mean by a number, or its difference between a level and
+the first. Its influence is (m − θ) / Σ w + (∂θ/∂β)ᵀ J⁻¹ψ: of the rows it is averaged over, and of the coefficients (Bartus 2005).
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from kmeanalyst.releases.expressions import ExpressionError, parse
 
 def average_marginal_effects(fit: Fit, target: str) -> Estimates:
     """An effect for each number of the formula, and for each level but the first of each column of levels."""
-    population, weights = fit.population, fit.population.weights
+    population = fit.population
+    total, weights = population.weights.sum(), population.weights / population.weights.sum()
     values, derivatives, questions = [], [], []
     for name, m, by_beta in _effects(fit):
-        theta = population.mean(m)
+        theta = weights @ m[: len(weights)]
         gradient = np.tensordot(weights, by_beta[: len(weights)], axes=1)  # (c, k)
         values.append(theta)
-        derivatives.append(m - theta + fit.influence @ gradient.T)
+        derivatives.append((m - theta) / total + fit.influence @ gradient.T)
         questions += [f"{target}{label} by {name}" for label in fit.equations.labels]
     if not values:
         raise ValueError("the model has an intercept alone, and so no effects. Name a column in the formula.")
