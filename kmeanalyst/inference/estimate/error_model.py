@@ -44,8 +44,13 @@ class Fit(Protocol):
         ...
 
     @property
-    def spread(self) -> float:
-        """κ, how far a population may depart from what is assumed of it."""
+    def unseen(self) -> float:
+        """κ of what was not measured: how far a population may depart there from what is assumed of it."""
+        ...
+
+    @property
+    def assumed(self) -> float:
+        """The share of κ that is that of usual tables, or of all directions together, and not read off what a question asks."""
         ...
 
     @property
