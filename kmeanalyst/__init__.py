@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.questions.association import Association, associations
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
-    from kmeanalyst.inference.questions.regression import RegressionEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
+    from kmeanalyst.inference.regression.result import RegressionEstimate
     from kmeanalyst.inference.two_sample.mmd_test import mmd, mmd_squared, mmd_test
     from kmeanalyst.inference.two_sample.result import TestResult
     from kmeanalyst.inference.variables.boundedness import UnboundedWeights
@@ -65,7 +65,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.questions.association": ("Association", "associations"),
     "kmeanalyst.inference.questions.conditional": ("ConditionalLaw",),
     "kmeanalyst.inference.questions.moments": ("MatrixEstimate",),
-    "kmeanalyst.inference.questions.regression": ("RegressionEstimate",),
+    "kmeanalyst.inference.regression.result": ("RegressionEstimate",),
     "kmeanalyst.inference.questions.tables": ("GroupBy",),
     "kmeanalyst.inference.two_sample.mmd_test": ("mmd", "mmd_squared", "mmd_test"),
     "kmeanalyst.inference.two_sample.result": ("TestResult",),

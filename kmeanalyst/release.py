@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
-    from kmeanalyst.inference.questions.regression import RegressionEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
+    from kmeanalyst.inference.regression.result import RegressionEstimate
     from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.learning.rows.encoder import Encoding, Missing
     from kmeanalyst.learning.rows.labels import Labels
@@ -484,15 +484,17 @@ class Release(ReleaseData):
     def regression(
         self, target: Question, predictors: Sequence[str], *, where: Question | None = None, view: View | None = None
     ) -> RegressionEstimate:
-        """Weighted least squares of a target on predictors and an intercept, each coefficient with its error bar.
+        """Weighted least squares of a target on predictors and an intercept: `glm` of the gaussian family, from a list.
 
         >>> release.regression("age", ["education-num", "income"])
-        age, weighted least squares (fitted weights)
-                              value  standard_error        low       high
-        coefficient
-        intercept         37.859026        5.638598  26.807577  48.910475
-        `education-num`   -0.144740        0.573993  -1.269746   0.980266
-        income == '>50K'   9.205261        1.845243   5.588651  12.821871
+        age: gaussian family, identity link (fitted weights)
+        =============================================================================================
+                          value  std err      z  P>|z|  [0.025  0.975]  privacy  sampling  resolution
+        ---------------------------------------------------------------------------------------------
+        intercept          37.9      5.8   6.17  0.000    26.5    49.2      3.0       0.8         4.8
+        `education-num`   -0.14     0.59  -0.25  0.806   -1.32    1.01     0.31      0.07        0.50
+        income == '>50K'    9.2      1.8   4.98  0.000     5.6    12.9      1.1       0.4         1.4
+        =============================================================================================
         note: more than half of its variance is resolution: a release with --kernel margins counts cells of age, where
             this one has smooth features of all columns
         note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
@@ -500,9 +502,43 @@ class Release(ReleaseData):
         note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
             income, where this one has smooth features of all columns
         """
-        from kmeanalyst.inference.questions.regression import regression
+        from kmeanalyst.inference.regression.glm import regression
 
         return regression(self, target, predictors, where=where, view=view)
+
+    def glm(
+        self,
+        formula: str,
+        family: str = "gaussian",
+        *,
+        link: str | None = None,
+        where: Question | None = None,
+        view: View | None = None,
+    ) -> RegressionEstimate:
+        """A generalised linear model of a formula in R's notation, each coefficient with its error bar.
+
+        formula  "income ~ age + education + age:sex": + - : * ^ ( ) 1 0 join factors, each a column or another expression.
+        family   "gaussian", "binomial", "poisson", "gamma"; "multinomial" and "ordinal" (proportional odds) of a column of levels.
+        link     "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
+        Errors   ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that they
+                 separate perfectly.
+
+        A column of levels is compared with the first of them that occurs. The coefficients are the root of the population's score
+        equations, whether the model is true or not; their errors are the sandwich's with privacy and resolution in it.
+
+        >>> release.glm("income ~ sex", family="binomial")
+        income == '>50K': binomial family, logit link (fitted weights)
+        ===========================================================================================
+                       value  std err       z  P>|z|  [0.025  0.975]  privacy  sampling  resolution
+        -------------------------------------------------------------------------------------------
+        intercept      -1.87     0.16  -11.91  0.000   -2.23   -1.56     0.12      0.07        0.08
+        sex == 'Male'   0.98     0.19    5.21  0.000    0.61    1.39     0.14      0.07        0.10
+        ===========================================================================================
+        note: success is income == '>50K'
+        """
+        from kmeanalyst.inference.regression.glm import glm
+
+        return glm(self, formula, family, link=link, where=where, view=view)
 
     def conditional_expectation(
         self,

@@ -17,6 +17,7 @@ from kmeanalyst.cli.arguments import (
 )
 from kmeanalyst.cli.compare import compare, independence, mmd_test_command
 from kmeanalyst.cli.function import evaluate_command, show_function
+from kmeanalyst.cli.glm import glm_command
 from kmeanalyst.cli.plot import plot_command
 from kmeanalyst.cli.questions import expect, quantile, survival, table
 from kmeanalyst.cli.report import report_command
@@ -42,6 +43,7 @@ def main() -> None:
       kmeanalyst quantile adult.kme age 0.1 0.5 0.9
       kmeanalyst table adult.kme age income
       kmeanalyst independence adult.kme age income
+      kmeanalyst glm adult.kme "income ~ age + sex" --family binomial
       kmeanalyst mmd-test adult.kme my_sample.csv
       kmeanalyst compare adult.kme my_sample.csv
       kmeanalyst plot adult.kme age --output age.png
@@ -326,7 +328,7 @@ def transform(release_path: str, expressions: tuple[str, ...], output: str, name
 
 
 for _command in (
-    expect, quantile, table, survival, independence, mmd_test_command, compare, plot_command, report_command, evaluate_command,
-    train_command,
+    expect, quantile, table, glm_command, survival, independence, mmd_test_command, compare, plot_command, report_command,
+    evaluate_command, train_command,
 ):  # fmt: skip
     main.add_command(_command)

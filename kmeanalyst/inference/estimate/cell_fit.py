@@ -303,6 +303,13 @@ class CellFit:
         """κ of what no table says anything of; that of the system where all pairs were measured."""
         return self.spread if self.unmeasured is None else min(self.unmeasured.usual, self.spread)
 
+    @property
+    def assumed(self) -> float:
+        """The share of κ that is that of usual tables, and not read off the measurement."""
+        assert isinstance(self.measurement.feature_map, MarginFeatures)
+        usual = _usual_count(self.measurement.feature_map)
+        return usual / (self.determined + usual)
+
     def first_rows(self, values: Array) -> Array:
         """Values (n, ...) at the rows of `compatible`: all of them."""
         return values
@@ -436,10 +443,15 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
         return None
     rng = np.random.default_rng(0)
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
-    usual = _PRIOR_COUNT * sum(feature_map.kernel.sizes)
+    usual = _usual_count(feature_map)
     spread = (determined * spread + usual * _USUAL_SPREAD) / (determined + usual)
     unmeasured = UnmeasuredPairs.of(measurement, rows, weights)
     return _fit_around(measurement, rows, weights, spread, determined, unmeasured)
+
+
+def _usual_count(feature_map: MarginFeatures) -> float:
+    """How many directions usual tables count for in κ."""
+    return _PRIOR_COUNT * sum(feature_map.kernel.sizes)
 
 
 def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: float) -> float:

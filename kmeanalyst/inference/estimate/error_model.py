@@ -44,6 +44,16 @@ class Fit(Protocol):
         ...
 
     @property
+    def unseen(self) -> float:
+        """κ of what was not measured: how far a population may depart there from what is assumed of it."""
+        ...
+
+    @property
+    def assumed(self) -> float:
+        """The share of κ that is that of usual tables, or of all directions together, and not read off what a question asks."""
+        ...
+
+    @property
     def compatible(self) -> CompatiblePopulations: ...
 
     def first_rows(self, values: Array) -> Array: ...

@@ -154,6 +154,12 @@ class PopulationFit:
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     on_points: ClassVar[bool] = False
+    assumed: ClassVar[float] = 1.0  # κ is one for all directions, most of them hardly measured
+
+    @property
+    def unseen(self) -> float:
+        """κ of what was not measured."""
+        return self.spread
 
     def cloud_means(self, values: Array) -> Array:
         """Values (n, k) at the rows → (n_clouds, k) means over each cloud."""

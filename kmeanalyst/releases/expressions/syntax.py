@@ -170,7 +170,7 @@ class Token:
 
 NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SIGNED = re.compile(rf"[+-]?{NUMBER.pattern}")
-_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`")  # a doubled quote stands for one
+QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`")  # a doubled quote stands for one
 _SIGNS_OF_OTHER_LANGUAGES = {
     "===": "==", "//": "floor(a / b)", "<>": "!=", "&&": "and", "||": "or", "=<": "<=", "=>": ">=",
     "&": "and", "|": "or", "!": "not", "~": "not", "^": "**", "=": "==",
@@ -233,7 +233,7 @@ def _token(text: str, at: int) -> Token:
 def _quoted_token(text: str, at: int) -> Token:
     quote = text[at]
     what = "name" if quote == "`" else "text"
-    match = _QUOTED.match(text, at)
+    match = QUOTED.match(text, at)
     if match is None:
         raise ExpressionError(
             f"this {what} is never closed: its {quote} opens and does not close. Close it with {quote}; within it, write {quote} "

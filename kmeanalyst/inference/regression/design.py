@@ -1,0 +1,149 @@
+"""The columns of a model: each term of a formula as products of questions.
+
+A factor that is a column of levels becomes a condition for each level (and for missing cells) that occurs. In a term T it lacks the
+first of them, which the others are compared with, where T without the factor is in the model as well; else it has all (R's rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import product
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.population import Population
+from kmeanalyst.inference.questions.groups import groups_of
+from kmeanalyst.inference.regression.formula import Term
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.expressions import parse, words
+
+INTERCEPT = "intercept"
+_MOST_COLUMNS = 500
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor of a formula.
+
+    text        its expression.
+    conditions  those of its levels that occur, the reference first; none of a number.
+    absent      those of levels that never occur.
+    """
+
+    text: str
+    conditions: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What is asked for it: its conditions, or itself."""
+        return self.conditions or (self.text,)
+
+
+@dataclass(frozen=True)
+class Design:
+    """The columns of a model, each a product of questions.
+
+    factors   by their texts.
+    columns   the questions of each column; the intercept has none.
+    terms     of each column, the term that it is of.
+
+    >>> design = Design({"age": Factor("age")}, ((), ("age",)), ((), ("age",)))
+    >>> design.names, design.matrix({"age": np.array([20.0, 30.0])}, 2).tolist()
+    (('intercept', 'age'), [[1.0, 20.0], [1.0, 30.0]])
+    """
+
+    factors: Mapping[str, Factor]
+    columns: tuple[Term, ...]
+    terms: tuple[Term, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the coefficients: "intercept", "age", "age:sex == 'Male'"."""
+        return tuple(":".join(questions) or INTERCEPT for questions in self.columns)
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """All that is asked, each once."""
+        return tuple(dict.fromkeys(question for factor in self.factors.values() for question in factor.questions))
+
+    def matrix(self, values: Mapping[str, Array], n: int) -> Array:
+        """(n, k) from the values (n,) of every question."""
+        return np.column_stack([_product(values, questions, n) for questions in self.columns])
+
+    def slope(self, values: Mapping[str, Array], n: int, factor: str) -> Array:
+        """(n, k) the derivative of `matrix` by a factor that is a number."""
+        without = [[q for q in questions if q != factor] if factor in questions else None for questions in self.columns]
+        return np.column_stack([np.zeros(n) if rest is None else _product(values, rest, n) for rest in without])
+
+    def at_level(self, values: Mapping[str, Array], n: int, factor: str, condition: str) -> Array:
+        """(n, k) `matrix` as if all rows had this level of a factor."""
+        fixed = {each: np.full(n, float(each == condition)) for each in self.factors[factor].conditions}
+        return self.matrix({**values, **fixed}, n)
+
+
+def _product(values: Mapping[str, Array], questions: Sequence[str], n: int) -> Array:
+    return reduce(np.multiply, (values[question] for question in questions), np.ones(n))
+
+
+def design_of(population: Population, terms: Sequence[Term], intercept: bool) -> Design:
+    """The columns of the terms, given the levels that occur in the population."""
+    texts = dict.fromkeys(factor for term in terms for factor in term)
+    factors = {text: factor_of(population, text) for text in texts}
+    known = {frozenset(term) for term in (*terms, *([()] if intercept else []))}
+    columns: list[Term] = [()] if intercept else []
+    of_terms: list[Term] = [()] if intercept else []
+    for term in terms:
+        found = list(product(*(_coded(factors[text], frozenset(term) - {text} in known) for text in term)))
+        columns += found
+        of_terms += [term] * len(found)
+        if len(term) == 1 and factors[term[0]].conditions:
+            known.add(frozenset())  # all levels of a factor add up to the intercept
+    if not columns or len(columns) > _MOST_COLUMNS:
+        raise ValueError(
+            f"the model has {len(columns)} columns, and from 1 to {_MOST_COLUMNS} are fitted. "
+            + (
+                "Keep a term or the intercept."
+                if not columns
+                else "Use fewer products, or conditions in place of columns of many levels."
+            )
+        )
+    return Design(factors, tuple(columns), tuple(of_terms))
+
+
+def _coded(factor: Factor, reduced: bool) -> tuple[str, ...]:
+    return factor.conditions[1:] if reduced and factor.conditions else factor.questions
+
+
+def factor_of(population: Population, text: str) -> Factor:
+    """A factor with its levels; ValueError where the expression does not fit the columns."""
+    domain, name = population.release.columns, column_of(text)
+    if name is None or name not in domain.names:
+        parse(text).check(domain)
+        return Factor(text)
+    column = domain[name]
+    if column.is_text:
+        raise ValueError(f'{name} is a column of texts, and no number. Write a condition: "{words.example(column)}".')
+    if not isinstance(column, Categorical):
+        return Factor(text)
+    conditions = [group.condition for group in groups_of(domain, name)]
+    occurs = {condition: bool(population.mean(population.values(condition) != 0) != 0) for condition in conditions}
+    return Factor(
+        text,
+        tuple(condition for condition in conditions if occurs[condition]),
+        tuple(condition for condition in conditions if not occurs[condition]),
+    )
+
+
+def column_of(text: str) -> str | None:
+    """The column that a factor, or a target, is; None of any other expression."""
+    names = parse(text).columns
+    return names[0] if len(names) == 1 and words.column(names[0]) == text else None
+
+
+def values_of(ask: Callable[[str], Array], questions: Sequence[str]) -> dict[str, Array]:
+    """The values of each question as floats."""
+    return {question: np.asarray(ask(question), dtype=float) for question in questions}

@@ -1,0 +1,176 @@
+"""A model fitted to the population of a release: its coefficients, their influence functions and joint covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.error_model import Parts
+from kmeanalyst.inference.estimate.population import Population, population_of
+from kmeanalyst.inference.regression.design import Design
+from kmeanalyst.inference.regression.equations import (
+    Equations,
+    NoRoot,
+    Separated,
+    dependent_columns,
+    influence_of,
+    reference_information,
+    root,
+)
+from kmeanalyst.inference.regression.unsettled import widened
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.release import Question
+
+_INVOLVED = 0.05  # share of a direction from which a coefficient is named as part of it
+_FELL_BACK = (
+    "the {view} weights, of which some are negative, have no root of the score equations here ({why}): these are the answers of "
+    "the probability view, whose distance to the best answers is in the error"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The root of the equations under a population's weights.
+
+    population  whose weights they are.
+    design      the columns.
+    equations   at all rows of the population's model.
+    names       (k,) of the coefficients.
+    beta        (k,).
+    reference   (k, k) see `equations.root`.
+    notes       what was done to fit it.
+    """
+
+    population: Population
+    design: Design
+    equations: Equations
+    names: tuple[str, ...]
+    beta: Array
+    reference: Array
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def influence(self) -> Array:
+        """(n, k) derivatives of the coefficients by the weight of each row, given the condition."""
+        return influence_of(self.equations, self.beta, self.population.weights)
+
+    @cached_property
+    def covariance(self) -> Parts:
+        """Joint covariances (k, k) of the coefficients by source."""
+        return widened(self.population, self.population.model.covariance(self.population.influence(self.influence)))
+
+    @cached_property
+    def total_covariance(self) -> Array:
+        """(k, k) of all sources that are known."""
+        return sum_of(self.covariance)
+
+    def indices(self, name: str) -> list[int]:
+        """The coefficients that a name means: that of this name, or all of a term of the formula or of a column."""
+        known = {name, words.column(name)}
+        of_terms = [self.design.terms[column] if column >= 0 else () for column in self.equations.columns]
+        own = zip(self.names, of_terms, strict=True)
+        return [j for j, (its, term) in enumerate(own) if its in known or (term and ":".join(term) in known)]
+
+    def restricted(self, tested: Sequence[int]) -> Array:
+        """β where these coefficients are 0 and the equations of the others hold."""
+        beta = np.array(self.beta)
+        beta[list(tested)] = 0.0
+        try:
+            return root(self.equations, self.population.weights, beta, self.reference, fixed=tested)
+        except NoRoot as reason:
+            raise ValueError(
+                f"the model without these coefficients has no root of its equations ({reason}). Use the Wald test."
+            ) from None
+
+    def held_at(self, index: int, value: float, start: Array) -> Array:
+        """β where one coefficient has this value and the equations of the others hold; NoRoot where there is none."""
+        beta = np.array(start, dtype=float)
+        beta[index] = value
+        return root(self.equations, self.population.weights, beta, self.reference, fixed=[index])
+
+
+def values_at(population: Population, question: Question) -> Array:
+    """A question's values; rows that the condition leaves out have those of one that it holds for, so that all are defined."""
+    values = population.values(question)
+    if population.given is not None:
+        values[~population.given] = values[population.given.argmax()]
+    return values
+
+
+def sum_of(covariance: Parts) -> Array:
+    """The sum of the known parts (k, k)."""
+    return np.sum([part for part in covariance.values() if part is not None], axis=0)
+
+
+def fit_equations(
+    population: Population,
+    make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]],
+    notes: Sequence[str] = (),
+) -> Fit:
+    """The fit under the population's weights, or under its probability view's where these have no root; ValueError without one.
+
+    make   gives the design, the equations and the names of the coefficients for a population.
+    """
+    try:
+        return _fitted(population, make, tuple(notes))
+    except NoRoot as reason:
+        if population.view == "probability" or (population.weights >= 0).all():
+            raise _refusal(reason, population, make) from None
+        why = str(reason)
+    feasible = population_of(population.release, where=population.where, view="probability")
+    try:
+        return _fitted(feasible, make, (*notes, _FELL_BACK.format(view=population.view, why=why)))
+    except NoRoot as reason:
+        raise _refusal(reason, feasible, make) from None
+
+
+def _fitted(
+    population: Population,
+    make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]],
+    notes: tuple[str, ...],
+) -> Fit:
+    design, equations, names = make(population)
+    positive = np.maximum(population.weights, 0.0)
+    if (direction := dependent_columns(equations.X, positive)) is not None:
+        raise ValueError(_dependent(_involved(design.names, direction)))
+    reference = reference_information(equations, positive)
+    start = equations.start(positive)
+    if not np.array_equal(positive, population.weights):
+        start = root(equations, positive, start, reference)
+    beta = root(equations, population.weights, start, reference)
+    notes += tuple(
+        f"{condition} never occurs and is left out" for factor in design.factors.values() for condition in factor.absent
+    )
+    return Fit(population, design, equations, names, beta, reference, notes)
+
+
+def _involved(names: Sequence[str], direction: Array) -> str:
+    """Those that a direction is made of, at most eight."""
+    order = np.argsort(-np.abs(direction))
+    chosen = sorted(j for j in order[:8] if abs(direction[j]) > _INVOLVED * np.abs(direction).max())
+    return ", ".join(names[j] for j in chosen)
+
+
+def _dependent(involved: str) -> str:
+    return (
+        f"the predictors determine one another under these weights ({involved}), so their coefficients are "
+        "not determined: one is constant, never occurs, or is a sum of others. Leave one of them out, or widen where."
+    )
+
+
+def _refusal(
+    reason: NoRoot, population: Population, make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]]
+) -> ValueError:
+    if isinstance(reason, Separated):
+        names = make(population)[2]
+        return ValueError(
+            f"the target is perfectly separated: {_involved(names, reason.direction)} determine it in some of the rows, so that "
+            "these coefficients are not finite. Leave one of them out, or join rare levels in a condition such as x in ['a', 'b']."
+        )
+    return ValueError(
+        f"the score equations have no root under the {population.view} weights ({reason}). Fit fewer terms, or another link."
+    )

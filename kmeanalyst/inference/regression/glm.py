@@ -1,0 +1,211 @@
+"""`release.glm` and `release.regression`: a formula, or a list of predictors, fitted to a release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.population import Population, population_of, shown
+from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
+from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
+from kmeanalyst.inference.regression.equations import Equations
+from kmeanalyst.inference.regression.families import FAMILIES, LINKS, GlmEquations
+from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
+from kmeanalyst.inference.regression.formula import Formula, parse_formula
+from kmeanalyst.inference.regression.multinomial import MultinomialEquations
+from kmeanalyst.inference.regression.ordinal import OrdinalEquations
+from kmeanalyst.inference.regression.result import RegressionEstimate
+from kmeanalyst.inference.regression.unsettled import answers
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.expressions import parse, words
+from kmeanalyst.releases.release import Question, ReleaseData, View
+
+OF_LEVELS = ("multinomial", "ordinal")  # families of targets of several levels
+
+
+def glm(
+    release: ReleaseData,
+    formula: str,
+    family: str = "gaussian",
+    *,
+    link: str | None = None,
+    where: Question | None = None,
+    view: View | None = None,
+) -> RegressionEstimate:
+    """A generalised linear model of a formula, each coefficient with its error; see `Release.glm`."""
+    check_family(family, link)
+    read = parse_formula(formula)
+    population = population_of(release, where=where, view=view)
+    if family in OF_LEVELS:
+        return fitted_levels(population, read, family)
+    return fitted_glm(population, read, family, link or FAMILIES[family].links[0])
+
+
+def regression(
+    release: ReleaseData,
+    target: Question,
+    predictors: Sequence[str],
+    *,
+    where: Question | None = None,
+    view: View | None = None,
+) -> RegressionEstimate:
+    """Weighted least squares of a target on predictors and an intercept: `glm` of the gaussian family.
+
+    target      a column of numbers, or an expression.
+    predictors  columns or expressions; a column of levels becomes a condition for each level (and for missing cells) that
+                occurs, but for the first of them, which the others are compared with.
+    Errors      ValueError where the predictors determine one another under the weights.
+    """
+    if isinstance(predictors, str) or not len(predictors):
+        raise ValueError(
+            f"predictors must be a list of at least one column or expression, got {predictors!r}. Write them in "
+            'brackets, such as ["age", "city"].'
+        )
+    population = population_of(release, where=where, view=view)
+    names = population.release.columns.names
+    terms = tuple((words.column(name) if name in names else name,) for name in predictors)
+    return fitted_glm(population, Formula(population.question(target), terms), "gaussian", "identity")  # type: ignore[arg-type]
+
+
+def check_family(family: str, link: str | None) -> None:
+    """ValueError for a family or link that there is not."""
+    if family not in (*FAMILIES, *OF_LEVELS):
+        names = ", ".join((*FAMILIES, *OF_LEVELS))
+        raise ValueError(f"family must be one of {names}, got {family!r:.80}. Pass one of them.")
+    links = ("logit",) if family in OF_LEVELS else FAMILIES[family].links
+    if link not in (None, *links):
+        raise ValueError(
+            f"link must be one of {', '.join(links)} for the {family} family, got {link!r:.80}. Pass one, or leave it out."
+        )
+
+
+def fitted_glm(population: Population, formula: Formula, family: str, link: str) -> RegressionEstimate:
+    """The fit of a parsed formula, or of one whose target is a question in another form."""
+    target, notes = _target(population, formula.target, family)
+    make = partial(_equations, formula=formula, target=target, family=family, link=link)
+    return result_of(fit_equations(population, make, notes), shown(target), family, link)
+
+
+def _equations(
+    population: Population, formula: Formula, target: Question, family: str, link: str
+) -> tuple[Design, Equations, tuple[str, ...]]:
+    design = design_of(population, formula.terms, formula.intercept)
+    y = values_at(population, population.question(target))
+    _check_target(population, y, shown(target), family)
+    X = matrix_of(population, design)
+    return design, GlmEquations(X, y, FAMILIES[family], LINKS[link]), design.names
+
+
+def fitted_levels(population: Population, formula: Formula, family: str) -> RegressionEstimate:
+    """The fit of a target of several levels: multinomial, or ordinal."""
+    make = partial(_equations_of_levels, formula=formula, family=family)
+    return result_of(fit_equations(population, make), formula.target, family, "logit")
+
+
+def _equations_of_levels(
+    population: Population, formula: Formula, family: str
+) -> tuple[Design, Equations, tuple[str, ...]]:
+    groups = _levels_of(population, formula.target)
+    y = np.full(len(population.model.frame), -1)
+    for code, group in enumerate(groups):
+        y[values_at(population, group.condition) == 1] = code
+    levels = tuple(group.label for group in groups)
+    if family == "multinomial":
+        design = design_of(population, formula.terms, formula.intercept)
+        names = tuple(f"{level}: {name}" for level in levels[1:] for name in design.names)
+        return design, MultinomialEquations(matrix_of(population, design), y, levels), names
+    if not formula.intercept:
+        raise ValueError(
+            "an ordinal model has thresholds in place of an intercept, so there is none to remove. Leave out 0 or -1."
+        )
+    design = design_of(population, formula.terms, True)
+    names = tuple(f"{a}|{b}" for a, b in pairwise(levels)) + design.names[1:]
+    return design, OrdinalEquations(matrix_of(population, design), y, levels), names
+
+
+def _levels_of(population: Population, target: str) -> list[Group]:
+    """The levels of a target that occur in the population, in their order, each a group."""
+    name, columns = column_of(target), population.release.columns
+    if name is None or name not in columns.names:
+        parse(target).check(columns)
+        raise ValueError(
+            f"the target of a multinomial or ordinal family is a column of levels, got {target:.80}. Name one, or another family."
+        )
+    check_there(population, name)
+    groups = [group for group in groups_of(columns, name) if group.label != MISSING]
+    if any(group.left != group.right for group in groups):
+        raise ValueError(
+            f'{name} is a column of numbers that are no levels: it has more than a few values. Pass family="gaussian", or ask of '
+            "a column of levels."
+        )
+    there = [group for group in groups if population.mean(population.values(group.condition)) != 0]
+    if len(there) < 2:
+        raise ValueError(
+            f"the target {name} has one level in this population, so nothing explains it. Ask of another target."
+        )
+    return there
+
+
+def matrix_of(population: Population, design: Design) -> Array:
+    """(n, k) the design at the rows of the population's model."""
+    return design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
+
+
+def _target(population: Population, target: Question, family: str) -> tuple[Question, tuple[str, ...]]:
+    """What is modelled: of a binomial family the condition that the second of two levels is there, with a note."""
+    name = column_of(target) if isinstance(target, str) else None
+    columns = population.release.columns
+    if isinstance(target, str) and parse(target).columns and not (name and name in columns.names):
+        parse(target).check(columns)
+    column = columns[name] if name in columns.names else None
+    if family != "binomial" or not isinstance(column, Categorical):
+        return target, ()
+    assert name is not None
+    if len(column.levels) != 2:
+        raise ValueError(
+            f"{name} has {len(column.levels)} levels, and a binomial target has two outcomes. Write a condition, such as "
+            f'"{words.example(column)} ~ ...", or pass family="multinomial".'
+        )
+    check_there(population, name)
+    success = groups_of(columns, name)[1].condition
+    return success, (f"success is {success}",)
+
+
+def check_there(population: Population, name: str) -> None:
+    """ValueError where cells of a target are missing: they are no level."""
+    column = population.release.columns[name]
+    if column.missing and population.mean(population.values(f"missing({words.column(name)})")) != 0:
+        raise ValueError(
+            f'{name} has missing cells, which are no outcome. Exclude them with where="not missing({words.column(name)})".'
+        )
+
+
+def _check_target(population: Population, y: Array, target: str, family: str) -> None:
+    at_points = y[: len(population.weights)][population.weights != 0]
+    kind = FAMILIES[family]
+    if not kind.target_allowed(at_points).all():
+        outside = at_points[~kind.target_allowed(at_points)][0]
+        raise ValueError(
+            f"the target of the {family} family must be {kind.targets}, and {target} has the value {outside:.6g}. "
+            + (
+                'Write a condition, such as "age > 50 ~ ...".'
+                if family == "binomial"
+                else "Exclude such rows with where, or pass another family."
+            )
+        )
+    if np.ptp(at_points) == 0:
+        raise ValueError(
+            f"the target {target} is {at_points[0]:.6g} in all rows of this population, so nothing explains it. Ask of another "
+            "target, or widen where."
+        )
+
+
+def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
+    """The result, with an interval by inversion for each coefficient."""
+    names = [f"{target} ~ {name}" for name in fit.names]
+    found = answers(fit.population, fit.beta, fit.influence, names)
+    return RegressionEstimate.of(found, fit, target, family, link)

@@ -1,0 +1,143 @@
+"""Intervals of coefficients that invert the score, for where noise makes the information uncertain.
+
+The score S_j(b) of a coefficient held at b, the others at their roots, is linear in the population's weights given β; its error
+follows from its influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient score, o the others). The interval is {b : |S_j(b)| ≤ z · error}:
+Fieller's for a slope, and of infinite length where the data do not say that b is finite. The interval given is the smallest that
+holds this one and value ± z · standard error. (Rao 1948; Fieller 1954; Boos 1992, *On generalized score tests*.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_change
+from kmeanalyst.inference.regression.equations import NoRoot
+from kmeanalyst.inference.regression.fit import Fit
+from kmeanalyst.inference.regression.unsettled import total_errors
+from kmeanalyst.kernels.base import Array
+
+STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # standard errors from the coefficient at which the score is evaluated
+_ROUNDING = 1e-9
+_RISING = 0.05  # the least slope of the score's ratio, in units of what is expected, with which it is continued
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreProfiles:
+    """Scores of all coefficients over their errors, at values around the estimates.
+
+    errors   (k,) standard errors.
+    """
+
+    fit: Fit
+    errors: Array
+
+    @cached_property
+    def ratios(self) -> tuple[tuple[Array, Array], ...]:
+        """For each coefficient u (m,) in standard errors from the estimate, and t(u) = −S/error (m,), rising through 0."""
+        asked = [(j, u, beta) for j in range(len(self.errors)) for u, beta in self._held(j)]
+        scores = [self._efficient(j, beta) for j, _, beta in asked]
+        found: list[list[tuple[float, float]]] = [[(0.0, 0.0)] for _ in self.errors]
+        if asked:
+            population = self.fit.population
+            influence = np.column_stack([psi for psi, _ in scores])
+            error = total_errors(population, population.influence(influence))
+            for (j, u, _), (_, total), each in zip(asked, scores, error, strict=True):
+                found[j].append((u, -total / each if each > 0 else u))
+        return tuple((np.array([u for u, _ in each]), np.array([t for _, t in each])) for each in map(sorted, found))
+
+    def is_exact(self, j: int) -> bool:
+        """Whether the coefficient has no error but that of rounding."""
+        return not self.errors[j] > _ROUNDING * abs(self.fit.beta[j])
+
+    def _held(self, j: int) -> list[tuple[float, Array]]:
+        """β with coefficient j held so many standard errors away, as far as there are roots for the others."""
+        found: list[tuple[float, Array]] = []
+        fit = self.fit
+        if self.is_exact(j):
+            return found
+        for side in (-1.0, 1.0):
+            beta = fit.beta
+            for u in side * STEPS:
+                try:
+                    beta = fit.held_at(j, float(fit.beta[j] + u * self.errors[j]), beta)
+                except NoRoot:
+                    break
+                found.append((float(u), beta))
+        return found
+
+    def _efficient(self, j: int, beta: Array) -> tuple[Array, float]:
+        """The influence (n,) of the score of coefficient j, and the score."""
+        weights = self.fit.population.weights
+        psi = self.fit.equations.scores(beta)
+        J = self.fit.equations.information(beta, weights)
+        others = np.arange(len(beta)) != j
+        along = np.linalg.solve(J[np.ix_(others, others)].T, J[j, others]) if others.any() else np.zeros(0)
+        efficient = psi[:, j] - psi[:, others] @ along
+        return efficient, float(weights @ efficient[: len(weights)])
+
+    def ends(self, j: int, z: float) -> tuple[float, float]:
+        """Where t passes ± z for the last time, in standard errors; infinite where it does not."""
+        if self.is_exact(j):
+            return -z, z
+        u, t = self.ratios[j]
+        return -_last_below(-u[::-1], -t[::-1], z), _last_below(u, t, z)
+
+    def ratio_at(self, j: int, u: float) -> float:
+        """t at u standard errors from the estimate."""
+        if self.is_exact(j):
+            return u
+        known, t = self.ratios[j]
+        if known[0] <= u <= known[-1]:
+            return float(np.interp(u, known, t))
+        end = 0 if u < known[0] else -1
+        return float(t[end] + (u - known[end]) * _slope(known, t, end))
+
+
+def _last_below(u: Array, t: Array, z: float) -> float:
+    """The largest u ≥ 0 with t(u) ≤ z, t linear between its points and continued after the last where it rises."""
+    u, t = u[u >= 0], t[u >= 0]
+    if t[-1] <= z:
+        slope = _slope(u, t, -1)
+        return float(u[-1] + (z - t[-1]) / slope) if slope > 0 else np.inf
+    last = int(np.flatnonzero(t <= z)[-1])
+    return float(u[last] + (z - t[last]) / (t[last + 1] - t[last]) * (u[last + 1] - u[last]))
+
+
+def _slope(u: Array, t: Array, end: int) -> float:
+    """The slope of t behind one of its ends; 0 where it hardly rises, or was not followed as far as it should be."""
+    a, b = (0, 1) if end == 0 else (-2, -1)
+    if len(u) < 2 or abs(u[end]) < STEPS[-1]:
+        return 0.0
+    slope = float((t[b] - t[a]) / (u[b] - u[a]))
+    return slope if slope > _RISING else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreInterval:
+    """The interval of one coefficient (an IntervalRule)."""
+
+    profiles: ScoreProfiles
+    index: int
+    terms: Terms
+
+    @property
+    def value(self) -> float:
+        return float(self.profiles.fit.beta[self.index])
+
+    def interval(self, z: float) -> tuple[float, float]:
+        """The smallest interval that holds the inverted score's and value ± z standard errors."""
+        error = float(self.profiles.errors[self.index])
+        low, high = self.profiles.ends(self.index, z)
+        return self.value + min(low, -z) * error, self.value + max(high, z) * error
+
+    def robust(self, level: float) -> tuple[float, float]:
+        """To first order, over all populations that agree with the measurement."""
+        return self.value + least_change(self.terms, level), self.value + largest_change(self.terms, level)
+
+    def distance_of(self, wald: float) -> float:
+        """How many standard errors 0 is away, with the sign of `wald`: that many by the error, or fewer by the score."""
+        score = -self.profiles.ratio_at(self.index, -wald)
+        return float(np.sign(wald) * min(abs(wald), max(score * np.sign(wald), 0.0)))

@@ -1,0 +1,118 @@
+"""Proportional odds: P(y ≤ level) = F(θ_level − xᵀβ), F the logistic distribution (McCullagh 1980)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, logit
+
+from kmeanalyst.inference.regression.equations import Equations
+from kmeanalyst.kernels.base import Array
+
+_FAR = 700.0  # where the distribution function is 0 or 1
+
+
+@dataclass(frozen=True, eq=False)
+class OrdinalEquations(Equations):
+    """Scores of log P(y): parameters are the thresholds θ, increasing, and then β.
+
+    With u and l the upper and lower threshold minus xᵀβ, and p = F(u) − F(l), they are f(u)/p by u and −f(l)/p by l.
+
+    X        (n, 1 + k) the design, the intercept first: it has no coefficient, as thresholds stand in its place.
+    y        (n,) codes of the levels in their order, from 0; −1 for another.
+    levels   their names.
+    """
+
+    X: Array
+    y: Array
+    levels: tuple[str, ...]
+
+    @property
+    def columns(self) -> Array:
+        return np.concatenate([np.full(self._cuts, -1), np.arange(1, self.X.shape[1])])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f" = {level}" for level in self.levels)
+
+    @property
+    def _cuts(self) -> int:
+        return len(self.levels) - 1
+
+    def scores(self, beta: Array) -> Array:
+        upper, lower, p = self._ends(beta, self.X, self.y)
+        f = self._density
+        scores = self._by(f(upper) / p, self.y, self.X) - self._by(f(lower) / p, self.y - 1, self.X)
+        scores[self.y < 0] = np.nan
+        return scores
+
+    def information(self, beta: Array, weights: Array, *, expected: bool = False) -> Array:
+        """−Σ w ∂² log p: positive definite under weights that are not negative, as log p is concave."""
+        m = len(weights)
+        X, y = self.X[:m], self.y[:m]
+        upper, lower, p = self._ends(beta, X, y)
+        fu, fl = self._density(upper), self._density(lower)
+        uu, ll, ul = self._slope(upper) / p - (fu / p) ** 2, -self._slope(lower) / p - (fl / p) ** 2, fu * fl / p**2
+        ones = np.ones(m)
+        U, L = self._by(ones, y, X), self._by(ones, y - 1, X)
+        cross = U.T @ ((weights * ul)[:, None] * L)
+        return -(U.T @ ((weights * uu)[:, None] * U) + L.T @ ((weights * ll)[:, None] * L) + cross + cross.T)
+
+    def start(self, weights: Array) -> Array:
+        shares = np.bincount(self.y[: len(weights)], weights, minlength=len(self.levels))
+        below = np.clip(np.cumsum(shares)[:-1] / shares.sum(), 1e-9, 1 - 1e-9)
+        return np.concatenate([logit(below), np.zeros(self.X.shape[1] - 1)])
+
+    def is_feasible(self, beta: Array, m: int) -> bool:
+        return bool(np.isfinite(beta).all() and (np.diff(beta[: self._cuts]) > 0).all())
+
+    def means(self, beta: Array, X: Array) -> tuple[Array, Array]:
+        """P (n, c), and its derivative."""
+        each = [np.full(len(X), c) for c in range(len(self.levels))]
+        ends = [self._ends(beta, X, y) for y in each]
+        f = self._density
+        slopes = [
+            self._by(f(u), y, X) - self._by(f(lower), y - 1, X) for (u, lower, _), y in zip(ends, each, strict=True)
+        ]
+        return np.column_stack([p for _, _, p in ends]), np.stack(slopes, axis=1)
+
+    def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:
+        """−(f(u) − f(l)) dXβ, and its derivative."""
+        along = dX[:, 1:] @ beta[self._cuts :]
+        f, slope = self._density, self._slope
+        values, by_beta = [], []
+        for c in range(len(self.levels)):
+            y = np.full(len(X), c)
+            upper, lower, _ = self._ends(beta, X, y)
+            difference = f(upper) - f(lower)
+            moved = self._by(slope(upper), y, X) - self._by(slope(lower), y - 1, X)
+            own = np.column_stack([np.zeros((len(X), self._cuts)), dX[:, 1:]])
+            values.append(-difference * along)
+            by_beta.append(-along[:, None] * moved - difference[:, None] * own)
+        return np.column_stack(values), np.stack(by_beta, axis=1)
+
+    def _ends(self, beta: Array, X: Array, y: Array) -> tuple[Array, Array, Array]:
+        """u and l, far out for the last and the first level, and p, for codes (n,)."""
+        cuts = np.concatenate([[-np.inf], beta[: self._cuts], [np.inf]])
+        eta = X[:, 1:] @ beta[self._cuts :]
+        upper, lower = (np.clip(cuts[np.maximum(y, 0) + side] - eta, -_FAR, _FAR) for side in (1, 0))
+        high = lower > 0  # differences of upper tails are exact where those of lower tails are not
+        p = np.where(high, expit(-lower) - expit(-upper), expit(upper) - expit(lower))
+        return upper, lower, np.maximum(p, 1e-300)
+
+    def _by(self, values: Array, cut: Array, X: Array) -> Array:
+        """values · ∂(θ_cut − xᵀβ) by all parameters (n, c + k); 0 where there is no such threshold."""
+        found = np.zeros((len(X), self._cuts + X.shape[1] - 1))
+        there = (cut >= 0) & (cut < self._cuts)
+        found[there, cut[there]] = values[there]
+        found[:, self._cuts :] = np.where(there, -values, 0.0)[:, None] * X[:, 1:]
+        return found
+
+    @staticmethod
+    def _density(x: Array) -> Array:
+        return expit(x) * expit(-x)
+
+    @staticmethod
+    def _slope(x: Array) -> Array:
+        return expit(x) * expit(-x) * (expit(-x) - expit(x))

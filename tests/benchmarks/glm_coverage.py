@@ -1,0 +1,313 @@
+"""Coverage of the intervals of `release.glm`, coefficient by coefficient, beside what synthetic rows and the table itself give.
+
+    python tests/benchmarks/glm_coverage.py [--tables simulated adult acs housing] [--releases 20] [--epsilon 1 0.1]
+        [--kernel default] [--rows N] [--curves] [--json FILE]
+
+The population is 200,000 simulated rows, or all rows of Adult (both files), of the census excerpt or of housing from
+../shared/data (said to be absent where they are). Each release is of N rows redrawn from it with replacement, so that sampling
+varies as it does in a table from a large population. The truth is the same model fitted to the population, whether it is true or
+not. Formulas were fixed before the first run; Adult's is that of NAPSU-MQ's logistic regression (Räisä et al. 2023: income on age,
+race, sex; 20 repeats).
+
+A line for each table, model and ε: the share of coefficients and draws whose 95 % interval holds the truth, and the median width of
+the intervals relative to that of the non-private table, for the release, for the usual standard errors (HC0, which statsmodels
+gives; the tests compare) on N rows resampled from it, and for the table without privacy; with --each a line for each coefficient,
+with --curves coverage at levels .05, .10, …, .95.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import kmeanalyst as ka
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
+from release_side import draft_domain, publish
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+LEVELS = np.linspace(0.05, 0.95, 19)
+DELTA = 1e-6
+
+
+@dataclass(frozen=True)
+class Model:
+    """A formula, its family and for whom."""
+
+    formula: str
+    family: str = "gaussian"
+    link: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A population, its public domain, the rows of a release, and the models."""
+
+    population: pd.DataFrame
+    domain: Domain
+    rows: int
+    models: tuple[Model, ...]
+    target: str
+
+
+def simulated() -> Table:
+    """Levels down to 2 %, numbers with skew, a target of each family; no model is quite true."""
+    rng, n = np.random.default_rng(7), 200_000
+    age = np.clip(rng.gamma(6, 6.5, n) + 8, 17, 90).astype(int)
+    sex = np.where(rng.random(n) < 0.5, "F", "M")
+    school = rng.choice(["none", "basic", "high", "degree"], n, p=[0.02, 0.28, 0.45, 0.25])
+    grade = np.select([school == "degree", school == "high", school == "basic"], [1.0, 0.5, 0.0], -0.4)
+    hours = np.clip(rng.normal(38, 9, n) - 4 * (sex == "F") + 2 * grade, 1, 80)
+    wage = np.clip(np.exp(2.2 + 0.5 * grade + 0.01 * (age - 40) + 0.004 * hours + rng.normal(0, 0.5, n)), 1, 300)
+    rich = rng.random(n) < 1 / (
+        1 + np.exp(3 - 0.03 * age - 0.9 * grade - 0.5 * (sex == "M") - 0.3 * grade * (sex == "M"))
+    )
+    visits = np.minimum(rng.poisson(np.exp(-0.5 + 0.02 * age + 0.2 * (sex == "F"))), 30)
+    frame = pd.DataFrame({
+        "age": age, "sex": sex, "school": school, "hours": hours.round(1), "wage": wage.round(2),
+        "rich": np.where(rich, "yes", "no"), "visits": visits,
+    })  # fmt: skip
+    domain = Domain((
+        Integer(name="age", lower=17, upper=90, edges=(25, 30, 35, 40, 45, 50, 55, 60, 65, 70)),
+        Categorical(name="sex", levels=("F", "M")),
+        Categorical(name="school", levels=("none", "basic", "high", "degree")),
+        Real(name="hours", lower=1, upper=80, edges=(15, 20, 25, 30, 35, 40, 45, 50, 55)),
+        Real(name="wage", lower=1, upper=300, scale="log", edges=(3, 5, 7, 10, 14, 20, 28, 40, 60)),
+        Categorical(name="rich", levels=("no", "yes")),
+        Integer(name="visits", lower=0, upper=30, edges=(1, 2, 3, 4, 5, 7, 10)),
+    ))  # fmt: skip
+    models = (
+        Model("rich ~ age + sex + school", "binomial"),
+        Model("rich ~ age + sex * school", "binomial"),
+        Model("wage ~ age + hours + school"),
+        Model("visits ~ age + sex", "poisson"),
+        Model("wage ~ age + school", "gamma", "log"),
+        Model("hours ~ sex + age", where="school != 'none'"),
+    )
+    return Table(frame, domain, 20_000, models, "rich")
+
+
+def _real(folder: str, *files: str) -> pd.DataFrame:
+    """The files as text, cell by cell."""
+    parts = [pd.read_csv(DATA / folder / file, dtype=str, keep_default_na=False) for file in files]
+    return pd.concat(parts, ignore_index=True).apply(lambda column: column.str.strip().str.rstrip("."))
+
+
+def adult() -> Table:
+    """Census income of 1994: the columns of NAPSU-MQ's experiment."""
+    frame = _real("adult", "adult_train.csv.gz", "adult_test.csv.gz")[
+        [
+            "age",
+            "workclass",
+            "education",
+            "marital-status",
+            "race",
+            "sex",
+            "capital-gain",
+            "capital-loss",
+            "hours-per-week",
+            "income",
+        ]
+    ]
+    domain = draft_domain(frame, this_sample_is_public=True).domain
+    models = (
+        Model("income ~ age + race + sex", "binomial"),
+        Model("income ~ age + sex + `hours-per-week`", "binomial"),
+        Model("`hours-per-week` ~ age + sex + income"),
+    )
+    return Table(frame, domain, 20_000, models, "income")
+
+
+def acs() -> Table:
+    """The American Community Survey of Massachusetts, those with an income; its own public domain."""
+    frame = _real("acs", "ma2019.csv.gz")[
+        ["AGEP", "SEX", "MSP", "HISP", "RAC1P", "EDU", "PINCP_DECILE", "OWN_RENT", "DVET"]
+    ]
+    frame = frame[
+        (frame["PINCP_DECILE"] != "") & (frame["PINCP_DECILE"] != "N") & (frame["EDU"] != "N") & (frame["EDU"] != "")
+    ]
+    known = ka.read_domain(DATA / "acs" / "domain.toml")
+    numbers = {
+        "PINCP_DECILE": Integer(name="PINCP_DECILE", lower=0, upper=9),
+        "EDU": Integer(name="EDU", lower=1, upper=12),
+    }
+    domain = Domain(tuple(numbers.get(name, known[name]) for name in frame))
+    models = (
+        Model("PINCP_DECILE ~ EDU + SEX + AGEP"),
+        Model("PINCP_DECILE >= 7 ~ EDU + SEX", "binomial"),
+        Model("EDU >= 9 ~ AGEP + SEX", "binomial"),
+    )
+    return Table(frame.reset_index(drop=True), domain, 7_000, models, "SEX")
+
+
+def housing() -> Table:
+    """Californian block groups of 1990."""
+    frame = _real("housing", "housing.csv.gz")
+    frame = frame[frame["total_bedrooms"] != ""].reset_index(drop=True)
+    domain = draft_domain(frame, this_sample_is_public=True).domain
+    models = (
+        Model("median_house_value ~ median_income + housing_median_age"),
+        Model("median_house_value > 250000 ~ median_income + housing_median_age", "binomial"),
+        Model("median_house_value ~ median_income + ocean_proximity", where="ocean_proximity != 'ISLAND'"),
+    )
+    return Table(frame, domain, 20_000, models, "ocean_proximity")
+
+
+TABLES: dict[str, Callable[[], Table]] = {"simulated": simulated, "adult": adult, "acs": acs, "housing": housing}
+table_of = cache(lambda name: TABLES[name]())
+
+
+def fitted(release: ka.Release, model: Model) -> Any:
+    """The model on a release."""
+    return release.glm(model.formula, model.family, link=model.link, where=model.where)
+
+
+def of_rows(table: Table, frame: pd.DataFrame, model: Model) -> Any:
+    """The model on plain rows: coefficients and HC0 errors as statsmodels gives them."""
+    return fitted(ka.from_frame(frame.assign(weight=1 / len(frame)), domain=table.domain), model)
+
+
+@cache
+def truth(name: str, index: int) -> dict[str, float]:
+    """The coefficients in the population."""
+    table = table_of(name)
+    found = of_rows(table, table.population, table.models[index])
+    return dict(zip(found.names, (one.value for one in found.coefficients), strict=True))
+
+
+def ends(found: Any, known: dict[str, float]) -> Array:
+    """(k, 2 + 2 · levels) value, error and the intervals of each coefficient; NaN of one that has no answer."""
+    rows = np.full((len(known), 2 + 2 * len(LEVELS)), np.nan)
+    for row, name in zip(rows, known, strict=True):
+        if found is not None and name in found.names:
+            one = found[name]
+            row[:] = [one.value, one.standard_error, *np.ravel([one.interval(level) for level in LEVELS])]
+    return rows
+
+
+def repeated(name: str, epsilon: float, seed: int, options: dict[str, Any], rows: int | None) -> list[dict[str, Any]]:
+    """One release: each model on it, on rows resampled from it, and on its table."""
+    table = table_of(name)
+    n = rows or table.rows
+    drawn = table.population.sample(n, replace=True, random_state=seed).reset_index(drop=True)
+    release = publish(
+        drawn.astype(str), table.domain, epsilon=epsilon, delta=DELTA, rehearsal=seed, uncounted=True, **options
+    )
+    synthetic = release.resample(n, rng=seed)
+    found = []
+    for i, model in enumerate(table.models):
+        known = truth(name, i)
+        tried: dict[str, Any] = {"seed": seed, "model": i, "epsilon": epsilon, "known": known}
+        for way, ask in (
+            ("ours", lambda model=model: fitted(release, model)),
+            ("naive", lambda model=model: of_rows(table, synthetic, model)),
+            ("table", lambda model=model: of_rows(table, drawn, model)),
+        ):
+            start = time.perf_counter()
+            try:
+                answered = ask()
+                tried[way] = ends(answered, known)
+                tried[f"{way} fell back"] = way == "ours" and answered.view != "fitted"
+            except ValueError as error:
+                tried[way], tried[f"{way} refused"] = ends(None, known), str(error).partition("\n")[0]
+            tried[f"{way} seconds"] = time.perf_counter() - start
+        found.append(tried)
+    return found
+
+
+def held(rows: Array, known: Array) -> Array:
+    """(..., k, levels) whether intervals hold the truth; NaN where there is no answer."""
+    low, high = rows[..., 2::2], rows[..., 3::2]
+    return np.where(np.isnan(low), np.nan, (low <= known[:, None]) & (known[:, None] <= high))
+
+
+def show(name: str, epsilon: float, found: list[dict[str, Any]], each: bool, curves: bool) -> list[dict[str, Any]]:
+    lines = []
+    for i, model in enumerate(table_of(name).models):
+        own = [one for one in found if one["model"] == i]
+        known = np.array(list(own[0]["known"].values()))
+        usual = np.nanmedian([one["table"][:, 1] for one in own], axis=0)
+        line: dict[str, Any] = {"table": name, "epsilon": epsilon, "formula": model.formula, "family": model.family}
+        for way in ("ours", "naive", "table"):
+            rows = np.array([one[way] for one in own])
+            hits = held(rows, known)
+            width = (rows[..., -1] - rows[..., -2]) / (2 * 1.96 * usual)
+            line |= {
+                f"{way} held": float(np.nanmean(hits[..., -1])), f"{way} width": float(np.nanmedian(width)),
+                f"{way} curve": np.nanmean(hits, axis=(0, 1)).tolist(),
+                f"{way} refused": sum(f"{way} refused" in one for one in own),
+                f"{way} each": np.nanmean(hits[..., -1], axis=0).tolist(),
+            }  # fmt: skip
+        seconds = np.median([one["ours seconds"] for one in own])
+        back = sum(one.get("ours fell back", False) for one in own)
+        refused = f"{line['ours refused']}/{line['naive refused']}"
+        print(
+            f"{name:10} {epsilon:4g}  {line['ours held']:.3f} {line['ours width']:6.2f}   {line['naive held']:.3f} "
+            f"{line['naive width']:6.2f}   {line['table held']:.3f}   {refused:>5} {back:4}  {seconds:5.1f}  "
+            f"{model.family}: {model.formula}",
+            flush=True,
+        )
+        if each:
+            rows = np.array([one["ours"] for one in own])
+            for j, (term, value) in enumerate(own[0]["known"].items()):
+                error = np.nanmedian(rows[:, j, 1])
+                print(
+                    f"      {term:32} {value:9.4g}  held {line['ours each'][j]:.2f} naive {line['naive each'][j]:.2f}  bias "
+                    f"{np.nanmean(rows[:, j, 0] - value) / error:5.2f}  sd {np.nanstd(rows[:, j, 0]) / error:5.2f}  error "
+                    f"{error / usual[j]:6.1f} of the table's  infinite {np.isinf(rows[:, j, 2:]).any(axis=1).mean():.2f}"
+                )
+        if curves:
+            for way in ("ours", "naive", "table"):
+                print(f"      {way:6}", " ".join(f"{share:.2f}" for share in line[f"{way} curve"]))
+        lines.append(line)
+    return lines
+
+
+def main() -> None:
+    """Print the lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--releases", type=int, default=20)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
+    parser.add_argument(
+        "--kernel", default="default", help="default, margins, adaptive, or target: the table's, named to publish"
+    )
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--each", action="store_true")
+    parser.add_argument("--curves", action="store_true")
+    parser.add_argument("--json", type=Path)
+    choice = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print("table         ε   held  width   naive  width   table   refused fell s     model")
+    lines: list[dict[str, Any]] = []
+    for name in choice.tables:
+        if name != "simulated" and not (DATA / name).is_dir():
+            print(f"{name:10} is not at {DATA}: nothing was measured")
+            continue
+        options = {"default": {}, "target": {"target": table_of(name).target}}.get(
+            choice.kernel, {"kernel": choice.kernel}
+        )
+        for epsilon in choice.epsilon:
+            found = [
+                one for seed in range(choice.releases) for one in repeated(name, epsilon, seed, options, choice.rows)
+            ]
+            lines += show(name, epsilon, found, choice.each, choice.curves)
+            if choice.json:
+                choice.json.write_text(json.dumps(lines, indent=1))
+
+
+if __name__ == "__main__":
+    main()
