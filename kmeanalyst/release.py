@@ -20,6 +20,7 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from kmeanalyst.inference.claims.claims import Claims
     from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
@@ -467,6 +468,20 @@ class Release(ReleaseData):
         from kmeanalyst.inference.questions.conditional import conditional_law
 
         return conditional_law(self, given=given, where=where, view=view, kernel=kernel)
+
+    def claims(
+        self, texts: Sequence[str], *, rate: float = 0.05, names: Sequence[str] | None = None, view: View | None = None
+    ) -> Claims:
+        """How probable each claim is in the population, and which to keep at a rate of false ones; errors keep their correlation.
+
+        A claim compares statistics (mean, probability, var, std, quantile, cov, corr, ratio, each with where=condition or not)
+        and arithmetic with them by <, <=, > or >=. List every claim that was considered, not only those that look true.
+
+        >>> release.claims(["mean(age, where=income == '>50K') > 1.1 * mean(age)", "corr(age, `hours-per-week`) > 0.5"])
+        """
+        from kmeanalyst.inference.claims.claims import claims
+
+        return claims(self, texts, rate=rate, names=names, view=view)
 
 
 def read_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> Release:

@@ -15,6 +15,7 @@ from kmeanalyst.cli.arguments import (
     reading_options,
     release_argument,
 )
+from kmeanalyst.cli.claims import claims
 from kmeanalyst.cli.compare import compare, mmd_test_command
 from kmeanalyst.cli.function import evaluate_command, show_function
 from kmeanalyst.cli.plot import plot_command
@@ -325,6 +326,7 @@ def transform(release_path: str, expressions: tuple[str, ...], output: str, name
 
 
 for _command in (
-    expect, quantile, table, mmd_test_command, compare, plot_command, report_command, evaluate_command, train_command
+    expect, quantile, table, mmd_test_command, compare, plot_command, report_command, evaluate_command, train_command,
+    claims,
 ):  # fmt: skip
     main.add_command(_command)
