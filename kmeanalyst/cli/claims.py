@@ -21,9 +21,7 @@ from kmeanalyst.cli.terminal import print_json, say, working
 @view_option
 @coverage_option
 @reading_options
-def claims(
-    release_path: str, findings_path: str, rate: float | None, view: Any, level: float, as_json: bool
-) -> None:
+def claims(release_path: str, findings_path: str, rate: float | None, view: Any, level: float, as_json: bool) -> None:
     """How probable each claim of a list is in the population, and which to keep.
 
     FINDINGS.toml has claims = [texts], or [[claim]] tables with a text and perhaps a name, and perhaps a rate. A claim compares

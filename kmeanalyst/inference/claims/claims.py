@@ -76,6 +76,8 @@ class Claims(tuple[Claim, ...]):
     >>> found = release.claims(["mean(age) > 38", "probability(age > 50) < probability(age < 30)"])
     >>> found.rate, [claim.kept for claim in found]
     (0.05, [True, True])
+    >>> found.expected_false_share  # (0.065 + 0.000) / 2
+    0.0323...
     """
 
     rate: float
@@ -96,9 +98,9 @@ class Claims(tuple[Claim, ...]):
         """One row for each claim, indexed by its text: difference, standard_error, low, high, its parts, and what follows.
 
         >>> release.claims(["mean(age) > 38"]).to_frame()[["difference", "probability", "kept"]]
-                        difference  probability  kept
+                       difference  probability   kept
         claim
-        mean(age) > 38    0.595...      0.93...  True
+        mean(age) > 38   0.597985     0.935216  False
         """
         import pandas as pd
 
@@ -200,7 +202,7 @@ class _Answers:
         """An Estimate of a part with a statistic, np.float64 of one without; arithmetic keeps correlations."""
         match node:
             case Constant():
-                return np.float64(node.value)  # type: ignore[arg-type]
+                return np.float64(node.value)
             case Asked():
                 return self.statistic(node)
             case Call():
@@ -227,7 +229,9 @@ class _Answers:
     def statistic(self, asked: Asked) -> Estimate:
         key = asked.statistic, asked.arguments, asked.where
         if key not in self.known:
-            self.known[key] = _STATISTICS[asked.statistic](self.release, *asked.arguments, where=asked.where, view=self.view)
+            self.known[key] = _STATISTICS[asked.statistic](
+                self.release, *asked.arguments, where=asked.where, view=self.view
+            )
         return self.known[key]
 
 
@@ -237,7 +241,9 @@ def _of_matrix(matrix: Callable[..., MatrixEstimate]) -> Callable[..., Estimate]
 
 def _quantile(release: ReleaseData, a: str, order: str, **asked: Any) -> Estimate:
     if not NUMBER.fullmatch(order):
-        raise ExpressionError(f"the order of a quantile is a number from 0 to 1, got {order!r:.60}. Write quantile({a}, 0.5).")
+        raise ExpressionError(
+            f"the order of a quantile is a number from 0 to 1, got {order!r:.60}. Write quantile({a}, 0.5)."
+        )
     found = quantile(release, a, float(order), **asked)
     assert isinstance(found, Estimate)
     return found
