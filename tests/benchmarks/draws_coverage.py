@@ -3,8 +3,8 @@
     python tests/benchmarks/draws_coverage.py [--table mixed adult] [--releases 40] [--rows 5000] [--epsilon 1 0.1]
                         [--draws 20] [--replicates 100] [--level 0.95] [--first 0]
 
-Tables: `mixed` of coverage_of_intervals.py, drawn from its population, and Adult (../shared/data/adult; said if it is not there), drawn
-from its 48,842 rows with replacement. For each release, questions of one column, of two, of three, and the slopes of a logistic
+Tables: `mixed` of coverage_of_intervals.py, drawn from its population, and Adult (../shared/data/adult; said if it is not
+there), drawn from its 48,842 rows with replacement. For each release, questions of one column, of two, of three, and the slopes of a logistic
 regression (statsmodels' GLM). Of each rule: how often intervals hold the population's value, and their median width in units of
 the widths that the table's own rows would have had with no privacy.
 
@@ -77,7 +77,8 @@ def mixed() -> Table:
         "one column": ("age", "gain", "sex == 'F'", "job == 'd'", "age > 50", "gain > 0", "missing(wage)"),
         "two columns": ("age * (sex == 'F')", "sex == 'F' and job == 'b'", "sex == 'F' and age > 50", "gain > 0 and age > 50"),
         "three columns": (
-            "age > 40 and sex == 'F' and job == 'a'", "gain > 0 and sex == 'F' and job == 'b'", "gain > 0 and sex == 'M' and age < 40",
+            "age > 40 and sex == 'F' and job == 'a'", "gain > 0 and sex == 'F' and job == 'b'",
+            "gain > 0 and sex == 'M' and age < 40",
         ),
     }  # fmt: skip
     population = domain.decode(domain.encode(draw(_POPULATION, np.random.default_rng(99))))
@@ -96,7 +97,8 @@ def adult() -> Table:
     questions = {
         "one column": ("age", "`hours-per-week`", "sex == 'Female'", "income == '>50K'", "age > 50", "race == 'White'"),
         "two columns": (
-            "sex == 'Female' and income == '>50K'", "education == 'Bachelors' and income == '>50K'", "age > 50 and income == '>50K'",
+            "sex == 'Female' and income == '>50K'", "education == 'Bachelors' and income == '>50K'",
+            "age > 50 and income == '>50K'",
             "relationship == 'Husband' and age > 50", "`education-num` * age",
         ),
         "three columns": (
