@@ -20,6 +20,7 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from kmeanalyst.inference.claims.claims import Claims
     from kmeanalyst.inference.contingency.contingency_test import ContingencyTest
     from kmeanalyst.inference.contingency.survival import SurvivalCurve
     from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
@@ -579,6 +580,52 @@ class Release(ReleaseData):
         from kmeanalyst.inference.questions.conditional import conditional_law
 
         return conditional_law(self, given=given, where=where, view=view, kernel=kernel)
+
+    def draws(
+        self, m: int = 20, *, rows: int | None = None, rng: np.random.Generator | int | None = None
+    ) -> list[pd.DataFrame]:
+        """m tables that the private one may have been, for Rubin's Ū + (1 + 1/m) B (`mice::pool`, Stata's `mi`).
+
+        Each has as many rows as the private table, unless `rows` says otherwise. They differ by privacy and resolution alone:
+        sampling is what Ū adds. What can be asked of three columns and more is less spread than its error says.
+
+        >>> tables = release.draws(5, rng=0)
+        >>> len(tables), len(tables[0])
+        (5, 6000)
+        """
+        from kmeanalyst.inference.draws.draws import draws
+
+        return draws(self, m, rows=rows, rng=rng)
+
+    def replicates(self, R: int = 100, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
+        """Rows with a "weight" and R replicate weights, whose mean squared deviation is privacy, sampling and resolution together.
+
+        For R's survey::svrepdesign(type = "other", scale = 1/R, rscales = 1, combined.weights = TRUE, mse = TRUE).
+
+        >>> release.replicates(100, rng=0).columns[-2:].tolist()
+        ['replicate_99', 'replicate_100']
+        """
+        from kmeanalyst.inference.draws.draws import replicates
+
+        return replicates(self, R, rng=rng)
+
+    def claims(
+        self, texts: Sequence[str], *, rate: float = 0.05, names: Sequence[str] | None = None, view: View | None = None
+    ) -> Claims:
+        """How probable each claim is in the population, and which to keep at a rate of false ones; errors keep their correlation.
+
+        A claim compares statistics (mean, probability, var, std, quantile, cov, corr, ratio, each with where=condition or not)
+        and arithmetic with them by <, <=, > or >=. List every claim that was considered, not only those that look true.
+
+        >>> release.claims(["mean(age) < 40", "std(age) > 13.5"])
+        kept: mean(age) < 40 (probability > .999, adjusted p < .001, difference 1.40 ± 0.39)
+        not kept: std(age) > 13.5 (probability .840, adjusted p .240, difference 0.47 ± 0.47)
+        1 of 2 kept by a Bayesian rule: the mean probability that a kept claim is false is 0.000, at most 0.05.
+            Benjamini–Yekutieli keeps 1 at 0.05.
+        """
+        from kmeanalyst.inference.claims.claims import claims
+
+        return claims(self, texts, rate=rate, names=names, view=view)
 
 
 def read_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> Release:

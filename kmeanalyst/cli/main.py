@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from kmeanalyst.cli.arguments import (
     reading_options,
     release_argument,
 )
+from kmeanalyst.cli.claims import claims
 from kmeanalyst.cli.compare import compare, independence, mmd_test_command
 from kmeanalyst.cli.function import evaluate_command, show_function
 from kmeanalyst.cli.glm import glm_command
@@ -132,7 +134,7 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
 
 @main.command(short_help="Write points and weights for other tools.")
 @release_argument
-@click.argument("output", type=click.Path(dir_okay=False), metavar="OUT.{csv,parquet,nc}", required=False)
+@click.argument("output", type=click.Path(), metavar="OUT.{csv,parquet,nc}", required=False)
 @click.option(
     "--view",
     default="signed",
@@ -144,9 +146,23 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
     "--rows",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many rows, with --view resampled; by default all points.",
+    help="How many rows, with --view resampled (by default all points) or --draws (by default those of the private table).",
 )
-@click.option("--seed", type=int, help="Seed of the resampling; by default fresh each time.")
+@click.option("--seed", type=int, help="Seed of the resampling, or of draws; by default fresh each time.")
+@click.option(
+    "--draws",
+    "n_draws",
+    metavar="M",
+    type=click.IntRange(min=2),
+    help="OUT is a new folder: M tables that the private one may have been, for Rubin's rule (mice::pool in R, mi in Stata).",
+)
+@click.option(
+    "--replicates",
+    "n_replicates",
+    metavar="R",
+    type=click.IntRange(min=2),
+    help="OUT is a new folder: rows with a weight and R replicate weights (svrepdesign in R, svyset in Stata); 100 or more.",
+)
 @click.option(
     "--keep-formulas", is_flag=True, help="Of .csv: no apostrophe before text cells that a spreadsheet would run."
 )
@@ -164,6 +180,8 @@ def export(
     view: Any,
     rows: int | None,
     seed: int | None,
+    n_draws: int | None,
+    n_replicates: int | None,
     keep_formulas: bool,
     sdnist: str | None,
     as_json: bool,
@@ -176,26 +194,34 @@ def export(
     With --sdnist DIR: FILE's name with .csv, as many rows as points unless --rows says otherwise, "N" where a cell is missing; the
     same with .json, labels (ε, δ, method, columns); and the command that makes NIST's report is printed.
 
-    Example: kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
+    Points and weights by themselves have no valid error. With --draws or --replicates other programs get standard errors that
+    include the noise, each by one rule, which README.txt (with code for R and Stata) and rule.json in the folder name.
+
+    \b
+    Examples:
+      kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
+      kmeanalyst export adult.kme draws --draws 20
+      kmeanalyst export adult.kme weighted --replicates 100
     """
     from kmeanalyst.releases.file.export import export as write_export
 
     if (output is None) == (sdnist is None):
-        raise click.UsageError("Name either a file OUT.{csv,parquet,nc} or --sdnist DIR.")
+        raise click.UsageError("Name either OUT.{csv,parquet,nc} or --sdnist DIR.")
     if sdnist is not None:
         _export_sdnist(release_path, sdnist, view, rows, seed, as_json)
         return
     assert output is not None
+    if n_draws is not None or n_replicates is not None:
+        _export_drawn(release_path, output, view, rows, seed, n_draws, n_replicates, keep_formulas, as_json)
+        return
+    if Path(output).is_dir():
+        raise click.BadParameter(f"{output} is a directory. Name a file.", param_hint="OUT")
     check_not_read(output, release_path)
     release = open_release(release_path)
     with working("writing"):
         frame = release.to_frame(view, rows=rows, rng=seed)
         defused = write_export(release, output, frame=frame, keep_formulas=keep_formulas)
-    if defused:
-        note(
-            f"{defused} text cells begin like a formula, which a spreadsheet would run, and got an apostrophe in front. "
-            "--keep-formulas leaves them as they are."
-        )
+    _note_defused(defused)
     if (view == "signed" and not release.is_probability) or frame["weight"].min() < 0:
         note("signed weights; most tools misread negative ones. --view probability or resampled has none.")
     say(f"wrote {output}", err=True)
@@ -204,6 +230,47 @@ def export(
             "output": output, "view": view, "rows": len(frame), "defused_cells": defused,
             "rehearsal": release.is_rehearsal,
         })  # fmt: skip
+
+
+def _note_defused(defused: int) -> None:
+    if defused:
+        note(
+            f"{defused} text cells begin like a formula, which a spreadsheet would run, and got an apostrophe in front. "
+            "--keep-formulas leaves them as they are."
+        )
+
+
+def _export_drawn(
+    release_path: str, folder: str, view: str, rows: int | None, seed: int | None, m: int | None, R: int | None,
+    keep_formulas: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Draws of the table or replicate weights in a folder, with the rule that they are for."""
+    from kmeanalyst.inference.draws.draws import FEWEST_REPLICATES, too_few
+    from kmeanalyst.inference.draws.folder import write_draws, write_replicates
+
+    if (m is not None and R is not None) or view != "signed":
+        raise click.UsageError("--draws, --replicates and --view are for different rules: name one of them.")
+    if R is not None and rows is not None:
+        raise click.UsageError("--rows is for draws: replicate weights go with the rows that the release has.")
+    release = open_release(release_path)
+    if R is not None and R < FEWEST_REPLICATES:
+        note(too_few(R))
+    with working("drawing"):
+        if m is not None:
+            tables = release.draws(m, rows=rows, rng=seed)
+            defused = write_draws(release, folder, tables, keep_formulas=keep_formulas)
+            facts = {"draws": m, "rows": len(tables[0]), "rule": "Rubin"}
+        else:
+            assert R is not None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it was said
+                frame = release.replicates(R, rng=seed)
+            defused = write_replicates(release, folder, frame, keep_formulas=keep_formulas)
+            facts = {"replicates": R, "rows": len(frame), "rule": "replicate weights"}
+    _note_defused(defused)
+    say(f"wrote {folder}: README.txt says by which rule standard errors are computed", err=True)
+    if as_json:
+        print_json({"output": folder, **facts, "defused_cells": defused, "rehearsal": release.is_rehearsal})
 
 
 def _export_sdnist(
@@ -328,7 +395,7 @@ def transform(release_path: str, expressions: tuple[str, ...], output: str, name
 
 
 for _command in (
-    expect, quantile, table, glm_command, survival, independence, mmd_test_command, compare, plot_command, report_command,
-    evaluate_command, train_command,
+    expect, quantile, table, glm_command, claims, survival, independence, mmd_test_command, compare, plot_command,
+    report_command, evaluate_command, train_command,
 ):  # fmt: skip
     main.add_command(_command)

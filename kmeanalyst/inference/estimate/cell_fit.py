@@ -69,6 +69,7 @@ _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps na
 _TOGETHER = 32  # questions
 _HARDLY, _PROJECTED = 0.02, 0.02  # noise variance of a projection, relative; a step that gains less than this ends it
 _SINGLE = 1e-5  # least noise variance, relative to the largest prior variance
+_DRAWN = 1e-3  # draws are solved for to this share
 _SETTLED = 1e-7  # the best answers are solved for to this share of their change
 
 
@@ -403,6 +404,43 @@ class CellFit:
         cross = a.T @ with_features
         return joint - cross - cross.T + a.T @ (self.system.covariance @ a)
 
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+        """(n, k) draws of how the weights of the table's own rows may differ from `weights`; each sums to 0.
+
+        f − fit(A f + noise), f from the prior (Matheron's rule): a question's values have the covariance of its privacy and
+        resolution parts, but for the bound that a noisy score sets to a pair that was not measured.
+        """
+        size = len(self.system.covariance.mean)
+        noise = self._fitted(self.measurement.noise_scale * rng.standard_normal((size, k)), self.system)
+        moved, with_features = self._moved
+        bias = _STILL_TO_GO * (moved - self._fitted(with_features[:, None], self.system)[:, 0])
+        left_open = np.sqrt(self._validation) * self._draws_of_rest(k, rng)
+        return left_open - noise + np.outer(bias, rng.standard_normal(k))
+
+    def _draws_of_rest(self, k: int, rng: np.random.Generator) -> Array:
+        """(n, k) prior draws less their own fits."""
+        f = prior_draws(self.probabilities, k, rng)
+        sums = self.system.covariance.transposed @ f
+        rest = f - self._fitted(sums, self.system)
+        if self.unmeasured is None:
+            return np.sqrt(self.spread) * rest
+        outside = f - self._fitted(sums, self._span)
+        pairs, chance = self.unmeasured.prior_draws(k, rng, self.unseen)
+        pairs -= self._fitted(self.system.covariance.transposed @ pairs, self._span)
+        return np.sqrt(self.spread) * (rest - outside) + np.sqrt(max(self.unseen - chance, 0.0)) * outside + pairs
+
+    def _fitted(self, sums: Array, system: _System) -> Array:
+        """(n, k) the weights p (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ sums that a fit adds for measured sums of features (F, k)."""
+        covariance = self.system.covariance
+        gains: list[float] = []
+
+        def settled(gained: Array) -> bool:
+            gains.append(float(gained.sum()))
+            return len(gains) > _PATIENCE and max(gains[-_PATIENCE:]) < _DRAWN * sum(gains)
+
+        b = system.spread * system.solved(sums, settled)
+        return self.probabilities[:, None] * (covariance.features @ b - covariance.mean @ b)
+
     @property
     def _validation(self) -> float:
         """1/(1 − γ/n)², n the effective number of rows."""
@@ -452,6 +490,12 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
 def _usual_count(feature_map: MarginFeatures) -> float:
     """How many directions usual tables count for in κ."""
     return _PRIOR_COUNT * sum(feature_map.kernel.sizes)
+
+
+def prior_draws(probabilities: Array, k: int, rng: np.random.Generator) -> Array:
+    """(n, k) normal weights that sum to 0, of covariance Cov_p: those of E h have the variance Var_p h."""
+    f = np.sqrt(probabilities)[:, None] * rng.standard_normal((len(probabilities), k))
+    return f - probabilities[:, None] * f.sum(axis=0)
 
 
 def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: float) -> float:

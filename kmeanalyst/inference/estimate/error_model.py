@@ -54,6 +54,16 @@ class Fit(Protocol):
         ...
 
     @property
+    def probabilities(self) -> Array:
+        """(n,) non-negative weights of the rows, around which it is."""
+        ...
+
+    @property
+    def spread(self) -> float:
+        """κ."""
+        ...
+
+    @property
     def compatible(self) -> CompatiblePopulations: ...
 
     def first_rows(self, values: Array) -> Array: ...
@@ -61,6 +71,8 @@ class Fit(Protocol):
     def parts(self, influence: Array) -> dict[str, Array]: ...
 
     def covariance(self, influence: Array) -> dict[str, Array]: ...
+
+    def deviations(self, k: int, rng: np.random.Generator) -> Array: ...
 
 
 class ErrorModel(ABC):
@@ -228,6 +240,20 @@ class MeasuredErrors(ErrorModel):
         at_rows, distance = self._compared(influence)
         covariance = self.fit.covariance(at_rows)
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
+
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+        """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from the fit's; each sums to 0.
+
+        Their covariances are those of privacy and resolution; ValueError unless the fit's rows come first.
+        """
+        if self.first != "fit":
+            raise ValueError('draws are of the fitted population. Take the model of view="fitted".')
+        drawn = self.fit.deviations(k, rng)
+        if self.fit.on_points:
+            return drawn
+        distance = np.append(-self.fit.weights, self.point_weights)
+        rest = np.zeros((len(self.point_weights), k))
+        return np.vstack([drawn, rest]) + _SECOND_MODEL * np.outer(distance, rng.standard_normal(k))
 
     def _least_change(self, influence: Array, level: float) -> float:
         """Over probability weights on rows of the fit that agree with the measurement (see `compatible`)."""

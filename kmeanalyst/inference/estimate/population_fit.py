@@ -123,6 +123,7 @@ _COPIES = 5  # rows of a blurred cloud
 _DIRECTIONS = 250
 _REPLICATES = 30
 _REMEMBERED, _REFIT_STEPS = 8, 60  # L-BFGS: steps that it remembers, steps that it takes
+_LEADING = 20  # coordinates that show how far refits depart
 _DOUBT = 3.0  # standard errors of κ
 _SINGLE = 2.0**-23  # rounding of features, relative to their bound
 _OUTSIDE = 0.03  # share of the reference in the mass under which means and variances are taken
@@ -161,6 +162,11 @@ class PopulationFit:
         """κ of what was not measured."""
         return self.spread
 
+    @property
+    def probabilities(self) -> Array:
+        """(n,) the same weights, which are probabilities."""
+        return self.weights
+
     def cloud_means(self, values: Array) -> Array:
         """Values (n, k) at the rows → (n_clouds, k) means over each cloud."""
         m = len(self.clouds) // (1 + len(_BLURS))
@@ -198,12 +204,39 @@ class PopulationFit:
             "resolution": (self.prior_variance[:, None] * rest).T @ rest + refit_bias,
         }
 
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+        """(n, k) draws of how the weights of the table's own rows may differ from `weights`; each sums to 0.
+
+        f − fit(A f + noise), f from the prior (Matheron's rule): a question's values have the covariance of its privacy and
+        resolution parts, but that refits which depart further than their noise explains do so in the same proportion everywhere.
+        """
+        f = np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
+        noise = self._excess * self.noise_scale * rng.standard_normal((self.coordinates.shape[1], k))
+        fitted = self.mass[:, None] * (self.coordinates @ cho_solve(self.factor, self.coordinates.T @ f + noise))
+        bias = np.outer(self.replicates.mean(axis=1) - self.clouds, rng.standard_normal(k))
+        return of_rows(f - self.mass[:, None] * f.sum(axis=0) - fitted + bias)
+
+    @property
+    def _excess(self) -> float:
+        """By what factor refits of the leading coordinates depart more than their noise explains; at least 1."""
+        a, _, refit = self._split_clouds(self.coordinates[:, :_LEADING])
+        return float(np.sqrt(max(1.0, refit.var(axis=0, ddof=1).sum() / np.einsum("ik,ik->", a, self.error @ a))))
+
     def _split(self, influence: Array) -> tuple[Array, Array, Array]:
         """a (K, k); the rest h − aᵀφ at the clouds (n_clouds, k); and by how much refitted means depart (B, k)."""
-        h = self.cloud_means(influence)
+        return self._split_clouds(self.cloud_means(influence))
+
+    def _split_clouds(self, h: Array) -> tuple[Array, Array, Array]:
         h = h - self.mass @ h
         a = cho_solve(self.factor, self.coordinates.T @ (self.mass[:, None] * h))
         return a, h - self.coordinates @ a, self.replicates.T @ h - self.clouds @ h
+
+
+def of_rows(clouds: Array) -> Array:
+    """(n, k) weights of the rows, from those of the clouds (n_clouds, k): the rows of a cloud share its weight."""
+    m = len(clouds) // (1 + len(_BLURS))
+    blurred = clouds[m:].reshape(len(_BLURS), m, -1)
+    return np.vstack([clouds[:m], *(np.tile(part / _COPIES, (_COPIES, 1)) for part in blurred)])
 
 
 def fit_population(release: ReleaseData, measurement: Measurement) -> PopulationFit:
@@ -224,10 +257,9 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
     mass = (1 - _OUTSIDE) * p + outside
     drawn = (A.T @ p)[:, None] + np.linalg.cholesky(R) @ rng.standard_normal((A.shape[1], _REPLICATES))
     m = len(singles)
-    each = [p[:m], *(np.tile(part / _COPIES, _COPIES) for part in p[m:].reshape(len(_BLURS), m))]
     return PopulationFit(
         rows=np.vstack(rows),
-        weights=np.concatenate(each),
+        weights=of_rows(p[:, None])[:, 0],
         replicates=problem.refit(drawn, dual, R, kappa),
         clouds=p,
         reference=np.exp(problem.log_reference),

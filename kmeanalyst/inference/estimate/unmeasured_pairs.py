@@ -109,6 +109,22 @@ class UnmeasuredPairs:
             added += scaled @ scaled.T
         return added
 
+    def prior_draws(self, k: int, rng: np.random.Generator, known: float) -> tuple[Array, float]:
+        """(n, k) draws of the departures of these pairs' tables, and κ of what they add by chance to functions of other columns.
+
+        known    κ that all of what is not measured already has.
+        """
+        n = len(self.weights)
+        drawn, chance = np.zeros((n, k)), 0.0
+        for columns, spread in zip(self.pairs, self.spreads, strict=True):
+            places, shares = self._places(columns), self._shares[columns]
+            more, cells = max(float(spread) - known, 0.0), int((shares > 0).sum())
+            scale = np.sqrt(more / np.where(shares > 0, shares, np.inf))
+            drawn += (scale[:, None] * rng.standard_normal((len(shares), k)))[places]
+            chance += more * (cells - 1) / max(n - cells, 1)
+        drawn *= self.weights[:, None]
+        return drawn - self.weights[:, None] * drawn.sum(axis=0), chance
+
     def _places(self, columns: tuple[int, ...]) -> Array:
         """(n,) each row's cell in the table of these columns."""
         places = self.cells[columns[0]]

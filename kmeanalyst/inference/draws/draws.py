@@ -1,0 +1,115 @@
+"""Draws of the table for Rubin's rule, and replicate weights for a survey design.
+
+Both start from deviations: draws of how the weights of the private table's own rows may differ from the fit's, by the noise
+for privacy and by what the measurement leaves open (Matheron's rule; see `MeasuredErrors.deviations`). They become weights of rows
+(`positive`), of which there are two kinds of sets, each for one rule and no other:
+
+    draws        m tables of N rows. Each is what the private table may have been; rows are taken as evenly as can be, so that
+                 they add no noise of drawing. For Rubin's rule: mean Ū of the usual variances, plus (1 + 1/m) B between
+                 tables (`mice::pool`, Stata's `mi`). Ū is sampling, B privacy and resolution.
+    replicates   one set of rows with a weight, and R replicate weights of all three parts: each is a table of N rows that is
+                 drawn from a draw of the table. For the mean squared deviation from the answer under the weight.
+
+Rules of synthetic data (`pool.syn`, Ū + B/m; `lm.synds`, Ū) hold for a table without noise and are too narrow here.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.draws.positive import PositiveWeights
+from kmeanalyst.inference.estimate.error_model import MeasuredErrors, fitted_model
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import systematic_indices
+
+FEWEST_REPLICATES = 100
+_FOR_CENTRE = 20  # deviations that show how far shares vary, where fewer are asked for
+
+
+def draws(
+    release: ReleaseData, m: int = 20, *, rows: int | None = None, rng: np.random.Generator | int | None = None
+) -> list[pd.DataFrame]:
+    """m tables that the private one may have been, for Rubin's rule: see this module.
+
+    m        at least 2: the spread between tables is the error of privacy and resolution.
+    rows     of each table; N, the private table's, by default. Rubin's rule is right for N alone.
+    Errors   ValueError where nothing was measured: the noise is then unknown.
+    """
+    if m < 2:
+        raise ValueError(f"m must be at least 2, got {m}: errors are read off the spread between tables. Pass m=20.")
+    if rows is not None and rows < 1:
+        raise ValueError(f"rows must be at least 1, got {rows}. Leave it out for as many as the private table has.")
+    rng = np.random.default_rng(rng)
+    frame, _, drawn, n = _drawn(release, m, rng)
+    order = _even_order(frame)
+    frame = frame.iloc[order]
+    taken = [systematic_indices(one[order], rows or n, rng) for one in drawn.T]
+    return [frame.iloc[rng.permutation(one)].reset_index(drop=True) for one in taken]
+
+
+def replicates(release: ReleaseData, R: int = 100, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
+    """Rows with a column "weight" and R columns "replicate_1", … of replicate weights; each sums to N.
+
+    Weights are not negative, as regression programs refuse negative ones; replicate weights are whole numbers. Rows of no weight
+    in any column are left out.
+
+    R        100 or more; with fewer a warning says what standard errors lose.
+    Errors   ValueError where nothing was measured, or R < 2.
+    """
+    if R < 2:
+        raise ValueError(f"R must be at least 2, got {R}: errors are read off the spread of replicates. Pass R=100.")
+    if R < FEWEST_REPLICATES:
+        warnings.warn(too_few(R), stacklevel=2)
+    rng = np.random.default_rng(rng)
+    frame, weights, drawn, n = _drawn(release, R, rng)
+    counts = rng.multinomial(n, drawn.T).T
+    columns = pd.DataFrame(counts, index=frame.index, columns=[f"replicate_{r + 1}" for r in range(R)])
+    used = (weights > 0) | (counts > 0).any(axis=1)
+    return pd.concat([frame.assign(weight=n * weights), columns], axis=1)[used].reset_index(drop=True)
+
+
+def too_few(R: int) -> str:
+    """What a small number of replicates costs."""
+    return (
+        f"R = {R} replicates give standard errors that are off by ± {100 / np.sqrt(2 * R):.0f} %, and intervals need a t "
+        f"distribution with {R - 1} degrees of freedom. Take R = {FEWEST_REPLICATES} or more."
+    )
+
+
+def _drawn(release: ReleaseData, k: int, rng: np.random.Generator) -> tuple[pd.DataFrame, Array, Array, int]:
+    """Rows, their probabilities (n,), k draws of them (n, k) by privacy and resolution, and N."""
+    model = _measured_model(release)
+    assert release.measurement is not None
+    deviations = model.deviations(max(k, _FOR_CENTRE), rng)
+    frame = model.frame[list(release.columns.names)]
+    n_first = len(model.weights)
+    centre = np.append(model.weights, np.zeros(len(frame) - n_first))
+    base = model.fit.probabilities
+    if not model.fit.on_points:
+        base = np.append((1 - _OF_POINTS) * base, _OF_POINTS * np.maximum(model.point_weights, 0.0))
+        base /= base.sum()
+    positive = PositiveWeights.of(frame, base, deviations, model.fit.spread)
+    found = positive.nearest(centre[:, None] + np.column_stack([np.zeros(len(centre)), deviations[:, :k]]))
+    return frame, found[:, 0], found[:, 1:], release.measurement.n_rows
+
+
+_OF_POINTS = 0.2  # share of released points in the rows of a fit that has others
+
+
+def _measured_model(release: ReleaseData) -> MeasuredErrors:
+    if release.measurement is None:
+        raise ValueError(
+            "draws are of what the measurement leaves open, and this release has none: its noise is unknown. Use a release as "
+            "it was published, with its measurement."
+        )
+    return fitted_model(release)
+
+
+def _even_order(frame: pd.DataFrame) -> Array:
+    """An order of the rows in which neighbours are alike: by the column of fewest values first."""
+    codes = [pd.factorize(frame[name], sort=True)[0] for name in frame]
+    return np.lexsort(sorted(codes, key=lambda one: -len(np.unique(one))))

@@ -1,0 +1,120 @@
+"""A folder with draws or replicate weights as CSV, and the one rule that they are for: README.txt, and rule.json for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from kmeanalyst.releases.file.archive import atomic_write
+from kmeanalyst.releases.file.export import export
+from kmeanalyst.releases.release import ReleaseData
+
+_R_DRAWS = """\
+tables <- lapply(1:{m}, function(i) read.csv(sprintf("rows_%d.csv", i)))
+fits <- lapply(tables, function(table) lm(OUTCOME ~ PREDICTOR, data = table))
+summary(mice::pool(fits), conf.int = TRUE)
+"""
+_STATA_DRAWS = """\
+forvalues i = 1/{m} {{
+    import delimited rows_`i'.csv, clear
+    generate imp = `i'
+    generate id = _n
+    save rows_`i', replace
+}}
+use rows_1, clear
+replace imp = 0
+forvalues i = 1/{m} {{
+    append using rows_`i'
+}}
+mi import flong, m(imp) id(id) clear
+mi estimate: regress OUTCOME PREDICTOR
+"""
+_R_REPLICATES = """\
+rows <- read.csv("rows.csv")
+design <- survey::svrepdesign(data = rows, weights = ~weight, repweights = "replicate_[0-9]+", type = "other",
+                              scale = 1/{R}, rscales = 1, combined.weights = TRUE, mse = TRUE)
+survey::svymean(~COLUMN, design)
+summary(survey::svyglm(OUTCOME ~ PREDICTOR, design = design))
+"""
+_STATA_REPLICATES = """\
+import delimited rows.csv
+svyset [pweight = weight], bsrweight(replicate_*) vce(bootstrap) mse
+svy: mean COLUMN
+"""
+_DRAWS = """\
+rows_1.csv … rows_{m}.csv are {m} draws of the private table: each is what the table may have been, given the release.
+
+Use them with Rubin's rule and with no other. Analyse each as if it were the table, and combine:
+    estimate   the mean of the {m} estimates
+    variance   U + (1 + 1/{m}) B, U the mean of the {m} squared standard errors, B the variance of the {m} estimates
+U is the error of sampling, B that of the noise for privacy and of what the release leaves open.
+
+Not with rules for synthetic data: synthpop's pool.syn (U + B/m) and lm.synds (U) assume a table without noise for privacy, and
+their intervals are too narrow. Not with one of the tables alone, for the same reason, and not with all rows as one table.
+Questions of three columns and more are a little less spread than they should be: prefer kmeanalyst's own answers for these.
+
+R:
+{r}
+Stata:
+{stata}"""
+_REPLICATES = """\
+rows.csv has rows with a weight and {R} columns of replicate weights.
+
+Use them as replicate weights, and in no other way:
+    estimate   under the column weight
+    variance   the mean of ({R} estimates under replicate_1 … replicate_{R}, less that estimate) squared
+It is the error of sampling, of the noise for privacy and of what the release leaves open, together. Standard errors that a
+program computes from the rows and one weight alone are wrong.
+Questions of three columns and more are a little less spread than they should be: prefer kmeanalyst's own answers for these.
+
+R:
+{r}
+Stata:
+{stata}"""
+
+
+def write_draws(
+    release: ReleaseData, folder: str | Path, tables: Sequence[pd.DataFrame], *, keep_formulas: bool = False
+) -> int:
+    """Write rows_1.csv … rows_m.csv, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
+    m = len(tables)
+    code = {"R": _R_DRAWS.format(m=m), "Stata": _STATA_DRAWS.format(m=m)}
+    rule = {"rule": "Rubin", "m": m, "variance": "U + (1 + 1/m) B", "rows": len(tables[0])}
+    text = _DRAWS.format(m=m, r=_indented(code["R"]), stata=_indented(code["Stata"]))
+    frames = ((f"rows_{i + 1}.csv", table) for i, table in enumerate(tables))
+    return _write(release, Path(folder), frames, rule | {"code": code}, text, keep_formulas)
+
+
+def write_replicates(
+    release: ReleaseData, folder: str | Path, frame: pd.DataFrame, *, keep_formulas: bool = False
+) -> int:
+    """Write rows.csv with its weights, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
+    R = sum(str(name).startswith("replicate_") for name in frame)
+    code = {"R": _R_REPLICATES.format(R=R), "Stata": _STATA_REPLICATES}
+    rule = {"rule": "replicate weights", "R": R, "variance": "scale * sum((theta_r - theta)^2)", "scale": 1 / R}
+    text = _REPLICATES.format(R=R, r=_indented(code["R"]), stata=_indented(code["Stata"]))
+    return _write(release, Path(folder), iter([("rows.csv", frame)]), rule | {"code": code}, text, keep_formulas)
+
+
+def _write(
+    release: ReleaseData, folder: Path, frames: Iterator[tuple[str, pd.DataFrame]], rule: dict[str, Any], text: str,
+    keep_formulas: bool,
+) -> int:  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise ValueError(
+            f"{folder} is not empty, and a folder has one rule for all of its files. Name a new folder, or empty this one."
+        )
+    defused = sum(export(release, folder / name, frame=frame, keep_formulas=keep_formulas) for name, frame in frames)
+    for name, content in (("README.txt", text), ("rule.json", json.dumps(rule, indent=2, ensure_ascii=False) + "\n")):
+        with atomic_write(folder / name) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+    return defused
+
+
+def _indented(code: str) -> str:
+    return "".join(f"    {line}\n" for line in code.splitlines())

@@ -1,0 +1,239 @@
+"""Coverage of standard errors from exported files, each under its own rule and under rules of synthetic data.
+
+    python tests/benchmarks/draws_coverage.py [--table mixed adult] [--releases 40] [--rows 5000] [--epsilon 1 0.1]
+                        [--draws 20] [--replicates 100] [--level 0.95] [--first 0]
+
+Tables: `mixed` of coverage_of_intervals.py, drawn from its population, and Adult (../shared/data/adult; said if it is not
+there), drawn from its 48,842 rows with replacement. For each release, questions of one column, of two, of three, and the slopes of a logistic
+regression (statsmodels' GLM). Of each rule: how often intervals hold the population's value, and their median width in units of
+the widths that the table's own rows would have had with no privacy.
+
+    ours          intervals of Release.expectation (no slopes)
+    draws         release.draws(m): Rubin's U + (1 + 1/m) B, t with Rubin's degrees of freedom
+    pool.syn      of the same draws: U + B/m (mice::pool.syn; Reiter 2003), t with Reiter's degrees of freedom
+    lm.synds      of the same draws: U (synthpop, population.inference = FALSE), normal
+    one draw      one draw as if it were the table, normal
+    replicates    release.replicates(R): the mean squared deviation, t with R - 1 degrees of freedom
+    table         the private rows themselves: what a perfect release would hold
+
+One release's questions are correlated: a share of releases × questions has a larger standard error than a binomial one; the
+last line of a block is that of the shares by release.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import coverage_of_intervals
+import numpy as np
+import pandas as pd
+import real_answers
+import statsmodels.api as sm
+from scipy.stats import norm, t
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.release import Release
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.expressions import parse
+from release_side import draft_domain, publish
+
+_POPULATION = 400_000
+RULES = ("ours", "draws", "pool.syn", "lm.synds", "one draw", "replicates", "table")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A population, questions by their number of columns, and a logistic regression: an outcome and its predictors."""
+
+    domain: Domain
+    population: pd.DataFrame
+    draw: Callable[[int, int], pd.DataFrame]
+    questions: dict[str, tuple[str, ...]]
+    outcome: str
+    predictors: tuple[str, ...]
+
+    @property
+    def all_questions(self) -> list[str]:
+        return [question for some in self.questions.values() for question in some]
+
+    def kinds(self) -> list[str]:
+        each = [kind for kind, some in self.questions.items() for _ in some]
+        return [*each, *["slopes"] * len(self.predictors)]
+
+    def values(self, frame: pd.DataFrame, questions: list[str] | tuple[str, ...]) -> Array:
+        columns = [np.asarray(parse(question).evaluate(frame, self.domain), dtype=float) for question in questions]
+        return np.column_stack(columns)
+
+
+def mixed() -> Table:
+    domain, draw = coverage_of_intervals.TABLES["mixed"]
+    questions = {
+        "one column": ("age", "gain", "sex == 'F'", "job == 'd'", "age > 50", "gain > 0", "missing(wage)"),
+        "two columns": ("age * (sex == 'F')", "sex == 'F' and job == 'b'", "sex == 'F' and age > 50", "gain > 0 and age > 50"),
+        "three columns": (
+            "age > 40 and sex == 'F' and job == 'a'", "gain > 0 and sex == 'F' and job == 'b'",
+            "gain > 0 and sex == 'M' and age < 40",
+        ),
+    }  # fmt: skip
+    population = domain.decode(domain.encode(draw(_POPULATION, np.random.default_rng(99))))
+    return Table(
+        domain, population, lambda n, seed: draw(n, np.random.default_rng([seed, n])), questions,
+        "sex == 'F'", ("age", "job == 'b'", "gain > 0"),
+    )  # fmt: skip
+
+
+def adult() -> Table:
+    if not (real_answers.DATA / "adult").exists():
+        sys.exit(f"Adult is not in {real_answers.DATA}: nothing was run.")
+    own = real_answers.TABLES["adult"]
+    texts = own.as_text(own.population)
+    domain = draft_domain(texts, this_sample_is_public=True).domain
+    questions = {
+        "one column": ("age", "`hours-per-week`", "sex == 'Female'", "income == '>50K'", "age > 50", "race == 'White'"),
+        "two columns": (
+            "sex == 'Female' and income == '>50K'", "education == 'Bachelors' and income == '>50K'",
+            "age > 50 and income == '>50K'",
+            "relationship == 'Husband' and age > 50", "`education-num` * age",
+        ),
+        "three columns": (
+            "education == 'HS-grad' and sex == 'Male' and income == '>50K'", "age > 40 and sex == 'Female' and income == '>50K'",
+        ),
+    }  # fmt: skip
+    return Table(
+        domain, domain.decode(domain.encode(texts)),
+        lambda n, seed: texts.sample(n, replace=True, random_state=seed).reset_index(drop=True), questions,
+        "income == '>50K'", ("age", "`education-num`", "sex == 'Male'"),
+    )  # fmt: skip
+
+
+TABLES = {"mixed": cache(mixed), "adult": cache(adult)}
+
+
+def estimates(table: Table, frame: pd.DataFrame, weights: Array | None = None) -> tuple[Array, Array]:
+    """Answers (q,) under weights of the rows, and their usual standard errors: means, then slopes of the logistic regression."""
+    w = np.ones(len(frame)) if weights is None else weights
+    used = w > 0
+    frame, w = frame[used], w[used]
+    values = table.values(frame, table.all_questions)
+    means = w @ values / w.sum()
+    errors = np.sqrt(w @ (values - means) ** 2 / w.sum() / w.sum())
+    X = sm.add_constant(table.values(frame, table.predictors))
+    y = table.values(frame, [table.outcome])[:, 0]
+    fitted = sm.GLM(y, X, family=sm.families.Binomial(), freq_weights=w).fit()
+    return np.append(means, fitted.params[1:]), np.append(errors, fitted.bse[1:])
+
+
+def intervals(
+    table: Table, release: Release, m: int, R: int, level: float, seed: int
+) -> dict[str, tuple[Array, Array]]:
+    """Centres and half-widths of each rule."""
+    z = float(norm.ppf((1 + level) / 2))
+    found: dict[str, tuple[Array, Array]] = {}
+    ours = release.expectations(table.all_questions)
+    missing = np.full(len(table.predictors), np.nan)
+    centres, errors = (np.append([getattr(e, name) for e in ours], missing) for name in ("value", "standard_error"))
+    found["ours"] = centres, z * errors
+    each = [estimates(table, one) for one in release.draws(m, rng=seed)]
+    values, usual = np.array([value for value, _ in each]), np.array([error for _, error in each])
+    mean, U, B = values.mean(axis=0), (usual**2).mean(axis=0), values.var(axis=0, ddof=1)
+    rubin = (m - 1) * (1 + U / ((1 + 1 / m) * B)) ** 2
+    reiter = (m - 1) * (1 + m * U / B) ** 2
+    found["draws"] = mean, t.ppf((1 + level) / 2, rubin) * np.sqrt(U + (1 + 1 / m) * B)
+    found["pool.syn"] = mean, t.ppf((1 + level) / 2, reiter) * np.sqrt(U + B / m)
+    found["lm.synds"] = mean, z * np.sqrt(U)
+    found["one draw"] = values[0], z * usual[0]
+    if R:
+        frame = release.replicates(R, rng=seed)
+        full = estimates(table, frame, frame["weight"].to_numpy())[0]
+        again = np.array([estimates(table, frame, frame[f"replicate_{r + 1}"].to_numpy())[0] for r in range(R)])
+        found["replicates"] = full, t.ppf((1 + level) / 2, R - 1) * np.sqrt(((again - full) ** 2).mean(axis=0))
+    return found
+
+
+def one_release(table: Table, options: Any, epsilon: float, number: int) -> tuple[pd.DataFrame, Array]:
+    """Held and width by rule (rows) and question (columns), as one long frame."""
+    private = table.draw(options.rows, 1000 + number)
+    release = publish(private, table.domain, epsilon=epsilon, delta=1e-6, uncounted=True, workers=1)
+    decoded = table.domain.decode(table.domain.encode(private))
+    of_table, usual = estimates(table, decoded)
+    z = float(norm.ppf((1 + options.level) / 2))
+    found = intervals(table, release, options.draws, options.replicates, options.level, number) | {
+        "table": (of_table, z * usual)
+    }
+    truth = estimates(table, table.population)[0] if "truth" not in _KNOWN else _KNOWN["truth"]
+    _KNOWN["truth"] = truth
+    rows = [
+        {
+            "rule": rule,
+            "kind": kind,
+            "question": i,
+            "held": abs(centre[i] - truth[i]) <= half[i],
+            "width": half[i] / (z * usual[i]),
+        }
+        for rule, (centre, half) in found.items()
+        for i, kind in enumerate(table.kinds())
+        if np.isfinite(half[i])
+    ]
+    return pd.DataFrame(rows).assign(release=number), truth
+
+
+_KNOWN: dict[str, Array] = {}
+
+
+def summary(found: pd.DataFrame) -> str:
+    """A line for each rule: held and median width for each kind of question, and its standard error by release."""
+    kinds = list(dict.fromkeys(found["kind"]))
+    lines = ["".join(["rule".ljust(12), *(kind.rjust(18) for kind in [*kinds, "all", "s.e. of all"])])]
+    for rule in [rule for rule in RULES if rule in set(found["rule"])]:
+        own = found[found["rule"] == rule]
+        cells = [
+            f"{part['held'].mean():.3f} ({part['width'].median():.2f})" if len(part) else "-"
+            for part in [*(own[own["kind"] == kind] for kind in kinds), own]
+        ]
+        shares = own.groupby("release")["held"].mean()
+        lines.append(
+            "".join(
+                [rule.ljust(12), *(cell.rjust(18) for cell in [*cells, f"{shares.std() / np.sqrt(len(shares)):.3f}"])]
+            )
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--releases", type=int, default=40)
+    parser.add_argument("--rows", type=int, default=5000)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
+    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--replicates", type=int, default=100, help="0: none")
+    parser.add_argument("--level", type=float, default=0.95)
+    parser.add_argument("--first", type=int, default=0, help="number of the first release")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    for name in options.table:
+        _KNOWN.clear()
+        for epsilon in options.epsilon:
+            parts = []
+            for number in range(options.first, options.first + options.releases):
+                parts.append(one_release(TABLES[name](), options, epsilon, number)[0])
+                print(
+                    f"{name}, epsilon {epsilon:g}, {options.rows} rows, {number - options.first + 1} releases",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                if len(parts) % 10 == 0 or number == options.first + options.releases - 1:
+                    print(
+                        f"\n{name}, epsilon {epsilon:g}, {options.rows} rows, {len(parts)} releases\n{summary(pd.concat(parts))}",
+                        flush=True,
+                    )
+
+
+if __name__ == "__main__":
+    main()

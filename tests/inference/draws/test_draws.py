@@ -1,0 +1,214 @@
+"""Draws of the table and replicate weights: spread as answers say, rows as the table has them, one rule for each folder."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import answer, call
+from public_names import ready_names
+from scipy.sparse import csr_matrix
+
+import kmeanalyst as ka
+from kmeanalyst.inference.draws.draws import draws, replicates
+from kmeanalyst.inference.draws.folder import write_draws
+from kmeanalyst.inference.draws.positive import PositiveWeights, low_order_features
+from kmeanalyst.inference.estimate.error_model import error_model, fitted_model
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.expressions import parse
+from release_side.publishing.publish import publish
+
+SMOOTH = ready_names(["release"])["release"]
+N = 5000
+
+
+@cache
+def of_tables() -> ka.Release:
+    """A release whose answers go through the cells of tables."""
+    rng = np.random.default_rng(4)
+    job = rng.choice(list("abc"), N, p=[0.6, 0.3, 0.1])
+    age = np.clip(rng.gamma(6, 6.5, N) + 8 + 5 * (job == "b"), 17, 90).astype(int)
+    frame = pd.DataFrame({
+        "age": age, "gain": np.where(rng.random(N) < 0.7, 0.0, rng.gamma(1.5, 15, N)), "job": job,
+        "sex": np.where(rng.random(N) < 0.3 + 0.2 * (job == "b"), "F", "M"), "city": rng.choice(list("xyz"), N),
+    })  # fmt: skip
+    domain = Domain((
+        Integer(name="age", lower=17, upper=90), Real(name="gain", lower=0, upper=100, atoms=(0,)),
+        Categorical(name="job", levels=("a", "b", "c")), Categorical(name="sex", levels=("F", "M")),
+        Categorical(name="city", levels=("x", "y", "z")),
+    ))  # fmt: skip
+    return publish(frame, domain, epsilon=1.0, delta=1e-6, rehearsal=5, workers=1, kernel="margins")
+
+
+OF_TABLES = (
+    "age",
+    "sex == 'F'",
+    "job == 'b'",
+    "sex == 'F' and job == 'b'",
+    "age * (sex == 'F')",
+    "gain > 20",
+    "job == 'b' and age > 40",
+)
+OF_SMOOTH = ("age", "sex == 'Female'", "income == '>50K'", "age > 50", "age > 40 and sex == 'Male'")
+
+
+def asked(release: ka.Release, questions: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values of the questions at the rows of the fit, hypot(privacy, resolution), and the whole error."""
+    frame = fitted_model(release).frame
+    values = np.column_stack([np.asarray(parse(q).evaluate(frame, release.columns), dtype=float) for q in questions])
+    found = release.expectations(list(questions))
+    table = np.array([np.hypot(e.parts["privacy"], e.parts["resolution"]) for e in found])
+    return values, table, np.array([e.standard_error for e in found])
+
+
+@pytest.mark.parametrize(("release", "questions", "least"), [
+    (of_tables, OF_TABLES, 0.85), (lambda: SMOOTH, OF_SMOOTH, 0.6),
+], ids=["tables", "smooth"])  # fmt: skip
+def test_deviations_are_as_wide_as_privacy_and_resolution(release, questions, least):
+    """400 draws: a standard deviation is known to 3.5 %. Refits of smooth features depart further than draws in some questions."""
+    values, expected, _ = asked(release(), questions)
+    drawn = fitted_model(release()).deviations(400, np.random.default_rng(0))
+    ratio = (values.T @ drawn).std(axis=1) / expected
+    assert np.all((least < ratio) & (ratio < 1.2)), ratio
+    assert np.abs(drawn.sum(axis=0)).max() < 1e-9
+    assert np.abs((values.T @ drawn).mean(axis=1) / expected).max() < 4 / np.sqrt(400)
+
+
+def test_deviations_are_of_the_fit():
+    with pytest.raises(ValueError, match=r"of the fitted population\. Take"):
+        error_model(SMOOTH, SMOOTH.weights).deviations(2, np.random.default_rng(0))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("release", "questions"), [
+    (of_tables, OF_TABLES), pytest.param(lambda: SMOOTH, OF_SMOOTH, marks=pytest.mark.slow),
+], ids=["tables", "smooth"])  # fmt: skip
+def test_answers_of_draws_are_spread_by_privacy_and_resolution_around_the_release(release, questions):
+    """40 tables: a standard deviation is known to 11 %."""
+    release = release()
+    _, expected, _ = asked(release, questions)
+    tables = release.draws(40, rng=1)
+    n = release.measurement.n_rows
+    assert all(len(table) == n and list(table) == list(release.columns.names) for table in tables)
+    found = np.array([[np.mean(parse(q).evaluate(table, release.columns)) for q in questions] for table in tables])
+    ratio = found.std(axis=0, ddof=1) / expected
+    assert np.all((ratio > 0.5) & (ratio < 1.5)) and 0.75 < ratio.mean() < 1.25, ratio
+    off = (found.mean(axis=0) - [e.value for e in release.expectations(list(questions))]) / expected
+    assert np.abs(off).max() < 1.0, off
+
+
+def test_replicates_are_spread_by_all_three_parts():
+    release = of_tables()
+    _, table_error, expected = asked(release, OF_TABLES)
+    frame = release.replicates(100, rng=2)
+    weights = frame.filter(regex="^(weight|replicate_[0-9]+)$").to_numpy()
+    assert weights.shape[1] == 101 and weights.min() >= 0
+    assert weights.sum(axis=0) == pytest.approx(N) and np.all(weights[:, 1:] == np.rint(weights[:, 1:]))
+    values = np.column_stack([np.asarray(parse(q).evaluate(frame, release.columns), dtype=float) for q in OF_TABLES])
+    answers = values.T @ weights / N
+    error = np.sqrt(np.mean((answers[:, 1:] - answers[:, :1]) ** 2, axis=1))  # mse = TRUE, scale = 1/R
+    assert np.all((error / expected > 0.65) & (error / expected < 1.4)), error / expected
+    assert (error / table_error).mean() > 1.1  # sampling is in them, which it is not in draws
+
+
+def test_draws_are_told_by_their_seed():
+    one, same, other = (of_tables().draws(2, rows=50, rng=seed)[1] for seed in (1, 1, 2))
+    pd.testing.assert_frame_equal(one, same)
+    assert len(one) == 50 and not one.equals(other)
+
+
+def test_few_replicates_are_warned_of():
+    with pytest.warns(
+        UserWarning, match=r"off by ± 16 %, and .* t distribution with 19 degrees of freedom\. Take R = 100"
+    ):
+        of_tables().replicates(20, rng=0)
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda r: draws(r, 1), r"m must be at least 2, got 1: .*Pass m=20"),
+    (lambda r: draws(r, 2, rows=0), r"rows must be at least 1, got 0\. Leave"),
+    (lambda r: replicates(r, 1), r"R must be at least 2, got 1: .*Pass R=100"),
+    (lambda r: draws(ka.from_frame(pd.DataFrame({"x": [0.0, 1.0], "w": [0.5, 0.5]}), weight="w"), 3),
+     r"this release has none: its noise is unknown\. Use"),
+])  # fmt: skip
+def test_what_cannot_be_drawn_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(of_tables())
+
+
+# ---------------------------------------------------------------------- weights of rows
+
+
+def test_positive_weights_by_hand():
+    """Two rows of 1/2 and one function, 1 at the first: targets of .8 and of 1.5, with hardly any ridge.
+
+    w = (.8, .2) meets the first; no weights meet the second, and the nearest are (1, 0).
+    """
+    positive = PositiveWeights(np.full(2, 0.5), csr_matrix(np.array([[1.0], [0.0]])), 1e-6)
+    found = positive.nearest(np.array([[0.8, 1.5], [0.2, -0.5]]))
+    assert found == pytest.approx(np.array([[0.8, 1.0], [0.2, 0.0]]), abs=1e-4)
+
+
+def test_a_large_ridge_leaves_rows_as_they_are():
+    positive = PositiveWeights(np.full(2, 0.5), csr_matrix(np.array([[1.0], [0.0]])), 1e6)
+    assert positive.nearest(np.array([[0.8], [0.2]])) == pytest.approx(np.full((2, 1), 0.5), abs=1e-4)
+
+
+def test_low_order_features_are_groups_of_columns_and_of_pairs():
+    """Three levels by two, a frequent number with a range of its own, missing cells as a group."""
+    frame = pd.DataFrame({
+        "a": ["x", "y", "z", "x"] * 25, "b": [True, False] * 50, "n": np.where(np.arange(100) < 30, 7.0, np.arange(100)),
+        "m": [np.nan, 1.0] * 50, "d": pd.to_datetime(["2020-01-01", None] * 50),
+    })  # fmt: skip
+    features = low_order_features(frame, np.full(100, 0.01)).toarray()
+    assert features[:, :3].sum(axis=0).tolist() == [50, 25, 25] and features[:, 3:5].sum(axis=0).tolist() == [50, 50]
+    sevens = np.where(frame["n"] == 7, 1.0, 0.0)
+    assert any(np.array_equal(column, sevens) for column in features.T)
+    assert np.isfinite(features).all()
+    assert any(np.array_equal(column, np.where(frame["m"].isna(), 1.0, 0.0)) for column in features.T)
+
+
+# ---------------------------------------------------------------------- folders and the command line
+
+
+def test_a_folder_of_draws_names_its_rule(tmp_path):
+    release = of_tables()
+    options = ("--draws", 2, "--rows", 30, "--seed", 1, "--allow-rehearsal", "--json")
+    found = answer(call("kmeanalyst", "export", _written(release, tmp_path), tmp_path / "out", *options))
+    assert (found["draws"], found["rows"], found["rule"]) == (2, 30, "Rubin")
+    table = pd.read_csv(tmp_path / "out" / "rows_2.csv")
+    assert len(table) == 30 and set(table["NOT_PRIVATE"]) == {"rehearsal"}
+    text, rule = (tmp_path / "out" / "README.txt").read_text(), json.loads((tmp_path / "out" / "rule.json").read_text())
+    assert rule["rule"] == "Rubin" and rule["m"] == 2 and "mice::pool" in rule["code"]["R"]
+    assert "U + (1 + 1/2) B" in text and "pool.syn" in text and "too narrow" in text and "mi estimate" in text
+
+
+def test_a_folder_of_replicates_names_its_rule(tmp_path):
+    result = call("kmeanalyst", "export", _written(of_tables(), tmp_path), tmp_path / "out", "--replicates", 4,
+                  "--allow-rehearsal", "--json")  # fmt: skip
+    assert "R = 4 replicates" in result.stderr
+    assert answer(result)["rule"] == "replicate weights"
+    rule = json.loads((tmp_path / "out" / "rule.json").read_text())
+    assert rule["scale"] == 0.25 and 'type = "other"' in rule["code"]["R"] and "mse = TRUE" in rule["code"]["R"]
+    assert "weight" in pd.read_csv(tmp_path / "out" / "rows.csv")
+
+
+def test_a_folder_has_one_rule(tmp_path):
+    (tmp_path / "other.txt").write_text("x")
+    with pytest.raises(ValueError, match=r"is not empty, and a folder has one rule .*Name a new folder"):
+        write_draws(of_tables(), tmp_path, of_tables().draws(2, rows=5, rng=0))
+    for options in (
+        ("--draws", 2, "--replicates", 3),
+        ("--draws", 2, "--view", "fitted"),
+        ("--replicates", 3, "--rows", 5),
+    ):
+        assert call("kmeanalyst", "export", "x.kme", tmp_path / "new", *options).exit_code == 2
+
+
+def _written(release: ka.Release, folder) -> str:
+    release.write(folder / "r.kme")
+    return str(folder / "r.kme")
