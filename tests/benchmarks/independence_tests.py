@@ -97,7 +97,7 @@ def _tests(setting: Setting, release: Release, cells: Array, a: str, b: str) -> 
     private = _private(cells, names, a, b, setting.target)
     strata = strata_of(release, a, b, setting.target)
     if strata is None or not len(strata.tables):
-        return 1.0, 1.0, 1.0, private, 0.0
+        return 1.0, 1.0, 1.0 if setting.fit else np.nan, private, 0.0
     contrasts = Contrasts.of(strata)
     own = contrasts.pvalue if setting.target is None else mantel_haenszel(contrasts)[2]
     sides = ((names.index(a),), (names.index(b),))

@@ -176,20 +176,26 @@ def _frame(values: Array, strata: Strata, columns: tuple[str, str], given: str |
 
 def cramers_v(strata: Strata) -> tuple[float, tuple[float, float]]:
     """V and its interval at 95 %, of one table: the delta method for d/√(pq), whose length is φ."""
-    x, p, q = strata.tables[0], strata.first[0], strata.second[0]
-    r, c = x.shape
-    root = np.sqrt(np.maximum(np.outer(p, q), 1e-300))
-    delta = (x - np.outer(p, x.sum(axis=0)) - np.outer(x.sum(axis=1), q) + np.outer(p, q) * x.sum()) / root
-    first, second = (np.eye(len(each)) - np.outer(each, np.ones(len(each))) for each in (p, q))
-    slope = np.kron(first, second) / root.ravel()[:, None]
-    of_rows, of_columns = np.kron(np.eye(r), np.ones((1, c))), np.kron(np.ones((1, r)), np.eye(c))
-    half = delta.ravel()[:, None] / 2  # the margins under the root move too
-    slope -= half * (np.repeat(of_rows / np.maximum(p, 1e-300)[:, None], c, axis=0))
-    slope -= half * (np.tile(of_columns / np.maximum(q, 1e-300)[:, None], (r, 1)))
+    x = strata.tables[0]
+    delta, slope = standardised_departures(x, strata.first[0], strata.second[0])
     shares = np.maximum(x, 0.0).ravel() / np.maximum(x, 0.0).sum()
     sampling = (np.diag(shares) - np.outer(shares, shares)) / strata.n_rows
     covariance = slope @ (sampling + np.diag(strata.cell_noise.ravel() ** 2)) @ slope.T
-    fewer = min(r, c) - 1
+    fewer = min(x.shape) - 1
     squared = max(float((delta**2).sum() - covariance.trace()), 0.0)
     low, high = (min(end / np.sqrt(fewer), 1.0) for end in NormalQuadraticForm(covariance).interval(delta.ravel()))
     return min(float(np.sqrt(squared / fewer)), 1.0), (float(low), float(high))
+
+
+def standardised_departures(x: Array, p: Array, q: Array) -> tuple[Array, Array]:
+    """d/√(pq) (r, c) of a table x with margins p and q, and its derivative (rc, rc) by the table."""
+    r, c = x.shape
+    root = np.sqrt(np.maximum(np.outer(p, q), 1e-300))
+    first, second = (np.eye(len(each)) - np.outer(each, np.ones(len(each))) for each in (p, q))
+    delta = first @ x @ second.T / root
+    slope = np.kron(first, second) / root.ravel()[:, None]
+    of_rows, of_columns = np.kron(np.eye(r), np.ones((1, c))), np.kron(np.ones((1, r)), np.eye(c))
+    half = delta.ravel()[:, None] / 2  # the margins under the root move too
+    slope -= half * np.repeat(of_rows / np.maximum(p, 1e-300)[:, None], c, axis=0)
+    slope -= half * np.tile(of_columns / np.maximum(q, 1e-300)[:, None], (r, 1))
+    return delta, slope

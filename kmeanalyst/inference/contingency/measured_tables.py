@@ -40,8 +40,6 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> M
         return None
     total, precision = np.zeros([measurement.feature_map.kernel.sizes[j] for j in columns]), 0.0
     for group in measurement.feature_map.groups:
-        if group.kind == "finer":
-            continue
         for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
             if not set(columns) <= set(table):
                 continue

@@ -15,7 +15,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 import kmeanalyst as ka
 from kmeanalyst.inference.contingency import chi_squared
 from kmeanalyst.inference.contingency.chi_squared import Contrasts, departures, mantel_haenszel, weighted_test
-from kmeanalyst.inference.contingency.contingency_test import cramers_v
+from kmeanalyst.inference.contingency.contingency_test import cramers_v, standardised_departures
 from kmeanalyst.inference.contingency.measured_tables import Cells, cells_of, measured_table
 from kmeanalyst.inference.contingency.strata import merged_cells, strata_of
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -206,6 +206,21 @@ def test_what_the_released_points_show_is_no_evidence():
     release = counted(codes(2000, rng), DOMAIN, 5e-4, rng)
     other = measured_release(release.measurement, DOMAIN, codes(400, rng, strength=0.9))  # type: ignore[arg-type]
     assert ka.independence_test(other, "a", "b").pvalue == ka.independence_test(release, "a", "b").pvalue > 1e-3
+
+
+def test_the_derivative_of_standardised_departures_is_that_of_finite_differences():
+    def departures_of(x: np.ndarray) -> np.ndarray:
+        p, q = x.sum(axis=1), x.sum(axis=0)
+        return ((x - np.outer(p, q)) / np.sqrt(np.outer(p, q))).ravel()
+
+    rng = np.random.default_rng(17)
+    x = rng.dirichlet(np.full(12, 3.0)).reshape(3, 4)
+    move = rng.normal(size=(3, 4))
+    move -= move.mean()  # the sum stays 1
+    delta, slope = standardised_departures(x, x.sum(axis=1), x.sum(axis=0))
+    np.testing.assert_allclose(delta.ravel(), departures_of(x), atol=1e-12)
+    numeric = (departures_of(x + 1e-6 * move) - departures_of(x - 1e-6 * move)) / 2e-6
+    np.testing.assert_allclose(slope @ move.ravel(), numeric, rtol=1e-6)
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3])

@@ -129,6 +129,9 @@ def test_of_a_release_the_curve_ends_where_noise_hides_who_is_at_risk(private):
     own = truth.loc[curve.index]
     assert ((curve["band_low"] <= own) & (own <= curve["band_high"])).all() and (curve["privacy"] > 0).all()
     assert not any("no table" in note for note in found.notes)
+    middle = curve.iloc[3]
+    assert middle["survival"] - middle["band_low"] > 1.2 * (middle["survival"] - middle["low"])
+    assert middle["band_high"] - middle["survival"] > 1.2 * (middle["high"] - middle["survival"])
     among = private.survival("time", "died", where="arm == 'new'")
     assert among.curve["survival"].iloc[3] > curve["survival"].iloc[3] and among.median() > found.median()
     few = private.survival("time", "died", where="arm == 'new' and dose < 0.04")
