@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import answer, call
 
@@ -73,3 +74,26 @@ def test_the_text_is_a_table_with_error_bars(mixed_path):
     assert f"  {share.value:.{share.digits}f}  " in lines[1] and lines[1].startswith("city == 'Zürich'")
     assert "(fitted weights)" in lines
     assert "quantile(age, 0.5)" in call("kmeanalyst", "quantile", mixed_path, "age", "0.5").stdout
+
+
+def test_glm_json_is_the_coefficient_table_of_python(mixed_path):
+    release = read_release(mixed_path)
+    found = ask(
+        "glm", mixed_path, "married ~ age + city", "--family", "binomial", "--where", "age < 80", "--level", "0.8"
+    )
+    expected = release.glm("married ~ age + city", "binomial", where="age < 80")
+    assert (found["formula"], found["family"], found["link"]) == ("married ~ age + city", "binomial", "logit")
+    assert [each["term"] for each in found["coefficients"]] == list(expected.names)
+    for shown, one, p in zip(found["coefficients"], expected.coefficients, expected.pvalues, strict=True):
+        assert (shown["value"], shown["pvalue"]) == (one.value, p)
+        assert shown["interval"] == [end if np.isfinite(end) else None for end in one.interval(0.8)]
+        assert list(shown["parts"]) == ["privacy", "sampling", "resolution"]
+
+
+def test_glm_prints_the_table_and_its_errors_have_no_traceback(mixed_path):
+    shown = call("kmeanalyst", "glm", mixed_path, "age ~ city", "--level", "0.9").stdout
+    assert shown.startswith("age: gaussian family") and "[0.05" in shown and "0.95]" in shown
+    failed = call("kmeanalyst", "glm", mixed_path, "age ~ citty")
+    assert (
+        "no column citty" in failed.stderr and "Did you mean city" in failed.stderr and "Traceback" not in failed.stderr
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
+from kmeanalyst.inference.estimate.estimate import Estimates
 from kmeanalyst.inference.estimate.population import Population, population_of, shown
 from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
@@ -15,6 +17,7 @@ from kmeanalyst.inference.regression.equations import Equations
 from kmeanalyst.inference.regression.families import FAMILIES, LINKS, GlmEquations
 from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
+from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfiles
 from kmeanalyst.inference.regression.multinomial import MultinomialEquations
 from kmeanalyst.inference.regression.ordinal import OrdinalEquations
 from kmeanalyst.inference.regression.result import RegressionEstimate
@@ -205,7 +208,11 @@ def _check_target(population: Population, y: Array, target: str, family: str) ->
 
 
 def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
-    """The result, with an interval by inversion for each coefficient."""
+    """The result, with intervals that invert the score where something was measured."""
     names = [f"{target} ~ {name}" for name in fit.names]
     found = answers(fit.population, fit.beta, fit.influence, names)
-    return RegressionEstimate.of(found, fit, target, family, link)
+    if fit.population.release.measurement is not None:
+        profiles = ScoreProfiles(fit, np.array([one.standard_error for one in found]))
+        rules = [ScoreInterval(profiles, j, one.terms) for j, one in enumerate(found)]
+        found = Estimates(replace(one, interval_by=rule) for one, rule in zip(found, rules, strict=True))
+    return RegressionEstimate(target, fit.names, found, family, link, fit.notes, fit=fit)

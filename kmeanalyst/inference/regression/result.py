@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
-from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfiles
+from kmeanalyst.inference.regression.inversion import ScoreInterval
 from kmeanalyst.releases.expressions import words
 
 if TYPE_CHECKING:
@@ -49,16 +49,6 @@ class RegressionEstimate:
     notes: tuple[str, ...] = ()
     fit: Fit = field(kw_only=True, repr=False)
 
-    @classmethod
-    def of(cls, found: Estimates, fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
-        """Estimates of the fit's coefficients, with intervals that invert the score where something was measured."""
-        if fit.population.release.measurement is None:
-            return cls(target, fit.names, found, family, link, fit.notes, fit=fit)
-        profiles = ScoreProfiles(fit, np.array([one.standard_error for one in found]))
-        rules = [ScoreInterval(profiles, j, one.terms) for j, one in enumerate(found)]
-        with_rules = Estimates(replace(one, interval_by=rule) for one, rule in zip(found, rules, strict=True))
-        return cls(target, fit.names, with_rules, family, link, fit.notes, fit=fit)
-
     @property
     def view(self) -> str:
         """The weights it was computed with."""
@@ -93,9 +83,9 @@ class RegressionEstimate:
 
     def __getitem__(self, name: str) -> Estimate:
         """The coefficient of a name; a column's own name does where its question has backticks."""
-        return self.coefficients[self.names.index(self.named(name))]
+        return self.coefficients[self.names.index(self._named(name))]
 
-    def named(self, name: str) -> str:
+    def _named(self, name: str) -> str:
         """The name of a coefficient; KeyError if there is none."""
         if (asked := name if name in self.names else words.column(name)) not in self.names:
             raise KeyError(f"no coefficient {name!r:.80}: there are {', '.join(self.names)}. Name one of these.")

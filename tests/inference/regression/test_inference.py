@@ -1,0 +1,241 @@
+"""Effects, predictions and tests against statsmodels on plain rows; intervals that invert the score on a measured release."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from scipy.special import expit, ndtri
+from scipy.stats import chi2
+
+from kmeanalyst.inference.regression import unsettled
+from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfiles, _last_below
+from kmeanalyst.release import Release, from_frame
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Real
+
+DOMAIN = Domain(
+    (
+        Real(name="x", lower=-4, upper=4),
+        Categorical(name="g", levels=("a", "b", "c")),
+        Categorical(name="answer", levels=("no", "yes")),
+        Real(name="cost", lower=0, upper=100),
+    )
+)
+N = 600
+
+
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(8)
+    x, g = rng.normal(size=N).clip(-4, 4), rng.choice(list("abc"), N)
+    eta = 0.5 * x - 0.6 * (g == "b") - 0.2
+    return pd.DataFrame({"x": x, "g": g, "answer": np.where(rng.random(N) < expit(eta), "yes", "no"),
+                         "cost": np.exp(0.2 * x + rng.normal(size=N))})  # fmt: skip
+
+
+ROWS = table()
+Y = (ROWS["answer"] == "yes").to_numpy(float)
+X = np.column_stack([np.ones(N), ROWS["x"], ROWS["g"] == "b", ROWS["g"] == "c"]).astype(float)
+
+
+def released(weights: np.ndarray | None = None, rows: pd.DataFrame = ROWS) -> Release:
+    return from_frame(rows.assign(weight=1 / len(rows) if weights is None else weights), domain=DOMAIN)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Release:
+    return released()
+
+
+@pytest.fixture(scope="module")
+def usual():
+    return sm.GLM(Y, X, family=sm.families.Binomial()).fit(tol=1e-14, cov_type="HC0")
+
+
+# ---------------------------------------------------------------------- effects and predictions
+
+
+def test_effects_are_mean_slopes_and_mean_differences(plain, usual):
+    found = plain.glm("answer ~ x + g", "binomial").average_marginal_effects()
+    mu = usual.predict()
+    at = {
+        level: usual.predict(np.column_stack([X[:, :2], np.full(N, level == "b"), np.full(N, level == "c")]))
+        for level in "abc"
+    }
+    expected = [(mu * (1 - mu)).mean() * usual.params[1], (at["b"] - at["a"]).mean(), (at["c"] - at["a"]).mean()]
+    assert [e.value for e in found] == pytest.approx(expected, rel=1e-6)
+    assert [e.question for e in found] == [f"answer == 'yes' by {name}" for name in ("x", "g == 'b'", "g == 'c'")]
+
+
+def test_an_effect_of_a_linear_model_is_its_coefficient_and_interactions_count(plain):
+    linear = plain.glm("cost ~ x + g")
+    (slope, *_), coefficient = linear.average_marginal_effects(), linear["x"]
+    assert (slope.value, slope.standard_error) == pytest.approx((coefficient.value, coefficient.standard_error))
+    crossed = plain.glm("cost ~ x * g")
+    shares = ROWS["g"].value_counts(normalize=True)
+    expected = crossed["x"].value + sum(crossed[f"x:g == '{level}'"].value * shares[level] for level in "bc")
+    assert crossed.average_marginal_effects()[0].value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("formula", "family", "link"), [
+    ("answer ~ x * g", "binomial", None), ("answer ~ x + g", "binomial", "probit"), ("cost ~ x + g", "gamma", "log"),
+])  # fmt: skip
+def test_the_influence_of_an_effect_is_its_derivative_by_each_rows_weight(formula, family, link):
+    rows, step, weights = ROWS.iloc[:80].reset_index(drop=True), 1e-6, np.full(80, 1 / 70)
+
+    def effects(weights):
+        return released(weights, rows).glm(formula, family, link=link, view="signed").average_marginal_effects()
+
+    here = effects(weights)
+    for m in (0, 33):
+        up, down = (effects(weights + sign * step * np.eye(80)[m]) for sign in (1, -1))
+        for k in range(3):
+            assert here[k].terms[0][1][m] == pytest.approx(
+                (up[k].value - down[k].value) / (2 * step), rel=1e-4, abs=1e-6
+            )
+
+
+def test_predictions_are_those_of_statsmodels_with_intervals_on_the_links_scale(plain, usual):
+    asked = pd.DataFrame({"x": [-3.9, 0.5], "g": ["a", "c"], "extra": [1, 2]}, index=[7, 9])
+    found = plain.glm("answer ~ x + g", "binomial").predict(asked, level=0.9)
+    rows = np.array([[1, -3.9, 0, 0], [1, 0.5, 0, 1]])
+    expected = usual.get_prediction(rows).summary_frame(alpha=0.1)
+    assert found[["value", "standard_error"]].to_numpy() == pytest.approx(
+        expected[["mean", "mean_se"]].to_numpy(), rel=1e-6
+    )
+    assert found[["low", "high"]].to_numpy() == pytest.approx(
+        expected[["mean_ci_lower", "mean_ci_upper"]].to_numpy(), rel=1e-4
+    )
+    assert list(found.index) == [7, 9] and found["privacy"].isna().all()
+    with pytest.raises(
+        ValueError, match=r"the frame lacks g, from which the model predicts\. Pass a frame with the columns x, g"
+    ):
+        plain.glm("answer ~ x + g", "binomial").predict(asked[["x"]])
+
+
+def test_odds_ratios_are_exponentials_and_only_of_log_and_logit_links(plain):
+    found = plain.glm("answer ~ x", "binomial")
+    ratios = found.odds_ratios(0.9).loc["x"]
+    assert ratios["ratio"] == pytest.approx(np.exp(found["x"].value))
+    assert (ratios["low"], ratios["high"]) == pytest.approx(tuple(np.exp(found["x"].interval(0.9))))
+    with pytest.raises(
+        ValueError, match=r"a ratio under logit and log links, and this is probit.*average_marginal_effects"
+    ):
+        plain.glm("answer ~ x", "binomial", link="probit").odds_ratios()
+
+
+# ---------------------------------------------------------------------- tests of several coefficients
+
+
+def test_walds_test_is_that_of_statsmodels(plain, usual):
+    found = plain.glm("answer ~ x + g", "binomial").wald_test(["g"])
+    expected = usual.wald_test(np.eye(4)[2:], scalar=True)
+    assert found.statistic == pytest.approx(float(expected.statistic), rel=1e-6)
+    assert (found.df, found.terms) == (2, ("g == 'b'", "g == 'c'"))
+    assert found.pvalue == pytest.approx(chi2.sf(found.statistic, 2)) and found.to_dict()["method"] == "Wald"
+
+
+def test_the_score_test_is_that_of_the_smaller_model(plain):
+    """By hand: scores of g at the fit of x alone, made efficient by those of intercept and x; V is their mean square."""
+    smaller = sm.GLM(Y, X[:, :2], family=sm.families.Binomial()).fit(tol=1e-14)
+    mu = smaller.predict()
+    J = X.T @ ((mu * (1 - mu))[:, None] * X)
+    psi = X * (Y - mu)[:, None]
+    efficient = psi[:, 2:] - psi[:, :2] @ np.linalg.solve(J[:2, :2], J[:2, 2:])
+    S = efficient.sum(axis=0)
+    V = efficient.T @ efficient - np.outer(S, S) / N
+    found = plain.glm("answer ~ x + g", "binomial").score_test(["g"])
+    assert found.statistic == pytest.approx(float(S @ np.linalg.solve(V, S)), rel=1e-6)
+    assert found.method == "score" and "score test of g == 'b', g == 'c': χ² = " in repr(found)
+
+
+def test_a_test_of_what_is_not_in_the_model_is_refused(plain):
+    fit = plain.glm("answer ~ x", "binomial")
+    with pytest.raises(ValueError, match=r"no coefficient or term 'g': there are intercept, x\. Name some"):
+        fit.wald_test(["g"])
+    with pytest.raises(ValueError, match=r"must be a list.*got 'x'"):
+        fit.score_test("x")
+
+
+# ---------------------------------------------------------------------- on a measured release
+
+
+@pytest.fixture(scope="module")
+def measured(mixed_release):
+    return mixed_release.glm("married ~ age + city", "binomial")
+
+
+def test_an_interval_holds_the_linear_one_and_all_values_whose_score_is_less_than_z_errors_away(measured):
+    z, wider = float(ndtri(0.975)), []
+    for j, one in enumerate(measured.coefficients):
+        rule = one.interval_by
+        assert isinstance(rule, ScoreInterval)
+        for end, side in zip(one.interval(0.95), (-1, 1), strict=True):
+            u = (end - one.value) / one.standard_error
+            assert side * u >= z - 1e-9
+            assert side * rule.profiles.ratio_at(j, u) >= z - 1e-9
+            wider.append((side, side * u > z + 1e-6))
+    assert {(-1, True), (1, True)} <= set(wider)
+
+
+def test_an_interval_holds_zero_where_its_p_value_says_so(measured):
+    p = measured.pvalues
+    for one, name in zip(measured.coefficients, measured.names, strict=True):
+        for level in (0.5, 0.8, 0.95):
+            low, high = one.interval(level)
+            assert (low <= 0 <= high) == (p[name] >= 1 - level - 1e-9)
+
+
+def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
+    errors = [one.standard_error for one in measured.coefficients]
+    assert np.sqrt(np.diag(measured.fit.total_covariance)) == pytest.approx(errors)
+    # W of one coefficient is its squared ratio
+    found = measured.wald_test(["age"])
+    assert found.statistic == pytest.approx((measured["age"].value / measured["age"].standard_error) ** 2)
+
+
+def test_the_score_of_a_slope_is_fiellers(mixed_release):
+    """S(b) = Σ w x̃ (y − b x) is linear in b, and its error that of x̃ (y − b x − residual mean): t by hand at two errors away."""
+    found = mixed_release.glm("age ~ income")
+    profiles = found["income"].interval_by.profiles
+    population = found.fit.population
+    x, y = (population.values(name) for name in ("income", "age"))
+    w = population.weights
+    b = found["income"].value + 2 * found["income"].standard_error
+    m = len(w)
+    a = (w @ y[:m] - b * (w @ x[:m])) / w.sum()
+    residual = y - a - b * x
+    slope = (w @ x[:m]) / w.sum()
+    influence = (x - slope) * residual
+    error = unsettled.total_errors(population, influence[:, None])[0]
+    assert profiles.ratio_at(1, 2.0) == pytest.approx(-(w @ influence[:m]) / error, rel=1e-6)
+
+
+def test_where_nothing_was_settled_resolution_counts_twice(mixed_release):
+    population = mixed_release.glm("age ~ income").fit.population
+    fit = population.model.fit
+    sampling = np.array([1.0, 1.0, 1.0])
+    prior = np.sqrt(fit.unseen * mixed_release.measurement.n_rows)
+    found = unsettled.unsettled(population, sampling, np.array([prior, 3 * prior, 0.0]))
+    assert np.hypot(found, [prior, 3 * prior, 0.0]) == pytest.approx([prior * np.sqrt(1 + 3 * fit.assumed),
+                                                                      3 * prior * np.sqrt(1 + 3 * fit.assumed), 0.0])  # fmt: skip
+    assert unsettled.unsettled(population, sampling, np.full(3, prior / 10))[0] == pytest.approx(
+        np.sqrt(3 * fit.assumed) * prior / 1000
+    )
+
+
+@pytest.mark.parametrize(("t", "end"), [
+    ([0.0, 1.0, 2.0, 3.0, 4.5], 1.959964), ([0.0, 2.0, 1.0, 1.5, 3.0], 3.0 + 1.5 * (1.959964 - 1.5) / 1.5),  # the last time
+    ([0.0, 1.0, 1.5, 1.6, 1.62], np.inf), ([0.0, 1.0, 1.2, 1.5, 1.8], 4.5 + 0.159964 / 0.2), ([0.0], np.inf),
+])  # fmt: skip
+def test_an_interval_ends_where_the_ratio_passes_z_for_the_last_time(t, end):
+    assert _last_below(np.array([0.0, 1.0, 2.0, 3.0, 4.5][: len(t)]), np.array(t), 1.959964) == pytest.approx(end)
+
+
+def test_profiles_are_not_made_of_a_coefficient_without_error(mixed_release):
+    found = mixed_release.glm("I(2 * age) ~ age")
+    profiles = found["age"].interval_by.profiles
+    assert isinstance(profiles, ScoreProfiles) and profiles.is_exact(1)
+    assert found["age"].interval() == pytest.approx((2.0, 2.0))
