@@ -4,9 +4,9 @@
                         [--draws 20] [--replicates 100] [--level 0.95] [--first 0]
 
 Tables: `mixed` of coverage_of_intervals.py, drawn from its population, and Adult (../shared/data/adult; said if it is not
-there), drawn from its 48,842 rows with replacement. For each release, questions of one column, of two, of three, and the slopes of a logistic
-regression (statsmodels' GLM). Of each rule: how often intervals hold the population's value, and their median width in units of
-the widths that the table's own rows would have had with no privacy.
+there), drawn from its 48,842 rows with replacement. For each release, questions of one column, of two, of three, and the slopes
+of a logistic regression (statsmodels' GLM). Of each rule: how often intervals hold the population's value, and their median width
+in units of the width that the table's own rows would have with no privacy.
 
     ours          intervals of Release.expectation (no slopes)
     draws         release.draws(m): Rubin's U + (1 + 1/m) B, t with Rubin's degrees of freedom

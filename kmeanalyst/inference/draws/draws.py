@@ -10,7 +10,8 @@ for privacy and by what the measurement leaves open (Matheron's rule; see `Measu
     replicates   one set of rows with a weight, and R replicate weights of all three parts: each is a table of N rows that is
                  drawn from a draw of the table. For the mean squared deviation from the answer under the weight.
 
-Rules of synthetic data (`pool.syn`, Ū + B/m; `lm.synds`, Ū) hold for a table without noise and are too narrow here.
+Rules of synthetic data (`pool.syn`, Ū + B/m; `lm.synds`, Ū) hold for a table without noise. On a simulated table their 95 %
+intervals held .75 and .69 at ε = 1, .42 and .27 at ε = 0.1, where these two held .93 to .95 (tests/benchmarks/draws_coverage.py).
 """
 
 from __future__ import annotations

@@ -53,9 +53,11 @@ Use them with Rubin's rule and with no other. Analyse each as if it were the tab
     variance   U + (1 + 1/{m}) B, U the mean of the {m} squared standard errors, B the variance of the {m} estimates
 U is the error of sampling, B that of the noise for privacy and of what the release leaves open.
 
-Not with rules for synthetic data: synthpop's pool.syn (U + B/m) and lm.synds (U) assume a table without noise for privacy, and
-their intervals are too narrow. Not with one of the tables alone, for the same reason, and not with all rows as one table.
-Questions of three columns and more are a little less spread than they should be: prefer kmeanalyst's own answers for these.
+Not with rules for synthetic data: pool.syn of mice (U + B/m) and lm.synds of synthpop (U) assume a table without noise.
+Their 95 % intervals are too narrow: on a simulated table they held .75 and .69 at epsilon = 1, .42 and .27 at epsilon = 0.1.
+Not with one of the tables alone, for the same reason, and not with all rows as one table.
+What rests on three columns and more, such as slopes of a regression on several, is less spread than it should be, and slopes
+are weakened where tables have many columns: prefer kmeanalyst's own answers for these.
 
 R:
 {r}
@@ -69,7 +71,8 @@ Use them as replicate weights, and in no other way:
     variance   the mean of ({R} estimates under replicate_1 … replicate_{R}, less that estimate) squared
 It is the error of sampling, of the noise for privacy and of what the release leaves open, together. Standard errors that a
 program computes from the rows and one weight alone are wrong.
-Questions of three columns and more are a little less spread than they should be: prefer kmeanalyst's own answers for these.
+What rests on three columns and more, such as slopes of a regression on several, is less spread than it should be, and slopes
+are weakened where tables have many columns: prefer kmeanalyst's own answers for these.
 
 R:
 {r}

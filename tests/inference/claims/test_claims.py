@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
+import paths
 import pytest
+from command_line import answer, call
 from public_names import ready_names
 from scipy.special import ndtr
 from statsmodels.stats import multitest
@@ -45,8 +49,8 @@ def test_two_ways_to_write_a_claim_have_one_answer(text, same):
 
 
 def test_a_quantile_is_claimed_with_its_order():
-    claim = RELEASE.claims(["quantile(age, 0.5, where=sex == 'Male') <= 38"])[0]
-    assert claim.difference.value == 38 - RELEASE.quantile("age", 0.5, where="sex == 'Male'").value
+    claim = RELEASE.claims(["quantile(age, 0.5, where=sex == 'Male') <= 45"])[0]
+    assert claim.difference.value == 45 - RELEASE.quantile("age", 0.5, where="sex == 'Male'").value
 
 
 def test_text_within_quotes_is_no_where():
@@ -159,6 +163,16 @@ def test_findings_are_read(tmp_path, content, texts, names, rate):
     (tmp_path / "f.toml").write_text(content, encoding="utf-8")
     found = read_findings(tmp_path / "f.toml")
     assert (found.texts, found.names, found.rate) == (texts, names, rate)
+
+
+def test_the_command_prints_what_python_answers(tmp_path):
+    (tmp_path / "f.toml").write_text('rate = 0.2\n[[claim]]\nname = "a"\ntext = "mean(age) > 38"', encoding="utf-8")
+    found = answer(
+        call("kmeanalyst", "claims", paths.TESTS / "golden" / "examples" / "adult.kme", tmp_path / "f.toml", "--json")
+    )
+    claim = RELEASE.claims(["mean(age) > 38"], rate=0.2, names=["a"])[0]
+    assert found["claims"] == [json.loads(json.dumps(claim.to_dict()))] and found["rate"] == 0.2
+    assert found["expected_false_share"] == pytest.approx(1 - claim.probability) and "Bayesian" in found["rule"]
 
 
 @pytest.mark.parametrize(("content", "message"), [

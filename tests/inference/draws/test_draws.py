@@ -153,6 +153,13 @@ def test_positive_weights_by_hand():
     assert found == pytest.approx(np.array([[0.8, 1.0], [0.2, 0.0]]), abs=1e-4)
 
 
+def test_what_a_row_cannot_have_is_no_other_rows_loss():
+    """Three rows of 1/3, targets -.2 and .4 of the first two: (0, .4, .6) is nearest, not (-.2, .4, .8) cut off and scaled."""
+    positive = PositiveWeights(np.full(3, 1 / 3), csr_matrix(np.eye(3)[:, :2]), 1e-6)
+    found = positive.nearest(np.array([[-0.2], [0.4], [0.8]]))
+    assert found[:, 0] == pytest.approx([0.0, 0.4, 0.6], abs=1e-4)
+
+
 def test_a_large_ridge_leaves_rows_as_they_are():
     positive = PositiveWeights(np.full(2, 0.5), csr_matrix(np.array([[1.0], [0.0]])), 1e6)
     assert positive.nearest(np.array([[0.8], [0.2]])) == pytest.approx(np.full((2, 1), 0.5), abs=1e-4)
