@@ -204,7 +204,7 @@ class TrainingRows:
     cells           (n,) of the target, in natural units and levels; None without a target.
     weights         (n,) float64, none of them 0, summing to `effective_rows`.
     effective_rows  the effective number of rows.
-    labels          where the cells of the target come from: "drawn", "measured" or "released".
+    labels          where the cells of the target come from: "drawn", "measured", "smoothed" or "released".
     notes           what was left out.
     """
 
@@ -256,12 +256,17 @@ def training_rows(
         notes = (f"rows without {words.written(goal.column.name)} were left out: {1 - share:.3g} of the population",)
     kept = known & (weights != 0)
     frame, weights = frame[kept].reset_index(drop=True), weights[kept]
+    n_rows = len(frame)
     cells = None if goal is None else goal.cells(frame)
     if labels.model is not None and goal is not None:
         indices, cells, probabilities = measured_labels(labels.model, goal.column, goal.task, frame)
         frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
-        drawn = _drawn(weights, effective_rows, rng)
+        drawn = (
+            _drawn_labels(weights, effective_rows or n_rows, rng)
+            if labels.name == "smoothed"
+            else _drawn(weights, effective_rows, rng)
+        )
         frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
         return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels.name, notes)
     if effective_rows is None:
@@ -336,6 +341,13 @@ def _drawn(weights: Array, effective_rows: float | None, rng: Any) -> Array:
     """Indices of rows of equal weight."""
     n = len(weights) if effective_rows is None else max(1, round(effective_rows))
     return systematic_indices(_relative(weights), n, np.random.default_rng(rng))
+
+
+def _drawn_labels(weights: Array, effective_rows: float, rng: Any) -> Array:
+    """The same of labels of rows: in any order but that of the rows, in which all would get the label at one quantile."""
+    rng = np.random.default_rng(rng)
+    order = rng.permutation(len(weights))
+    return np.asarray(np.sort(order[_drawn(weights[order], effective_rows, rng)]))
 
 
 def _relative(weights: Array) -> Array:

@@ -17,6 +17,7 @@ import pandas as pd
 import sklearn
 from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector, is_regressor
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer
 from sklearn.naive_bayes import CategoricalNB
@@ -155,10 +156,12 @@ def fit(
                     `DomainEncoder`; by default what suits the estimator, and cells where the release measured them.
     labels          "released", the points' own; "measured", every label that a point can have, weighted by its probability
                     given the point's other columns, as fitted to the measurement (some seconds, once for a release and
-                    target); or, for numbers, "drawn": rows drawn from the measurement in place of the points, with labels
-                    from a distribution fitted to it (about as long as publishing took, once for a release). By default, for
-                    a release of random features, measured for classes and drawn for numbers (unless a view of the points
-                    is named), which are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
+                    target); "smoothed", the same for classes of a release of margins, by models of its rows that stop where
+                    they agree with the measurement (some seconds, too); or, for numbers, "drawn": rows drawn from the
+                    measurement in place of the points, with labels from a distribution fitted to it (about as long as
+                    publishing took, once for a release). By default, for a release of random features, measured for classes
+                    and drawn for numbers (unless a view of the points is named), and for one of margins smoothed for
+                    classes: all are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
     Returns         TrainedPipeline, predicting on DataFrames in natural units. Its report gives the choices and the reasons.
     Errors          ValueError where the view named would give a wrong model, or the target does not suit the estimator.
 
@@ -263,7 +266,23 @@ class Training:
     def fit_clone(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
         """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
         estimator = _with_levels(clone(self.estimator), self.encoder)
+        for boosted in self.stopped_by_folds(estimator):
+            boosted.set_params(early_stopping=False)
         return fit_with_weights(estimator, X, rows.cells, rows.weights if weighted else None)
+
+    def stopped_by_folds(self, estimator: Any) -> list[Any]:
+        """Histogram boosting of classes in it that would stop by a fold of published rows, though nobody asked for it.
+
+        Such rows were drawn to fit the same tables, so that no fold is independent of the others; and a class with one row would
+        end the fit.
+        """
+        return [
+            part
+            for part in (estimator, *inner_estimators(estimator))
+            if self.release.statement is not None
+            and isinstance(part, HistGradientBoostingClassifier)
+            and part.early_stopping == "auto"
+        ]
 
 
 def _train(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> TrainedPipeline:
@@ -475,7 +494,7 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
         effective_rows=rows.effective_rows,
         encoding=training.encoder.encoding,
         labels=rows.labels,
-        notes=(*rows.notes, *_absent_classes(training, rows)),
+        notes=(*rows.notes, *_absent_classes(training, rows), *_changed_defaults(training)),
         release_digest=digest(training.release),
         epsilon=statement.epsilon if statement else None,
         delta=statement.delta if statement else None,
@@ -490,3 +509,10 @@ def _absent_classes(training: Training, rows: TrainingRows) -> tuple[str, ...]:
         return ()
     absent = [str(level) for level in training.classes if level not in set(_classes_of(rows))]
     return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()
+
+
+def _changed_defaults(training: Training) -> tuple[str, ...]:
+    """A note on parameters that were at their default, and were changed."""
+    if not training.stopped_by_folds(training.estimator):
+        return ()
+    return ("early_stopping is off: folds of a release's rows are not independent; pass True for it to have it",)
