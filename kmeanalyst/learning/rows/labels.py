@@ -57,9 +57,10 @@ Labels = Literal["drawn", "measured", "released", "smoothed"]
 LABELS: tuple[Labels, ...] = ("drawn", "measured", "released", "smoothed")
 _QUANTILES = 8  # quantiles that represent the distribution of a number at a point
 _NEGLIGIBLE = 1e-6  # a probability
-_ROWS_OF_A_LABEL = (
-    2  # rows that represent a label: this times their share, and as many for each label even if it is rare
-)
+_LABELLED, _LABELS_OF_A_ROW = (
+    100_000,
+    2,
+)  # labels of classes: about so many in all, or so many for a row if that is more
 _ROWS, _LABELS = 5000, 4  # rows drawn, and labels of each
 _LAW_ROWS = 8192  # rows on which a number's distribution is fitted
 _VALUES = 20_000  # values of the number from which bins are made

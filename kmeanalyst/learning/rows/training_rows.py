@@ -256,17 +256,16 @@ def training_rows(
         notes = (f"rows without {words.written(goal.column.name)} were left out: {1 - share:.3g} of the population",)
     kept = known & (weights != 0)
     frame, weights = frame[kept].reset_index(drop=True), weights[kept]
-    n_rows = len(frame)
     cells = None if goal is None else goal.cells(frame)
+    indices = np.arange(len(frame))
     if labels.model is not None and goal is not None:
         indices, cells, probabilities = measured_labels(labels.model, goal.column, goal.task, frame)
         frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
-        drawn = (
-            _drawn_labels(weights, effective_rows or n_rows, rng)
-            if labels.name == "smoothed"
-            else _drawn(weights, effective_rows, rng)
-        )
+        if labels.name == "smoothed":
+            drawn = _drawn_labels(indices, weights, effective_rows, rng)
+        else:
+            drawn = _drawn(weights, effective_rows, rng)
         frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
         return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels.name, notes)
     if effective_rows is None:
@@ -343,11 +342,18 @@ def _drawn(weights: Array, effective_rows: float | None, rng: Any) -> Array:
     return systematic_indices(_relative(weights), n, np.random.default_rng(rng))
 
 
-def _drawn_labels(weights: Array, effective_rows: float, rng: Any) -> Array:
-    """The same of labels of rows: in any order but that of the rows, in which all would get the label at one quantile."""
+def _drawn_labels(indices: Array, weights: Array, effective_rows: float | None, rng: Any) -> Array:
+    """Indices of rows drawn likewise, each with one of its labels: at quantiles that are even over the rows, in any order.
+
+    indices  (n,) of the row that a label is of, ascending; weights (n,) of the labels.
+    """
     rng = np.random.default_rng(rng)
-    order = rng.permutation(len(weights))
-    return np.asarray(np.sort(order[_drawn(weights[order], effective_rows, rng)]))
+    ends = np.cumsum(weights)
+    own = np.bincount(indices, weights)
+    rows = _drawn(own, effective_rows, rng)
+    quantiles = rng.permutation((np.arange(len(rows)) + 0.5) / len(rows))
+    last = np.searchsorted(indices, rows, side="right") - 1
+    return np.searchsorted(ends, ends[last] - own[rows] * (1 - quantiles))
 
 
 def _relative(weights: Array) -> Array:
