@@ -10,7 +10,7 @@ import pytest
 from learning_cases import release_around
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
@@ -147,6 +147,7 @@ def test_rare_and_absent_classes_do_not_end_a_fit():
     assert asked["model"].early_stopping is True and not any("early_stopping" in note for note in asked.report.notes)
 
 
+@pytest.mark.slow
 def test_scores_calibration_and_refits_of_many_classes(grades: Release):
     sample = UNSEEN[UNSEEN["grade"].notna()]
     model = ka.fit(DecisionTreeClassifier(random_state=0), grades, "grade")
@@ -194,3 +195,14 @@ def test_rows_of_one_class_have_nothing_to_smooth():
         fit_smoothed_classes(release, "ill")
     with pytest.raises(ValueError, match="no classes to separate"):
         ka.fit(DecisionTreeClassifier(), release, "ill")
+
+
+def test_trees_of_a_forest_see_all_smoothed_labels_unless_the_user_says_otherwise(ill: Release):
+    truth = UNSEEN["ill"].to_numpy(dtype=bool)
+    forest = ka.fit(RandomForestClassifier(20, random_state=0), ill, "ill")
+    assert forest["model"].bootstrap is False and any("bootstrap is off" in note for note in forest.report.notes)
+    asked = ka.fit(RandomForestClassifier(20, random_state=0, max_samples=1.0), ill, "ill")
+    assert asked["model"].bootstrap is True and not asked.report.notes
+    losses = [log_loss(truth, model.predict_proba(UNSEEN)[:, 1]) for model in (forest, asked)]
+    assert losses[0] < losses[1]
+    assert ka.fit(RandomForestClassifier(5), ill, "ill", labels="released")["model"].bootstrap is True

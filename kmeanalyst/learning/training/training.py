@@ -17,7 +17,7 @@ import pandas as pd
 import sklearn
 from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector, is_regressor
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer
 from sklearn.naive_bayes import CategoricalNB
@@ -126,6 +126,10 @@ _CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM
 _TREES_INSIDE = ("AdaBoost", "Bagging")  # estimators of trees by default
 _LEAST = 0.5  # in units of a row's weight: any penalty outweighs such a negative direction of second moments
 _ROUNDING = 1e-9
+_TURNED_OFF = {
+    "early_stopping": "early_stopping is off: folds of a release's rows are not independent; pass True for it to have it",
+    "bootstrap": "bootstrap is off: it would part the labels of a row; pass max_samples=1.0 with it to have it",
+}
 
 
 def fit(
@@ -266,23 +270,31 @@ class Training:
     def fit_clone(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
         """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
         estimator = _with_levels(clone(self.estimator), self.encoder)
-        for boosted in self.stopped_by_folds(estimator):
-            boosted.set_params(early_stopping=False)
+        for part, name in self.unsuitable_defaults(estimator):
+            part.set_params(**{name: False})
         return fit_with_weights(estimator, X, rows.cells, rows.weights if weighted else None)
 
-    def stopped_by_folds(self, estimator: Any) -> list[Any]:
-        """Histogram boosting of classes in it that would stop by a fold of published rows, though nobody asked for it.
+    def unsuitable_defaults(self, estimator: Any) -> list[tuple[Any, str]]:
+        """Parts of an estimator of classes with the name of a parameter that is turned off, where it was left at its default.
 
-        Such rows were drawn to fit the same tables, so that no fold is independent of the others; and a class with one row would
-        end the fit.
+        Histogram boosting of published rows does not stop by a fold of them: they were drawn to fit the same tables, so that no
+        fold is independent of the others, and a class of one row would end the fit. Trees of a forest see all smoothed labels:
+        a bootstrap that takes one label of a row and leaves out another would spoil its probabilities.
         """
-        return [
-            part
-            for part in (estimator, *inner_estimators(estimator))
-            if self.release.statement is not None
-            and isinstance(part, HistGradientBoostingClassifier)
-            and part.early_stopping == "auto"
-        ]
+        parts = (estimator, *inner_estimators(estimator)) if self.release.statement is not None else ()
+        boosted = [(part, "early_stopping") for part in parts if _stops_by_folds(part)]
+        forests = [(part, "bootstrap") for part in parts if self.labels.name == "smoothed" and _is_plain_forest(part)]
+        return boosted + forests
+
+
+def _stops_by_folds(part: Any) -> bool:
+    return isinstance(part, HistGradientBoostingClassifier) and part.early_stopping == "auto"
+
+
+def _is_plain_forest(part: Any) -> bool:
+    """Whether it is a random forest with a bootstrap of all rows that nothing else uses."""
+    plain = isinstance(part, RandomForestClassifier) and part.bootstrap is True
+    return plain and part.max_samples is None and part.oob_score is False
 
 
 def _train(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> TrainedPipeline:
@@ -513,6 +525,5 @@ def _absent_classes(training: Training, rows: TrainingRows) -> tuple[str, ...]:
 
 def _changed_defaults(training: Training) -> tuple[str, ...]:
     """A note on parameters that were at their default, and were changed."""
-    if not training.stopped_by_folds(training.estimator):
-        return ()
-    return ("early_stopping is off: folds of a release's rows are not independent; pass True for it to have it",)
+    changed = {name for _, name in training.unsuitable_defaults(training.estimator)}
+    return tuple(why for name, why in _TURNED_OFF.items() if name in changed)
