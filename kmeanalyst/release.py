@@ -127,7 +127,7 @@ class Release(ReleaseData):
         effective_rows  what the weights sum to; by default the effective size of the points, (Σp)²/Σp² (Kish 1965).
         task            "classification" or "regression"; by default numbers are regressed.
         encoding        "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
-        labels          "released", the points' own; "measured" or "drawn": see `kmeanalyst.fit`, which uses them where it can.
+        labels          "released", the points' own; "measured", "smoothed", "drawn": see `kmeanalyst.fit`, which uses them first.
         Returns         X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
 
         >>> X, y, sample_weight = release.to_sklearn("income")

@@ -204,7 +204,7 @@ class TrainingRows:
     cells           (n,) of the target, in natural units and levels; None without a target.
     weights         (n,) float64, none of them 0, summing to `effective_rows`.
     effective_rows  the effective number of rows.
-    labels          where the cells of the target come from: "drawn", "measured" or "released".
+    labels          where the cells of the target come from: "drawn", "measured", "smoothed" or "released".
     notes           what was left out.
     """
 
@@ -257,11 +257,15 @@ def training_rows(
     kept = known & (weights != 0)
     frame, weights = frame[kept].reset_index(drop=True), weights[kept]
     cells = None if goal is None else goal.cells(frame)
+    indices = np.arange(len(frame))
     if labels.model is not None and goal is not None:
         indices, cells, probabilities = measured_labels(labels.model, goal.column, goal.task, frame)
         frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
-        drawn = _drawn(weights, effective_rows, rng)
+        if labels.name == "smoothed":
+            drawn = _drawn_labels(indices, weights, effective_rows, rng)
+        else:
+            drawn = _drawn(weights, effective_rows, rng)
         frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
         return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels.name, notes)
     if effective_rows is None:
@@ -336,6 +340,20 @@ def _drawn(weights: Array, effective_rows: float | None, rng: Any) -> Array:
     """Indices of rows of equal weight."""
     n = len(weights) if effective_rows is None else max(1, round(effective_rows))
     return systematic_indices(_relative(weights), n, np.random.default_rng(rng))
+
+
+def _drawn_labels(indices: Array, weights: Array, effective_rows: float | None, rng: Any) -> Array:
+    """Indices of rows drawn likewise, each with one of its labels: at quantiles that are even over the rows, in any order.
+
+    indices  (n,) of the row that a label is of, ascending; weights (n,) of the labels.
+    """
+    rng = np.random.default_rng(rng)
+    ends = np.cumsum(weights)
+    own = np.bincount(indices, weights)
+    rows = _drawn(own, effective_rows, rng)
+    quantiles = rng.permutation((np.arange(len(rows)) + 0.5) / len(rows))
+    last = np.searchsorted(indices, rows, side="right") - 1
+    return np.searchsorted(ends, ends[last] - own[rows] * (1 - quantiles))
 
 
 def _relative(weights: Array) -> Array:

@@ -35,6 +35,7 @@ MOST_SCHEMA_BYTES = 2**25  # bytes of the member that describes the objects of t
 _SCHEMA = "schema.json"
 _LABELS = {
     "measured": "every label that a point can have, weighted by its probability given the other columns",
+    "smoothed": "every label that a row can have, weighted by its probability in models that the measurement stopped early",
     "drawn": 'like the rows, from distributions fitted to the measurement: the released points (labels="released") are too few',
 }
 
@@ -53,7 +54,8 @@ class TrainingReport:
     effective_rows  the sum of their weights.
     encoding        how columns were encoded: see `DomainEncoder`.
     labels          where labels came from: "released", the points' own; "measured", their distribution given the other columns;
-                    or "drawn", with rows of their own, from distributions fitted to the measurement.
+                    "smoothed", the same by models of the rows that the measurement stopped early; or "drawn", with rows of their
+                    own, from distributions fitted to the measurement.
     notes           what else a reader should know.
     release_digest  SHA-256 of the release, so that a score on the training release can say so.
     epsilon, delta  the release's guarantee, which the model inherits (post-processing); None where there is none.

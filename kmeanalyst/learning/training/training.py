@@ -17,6 +17,7 @@ import pandas as pd
 import sklearn
 from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector, is_regressor
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer
 from sklearn.naive_bayes import CategoricalNB
@@ -125,6 +126,10 @@ _CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM
 _TREES_INSIDE = ("AdaBoost", "Bagging")  # estimators of trees by default
 _LEAST = 0.5  # in units of a row's weight: any penalty outweighs such a negative direction of second moments
 _ROUNDING = 1e-9
+_TURNED_OFF = {
+    "early_stopping": "early_stopping is off: folds of a release's rows are not independent; pass True for it to have it",
+    "bootstrap": "bootstrap is off: it would part the labels of a row; pass max_samples=1.0 with it to have it",
+}
 
 
 def fit(
@@ -155,10 +160,12 @@ def fit(
                     `DomainEncoder`; by default what suits the estimator, and cells where the release measured them.
     labels          "released", the points' own; "measured", every label that a point can have, weighted by its probability
                     given the point's other columns, as fitted to the measurement (some seconds, once for a release and
-                    target); or, for numbers, "drawn": rows drawn from the measurement in place of the points, with labels
-                    from a distribution fitted to it (about as long as publishing took, once for a release). By default, for
-                    a release of random features, measured for classes and drawn for numbers (unless a view of the points
-                    is named), which are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
+                    target); "smoothed", the same for classes of a release of margins, by models of its rows that stop where
+                    they agree with the measurement (some seconds, too); or, for numbers, "drawn": rows drawn from the
+                    measurement in place of the points, with labels from a distribution fitted to it (about as long as
+                    publishing took, once for a release). By default, for a release of random features, measured for classes
+                    and drawn for numbers (unless a view of the points is named), and for one of margins smoothed for
+                    classes: all are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
     Returns         TrainedPipeline, predicting on DataFrames in natural units. Its report gives the choices and the reasons.
     Errors          ValueError where the view named would give a wrong model, or the target does not suit the estimator.
 
@@ -263,7 +270,31 @@ class Training:
     def fit_clone(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
         """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
         estimator = _with_levels(clone(self.estimator), self.encoder)
+        for part, name in self.unsuitable_defaults(estimator):
+            part.set_params(**{name: False})
         return fit_with_weights(estimator, X, rows.cells, rows.weights if weighted else None)
+
+    def unsuitable_defaults(self, estimator: Any) -> list[tuple[Any, str]]:
+        """Parts of an estimator of classes with the name of a parameter that is turned off, where it was left at its default.
+
+        Histogram boosting of published rows does not stop by a fold of them: they were drawn to fit the same tables, so that no
+        fold is independent of the others, and a class of one row would end the fit. Trees of a forest see all smoothed labels:
+        a bootstrap that takes one label of a row and leaves out another would spoil its probabilities.
+        """
+        parts = (estimator, *inner_estimators(estimator)) if self.release.statement is not None else ()
+        boosted = [(part, "early_stopping") for part in parts if _stops_by_folds(part)]
+        forests = [(part, "bootstrap") for part in parts if self.labels.name == "smoothed" and _is_plain_forest(part)]
+        return boosted + forests
+
+
+def _stops_by_folds(part: Any) -> bool:
+    return isinstance(part, HistGradientBoostingClassifier) and part.early_stopping == "auto"
+
+
+def _is_plain_forest(part: Any) -> bool:
+    """Whether it is a random forest with a bootstrap of all rows that nothing else uses."""
+    plain = isinstance(part, RandomForestClassifier) and part.bootstrap is True
+    return plain and part.max_samples is None and part.oob_score is False
 
 
 def _train(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> TrainedPipeline:
@@ -475,7 +506,7 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
         effective_rows=rows.effective_rows,
         encoding=training.encoder.encoding,
         labels=rows.labels,
-        notes=(*rows.notes, *_absent_classes(training, rows)),
+        notes=(*rows.notes, *_absent_classes(training, rows), *_changed_defaults(training)),
         release_digest=digest(training.release),
         epsilon=statement.epsilon if statement else None,
         delta=statement.delta if statement else None,
@@ -490,3 +521,9 @@ def _absent_classes(training: Training, rows: TrainingRows) -> tuple[str, ...]:
         return ()
     absent = [str(level) for level in training.classes if level not in set(_classes_of(rows))]
     return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()
+
+
+def _changed_defaults(training: Training) -> tuple[str, ...]:
+    """A note on parameters that were at their default, and were changed."""
+    changed = {name for _, name in training.unsuitable_defaults(training.estimator)}
+    return tuple(why for name, why in _TURNED_OFF.items() if name in changed)

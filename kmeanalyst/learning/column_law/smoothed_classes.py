@@ -1,0 +1,303 @@
+"""The probabilities of a class given the other columns, from models of a release's rows that the measurement stops.
+
+Rows of a release of margins fit its tables, and each has one drawn label. A model that follows every label learns the drawing and
+the noise with it: trees above all. So probabilities are the geometric mean of those of two models that stop early, a logistic
+regression of cells (few parameters, the right form for what tables of single columns with the target say) and boosted trees of
+seven leaves (columns that act together). Each goes on, with a weaker penalty or more trees, until its tables of the target with
+every other column are near enough to the measured ones. The misfit is the mean over cells of (model − measured)², in units of the
+variance of privacy noise and sampling: 1 for the truth, and less for the rows' own labels, which follow the noise. Near enough
+is a third of the way from these to 1 (Morozov's discrepancy principle; Engl, Hanke & Neubauer 1996, §4.3). No fold of the rows
+takes part, since rows that are drawn to fit the same tables are not independent. Where the mean of both models is not near
+enough to the measured tables of the target with two columns, which the logistic regression cannot follow, it counts less.
+
+What it gives is in tutorials/measured.md (tests/benchmarks/class_targets.py): any classifier that learns these probabilities
+in place of labels gains, trees most.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.learning.rows.encoder import DomainEncoder
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.tree_column import Tree
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.tables.estimates import Observed
+from kmeanalyst.representation.weights.views import systematic_indices, view_weights
+
+_MOST_ROWS = 50_000  # rows that models are fitted to
+_MOST_ENTRIES = 5 * 10**7  # of the logistic regression's features: 400 MB
+_STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # C of the logistic regression
+_TREES = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300)
+_MOST_CLASSES = 60
+_STEPS = 100  # of the solver, for each strength
+_PART, _LEAST = 1 / 3, 0.1  # of the way to a misfit of 1, and the least step away from the rows' own
+_WEIGHTS = (0.5, 0.25, 0.0)  # of the logistic regression in the mean
+_SMALLEST = 1e-5  # a probability
+_ABSENT = 0.5  # rows of a level that the release has no row of
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedClasses:
+    """A classifier on frames in natural units: see `fit_smoothed_classes`.
+
+    classes_  (K,) all levels of the target, sorted.
+    logistic  fitted to the codes of the classes that have rows, as is `boosted`: the measurement chose its C, and the number of
+              the other's trees.
+    weight    of the logistic regression in the geometric mean.
+    """
+
+    classes_: Array
+    columns: Domain
+    logistic: LogisticRegression
+    boosted: HistGradientBoostingClassifier
+    weight: float
+    n_rows: int
+
+    def predict_proba(self, X: pd.DataFrame) -> Array:
+        """(n, K), each row of sum 1. A level that no row has is not excluded: all rows together get half a row of it."""
+        mean = _geometric_mean(
+            self.logistic.predict_proba(_linear_features(self.columns, X)),
+            self.boosted.predict_proba(_tree_features(self.columns, X)),
+            self.weight,
+        )
+        everywhere = np.full((len(X), len(self.classes_)), _ABSENT / self.n_rows)
+        everywhere[:, self.logistic.classes_] = mean
+        return everywhere / everywhere.sum(axis=1, keepdims=True)
+
+
+def smoothed_unavailable(release: ReleaseData, target: str) -> str | None:
+    """Why classes cannot be smoothed, as far as known before a fit; None where they can."""
+    if release.measurement is None:
+        return "there is no measurement"
+    if not isinstance(release.measurement.feature_map, MarginFeatures):
+        return "no tables were measured"
+    if target not in release.domain.names:
+        return "it was not measured, but computed"
+    column = release.domain[target]
+    if not isinstance(column, Categorical) or isinstance(column, Tree):
+        return f"it is a {column.kind}"
+    if len(column.levels) > _MOST_CLASSES:
+        return f"it has {len(column.levels)} levels, and more than {_MOST_CLASSES} take too long"
+    return (
+        None if _tables(release.measurement, release.domain.position(target)) else "no table has it with another column"
+    )
+
+
+def fit_smoothed_classes(release: ReleaseData, target: str) -> SmoothedClasses:
+    """Probabilities of a target's classes given all other columns but texts; deterministic.
+
+    Errors  ValueError where `smoothed_unavailable` gives a reason, or the rows have a single class.
+    """
+    if (reason := smoothed_unavailable(release, target)) is not None:
+        raise ValueError(f"classes of {target!r} cannot be smoothed: {reason}. Train a model on the released rows.")
+    column: Any = release.domain[target]
+    levels = column.decode(np.arange(len(column.levels), dtype=float)).to_numpy()
+    order = np.argsort(levels)
+    columns = Domain(tuple(other for other in release.domain.columns if other.name != target and not other.is_text))
+    linear_columns = len(_linear_features(columns, release.frame.iloc[:1]).columns)
+    rows = _Rows.of(release, target, np.argsort(order), min(_MOST_ROWS, _MOST_ENTRIES // linear_columns))
+    logistic, linear = _stopped(_logistic_models(), _linear_features(columns, rows.frame), rows)
+    boosted, by_trees = _stopped(_boosted_models(), _tree_features(columns, rows.frame), rows)
+    means = ((weight, _geometric_mean(linear, by_trees, weight)) for weight in _WEIGHTS)
+    enough = rows.enough(rows.pairs)
+    weight = next((weight for weight, mean in means if rows.misfit(mean, rows.pairs) <= enough), _WEIGHTS[-1])
+    return SmoothedClasses(np.array(levels[order].tolist()), columns, logistic, boosted, weight, rows.n_rows)
+
+
+def _geometric_mean(linear: Array, by_trees: Array, weight: float) -> Array:
+    """(n, K) of two models' probabilities, the first of which has this weight."""
+    logs = weight * np.log(np.maximum(linear, _SMALLEST)) + (1 - weight) * np.log(np.maximum(by_trees, _SMALLEST))
+    mean = np.exp(logs)
+    return np.asarray(mean / mean.sum(axis=1, keepdims=True))
+
+
+def _linear_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
+    return DomainEncoder(columns.to_dict(), encoding="cells").transform(frame)
+
+
+def _tree_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
+    return DomainEncoder(columns.to_dict(), encoding="codes", missing="nan").transform(frame)
+
+
+# ---------------------------------------------------------------- models that go on until the measurement stops them
+
+
+def _logistic_models() -> Iterator[LogisticRegression]:
+    """The same model with ever weaker penalties, each from where the last one ended."""
+    model = LogisticRegression(warm_start=True, max_iter=_STEPS)
+    for strength in _STRENGTHS:
+        yield model.set_params(C=strength)
+
+
+def _boosted_models() -> Iterator[HistGradientBoostingClassifier]:
+    """The same model with ever more trees."""
+    model = HistGradientBoostingClassifier(
+        max_leaf_nodes=7, l2_regularization=10.0, early_stopping=False, warm_start=True, random_state=0
+    )
+    for trees in _TREES:
+        yield model.set_params(max_iter=trees)
+
+
+def _stopped(models: Iterator[Any], X: pd.DataFrame, rows: _Rows) -> tuple[Any, Array]:
+    """The first of the models that is near enough to the measurement, or the last; and its probabilities at the rows."""
+    enough = rows.enough(rows.singles)
+    for model in models:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a model that stops early is what is wanted
+            model.fit(X, rows.codes, sample_weight=rows.weights)
+        found = model.predict_proba(X)
+        if rows.misfit(found, rows.singles) <= enough:
+            break
+    return model, found
+
+
+# ---------------------------------------------------------------- rows, and the tables that they are compared with
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A measured table (K, cells) of the target's classes with other columns, and the variance of a cell's noise.
+
+    columns   by their number; `sizes` their numbers of cells.
+    """
+
+    columns: tuple[int, ...]
+    sizes: tuple[int, ...]
+    shares: Array
+    variance: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a release that have a target.
+
+    codes    (n,) the target's class.
+    weights  (n,) of mean 1.
+    cells    (n, columns) of the measured tables.
+    share    of the population that has a target.
+    singles  the measured tables with one other column, and pairs those with two.
+    """
+
+    frame: pd.DataFrame
+    codes: Array
+    weights: Array
+    cells: Array
+    share: float
+    singles: list[_Table]
+    pairs: list[_Table]
+    n_rows: int
+
+    @classmethod
+    def of(cls, release: ReleaseData, target: str, class_of: Array, most: int) -> _Rows:
+        """At most so many rows of the probability view.  class_of  (levels,) the class of each level."""
+        measurement: Any = release.measurement
+        position = release.domain.position(target)
+        weights = view_weights(release, "probability")
+        known = np.flatnonzero((weights > 0) & ~np.isnan(release.encoded_points[:, position]))
+        share = float(weights[known].sum())
+        if len(known) > most:
+            known = known[systematic_indices(weights[known] / share, most)]
+            weights = np.ones(len(weights))
+        points, weights = release.encoded_points[known], weights[known]
+        codes = class_of[points[:, position].astype(int)]
+        present = np.unique(codes)
+        if len(present) < 2:
+            raise ValueError(
+                f"all rows have one class of {target!r}, so there is nothing to separate. Take another target."
+            )
+        levels = np.argsort(class_of)[present]
+        singles, pairs = (
+            [replace(table, shares=table.shares[levels]) for table in tables]
+            for tables in (_tables(measurement, position), _tables_of_pairs(measurement, position))
+        )
+        return cls(
+            release.frame.iloc[known], codes, weights / weights.mean(), measurement.feature_map.kernel.cells(points), share,
+            singles, pairs, measurement.n_rows,
+        )  # fmt: skip
+
+    def enough(self, tables: list[_Table]) -> float:
+        """The misfit below which a model is near enough to the measured tables."""
+        own = self.misfit((self.codes[:, None] == np.unique(self.codes)).astype(float), tables)
+        return own + max(_PART * (1 - own), _LEAST)
+
+    def misfit(self, probabilities: Array, tables: list[_Table]) -> float:
+        """The mean over the tables' cells of (model − measured)² in units of the variance of noise and sampling.
+
+        probabilities  (n, classes with rows) of each row.
+        """
+        mass = probabilities * (self.weights * self.share / self.weights.sum())[:, None]
+        squares, cells = 0.0, 0
+        for table in tables:
+            own = np.ravel_multi_index(tuple(self.cells[:, table.columns].T), table.sizes)
+            found = np.stack([np.bincount(own, column, table.shares.shape[1]) for column in mass.T])
+            variance = table.variance + np.maximum(found - found**2, 0.0) / self.n_rows
+            squares += float(((found - table.shares) ** 2 / variance).sum())
+            cells += found.size
+        return squares / max(cells, 1)
+
+
+def _tables(measurement: Measurement, position: int) -> list[_Table]:
+    """The measured tables of a column's levels with one other column each, by level."""
+    kernel: Any = measurement.feature_map.kernel
+    observed, others = Observed.of(measurement), kernel.others
+    if position == kernel.target:
+        tables = [
+            ((j,), shares, variance)
+            for j, parts in zip(others, observed.ones, strict=True)
+            for shares, variance in parts
+        ]
+    else:
+        own = others.index(position)
+        tables = [
+            ((others[i + j - own],), _of_first(table.sum(axis=0), i == own), variance * observed.values)
+            for (i, j), (table, variance) in observed.pairs.items()
+            if own in (i, j)
+        ]
+        tables += [((kernel.target,), shares.T, variance) for shares, variance in observed.ones[own]]
+    return [_table(kernel, position, *table) for table in tables]
+
+
+def _tables_of_pairs(measurement: Measurement, position: int) -> list[_Table]:
+    """The same with two other columns each: of a release's own target, or of it and another column."""
+    kernel: Any = measurement.feature_map.kernel
+    observed, others = Observed.of(measurement), kernel.others
+    if position == kernel.target:
+        tables = [((others[i], others[j]), *found) for (i, j), found in observed.pairs.items()]
+    elif kernel.target >= 0:
+        own = others.index(position)
+        tables = [
+            ((kernel.target, others[i + j - own]), np.moveaxis(table, 1 if i == own else 2, 0), variance)
+            for (i, j), (table, variance) in observed.pairs.items()
+            if own in (i, j)
+        ]
+    else:
+        tables = []
+    return [_table(kernel, position, *table) for table in tables]
+
+
+def _table(kernel: Any, position: int, columns: tuple[int, ...], shares: Array, variance: float) -> _Table:
+    """A table whose first axis is the column in question, without its missing cell."""
+    kept = shares[: len(shares) - kernel.missing[position]]
+    return _Table(columns, kept.shape[1:], kept.reshape(len(kept), -1), variance)
+
+
+def _of_first(table: Array, first: bool) -> Array:
+    """A table of two columns with the one in question first."""
+    return table if first else table.T
+
+
+__all__ = ["SmoothedClasses", "fit_smoothed_classes", "smoothed_unavailable"]
