@@ -52,7 +52,7 @@ def rows_from_tables(
     kernel = features.kernel
     _check_tables(kernel)
     allowed = allowed_cells(domain, kernel)
-    estimates = estimate_tables(measurement, allowed)
+    estimates = estimate_tables(measurement, allowed, domain)
     if not cells_only and noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
         estimates = _of_classes(model, kernel, list(estimates.pairs), estimates.tree, allowed)
