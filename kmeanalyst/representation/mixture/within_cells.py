@@ -7,6 +7,7 @@ the maximum a posteriori under normal priors on the logits, part of which is com
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.components import block_slope_in_logits, block_softmax
 from kmeanalyst.representation.mixture.related_values import with_related_values
+from kmeanalyst.representation.mixture.smooth_density import smooth_shares
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _STEPS = 200  # steps of L-BFGS
@@ -69,7 +71,11 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         cell = above.cell[inside]
         of_parent = shares[:, begins[j] + cell] * above.probabilities[:, inside]
         own, noise = values[:, first : first + len(cell)] / height, measurement.noise_scale / height
-        within = _probabilities(own, noise, of_parent, inside, _sizes(column, ends, kernel.atoms[j]))
+        sizes = _sizes(column, ends, kernel.atoms[j])
+        if isinstance(column, Number) and sizes.any():
+            coarse = shares[:, begins[j] : begins[j] + len(above.ends) - 1].sum(axis=0)[np.unique(cell)]
+            sizes = smooth_shares(ends, sizes, cell, coarse, own.sum(axis=0), noise * math.sqrt(len(own)))
+        within = _probabilities(own, noise, of_parent, inside, sizes)
         fitted[j] = FineRanges(ends, cell, above.probabilities[:, inside] * within)
         first += size
     return fitted
@@ -97,7 +103,7 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
 
     observed      (Y, R) noisy shares of the ranges, of standard deviation `noise`.
     cell_shares   (Y, R) the share of each range's cell.
-    sizes         (R,) of the ranges: the prior mode within a cell is proportional to them.
+    sizes         (R,) of the ranges, or shares: the prior mode within a cell is proportional to them.
     """
     _, starts, which, ranges = np.unique(cell, return_index=True, return_inverse=True, return_counts=True)
     with np.errstate(divide="ignore"):
