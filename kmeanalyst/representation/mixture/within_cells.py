@@ -15,8 +15,9 @@ from scipy.optimize import minimize
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
@@ -133,12 +134,17 @@ def rows_in_cells(
     rows = np.column_stack(
         [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
     )
-    numbers = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and len(kernel.edges[j])]
+    numbers = [j for j, column in enumerate(domain.columns) if _is_ordered(column) and len(kernel.edges[j])]
     ranges = [np.searchsorted(np.array(kernel.edges[j]), rows[:, j], side="right") for j in numbers]
-    if numbers:
+    if any(isinstance(domain.columns[j], Number) for j in numbers):
         groups = cells[:, numbers] + target[:, None] * (cells.max() + 1)
         rows[:, numbers] = with_related_values(rows[:, numbers], np.column_stack(ranges), groups, rng)
     return rows
+
+
+def _is_ordered(column: Column) -> bool:
+    """Whether values are in an order: of levels they stay as they are, and numbers follow them."""
+    return isinstance(column, Number | Ordinal | Boolean)
 
 
 def values_in_cells(
