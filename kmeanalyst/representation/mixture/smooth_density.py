@@ -26,6 +26,7 @@ def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observe
     shares     (cells,) of the coarser ranges.
     observed   (R,) noisy shares of the fine ranges, of standard deviation `noise`.
     """
+    ends = (ends / 2 - ends[0] / 2) / (ends[-1] / 2 - ends[0] / 2)  # halves of the largest floats can be subtracted
     first = np.flatnonzero(np.diff(cell, prepend=-1))
     borders = np.append(ends[first], ends[-1])
     knots = np.sort(np.concatenate([borders, (borders[1:] + borders[:-1]) / 2]))

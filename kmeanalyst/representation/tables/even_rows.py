@@ -28,6 +28,7 @@ _FIRST, _LAST = 0.012, 0.002  # share of the rows that move in a column, in the 
 _LOOKED_AT = 3  # times as many rows look for a better value
 _UNMEASURED = 0.1  # weight of a pair that was not measured
 _RARE = 1e-3  # added to shares: rows are drawn by the thousand
+_POWER = -0.6  # of a share, in what its difference counts
 _TOGETHER = 3  # times as many rows look for another row's values
 _MOST_LOOKED_UP = 2**21  # cells of pairs' tables at once
 _RAKING_STEPS, _RAKED = 40, (0.2, 5.0)  # and how far a step may go
@@ -166,7 +167,7 @@ def move_cells(
         return cells
     away = {pair: _counted(target, cells, pair, table.shape) / n - table for pair, table in estimates.pairs.items()}
     worth = {
-        pair: (1.0 if pair in estimates.measured else _UNMEASURED) / (table + _RARE) for pair, table in estimates.pairs.items()
+        pair: (1.0 if pair in estimates.measured else _UNMEASURED) * (table + _RARE) ** _POWER for pair, table in estimates.pairs.items()
     }
     together = None if allowed is None else _MovesTogether.of(allowed, worth, away, target)
     for sweep in range(sweeps):
