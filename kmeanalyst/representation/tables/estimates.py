@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
@@ -168,7 +168,9 @@ def estimate_tables(
     domain    what columns have an order; without it tables are smoothed as if none had.
     """
     observed = Observed.of(measurement)
-    orders = () if domain is None else orders_of(domain, measurement.feature_map.kernel)  # type: ignore[attr-defined]
+    kernel = measurement.feature_map.kernel
+    assert isinstance(kernel, Margins)
+    orders = () if domain is None else orders_of(domain, kernel)
     smooth = noise_of_all_pairs(measurement) > _SMOOTHED_FROM
     target, ones = column_estimates(observed, smooth=smooth, allowed=allowed)
     d, pairs = len(ones), list(combinations(range(len(ones)), 2))
@@ -180,7 +182,9 @@ def estimate_tables(
         worth[i, j] = worth[j, i] = np.abs(table - independent[i, j]).sum() - noise
     tree_pairs = spanning_tree(worth) if d > 1 else []
     seen = [pair for pair in tree_pairs if pair in observed.pairs]
-    known = {pair: independent[pair] for pair in tree_pairs} | _smoothed(observed, seen, independent, ones, allowed, orders)
+    known = {pair: independent[pair] for pair in tree_pairs} | _smoothed(
+        observed, seen, independent, ones, allowed, orders
+    )
     tree = Tree.of(tree_pairs, d)
     implied = allowed_tables(implied_tables(tree, known), ones, allowed)
     further = [pair for pair in observed.pairs if pair not in known]

@@ -167,7 +167,8 @@ def move_cells(
         return cells
     away = {pair: _counted(target, cells, pair, table.shape) / n - table for pair, table in estimates.pairs.items()}
     worth = {
-        pair: (1.0 if pair in estimates.measured else _UNMEASURED) * (table + _RARE) ** _POWER for pair, table in estimates.pairs.items()
+        pair: (1.0 if pair in estimates.measured else _UNMEASURED) * (table + _RARE) ** _POWER
+        for pair, table in estimates.pairs.items()
     }
     together = None if allowed is None else _MovesTogether.of(allowed, worth, away, target)
     for sweep in range(sweeps):

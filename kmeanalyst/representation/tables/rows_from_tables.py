@@ -61,7 +61,7 @@ def rows_from_tables(
 
 
 def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
-    """Whether most pairs have a column with an order, and no target: their tables follow from the order, better than from classes."""
+    """Whether most pairs have a column with an order, and no target: the order says more of their tables than classes."""
     without = sum(order.rank is None for order in orders_of(domain, kernel))
     pairs = len(kernel.others) * (len(kernel.others) - 1)
     return kernel.target < 0 and 2 * without * (without - 1) < pairs
