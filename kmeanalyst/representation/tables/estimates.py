@@ -1,8 +1,8 @@
 """Estimates of all one-way and two-way tables from noisy ones of which only some pairs were measured.
 
 Measured tables are smoothed (`lifts`) around what is known without them: independent columns for a tree that spans all
-columns, and the tree for further pairs. For a pair that was not measured, the tree's table is the estimate. Cells that rules
-exclude are 0 in all of them.
+columns, and the tree for further pairs. Where a column has an order, these guesses are first moved along it (`ordered_pairs`).
+For a pair that was not measured, the tree's table is the estimate. Cells that rules exclude are 0 in all of them.
 """
 
 from __future__ import annotations
