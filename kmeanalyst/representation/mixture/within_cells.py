@@ -7,6 +7,7 @@ the maximum a posteriori under normal priors on the logits, part of which is com
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +15,15 @@ from scipy.optimize import minimize
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.components import block_slope_in_logits, block_softmax
 from kmeanalyst.representation.mixture.related_values import with_related_values
+from kmeanalyst.representation.mixture.smooth_density import smooth_shares
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _STEPS = 200  # steps of L-BFGS
@@ -69,7 +72,11 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         cell = above.cell[inside]
         of_parent = shares[:, begins[j] + cell] * above.probabilities[:, inside]
         own, noise = values[:, first : first + len(cell)] / height, measurement.noise_scale / height
-        within = _probabilities(own, noise, of_parent, inside, _sizes(column, ends, kernel.atoms[j]))
+        sizes = _sizes(column, ends, kernel.atoms[j])
+        if isinstance(column, Number) and sizes.any():
+            coarse = shares[:, begins[j] : begins[j] + len(above.ends) - 1].sum(axis=0)[np.unique(cell)]
+            sizes = smooth_shares(ends, sizes, cell, coarse, own.sum(axis=0), noise * math.sqrt(len(own)))
+        within = _probabilities(own, noise, of_parent, inside, sizes)
         fitted[j] = FineRanges(ends, cell, above.probabilities[:, inside] * within)
         first += size
     return fitted
@@ -97,7 +104,7 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
 
     observed      (Y, R) noisy shares of the ranges, of standard deviation `noise`.
     cell_shares   (Y, R) the share of each range's cell.
-    sizes         (R,) of the ranges: the prior mode within a cell is proportional to them.
+    sizes         (R,) of the ranges, or shares: the prior mode within a cell is proportional to them.
     """
     _, starts, which, ranges = np.unique(cell, return_index=True, return_inverse=True, return_counts=True)
     with np.errstate(divide="ignore"):
@@ -127,12 +134,17 @@ def rows_in_cells(
     rows = np.column_stack(
         [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
     )
-    numbers = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and len(kernel.edges[j])]
+    numbers = [j for j, column in enumerate(domain.columns) if _is_ordered(column) and len(kernel.edges[j])]
     ranges = [np.searchsorted(np.array(kernel.edges[j]), rows[:, j], side="right") for j in numbers]
-    if numbers:
+    if any(isinstance(domain.columns[j], Number) for j in numbers):
         groups = cells[:, numbers] + target[:, None] * (cells.max() + 1)
         rows[:, numbers] = with_related_values(rows[:, numbers], np.column_stack(ranges), groups, rng)
     return rows
+
+
+def _is_ordered(column: Column) -> bool:
+    """Whether values are in an order: of levels they stay as they are, and numbers follow them."""
+    return isinstance(column, Number | Ordinal | Boolean)
 
 
 def values_in_cells(

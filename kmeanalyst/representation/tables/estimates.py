@@ -1,8 +1,8 @@
 """Estimates of all one-way and two-way tables from noisy ones of which only some pairs were measured.
 
 Measured tables are smoothed (`lifts`) around what is known without them: independent columns for a tree that spans all
-columns, and the tree for further pairs. For a pair that was not measured, the tree's table is the estimate. Cells that rules
-exclude are 0 in all of them.
+columns, and the tree for further pairs. Where a column has an order, these guesses are first moved along it (`ordered_pairs`).
+For a pair that was not measured, the tree's table is the estimate. Cells that rules exclude are 0 in all of them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from itertools import combinations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
 from kmeanalyst.representation.tables.lifts import scaled_to, smoothed_tables, with_margins
+from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables, orders_of
 from kmeanalyst.representation.tables.smooth_columns import smoothed_column
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table, spanning_tree
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
@@ -157,12 +159,18 @@ def _with_target(one: Array, target: Array, may: Array) -> Array:
     return np.where(sums > 0, one / np.where(sums > 0, sums, 1), even) * target[:, None]
 
 
-def estimate_tables(measurement: Measurement, allowed: AllowedCells | None = None) -> TableEstimates:
+def estimate_tables(
+    measurement: Measurement, allowed: AllowedCells | None = None, domain: Domain | None = None
+) -> TableEstimates:
     """All tables of one and two columns, and the target, from a measurement of MarginFeatures.
 
     allowed   the cells that rules allow together: shares of all others are 0. None without rules.
+    domain    what columns have an order; without it tables are smoothed as if none had.
     """
     observed = Observed.of(measurement)
+    kernel = measurement.feature_map.kernel
+    assert isinstance(kernel, Margins)
+    orders = () if domain is None else orders_of(domain, kernel)
     smooth = noise_of_all_pairs(measurement) > _SMOOTHED_FROM
     target, ones = column_estimates(observed, smooth=smooth, allowed=allowed)
     d, pairs = len(ones), list(combinations(range(len(ones)), 2))
@@ -174,11 +182,13 @@ def estimate_tables(measurement: Measurement, allowed: AllowedCells | None = Non
         worth[i, j] = worth[j, i] = np.abs(table - independent[i, j]).sum() - noise
     tree_pairs = spanning_tree(worth) if d > 1 else []
     seen = [pair for pair in tree_pairs if pair in observed.pairs]
-    known = {pair: independent[pair] for pair in tree_pairs} | _smoothed(observed, seen, independent, ones, allowed)
+    known = {pair: independent[pair] for pair in tree_pairs} | _smoothed(
+        observed, seen, independent, ones, allowed, orders
+    )
     tree = Tree.of(tree_pairs, d)
     implied = allowed_tables(implied_tables(tree, known), ones, allowed)
     further = [pair for pair in observed.pairs if pair not in known]
-    found = implied | _smoothed(observed, further, implied, ones, allowed)
+    found = implied | _smoothed(observed, further, implied, ones, allowed, orders)
     return TableEstimates(target, ones, found, frozenset(observed.pairs), tree)
 
 
@@ -212,13 +222,18 @@ def noise_of_all_pairs(measurement: Measurement) -> float:
 
 def _smoothed(
     observed: Observed, pairs: list[Pair], guesses: dict[Pair, Array], ones: list[Array],
-    allowed: AllowedCells | None,
+    allowed: AllowedCells | None, orders: tuple[Order, ...],
 ) -> dict[Pair, Array]:  # fmt: skip
-    """The measured tables of these pairs, smoothed around guesses, with the columns' margins."""
-    own = [observed.pairs[pair] for pair in pairs]
-    tables = smoothed_tables(
-        [table for table, _ in own], [guesses[pair] for pair in pairs], [variance**0.5 for _, variance in own]
-    )
+    """The measured tables of these pairs, smoothed around guesses, with the columns' margins.
+
+    orders   of all columns: then guesses are first moved as far as these explain the tables.
+    """
+    noisy = [observed.pairs[pair][0] for pair in pairs]
+    noise = [observed.pairs[pair][1] ** 0.5 for pair in pairs]
+    own = [guesses[pair] for pair in pairs]
+    if orders:
+        own = ordered_tables(noisy, own, noise, [(orders[i], orders[j]) for i, j in pairs])
+    tables = smoothed_tables(noisy, own, noise)
     return {
         (i, j): with_margins(table, ones[i], ones[j], _may(allowed, i, j))
         for (i, j), table in zip(pairs, tables, strict=True)

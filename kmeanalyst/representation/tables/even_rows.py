@@ -27,6 +27,8 @@ from kmeanalyst.representation.weights.views import systematic_indices
 _FIRST, _LAST = 0.012, 0.002  # share of the rows that move in a column, in the first and in the last sweep
 _LOOKED_AT = 3  # times as many rows look for a better value
 _UNMEASURED = 0.1  # weight of a pair that was not measured
+_RARE = 1e-3  # added to shares: rows are drawn by the thousand
+_POWER = -0.6  # of a share, in what its difference counts
 _TOGETHER = 3  # times as many rows look for another row's values
 _MOST_LOOKED_UP = 2**21  # cells of pairs' tables at once
 _RAKING_STEPS, _RAKED = 40, (0.2, 5.0)  # and how far a step may go
@@ -154,8 +156,9 @@ def move_cells(
     estimates: TableEstimates, target: Array, cells: Array, rng: np.random.Generator, *, sweeps: int,
     allowed: AllowedCells | None = None, progress: Progress = silent,
 ) -> Array:  # fmt: skip
-    """The cells (n, columns) after `sweeps` over the columns, nearer to the estimates in Σ weight · (difference)².
+    """The cells (n, columns) after `sweeps` over the columns, nearer to the estimates in Σ weight · (difference)² / share.
 
+    So rare cells count as frequent ones do: without their rows, columns would be less related than their tables are.
     allowed   the cells that rules allow together, as they do those given; None without rules.
     """
     cells = cells.copy()
@@ -163,13 +166,17 @@ def move_cells(
     if d < 2:
         return cells
     away = {pair: _counted(target, cells, pair, table.shape) / n - table for pair, table in estimates.pairs.items()}
-    together = None if allowed is None else _MovesTogether.of(allowed, estimates, away, target)
+    worth = {
+        pair: (1.0 if pair in estimates.measured else _UNMEASURED) * (table + _RARE) ** _POWER
+        for pair, table in estimates.pairs.items()
+    }
+    together = None if allowed is None else _MovesTogether.of(allowed, worth, away, target)
     for sweep in range(sweeps):
         share = _FIRST * (_LAST / _FIRST) ** (sweep / max(sweeps - 1, 1))
         count = min(n, max(round(_LOOKED_AT * share * n), 1))
         for j in rng.permutation(d):
             rows = rng.choice(n, count, replace=False)
-            _move(away, estimates.measured, target, cells, int(j), rows, rng, allowed)
+            _move(away, worth, target, cells, int(j), rows, rng, allowed)
         if together is not None:
             together.move(cells, rng.choice(n, min(n, _TOGETHER * count), replace=False), rng)
         progress("moving rows", (sweep + 1) / sweeps)
@@ -177,7 +184,7 @@ def move_cells(
 
 
 def _move(
-    away: dict[Pair, Array], measured: frozenset[Pair], target: Array, cells: Array, j: int, rows: Array,
+    away: dict[Pair, Array], worth: dict[Pair, Array], target: Array, cells: Array, j: int, rows: Array,
     rng: np.random.Generator, allowed: AllowedCells | None,
 ) -> None:  # fmt: skip
     """Move a third of those of the rows that gain by another value in column j; `away` follows."""
@@ -186,8 +193,8 @@ def _move(
     slope: Array = np.zeros(())
     for k in range(d):
         if k != j:
-            weight = 1.0 if (min(j, k), max(j, k)) in measured else _UNMEASURED
-            slope = slope + weight * table_of(away, k, j)[y, cells[rows, k]]
+            seen = y, cells[rows, k]
+            slope = slope + table_of(away, k, j)[seen] * table_of(worth, k, j)[seen]
     if allowed is not None:
         slope = np.where(allowed.values(np.column_stack([cells[rows], y]), j), slope, np.inf)
     best = slope.argmin(axis=1)
@@ -208,7 +215,7 @@ class _MovesTogether:
 
     away      rows' tables less the estimates', of all pairs one after the other; `move_cells` has views of it.
     pairs     (P, 2) their columns; `starts` (P,) says where each table begins, `shapes` (P, 3) how many cells it has.
-    weights   (P,) in the sum of squares.
+    worth     of each cell of these tables, in the sum of squares.
     target    (n,) the target's cell of each row; `order` sorts the rows by it, and `of_target` says where each value begins.
     """
 
@@ -217,14 +224,14 @@ class _MovesTogether:
     pairs: Array
     starts: Array
     shapes: Array
-    weights: Array
+    worth: Array
     target: Array
     order: Array
     of_target: Array
 
     @classmethod
     def of(
-        cls, allowed: AllowedCells, estimates: TableEstimates, away: dict[Pair, Array], target: Array
+        cls, allowed: AllowedCells, worth: dict[Pair, Array], away: dict[Pair, Array], target: Array
     ) -> _MovesTogether:
         """The tables of `away` become views of one array."""
         ends = np.cumsum([0, *(table.size for table in away.values())])
@@ -233,7 +240,7 @@ class _MovesTogether:
             away[pair] = whole[start:stop].reshape(table.shape)
         return cls(
             allowed, whole, np.array(list(away)), ends[:-1], np.array([table.shape for table in away.values()]),
-            np.array([1.0 if pair in estimates.measured else _UNMEASURED for pair in away]),
+            np.concatenate([worth[pair].ravel() for pair in away]),
             target, np.argsort(target, kind="stable"), np.searchsorted(np.sort(target), np.arange(target.max() + 2)),
         )  # fmt: skip
 
@@ -248,7 +255,8 @@ class _MovesTogether:
         row, pair = np.nonzero(touched)
         y = self.target[rows]
         before, after = (self._places(some[row], y[row], pair) for some in (cells[rows], new))
-        gain = np.bincount(row, self.weights[pair] * (self.away[before] - self.away[after]), minlength=len(rows))
+        pulls = self.away[before] * self.worth[before] - self.away[after] * self.worth[after]
+        gain = np.bincount(row, pulls, minlength=len(rows))
         gains = (gain > 0) & (rng.random(len(rows)) < 1 / _LOOKED_AT)
         moved = gains[row]
         np.add.at(self.away, after[moved], 1 / len(cells))

@@ -28,6 +28,7 @@ from kmeanalyst.representation.tables.estimates import (
     noise_of_all_pairs,
 )
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
+from kmeanalyst.representation.tables.ordered_pairs import orders_of
 from kmeanalyst.representation.tables.tree import Pair, Tree, independent_table, spanning_tree
 from kmeanalyst.representation.tables.values_kept import rows_that_keep_rules
 from kmeanalyst.representation.wanted import FULL, Effort
@@ -52,11 +53,18 @@ def rows_from_tables(
     kernel = features.kernel
     _check_tables(kernel)
     allowed = allowed_cells(domain, kernel)
-    estimates = estimate_tables(measurement, allowed)
-    if not cells_only and noise_of_all_pairs(measurement) < _SEEN_WELL:
+    estimates = estimate_tables(measurement, allowed, domain)
+    if not (cells_only or _mostly_ordered(domain, kernel)) and noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
         estimates = _of_classes(model, kernel, list(estimates.pairs), estimates.tree, allowed)
     return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress, cells_only=cells_only)
+
+
+def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
+    """Whether most pairs have a column with an order, and no target: the order says more of their tables than classes."""
+    without = sum(order.rank is None for order in orders_of(domain, kernel))
+    pairs = len(kernel.others) * (len(kernel.others) - 1)
+    return kernel.target < 0 and 2 * without * (without - 1) < pairs
 
 
 def rows_from_classes(

@@ -2,6 +2,7 @@
 
 random_features   a fit to noisy random features (Algorithm 2)
 margins           rows drawn to fit noisy tables: random features' sibling, chosen by `--kernel margins` or a target
+adaptive          the same of tables that are chosen in rounds: the default, and where the target is a number
 subspace          weights on given points (Algorithm 1)
 generator         rows of a trained network (DP-MERF)
 exponential       a small database, drawn as a whole
@@ -14,6 +15,7 @@ from dataclasses import replace
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, position_of
+from kmeanalyst.releases.domain.numbers import Integer, Number
 from kmeanalyst.releases.expressions import words
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
 from release_side.choices.kept_rules import refuse_broken, refuse_rules
@@ -27,6 +29,8 @@ from release_side.publishing.methods.generator import Generator
 from release_side.publishing.methods.margins import Margins
 from release_side.publishing.methods.random_features import RandomFeatures
 from release_side.publishing.methods.subspace import Subspace
+
+_CLASSES = 5  # a whole number with no more values is crossed with all tables, as levels are
 
 METHODS: dict[str, type[ReleaseMethod]] = {
     "random-features": RandomFeatures,
@@ -51,7 +55,7 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
     rules with a method that does not keep them, and for public rows that break one.
     """
     kind = method_class(method)
-    choices = _of_several_targets(kind, choices, domain)
+    choices = _of_targets(kind, choices, domain)
     _check_strings(kind, choices, domain)
     public = public_rows(choices.public_points, domain)
     spec = kind.spec(choices, domain)
@@ -73,21 +77,36 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
     return kind(choices, public)
 
 
-def _of_several_targets(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> Choices:
-    """For several targets: adaptive margins, and a workload that asks for the tables of each with every other column."""
-    if not isinstance(choices.target, tuple):
+def _of_targets(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> Choices:
+    """For several targets, or a number: adaptive margins, and a workload that asks for the tables of each with every other column.
+
+    What a number depends on is in these tables. Crossed with its ranges, all others would have noise several times as large.
+    """
+    number = _is_number(kind, choices, domain)
+    targets = (choices.target,) if number else choices.target
+    if not isinstance(targets, tuple):
         return choices
     if kind is not RandomFeatures or choices.kernel not in (None, "adaptive"):
         raise PublishError(
-            f"several targets share adaptive margins, and this release measures something else ({', '.join(choices.target)}). "
+            f"several targets share adaptive margins, and this release measures something else ({', '.join(targets)}). "
             "Name one target, or leave method and kernel out."
         )
-    places = [position_of(domain, name) for name in choices.target]
+    places = [position_of(domain, name) for name in targets]
     pairs = {tuple(sorted((j, k))) for j in places for k in range(len(domain)) if j != k}
     names = [words.column(name) for name in domain.names]
     tables = [f"table({names[j]}, {names[k]})" for j, k in sorted(pairs)]
     own = () if choices.workload is None else lines_of(choices.workload)
     return replace(choices, target=None, kernel="adaptive", workload=[*own, *tables])
+
+
+def _is_number(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> bool:
+    """Whether the target is a number, of more values than classes have, and adaptive margins can be measured."""
+    if not isinstance(choices.target, str) or len(domain) < 2 or kind is not RandomFeatures:
+        return False
+    column = domain.columns[position_of(domain, choices.target)]
+    few = isinstance(column, Integer) and column.upper - column.lower < _CLASSES
+    adaptive = choices.kernel == "adaptive" or (choices.kernel is None and choices.noise != "laplace")
+    return isinstance(column, Number) and not few and adaptive
 
 
 def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> None:

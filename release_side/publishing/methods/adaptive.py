@@ -56,11 +56,13 @@ _FEWEST_ROWS = 5000
 _MOST_CELLS = 10**6  # of the tables that are measured
 _MOST_REPEATED = _MOST_CELLS // 8  # of the tables that a later round measures again
 _FEW_COLUMNS = 3  # other than the target: all pairs are measured
+_FEW_LEFT = 7  # pairs for each column that are left where all pairs of a column are named: with fewer all are measured
 _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were measured alike
 # shares of the budget: one-way tables, scores, tree, scores, further pairs
 _SHARES = {"small": (0.20, 0.03, 0.27, 0.05, 0.45), "middle": (0.35, 0.05, 0.30, 0.05, 0.25)}
 _SHARES_LARGE = (0.80, 0.03, 0.17)
 _SHARES_FEW = (0.5, 0.5)
+_SHARES_TARGET = (0.3, 0.7)  # where a workload names all pairs of a column
 _PAIRS_LARGE = 3
 _MOST_DISTANCE = 2.0  # of two tables, in L1
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
@@ -202,6 +204,7 @@ class _Rounds:
 
     asked     squared heights for the columns and pairs of columns that a workload names.
     allowed   the cells that the domain's rules allow together: what they exclude is not worth measuring. None without rules.
+    domain    of the rows: what columns have an order.
     """
 
     door: TableRounds
@@ -213,6 +216,7 @@ class _Rounds:
     asked: dict[tuple[int, ...], float]
     trees: frozenset[int]
     allowed: AllowedCells | None
+    domain: Domain
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
@@ -233,7 +237,7 @@ class _Rounds:
         trees = frozenset(j for j, column in enumerate(domain.columns) if isinstance(column, Tree))
         allowed = door.rounds(everything, shares.allowances())
         ruled = allowed_cells(domain, kernel)
-        return cls(allowed, everything, kernel, size, door.noise, shares, asked, trees, ruled)
+        return cls(allowed, everything, kernel, size, door.noise, shares, asked, trees, ruled, domain)
 
     @property
     def n_pairs(self) -> int:
@@ -298,7 +302,7 @@ class _Rounds:
         if len(self.shares.parts) == len(_SHARES_FEW):
             self._measure_pairs(list(range(self.n_pairs)))
             return
-        estimates = estimate_tables(self.measurement(), self.allowed)
+        estimates = estimate_tables(self.measurement(), self.allowed, self.domain)
         tables = {
             (i, j): independent_table(estimates.ones[i], estimates.ones[j], estimates.target) for i, j in self._pairs()
         }
@@ -335,7 +339,7 @@ class _Rounds:
         tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
         wanted = [p for p in allowed if pairs[p] in tree]
         self._measure_with_columns(wanted, again)
-        implied = estimate_tables(self.measurement(), self.allowed).pairs
+        implied = estimate_tables(self.measurement(), self.allowed, self.domain).pairs
         guesses = [implied[pair] for pair in pairs]
         distances = self._score(guesses)
         chosen, again = self._further(self._prospect(distances, guesses), distances, {*wanted, *named})
@@ -593,6 +597,11 @@ def _noise_by_cells(cells: Array, count: int, power: float) -> Array:
     return math.sqrt(count) * np.median(cells) ** (power / 2) * cells ** (1 - power / 2)
 
 
+def _is_about_one(kernel: MarginsKernel, asked: Mapping[tuple[int, ...], float]) -> bool:
+    """Whether all pairs of some column are named, as those of a target that is a number are."""
+    return any(all((min(i, j), max(i, j)) in asked for i in kernel.others if i != j) for j in kernel.others)
+
+
 def shares_of_rounds(
     kernel: MarginsKernel,
     size: PopulationSize,
@@ -602,20 +611,24 @@ def shares_of_rounds(
     """The rounds and their budget, from public facts: the domain, N, ε, δ, and what a workload asks for.
 
     asked   squared heights for columns and pairs of columns. Where fewer other pairs are left than there are columns, all pairs
-            are measured, and none is scored.
+            are measured, and none is scored; where all pairs of a column are named, and noise is not large, up to seven times
+            as many.
     """
     columns = len(kernel.others)
     alone, together = (sum(square for own, square in asked.items() if len(own) == n) for n in (1, 2))
     if columns < 2:
         return _Shares((1.0,), (), (alone,))
     named = sum(len(own) == 2 for own in asked)
-    if columns <= _FEW_COLUMNS or kernel.n_pairs - named < columns:
+    left = kernel.n_pairs - named
+    if columns <= _FEW_COLUMNS or left < columns:
         return _Shares(_SHARES_FEW, (), (alone, together))
     spread = math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(kernel.n_pairs)
     if spread > _LARGE_NOISE:
         if _worth_drawing(kernel, size, noise):
             return _Shares(_SHARES_LARGE, (1,), (alone + together,))
         return _Shares((1.0,), (), (alone + together,))
+    if left < _FEW_LEFT * columns and _is_about_one(kernel, asked) and kernel.n_cells <= _MOST_REPEATED:
+        return _Shares(_SHARES_TARGET, (), (alone, together))
     return _Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3), (alone + together,))
 
 

@@ -239,8 +239,9 @@ def test_pairs_that_a_question_names_are_measured_before_any_score():
 
 @rough
 @rough
-def test_several_targets_are_measured_with_every_other_column(tmp_path: Path):
+def test_several_targets_are_measured_with_every_other_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Before any score, beside what a workload names; a target that is named twice is one."""
+    monkeypatch.setattr(adaptive_method, "_FEW_LEFT", 0)
     both = published(None, target=["p", "hours-per-week", "p"])
     assert measured(both)[0].beforehand == ((0, 1), (0, 5), (1, 2), (1, 3), (1, 4), (1, 5), (2, 5), (3, 5), (4, 5))
     assert measured(both)[1].target == -1
@@ -316,6 +317,7 @@ def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytes
         return honest(self, wanted, heights)
 
     monkeypatch.setattr(TableRounds, "measure", measure)
+    monkeypatch.setattr(adaptive_method, "_FEW_LEFT", 0)
     published([each for each in ALL_PAIRS if "age" in each])
     one_way, *pairs = (
         set(filter(lambda t: 6 <= t < 21, each)) for each in rounds
@@ -336,8 +338,8 @@ ALL_PAIRS = [f"table({a}, {b})" for a, b in combinations(["age", *"pqrs", "`hour
         ([*QUESTIONS, "p == 'a' and q == 'b' and s == 'a'"], {"target": "q"}, 2, 3),
         (["q == 'a'", "age > 3 and q == 'b'"], {"target": "q"}, 2, 0),
         (["q == 'a' and r == 'a' and s == 'b'"], {}, 2, 0),
-        ([each for each in ALL_PAIRS if "age" in each], {}, 2, 5),  # a tree
-        (ALL_PAIRS[:9], {}, 2, 9),
+        ([each for each in ALL_PAIRS if "age" in each], {}, 0, 0),  # all that age is related to: all are measured
+        (ALL_PAIRS[1:9], {}, 2, 8),
         (ALL_PAIRS[:10], {}, 0, 0),  # fewer than six are left: all are measured
         (ALL_PAIRS, {}, 0, 0),
     ],
@@ -368,6 +370,26 @@ def test_where_all_pairs_are_measured_those_of_the_workload_are_measured_best():
     np.testing.assert_allclose(np.array(asked)[[1, 2, 3, 4]], 0.7 / 6, rtol=1e-6)
     worth = np.array([math.sqrt(4), math.sqrt(16)]) ** (2 / 3)
     np.testing.assert_allclose(np.array(asked)[[0, 5]] - 0.7 / 6, 0.3 * worth / worth.sum(), rtol=1e-6)
+
+
+@rough
+def test_a_number_as_target_is_measured_with_every_other_column_and_crossed_with_none():
+    """A whole number of few values is crossed, as levels are; so is any under the kernel of margins, and without Gaussian noise."""
+
+    def chosen(target: str, **options: Any) -> Any:
+        return chosen_method("random-features", Choices(target=target, **options), DOMAIN)
+
+    found = chosen("hours-per-week")
+    assert isinstance(found, adaptive_method.AdaptiveMargins) and found.choices.target is None
+    assert sorted(found.choices.workload.by_columns()) == [(j, 5) for j in range(5)]
+    for crossed in (chosen("q"), chosen("age", kernel="margins"), chosen("age", noise="laplace")):
+        assert crossed.choices.target in ("q", "age") and crossed.choices.workload is None
+    few = Domain((ka.Integer(name="stars", lower=1, upper=5), *DOMAIN.columns))
+    assert chosen_method("random-features", Choices(target="stars"), few).choices.target == "stars"
+    more = Domain((ka.Integer(name="stars", lower=1, upper=7), *DOMAIN.columns))
+    assert chosen_method("random-features", Choices(target="stars"), more).choices.target is None
+    measurement, kernel = measured(published(None, target="hours-per-week"))
+    assert kernel.target == -1 and kernel.n_pairs == 15 and not measurement.scores
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(10**6, 5), (10**4, 5), (540, 3), (300, 1)])
