@@ -1,4 +1,4 @@
-"""Simulated wide tables, like tables of a census, of forest cover and of network connections, and one of everything that is awkward.
+"""Simulated wide tables: like a census, like forest cover, like network connections, and one of everything that is awkward.
 
 Each function gives n rows; the last column is the class. Columns follow a few latent numbers, as columns of real tables do.
 """
@@ -53,7 +53,9 @@ class _Latent:
 
 def _named(columns: dict[str, Array], numbers: list[str], kind: Array) -> pd.DataFrame:
     """Columns of texts but for these numbers, and the class."""
-    texts = {name: values if name in numbers else np.char.add("v", values.astype(str)) for name, values in columns.items()}
+    texts = {
+        name: values if name in numbers else np.char.add("v", values.astype(str)) for name, values in columns.items()
+    }
     return pd.DataFrame(texts | {"class": np.char.add("c", kind.astype(str))})
 
 
@@ -83,12 +85,16 @@ def census(n: int, seed: int = 1) -> pd.DataFrame:
     columns["school"] = np.searchsorted(np.linspace(-1.8, 2.2, 16), school)
     columns["sex"] = latent.flag(0.48, z[:, 4] + 0.3 * rng.standard_normal(n))
     columns["weeks"] = np.where(at_work, np.where(rng.random(n) < 0.7, 52, rng.integers(1, 52, n)), 0)
-    columns["wage"] = np.where(at_work & (rng.random(n) < 0.11), np.rint(np.exp(6.6 + 0.5 * rng.standard_normal(n))), 0).astype(int)
+    columns["wage"] = np.where(
+        at_work & (rng.random(n) < 0.11), np.rint(np.exp(6.6 + 0.5 * rng.standard_normal(n))), 0
+    ).astype(int)
     rich = 0.9 * school + 0.5 * z[:, 5] + 0.02 * np.minimum(age, 60)
     columns["gains"] = latent.amounts(0.04, 3000, rich + 0.8 * rng.standard_normal(n))
     columns["losses"] = latent.amounts(0.02, 1500, rich + 1.2 * rng.standard_normal(n))
     columns["dividends"] = latent.amounts(0.11, 300, rich + 0.6 * rng.standard_normal(n))
-    columns["employers"] = np.where(at_work, np.clip(np.rint(3 + 1.5 * z[:, 3] + rng.standard_normal(n)), 1, 6), 0).astype(int)
+    columns["employers"] = np.where(
+        at_work, np.clip(np.rint(3 + 1.5 * z[:, 3] + rng.standard_normal(n)), 1, 6), 0
+    ).astype(int)
     married = latent.levels(7, 0.05 * age + 0.7 * z[:, 6] + 0.5 * rng.standard_normal(n), even=2.0)
     columns |= {"married": married, "household": 8 * (age < 18) + (married + latent.levels(3)) % 8}
     columns["household_short"] = rng.integers(0, 8, 40)[columns["household"]]
@@ -104,15 +110,23 @@ def census(n: int, seed: int = 1) -> pd.DataFrame:
     for k, count in enumerate((2, 3, 3, 5, 3, 6, 3, 8, 9, 3, 4, 3, 2, 10, 5)):
         along = works + 0.3 * rng.standard_normal(n) if k % 3 == 0 else None
         columns[f"answer_{k}"] = latent.levels(count, along, even=0.4)
-    pay = 1.5 * school + 1.0 * z[:, 5] + 0.7 * columns["sex"] + 1.3 * at_work * (columns["weeks"] > 45) - 0.0016 * (age - 48) ** 2
-    pay = pay + 1.2 * (columns["dividends"] > 0) + 1.5 * (columns["gains"] > 3000) + 0.5 * school * (occupation % 5 == 0)
+    pay = (
+        1.5 * school
+        + 1.0 * z[:, 5]
+        + 0.7 * columns["sex"]
+        + 1.3 * at_work * (columns["weeks"] > 45)
+        - 0.0016 * (age - 48) ** 2
+    )
+    pay = (
+        pay + 1.2 * (columns["dividends"] > 0) + 1.5 * (columns["gains"] > 3000) + 0.5 * school * (occupation % 5 == 0)
+    )
     pay = pay + 1.1 * rng.logistic(size=n)
     numbers = ["age", "weeks", "wage", "gains", "losses", "dividends", "employers"]
     return _named(columns, numbers, latent.flag(0.06, pay))
 
 
 def forest(n: int, seed: int = 2) -> pd.DataFrame:
-    """55 columns: 10 numbers, 4 flags of an area, 40 of a soil, of which a row has one each; seven classes, one of half a per cent."""
+    """55 columns: 10 numbers, flags of 4 areas and of 40 soils, one each in a row; seven classes, one of half a per cent."""
     latent = _Latent(rng := np.random.default_rng(seed), np.random.default_rng(seed + 100).standard_normal((n, 5)))
     z = latent.z
     area = np.searchsorted(np.quantile(0.9 * z[:, 0] + 0.4 * rng.standard_normal(n), [0.07, 0.12, 0.55]), z[:, 0])
@@ -144,7 +158,7 @@ def forest(n: int, seed: int = 2) -> pd.DataFrame:
 
 
 def connections(n: int, seed: int = 3) -> pd.DataFrame:
-    """41 columns: kinds of traffic that differ in levels, counts of many zeros, rates that are nearly the same; five classes, one .02 %."""
+    """41 columns: kinds of traffic, counts of many zeros, rates that are nearly the same; five classes, one .05 %."""
     rng = np.random.default_rng(seed)
     weights = np.array([0.28, 0.05, 0.21, 0.19, 0.12, 0.06, 0.04, 0.03, 0.012, 0.004, 0.0034, 0.0006])
     kind = rng.choice(12, n, p=weights / weights.sum())
@@ -155,11 +169,17 @@ def connections(n: int, seed: int = 3) -> pd.DataFrame:
         return np.asarray(values[kind])
 
     def amount(median: float, zeros: float) -> Array:
-        middle, none = by_kind(own.normal(np.log(median), 1.5, 12)), by_kind(np.clip(own.beta(zeros, 1 - zeros, 12), 0, 1))
+        middle, none = (
+            by_kind(own.normal(np.log(median), 1.5, 12)),
+            by_kind(np.clip(own.beta(zeros, 1 - zeros, 12), 0, 1)),
+        )
         return np.where(rng.random(n) < none, 0, np.rint(np.exp(middle + 0.6 * rng.standard_normal(n)))).astype(int)
 
     def rate() -> Array:
-        base, spread = by_kind(own.choice([0.0, 0.0, 0.05, 0.5, 1.0, 1.0], 12)), by_kind(own.choice([0.01, 0.05, 0.2], 12))
+        base, spread = (
+            by_kind(own.choice([0.0, 0.0, 0.05, 0.5, 1.0, 1.0], 12)),
+            by_kind(own.choice([0.01, 0.05, 0.2], 12)),
+        )
         value = np.clip(base + spread * rng.standard_normal(n), 0, 1)
         return np.round(np.where(rng.random(n) < 0.75, np.rint(value), value), 2)
 
@@ -167,13 +187,20 @@ def connections(n: int, seed: int = 3) -> pd.DataFrame:
         table = np.cumsum(own.dirichlet(np.full(count, heavy), 12), axis=1)
         return np.minimum((rng.random(n)[:, None] > table[kind]).sum(axis=1), count - 1)
 
-    columns: dict[str, Array] = {"duration": amount(20, 0.9), "protocol": level(3, 0.2), "service": level(66, 0.05), "flag": level(11, 0.1)}
+    columns: dict[str, Array] = {
+        "duration": amount(20, 0.9),
+        "protocol": level(3, 0.2),
+        "service": level(66, 0.05),
+        "flag": level(11, 0.1),
+    }
     columns |= {"sent": amount(400, 0.3), "received": amount(1500, 0.5)}
     for k, share in enumerate((0.0, 0.0001, 0.002, 0.0005, 0.01, 0.0002, 0.001, 0.0, 0.003, 0.0001)):
         columns[f"rarely_{k}"] = (rng.random(n) < share * np.where(named > 1, 20, 1)).astype(int)
     columns["logged_in"] = (rng.random(n) < by_kind(own.choice([0.0, 0.02, 0.7, 0.98], 12))).astype(int)
     columns |= {"hot": amount(1, 0.95), "count": np.minimum(amount(60, 0.05), 511)}
-    columns["same_count"] = np.minimum(columns["count"], np.rint(columns["count"] * np.clip(rate() + 0.02, 0, 1)).astype(int))
+    columns["same_count"] = np.minimum(
+        columns["count"], np.rint(columns["count"] * np.clip(rate() + 0.02, 0, 1)).astype(int)
+    )
     for k in range(7):
         columns[f"rate_{k}"] = rate()
         again = np.where(rng.random(n) < 0.93, columns[f"rate_{k}"], rate())
@@ -184,7 +211,7 @@ def connections(n: int, seed: int = 3) -> pd.DataFrame:
 
 
 def awkward(n: int, seed: int = 4) -> pd.DataFrame:
-    """60 columns: two of 500 levels, four of 50, five constant, ten near-duplicates, numbers of all shapes; two classes, 20 % positive."""
+    """60 columns: two of 500 levels, five constant, ten near-duplicates, numbers of all shapes; two classes, 20 % positive."""
     latent = _Latent(rng := np.random.default_rng(seed), np.random.default_rng(seed + 100).standard_normal((n, 6)))
     columns: dict[str, Array] = {f"code_{k}": latent.levels(500, even=0.3) for k in range(2)}
     columns |= {f"place_{k}": latent.levels(50) for k in range(4)}
@@ -192,11 +219,15 @@ def awkward(n: int, seed: int = 4) -> pd.DataFrame:
     columns |= {f"flag_{k}": latent.flag(share) for k, share in enumerate((0.5, 0.3, 0.2, 0.1, 0.03, 0.01, 0.4, 0.002))}
     columns |= {f"few_{k}": latent.levels(3 + k) for k in range(10)}
     columns |= {f"number_{k}": np.round(latent.mixed() * 10**k, 2) for k in range(8)}
-    columns |= {f"amount_{k}": latent.amounts(share, 500) for k, share in enumerate((0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.6, 0.3))}
+    columns |= {
+        f"amount_{k}": latent.amounts(share, 500) for k, share in enumerate((0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.6, 0.3))
+    }
     columns |= {f"whole_{k}": np.rint(10 + 4 * latent.mixed()).astype(int) for k in range(4)}
     for k, name in enumerate([*list(columns)[2:6], *list(columns)[19:25]]):
         columns[f"again_{k}"] = np.where(rng.random(n) < 0.97, columns[name], rng.permutation(columns[name]))
-    score = latent.z[:, 0] + 0.8 * latent.z[:, 1] * (latent.z[:, 2] > 0) + 0.6 * latent.z[:, 3] + 0.5 * columns["flag_0"]
+    score = (
+        latent.z[:, 0] + 0.8 * latent.z[:, 1] * (latent.z[:, 2] > 0) + 0.6 * latent.z[:, 3] + 0.5 * columns["flag_0"]
+    )
     numbers = [name for name in columns if name.startswith(("number", "amount", "whole"))]
     return _named(columns, numbers, latent.flag(0.2, score + 0.6 * rng.logistic(size=n)))
 

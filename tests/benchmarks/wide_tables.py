@@ -3,10 +3,10 @@
     python tests/benchmarks/wide_tables.py [--tables census forest connections awkward acs digits] [--epsilon 1 0.1]
         [--settings target none crossed one-way] [--draws 1] [--models LR RF HGB] [--json]
 
-Four simulated tables (`wide_populations.py`), and of ../shared, if it is there, the census excerpt with columns derived from its own;
-scikit-learn's digits, 65 columns, redrawn with replacement. The domain is drafted from 2,000 public rows (of levels beyond the
-drafted ones the code book says them), and a release (replace-one, δ = 1e-6, noise of the right distribution from a seed) is made of the table.
-Logistic regression, random forest and gradient boosting learn through `kmeanalyst.fit` and are scored on 10,000 other rows.
+Four simulated tables (`wide_populations.py`); of ../shared, if it is there, the census excerpt with columns derived from its
+own; scikit-learn's digits, 65 columns. The last two are redrawn with replacement. The domain is drafted from 2,000 public rows,
+with the levels of a code book. A release (replace-one, δ = 1e-6, noise of the right distribution from a seed) is made of the
+table. Logistic regression, random forest and gradient boosting learn through `kmeanalyst.fit`, and are scored on 10,000 other rows.
 
     target    the class is named: `publish(..., target="class")`
     none      it is not
@@ -14,8 +14,9 @@ Logistic regression, random forest and gradient boosting learn through `kmeanaly
     one-way   one-way tables and nothing else, at the same budget; models see no relation there
     table     the rows themselves; `tenth` a tenth of them
 
-A line has, for two classes, ROC-AUC and average precision of each model, for more of them accuracy and macro F1; points, 1000 · (1 −
-mean total variation of all pairs of columns in the domain's ranges and levels); and the seconds of processor time and peak MB of publishing in a process of its own.
+A line has of each model ROC-AUC and average precision, or accuracy and macro F1 where there are more than two classes; points,
+1000 · (1 − mean total variation of all pairs of columns in the domain's ranges and levels); and what publishing took in a process
+of its own: seconds of processor time, and peak MB.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, r
 from wide_populations import WIDE
 
 import kmeanalyst as ka
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
@@ -96,7 +96,9 @@ def acs() -> Table:
     frame = pd.concat([train.iloc[:PUBLIC_ROWS], test, train.iloc[drawn]], ignore_index=True)
     ages = frame["AGEP"].astype(int)
     frame = frame.assign(**{f"over_{age}": (ages > age).map(str) for age in range(10, 90, 10)})
-    frame = frame.assign(**{f"{name}_again": frame[name] for name in ("MSP", "NOC", "NPF", "HOUSING_TYPE", "OWN_RENT", "EDU")})
+    frame = frame.assign(
+        **{f"{name}_again": frame[name] for name in ("MSP", "NOC", "NPF", "HOUSING_TYPE", "OWN_RENT", "EDU")}
+    )
     frame["class"] = np.where(frame["PINCP_DECILE"].isin(["8", "9"]), "c1", "c0")
     return _table(frame.drop(columns=["PINCP", "PINCP_DECILE"]), len(test))
 
@@ -126,7 +128,7 @@ def options_of(setting: str, table: Table) -> dict[str, Any]:
         return {"target": "class"} if setting == "target" else {}
     kernel = margin_kernel(table.domain, "class" if setting == "crossed" else None)
     shares = (0.2, 0.7, 0.0, 0.0, 0.0, 0.1) if setting == "crossed" else (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    return {"kernel": replace(kernel, shares=shares), "target": "class" if setting == "crossed" else None}
+    return {"kernel": replace(kernel, shares=shares)}
 
 
 def published(table: Table, epsilon: float, seed: int, options: dict[str, Any]) -> tuple[Any, float, float]:
@@ -188,7 +190,9 @@ def line(name: str, found: dict[str, Any]) -> str:
         return "/".join(f"{each:.3f}" for each in value) if isinstance(value, tuple | list) else f"[{value}]"
 
     models = "  ".join(f"{model} {shown(value)}" for model, value in found["models"].items())
-    rest = f"points {found['points']:5.0f}  {found['seconds']:5.0f} s {found['MB']:5.0f} MB" if "seconds" in found else ""
+    rest = (
+        f"points {found['points']:5.0f}  {found['seconds']:5.0f} s {found['MB']:5.0f} MB" if "seconds" in found else ""
+    )
     return f"{name:12} ε {found.get('epsilon', ''):<4} {found['setting']:8} {models}  {rest}"
 
 
@@ -206,7 +210,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="*", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--settings", nargs="*", choices=("table", "tenth", *SETTINGS), default=["table", "tenth", *SETTINGS])
+    parser.add_argument(
+        "--settings", nargs="*", choices=("table", "tenth", *SETTINGS), default=["table", "tenth", *SETTINGS]
+    )
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--models", nargs="*", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--json", action="store_true", help="one object for each release")
