@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kmeanalyst.kernels import Margins as MarginsKernel
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, position_of
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, margin_kernel, position_of
 from kmeanalyst.releases.expressions import words
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
 from release_side.choices.kept_rules import refuse_broken, refuse_rules
@@ -74,20 +75,36 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
 
 
 def _of_several_targets(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> Choices:
-    """For several targets: adaptive margins, and a workload that asks for the tables of each with every other column."""
-    if not isinstance(choices.target, tuple):
+    """For several targets: adaptive margins, and a workload that asks for the tables of each with every other column.
+
+    Likewise for one, where the tables of all pairs of columns crossed with it have too many cells.
+    """
+    targets = (choices.target,) if kind is RandomFeatures and _too_wide(choices, domain) else choices.target
+    if not isinstance(targets, tuple):
         return choices
     if kind is not RandomFeatures or choices.kernel not in (None, "adaptive"):
         raise PublishError(
-            f"several targets share adaptive margins, and this release measures something else ({', '.join(choices.target)}). "
+            f"several targets share adaptive margins, and this release measures something else ({', '.join(targets)}). "
             "Name one target, or leave method and kernel out."
         )
-    places = [position_of(domain, name) for name in choices.target]
+    places = [position_of(domain, name) for name in targets]
     pairs = {tuple(sorted((j, k))) for j in places for k in range(len(domain)) if j != k}
     names = [words.column(name) for name in domain.names]
     tables = [f"table({names[j]}, {names[k]})" for j, k in sorted(pairs)]
     own = () if choices.workload is None else lines_of(choices.workload)
     return replace(choices, target=None, kernel="adaptive", workload=[*own, *tables])
+
+
+def _too_wide(choices: Choices, domain: Domain) -> bool:
+    """Whether the margins that a target asks for by default cannot be measured, and those of chosen pairs can."""
+    by_default = choices.kernel is None and choices.workload is None and choices.noise != "laplace"
+    if not by_default or choices.target not in domain.names or any(column.is_text for column in domain.columns):
+        return False
+    try:
+        margin_kernel(domain, choices.target)  # type: ignore[arg-type]
+    except DomainError:
+        return True
+    return False
 
 
 def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> None:

@@ -7,7 +7,7 @@ with it, and scores are distances from independence given the target. Where the 
 cells that rules exclude. Where noise is large, there are no noisy scores of all pairs:
 the exponential mechanism draws three pairs by their exact ones, or no pair is measured where the noise of a usual table exceeds any
 distance. Of 30 columns or more it draws a tree, unless noise is small: first pairs of all, then pairs that lead from one part of
-what was drawn to another; and then further pairs, by what the tree implies. Where there are three columns or fewer, all pairs are measured.
+what was drawn to another; and then further pairs, by what the tree implies. Of three columns or fewer all pairs are measured.
 
 A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
 one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
@@ -61,16 +61,15 @@ _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were m
 # shares of the budget: one-way tables, scores, tree, scores, further pairs
 _SHARES = {"small": (0.20, 0.03, 0.27, 0.05, 0.45), "middle": (0.35, 0.05, 0.30, 0.05, 0.25)}
 _SHARES_LARGE = (0.80, 0.03, 0.17)
-_DRAWS_OF_TREE = (
-    5  # of many columns, where noise is not small: draws of pairs, their tables, a further draw, its tables
-)
-_SHARES_MANY = (0.35, 0.04, 0.02, 0.01, 0.005, 0.005, 0.28, 0.05, 0.24)
+# of many columns, where noise is not small: draws of pairs, their tables, a further draw, its tables. Each of the first draws
+# takes this part of the pairs that a tree still lacks
+_PARTS_OF_TREE = (0.5, 0.5, 0.5, 0.5, 1.0)
+_SHARES_MANY, _DRAWS_MANY = (0.35, 0.04, 0.02, 0.01, 0.005, 0.005, 0.28, 0.05, 0.24), (1, 2, 3, 4, 5, 7)
 _SHARES_FEW = (0.5, 0.5)
 _PAIRS_LARGE = 3
 _MANY_COLUMNS = 30  # from which pairs are drawn
-_LARGE_NOISE_OF_MANY = (
-    0.009  # times √columns: the tables of a tree then have as much noise as those of 20 columns at .04
-)
+# times √columns, the largest noise: a tree's tables then have as much as those of 20 columns at `_LARGE_NOISE`
+_LARGE_NOISE_OF_MANY = 0.009
 _SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs are seen well enough all the same
 _MOST_DISTANCE = 2.0  # of two tables, in L1
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
@@ -329,18 +328,21 @@ class _Rounds:
     def _measure_drawn(self, independent: list[Array], named: list[int], allowed: list[int]) -> None:
         """Drawn pairs that lead from every column to every other, nearly; then half as many by what these imply.
 
-        A draw of d pairs has √d times the noise of one, and noisy scores of all d²/2 pairs have d times as much.
+        A draw of d pairs has √d times the noise of one, and noisy scores of all d²/2 pairs have d times as much. Pairs are left
+        out whose columns allow no distance that is worth the noise, as those of a constant column.
         """
         pairs, d = self._pairs(), len(self.kernel.others)
+        costs = _COST_LARGE * self._noise_of_pairs(d - 1)
+        worth_it = [p for p in allowed if largest_distance(independent[p]) > costs[p]]
+        allowed = worth_it if len(worth_it) >= 2 * d else allowed
         drawn: list[int] = []
-        for last in (*[False] * (_DRAWS_OF_TREE - 1), True):
+        for part_of_missing in _PARTS_OF_TREE:
             part = connected_parts([pairs[p] for p in (*named, *drawn)], d)
             linking = [p for p in allowed if part[pairs[p][0]] != part[pairs[p][1]]]
+            missing = len({part[j] for p in linking for j in pairs[p]}) - 1
             further = linking or [p for p in allowed if p not in drawn]
-            wanted = max(
-                (len(set(part)) - 1 + (not last)) // (1 if last else 2), 1
-            )  # of all that are missing half, then the rest
-            drawn += self._draw(further, independent, min(wanted, len(further)), d - 1)
+            count = min(max(math.ceil(part_of_missing * missing), 1), len(further))
+            drawn += self._choose(further, independent, count, costs)
         self._measure_pairs(drawn)
         implied = estimate_tables(self.measurement(), self.allowed).pairs
         left = [p for p in allowed if p not in drawn]
@@ -650,8 +652,9 @@ def shares_of_rounds(
     if columns <= _FEW_COLUMNS or kernel.n_pairs - named < columns:
         return _Shares(_SHARES_FEW, (), (alone, together))
     spread = math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(kernel.n_pairs)
-    if columns >= _MANY_COLUMNS and _SEEN_WELL < spread <= _LARGE_NOISE_OF_MANY * math.sqrt(columns):
-        return _Shares(_SHARES_MANY, (*range(1, 1 + _DRAWS_OF_TREE), 2 + _DRAWS_OF_TREE), (alone + together,))
+    enough = sum(cells <= _most_of_a_pair(kernel) for cells in cells_of_all_pairs(kernel)) - named >= 2 * columns
+    if columns >= _MANY_COLUMNS and enough and _SEEN_WELL < spread <= _LARGE_NOISE_OF_MANY * math.sqrt(columns):
+        return _Shares(_SHARES_MANY, _DRAWS_MANY, (alone + together,))
     if spread > _LARGE_NOISE:
         if _worth_drawing(kernel, size, noise):
             return _Shares(_SHARES_LARGE, (1,), (alone + together,))

@@ -20,7 +20,10 @@ from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.tables.tree import connected_parts
 from release_side import publish
+from release_side.choices.choices import Choices
+from release_side.choices.workload import Workload
 from release_side.door.mechanism import noise_for
+from release_side.publishing.methods import METHODS, chosen_method
 from release_side.publishing.methods.adaptive import shares_of_rounds
 from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
 
@@ -178,3 +181,12 @@ def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not(
     domain = Domain(tuple(Categorical(name=f"c{k}", levels=LEVELS) for k in range(32)))
     shares = shares_of_rounds(adaptive_kernel(domain), PopulationSize(n), noise_for("gaussian", 1.0, 1e-6))
     assert shares.scores == rounds and math.isclose(sum(shares.parts), 1)
+
+
+def test_a_target_whose_margins_have_too_many_cells_is_asked_of_chosen_pairs():
+    many = tuple(map(str, range(600)))
+    columns = [Categorical(name=name, levels=many) for name in ("a", "b")] + [Categorical(name="y", levels=LEVELS)]
+    wide = chosen_method("random-features", Choices(target="y"), Domain(tuple(columns)))
+    assert type(wide) is METHODS["adaptive"] and isinstance(wide.choices.workload, Workload)
+    narrow = chosen_method("random-features", Choices(target="y"), Domain((columns[0], columns[2])))
+    assert type(narrow) is METHODS["margins"] and narrow.choices.workload is None
