@@ -101,7 +101,7 @@ def _too_wide(choices: Choices, domain: Domain) -> bool:
     if not by_default or choices.target not in domain.names or any(column.is_text for column in domain.columns):
         return False
     try:
-        margin_kernel(domain, choices.target)  # type: ignore[arg-type]
+        margin_kernel(domain, choices.target)
     except DomainError:
         return True
     return False
