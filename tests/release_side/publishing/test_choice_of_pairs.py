@@ -152,11 +152,11 @@ def test_where_noise_exceeds_any_relation_no_pair_is_measured():
 
 
 def wide_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    """32 columns: 12 repeat one another, and of the others each repeats the one before it in four rows of five."""
+    """32 columns: 12 repeat one another, and of the others each repeats the one before it in half of the rows."""
     columns = {f"same_{k:02}": np.arange(n) % 4 for k in range(12)}
     last = rng.integers(0, 4, n)
     for k in range(20):
-        last = np.where(rng.random(n) < 0.8, last, rng.integers(0, 4, n))
+        last = np.where(rng.random(n) < 0.5, last, rng.integers(0, 4, n))
         columns[f"chain_{k:02}"] = last
     return pd.DataFrame({name: np.array(LEVELS)[own] for name, own in columns.items()})
 
@@ -170,8 +170,8 @@ def test_drawn_pairs_of_many_columns_lead_to_nearly_every_column(tmp_path):
     chosen, measurement = chosen_margins(release).chosen, release.measurement
     assert measurement is not None and not measurement.scores and len(measurement.choices) == 6
     # 66 pairs of columns that repeat one another are the strongest; drawn by strength alone, 31 pairs would be among them
-    assert sum((11 + k, 12 + k) in chosen for k in range(1, 20)) >= 12
-    assert len(set(connected_parts(list(chosen), 32))) <= 4
+    assert sum((11 + k, 12 + k) in chosen for k in range(1, 20)) >= 17
+    assert len(set(connected_parts(list(chosen), 32))) <= 3
     found = ka.read_release(tmp_path / "w.kme", allow_rehearsal=True)
     assert found.measurement is not None and found.measurement.choices == measurement.choices
 
