@@ -31,6 +31,19 @@ def spanning_tree(worth: Array) -> list[Pair]:
     return pairs
 
 
+def connected_parts(pairs: list[Pair], n_columns: int) -> list[int]:
+    """For each column the first of the columns that pairs connect it to.
+
+    >>> connected_parts([(1, 3), (2, 4)], 5)
+    [0, 1, 2, 1, 2]
+    """
+    part = list(range(n_columns))
+    for i, j in pairs:
+        first, second = sorted((part[i], part[j]))
+        part = [first if own == second else own for own in part]
+    return part
+
+
 @dataclass(frozen=True)
 class Tree:
     """Columns in an order in which each but the first comes after its parent.

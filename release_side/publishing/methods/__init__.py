@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kmeanalyst.kernels import Margins as MarginsKernel
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, position_of
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, margin_kernel, position_of
 from kmeanalyst.releases.domain.numbers import Integer, Number
 from kmeanalyst.releases.expressions import words
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
@@ -81,9 +82,10 @@ def _of_targets(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> 
     """For several targets, or a number: adaptive margins, and a workload that asks for the tables of each with every other column.
 
     What a number depends on is in these tables. Crossed with its ranges, all others would have noise several times as large.
+    Likewise for one target, where the tables of all pairs of columns crossed with it have too many cells.
     """
-    number = _is_number(kind, choices, domain)
-    targets = (choices.target,) if number else choices.target
+    alone = _is_number(kind, choices, domain) or (kind is RandomFeatures and _too_wide(choices, domain))
+    targets = (choices.target,) if alone else choices.target
     if not isinstance(targets, tuple):
         return choices
     if kind is not RandomFeatures or choices.kernel not in (None, "adaptive"):
@@ -107,6 +109,18 @@ def _is_number(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> b
     few = isinstance(column, Integer) and column.upper - column.lower < _CLASSES
     adaptive = choices.kernel == "adaptive" or (choices.kernel is None and choices.noise != "laplace")
     return isinstance(column, Number) and not few and adaptive
+
+
+def _too_wide(choices: Choices, domain: Domain) -> bool:
+    """Whether the margins that a target asks for by default cannot be measured, and those of chosen pairs can."""
+    by_default = choices.kernel is None and choices.workload is None and choices.noise != "laplace"
+    if not by_default or choices.target not in domain.names or any(column.is_text for column in domain.columns):
+        return False
+    try:
+        margin_kernel(domain, choices.target)
+    except DomainError:
+        return True
+    return False
 
 
 def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> None:

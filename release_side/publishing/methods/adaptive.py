@@ -6,7 +6,8 @@ a tree of pairs; scores again, the distance from what the tree implies; further 
 with it, and scores are distances from independence given the target. Where the domain has rules, independent tables are 0 in
 cells that rules exclude. Where noise is large, there are no noisy scores of all pairs:
 the exponential mechanism draws three pairs by their exact ones, or no pair is measured where the noise of a usual table exceeds any
-distance. Where there are three columns or fewer, all pairs are measured.
+distance. Of 30 columns or more it draws a tree, unless noise is small: first pairs of all, then pairs that lead from one part of
+what was drawn to another; and then further pairs, by what the tree implies. Of three columns or fewer all pairs are measured.
 
 A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
 one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
@@ -41,7 +42,7 @@ from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
 from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, allowed_tables, estimate_tables
-from kmeanalyst.representation.tables.tree import Pair, independent_table, spanning_tree
+from kmeanalyst.representation.tables.tree import Pair, connected_parts, independent_table, spanning_tree
 from release_side.choices.options import check_readable, drawn_rows, fitting, most_rows
 from release_side.choices.workload import Workload
 from release_side.door.door import Door
@@ -61,9 +62,17 @@ _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were m
 # shares of the budget: one-way tables, scores, tree, scores, further pairs
 _SHARES = {"small": (0.20, 0.03, 0.27, 0.05, 0.45), "middle": (0.35, 0.05, 0.30, 0.05, 0.25)}
 _SHARES_LARGE = (0.80, 0.03, 0.17)
+# of many columns, where noise is not small: draws of pairs, their tables, a further draw, its tables. Each of the first draws
+# takes this part of the pairs that a tree still lacks
+_PARTS_OF_TREE = (0.5, 0.5, 0.5, 0.5, 1.0)
+_SHARES_MANY, _DRAWS_MANY = (0.35, 0.04, 0.02, 0.01, 0.005, 0.005, 0.28, 0.05, 0.24), (1, 2, 3, 4, 5, 7)
 _SHARES_FEW = (0.5, 0.5)
 _SHARES_TARGET = (0.3, 0.7)  # where a workload names all pairs of a column
 _PAIRS_LARGE = 3
+_MANY_COLUMNS = 30  # from which pairs are drawn
+# times √columns, the largest noise: a tree's tables then have as much as those of 20 columns at `_LARGE_NOISE`
+_LARGE_NOISE_OF_MANY = 0.009
+_SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs are seen well enough all the same
 _MOST_DISTANCE = 2.0  # of two tables, in L1
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
 # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height, the distances of tables; where noise is
@@ -312,22 +321,52 @@ class _Rounds:
         if len(self.shares.parts) == len(_SHARES_LARGE):
             candidates = [p for p in range(self.n_pairs) if small[p] and p not in named]
             count = min(_PAIRS_LARGE, len(candidates))
-            costs = _COST_LARGE * self._noise_of_pairs(count)
-            self._measure_pairs(self._choose(candidates, independent, count, costs))
+            self._measure_pairs(self._draw(candidates, independent, count, count))
             return
-        self._measure_chosen(self._score(independent), independent, named, small)
+        allowed = [p for p in range(self.n_pairs) if small[p] and p not in named]
+        if self.shares.parts == _SHARES_MANY:
+            self._measure_drawn(independent, named, allowed)
+        else:
+            self._measure_chosen(self._score(independent), independent, named, allowed)
 
-    def _measure_chosen(self, distances: Array, independent: list[Array], named: list[int], small: Array) -> None:
+    def _measure_drawn(self, independent: list[Array], named: list[int], allowed: list[int]) -> None:
+        """Drawn pairs that lead from every column to every other, nearly; then half as many by what these imply.
+
+        A draw of d pairs has √d times the noise of one, and noisy scores of all d²/2 pairs have d times as much. Pairs are left
+        out whose columns allow no distance that is worth the noise, as those of a constant column.
+        """
+        pairs, d = self._pairs(), len(self.kernel.others)
+        costs = _COST_LARGE * self._noise_of_pairs(d - 1)
+        worth_it = [p for p in allowed if largest_distance(independent[p]) > costs[p]]
+        allowed = worth_it if len(worth_it) >= 2 * d else allowed
+        drawn: list[int] = []
+        for part_of_missing in _PARTS_OF_TREE:
+            part = connected_parts([pairs[p] for p in (*named, *drawn)], d)
+            linking = [p for p in allowed if part[pairs[p][0]] != part[pairs[p][1]]]
+            missing = len({part[j] for p in linking for j in pairs[p]}) - 1
+            further = linking or [p for p in allowed if p not in drawn]
+            count = min(max(math.ceil(part_of_missing * missing), 1), len(further))
+            drawn += self._choose(further, independent, count, costs)
+        self._measure_pairs(drawn)
+        implied = estimate_tables(self.measurement(), self.allowed).pairs
+        left = [p for p in allowed if p not in drawn]
+        count = min(d // 2, len(left))
+        self._measure_pairs(self._draw(left, [implied[pair] for pair in pairs], count, count))
+
+    def _draw(self, pairs: list[int], guesses: list[Array], count: int, measured: int) -> list[int]:
+        """Some of these pairs, drawn by their distances from guesses less part of their noise, if that many are measured."""
+        return self._choose(pairs, guesses, count, _COST_LARGE * self._noise_of_pairs(measured))
+
+    def _measure_chosen(self, distances: Array, independent: list[Array], named: list[int], allowed: list[int]) -> None:
         """A tree of pairs and, by further scores, further pairs; single columns again as far as pairs are not worth it.
 
         distances     (P,) noisy ones from independent tables.
         named         the pairs that a workload names, which have been measured.
-        small         (P,) whether a table may be in the tree.
+        allowed       the other pairs whose tables may be in the tree.
         """
         pairs, d = self._pairs(), len(self.kernel.others)
         prospect = self._prospect(distances, independent)
         left = self.shares.squares(2) + self.shares.squares(4)
-        allowed = [p for p in range(self.n_pairs) if small[p] and p not in named]
         worth_it, again = prospect.best(allowed, left)
         noise = self._noise_of_pairs(d - 1)
         noise[named] = 0.0
@@ -539,7 +578,8 @@ class _Rounds:
     def _noise_of_pairs(self, count: int) -> Array:
         """For each pair the |noise| to expect, summed over its table, if that many pairs are measured in a later round."""
         cells = self._cells_of_pairs().astype(float)
-        share = self.shares.squares(self.door.made if self.door.made not in self.shares.scores else self.door.made + 1)
+        coming = range(self.door.made, len(self.shares.parts))
+        share = self.shares.squares(next(r for r in coming if r not in self.shares.scores))
         return NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * _noise_by_cells(cells, count, self._power)
 
     def measurement(self) -> Measurement:
@@ -623,6 +663,9 @@ def shares_of_rounds(
     if columns <= _FEW_COLUMNS or left < columns:
         return _Shares(_SHARES_FEW, (), (alone, together))
     spread = math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(kernel.n_pairs)
+    enough = sum(cells <= _most_of_a_pair(kernel) for cells in cells_of_all_pairs(kernel)) - named >= 2 * columns
+    if columns >= _MANY_COLUMNS and enough and _SEEN_WELL < spread <= _LARGE_NOISE_OF_MANY * math.sqrt(columns):
+        return _Shares(_SHARES_MANY, _DRAWS_MANY, (alone + together,))
     if spread > _LARGE_NOISE:
         if _worth_drawing(kernel, size, noise):
             return _Shares(_SHARES_LARGE, (1,), (alone + together,))

@@ -13,10 +13,18 @@ import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.tables.tree import connected_parts
 from release_side import publish
+from release_side.choices.choices import Choices
+from release_side.choices.workload import Workload
+from release_side.door.mechanism import noise_for
+from release_side.publishing.methods import METHODS, chosen_method
+from release_side.publishing.methods.adaptive import shares_of_rounds
 from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
 
 LEVELS = ("a", "b", "c", "d")
@@ -141,3 +149,44 @@ def test_where_noise_exceeds_any_relation_no_pair_is_measured():
     assert measurement is not None and not measurement.chosen_by_rows and measurement.feature_map.kernel.chosen == ()
     assert measurement.grid_sensitivity == pytest.approx(math.sqrt(2) * GRID, rel=1e-6)
     assert not measurement.counted_together(0, 1) and ka.independence_test(release, ["p"], ["q"]).pvalue == 1.0
+
+
+def wide_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """32 columns: 12 repeat one another, and of the others each repeats the one before it in half of the rows."""
+    columns = {f"same_{k:02}": np.arange(n) % 4 for k in range(12)}
+    last = rng.integers(0, 4, n)
+    for k in range(20):
+        last = np.where(rng.random(n) < 0.5, last, rng.integers(0, 4, n))
+        columns[f"chain_{k:02}"] = last
+    return pd.DataFrame({name: np.array(LEVELS)[own] for name, own in columns.items()})
+
+
+def test_drawn_pairs_of_many_columns_lead_to_nearly_every_column(tmp_path):
+    frame = wide_rows(10_000, np.random.default_rng(0))
+    domain = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in frame.columns))
+    release = publish(
+        frame, domain, epsilon=1.0, delta=1e-6, points=6, rehearsal=0, workers=1, output=tmp_path / "w.kme"
+    )
+    chosen, measurement = chosen_margins(release).chosen, release.measurement
+    assert measurement is not None and not measurement.scores and len(measurement.choices) == 6
+    # 66 pairs of columns that repeat one another are the strongest; drawn by strength alone, 31 pairs would be among them
+    assert sum((11 + k, 12 + k) in chosen for k in range(1, 20)) >= 17
+    assert len(set(connected_parts(list(chosen), 32))) <= 3
+    found = ka.read_release(tmp_path / "w.kme", allow_rehearsal=True)
+    assert found.measurement is not None and found.measurement.choices == measurement.choices
+
+
+@pytest.mark.parametrize(("n", "rounds"), [(10**6, (1, 3)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))])
+def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not(n, rounds):
+    domain = Domain(tuple(Categorical(name=f"c{k}", levels=LEVELS) for k in range(32)))
+    shares = shares_of_rounds(adaptive_kernel(domain), PopulationSize(n), noise_for("gaussian", 1.0, 1e-6))
+    assert shares.scores == rounds and math.isclose(sum(shares.parts), 1)
+
+
+def test_a_target_whose_margins_have_too_many_cells_is_asked_of_chosen_pairs():
+    many = tuple(map(str, range(600)))
+    columns = [Categorical(name=name, levels=many) for name in ("a", "b")] + [Categorical(name="y", levels=LEVELS)]
+    wide = chosen_method("random-features", Choices(target="y"), Domain(tuple(columns)))
+    assert type(wide) is METHODS["adaptive"] and isinstance(wide.choices.workload, Workload)
+    narrow = chosen_method("random-features", Choices(target="y"), Domain((columns[0], columns[2])))
+    assert type(narrow) is METHODS["margins"] and narrow.choices.workload is None
