@@ -45,6 +45,24 @@ def _wave(n: int, rng: np.random.Generator) -> pd.DataFrame:
     return pd.DataFrame({"x": x, "y": np.clip(2 * np.sin(x) + rng.normal(0, 0.7, n), -5, 5)})
 
 
+def _bump(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    x = rng.uniform(-5, 5, n)
+    return pd.DataFrame({"x": x, "y": np.clip(_on_bump(x) + rng.normal(0, 0.7, n), -5, 5)})
+
+
+def _on_bump(x: Array) -> Array:
+    return 3 * np.exp(-0.5 * ((x - 1) / 0.8) ** 2) - 0.5
+
+
+def _step(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    x = np.clip(rng.normal(0, 2.5, n), -5, 5)
+    return pd.DataFrame({"x": x, "y": np.clip(_on_step(x) + rng.normal(0, 0.7, n), -5, 5)})
+
+
+def _on_step(x: Array) -> Array:
+    return np.where(x > 0, 1.5, -1.0)
+
+
 def _saturating(n: int, rng: np.random.Generator) -> pd.DataFrame:
     x = np.clip(rng.gamma(2, 3, n), 0, 30)
     return pd.DataFrame({"x": x, "y": np.clip(4 * np.log1p(x) + rng.normal(0, 1.5, n), -5, 20)})
@@ -69,6 +87,14 @@ LAWS = {
     "wave": Law(
         Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5))),
         _wave, pd.DataFrame({"x": [-2.5, -1.5, -0.75, 0.0, 0.75, 1.5, 2.5]}), lambda g: 2 * np.sin(g["x"].to_numpy()),
+    ),
+    "bump": Law(
+        Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5))),
+        _bump, pd.DataFrame({"x": [-3.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.5]}), lambda g: _on_bump(g["x"].to_numpy()),
+    ),
+    "step": Law(
+        Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5))),
+        _step, pd.DataFrame({"x": [-3.0, -1.5, -0.75, 0.75, 1.5, 3.0]}), lambda g: _on_step(g["x"].to_numpy()),
     ),
     "saturating": Law(
         Domain((Real(name="x", lower=0, upper=30), Real(name="y", lower=-5, upper=20))),

@@ -66,14 +66,18 @@ def conditional_expectation(
 
 def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFrame) -> Estimates:
     """The question given each of the rows (q, conditioning columns) in natural units."""
-    values = smooth.population.values(question)
-    return estimates_of(smooth, values, [f"{shown(question)} | {text}" for text in texts_of(smooth, rows)], rows)
+    return estimates_of(smooth, question, [f"{shown(question)} | {text}" for text in texts_of(smooth, rows)], rows)
 
 
-def estimates_of(smooth: Smoother, values: Array, texts: Sequence[str], rows: pd.DataFrame) -> Estimates:
-    """The conditional means of values (n,), known at the rows of the error model's frame."""
+def estimates_of(smooth: Smoother, question: Question, texts: Sequence[str], rows: pd.DataFrame) -> Estimates:
+    """The conditional means of a question, moved as far as the measurement says of their amplitude."""
     population, at = smooth.population, smooth.at(smooth.conditioning.encode(rows))
+    values = population.values(question)
     found, influences, left = smooth.answers(values, at)
+    amplitudes = smooth.amplitudes(at)
+    if amplitudes is not None:
+        moved, error = amplitudes.of(question, values)
+        found, left = found + moved, np.hypot(left, error)
     at_points = values[: len(population.weights)][population.weights != 0]
     is_condition = bool(np.isin(at_points, (0.0, 1.0)).all())
     statistics = [
@@ -262,9 +266,15 @@ class ConditionalLaw:
         bounds = population.bounds(column) or (float(support[0]), float(support[-1]))
         curve = InverseCdf(support, cumulative, q, 0.0, bounds)
         value = curve.at(q)
-        below = np.where(np.isnan(values), np.nan, values <= value)
+
+        def below(frame: pd.DataFrame) -> Array:
+            at_rows = population.values_at(question, frame)
+            return np.where(np.isnan(at_rows), np.nan, at_rows <= value)
+
         text = f"quantile({shown(column)}, {q:g}) | {self.text}"
         found = estimates_of(self.smooth, below, [text], self.given)[0]
-        by = replace(curve, standard_error=found.standard_error)
+        moved = found.value - float(weights @ (values[: len(weights)] <= value))  # of the function, as means are
+        curve = replace(curve, q=float(np.clip(q - moved, 0.0, 1.0)))
+        value, by = curve.at(curve.q), replace(curve, standard_error=found.standard_error)
         notes = tuple(note for note in found.notes if "not a probability" not in note)
         return replace(-by.slope * found, value=value, question=text, notes=notes, interval_by=by)
