@@ -12,9 +12,12 @@ from the mean of f: α is a relative change of amplitude. Its features are D = E
     y − E_p φ ~ N(α D, S),    S = τ²I + κ′ Cov_p φ,
 
 κ′ the prior variance of the fit. With α ~ N(0, ρ²), ρ = 1/2, its posterior has the variance v = 1/(1/ρ² + DᵀS⁻¹D) and the mean
-v DᵀS⁻¹(y − E_p φ). Answers are moved by that mean, and √v |H| is an error of resolution. This is a second step of the fit along
-one direction (twicing; Tukey 1977), stopped by a prior (Bayesian linear regression; Rasmussen & Williams 2006, section 2.7, explicit
-basis functions). All of it is computed from the release.
+v DᵀS⁻¹(y − E_p φ). This is a second step of the fit along one direction (twicing; Tukey 1977), stopped by a prior
+(explicit basis functions; Rasmussen & Williams 2006, section 2.7). All of it is computed from the release.
+
+The fit and the fit with another amplitude are two models of the population: answers are half way between, half of the distance is an
+error, and so is √v |H|. A departure that is no change of amplitude has a part along D too: a fit whose rows scatter more about
+their ridge than the population's. Moved all the way, a curve that the release shows as it is overshoots.
 
 ρ is a choice: that a release halves a dependence, or doubles it, is two standard deviations. Where the measurement determines the
 amplitude, as it mostly does at ε = 1, ρ does not matter.
@@ -40,6 +43,7 @@ from kmeanalyst.representation.weights.views import systematic_indices
 
 _PRIOR = 0.5  # standard deviation of the relative change of amplitude
 _ROWS = 1500  # of the fit, drawn evenly
+_SECOND_MODEL = 0.5  # the share of the distance by which answers are moved; the rest of it is an error
 _EXCHANGES = 2  # rows of q for each of them
 
 
@@ -93,7 +97,9 @@ class Amplitudes:
             there = self.population.values_at(question, release.decode(rows))
             distance += np.where(np.isfinite(there), at_rows - there, 0.0) / len(self.exchanged)
         slope = np.where(np.isfinite(distance), distance, 0.0) @ self.local
-        return self.mean * slope, self.deviation * np.abs(slope)
+        distance_of_models = self.mean * slope
+        error = np.hypot((1 - _SECOND_MODEL) * distance_of_models, self.deviation * slope)
+        return _SECOND_MODEL * distance_of_models, error
 
 
 def amplitudes(population: Population, names: Sequence[str], weight_function: Array) -> Amplitudes | None:
@@ -134,9 +140,7 @@ def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFi
     return memo(release)["amplitude"]
 
 
-def _exchanged(
-    release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator
-) -> tuple[Array, ...]:
+def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator) -> tuple[Array, ...]:
     """Rows with the given columns of these (n, d), and the others of these in another order."""
     domain, sources = release.domain, _sources(release, names)
     own = np.array([domain.columns[j].name in sources for j in domain.column_of])

@@ -4,9 +4,10 @@ The value and its influence function are those of the regression (`smoother`), s
 as for any statistic. The regression also has a bias, which no influence function shows: the part that remains to first
 order is added to resolution.
 
-No part shows dependence that the release itself has lost: noise flattens a narrow ridge in (X, Y), and the points were
-fitted to the flattened one. At N = 20,000 and 500 features, 95 % intervals held 0.97 and more of the time at ε = 1 over three
-smooth distributions; at ε = 0.1 0.94 for a saturating curve, but 0.70 for 2 sin x (tests/benchmarks/conditional_expectation.py).
+Noise flattens a narrow ridge in (X, Y), and the points were fitted to the flattened one. For releases of random features
+the measurement is asked for the amplitude of the dependence around the given values (`amplitude`): answers are moved half
+way to what it says, and what is left open counts as resolution. A ridge narrower than an eighth of a column's range stays
+flattened: its peak may be missed (tests/benchmarks/conditional_expectation.py).
 
 `ConditionalLaw` is the distribution of a table's rows given X = x, as weights on the released points.
 """
@@ -177,7 +178,9 @@ def conditional_law(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConditionalLaw:
-    """Weights α(x) on the released points: E[f | X = x] is Σ α_i f(z_i), for any f.
+    """Weights α(x) on the released points: E[f | X = x] is Σ α_i f(z_i), for any f, as far as the points say.
+
+    The answers below are moved by what the measurement says of the amplitude of f's dependence on X (`amplitude`).
 
     smooth  the regression on the given columns.
     given   their values, one row in natural units.
