@@ -15,9 +15,9 @@ from the mean of f: α is a relative change of amplitude. Its features are D = E
 v DᵀS⁻¹(y − E_p φ). This is a second step of the fit along one direction (twicing; Tukey 1977), stopped by a prior
 (explicit basis functions; Rasmussen & Williams 2006, section 2.7). All of it is computed from the release.
 
-The fit and the fit with another amplitude are two models of the population: answers are half way between, half of the distance is an
-error, and so is √v |H|. A departure that is no change of amplitude has a part along D too: a fit whose rows scatter more about
-their ridge than the population's. Moved all the way, a curve that the release shows as it is overshoots.
+The fit and the fit with another amplitude are two models of the population: answers are half way between, half of the
+distance is an error, and so is √v |H|. A departure that is no change of amplitude has a part along D too: a fit whose rows
+scatter more about their ridge than the population's. Moved all the way, a curve that the release shows as it is overshoots.
 
 ρ is a choice: that a release halves a dependence, or doubles it, is two standard deviations. Where the measurement determines the
 amplitude, as it mostly does at ε = 1, ρ does not matter.
