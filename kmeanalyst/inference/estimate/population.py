@@ -194,6 +194,10 @@ class Population(ConditionedRows):
         check_defined(values[:n_points], getattr(question, "exclusion", by_where))
         return values
 
+    def values_at(self, question: Question, rows: pd.DataFrame) -> Array:
+        """A question at other rows, as release.decode gives them: (n,) float64, not finite where it is undefined."""
+        return _checked(_evaluator(self.release, question)(rows), len(rows))
+
     @cached_property
     def in_probability_view(self) -> Population | None:
         """The same population in the probability view; None if its condition has probability 0 there."""

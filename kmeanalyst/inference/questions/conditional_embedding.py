@@ -34,6 +34,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from kmeanalyst.inference.estimate.population import Population, population_of, released_view
+from kmeanalyst.inference.questions.amplitude import Amplitudes, amplitudes
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
@@ -113,6 +114,11 @@ class Smoother:
         v, points = self.population.weights, self.features[: len(self.population.release)]
         once = self._step(at.T)
         return (points @ (once + self._kept(once))).T * v
+
+    def amplitudes(self, at: Array) -> Amplitudes | None:
+        """What the measurement says of the amplitude of conditional means at φ (q, r + 1)."""
+        once = self._step(at.T)
+        return amplitudes(self.population, self.conditioning.names, self.features @ (once + self._kept(once)))
 
     def fitted(self, values: Array) -> tuple[Array, Array]:
         """(θ₁, θ₂) for f (n,) at the rows of the frame."""

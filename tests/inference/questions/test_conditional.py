@@ -212,7 +212,8 @@ def test_conditional_quantiles_and_probabilities_of_a_known_distribution(waves):
     assert re.fullmatch(r"ConditionalLaw of a row \| x = 1 \([0-9,]+ points\)", repr(law))
     assert law.weights.sum() == pytest.approx(1.0)
     assert law.mean("y").value == waves[0].conditional_expectation("y", given={"x": 1.0}).value
-    assert law.to_frame()["weight"].to_numpy() @ law.to_frame()["y"] == pytest.approx(law.mean("y").value)
+    on_points = law.to_frame()["weight"].to_numpy() @ law.to_frame()["y"]
+    assert 0 < abs(on_points - law.mean("y").value) < law.mean("y").standard_error  # moved by its amplitude
     median, low, high = (law.quantile("y", q) for q in (0.5, 0.1, 0.9))
     assert low.value < median.value < high.value
     assert median.interval(0.99)[0] <= 2 * np.sin(1.0) <= median.interval(0.99)[1]
