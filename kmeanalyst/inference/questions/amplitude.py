@@ -120,7 +120,7 @@ def amplitudes(population: Population, names: Sequence[str], weight_function: Ar
     exchanged = _exchanged(population.release, names, fit.rows[at], rng)
     s = weight_function[first + at]
     b = s / np.maximum((s**2).mean(axis=0), 1e-300)
-    D = sum(_features_moved(measurement, fit.rows[at], rows, b) for rows in exchanged) * (share / len(exchanged))
+    D = share * np.mean([_features_moved(measurement, fit.rows[at], rows, b) for rows in exchanged], axis=0)
     precision = _precision(population.release, measurement, fit)
     weighted = precision @ D
     variance = 1 / (_PRIOR**-2 + np.einsum("fk,fk->k", D, weighted))
