@@ -513,18 +513,21 @@ class Release(ReleaseData):
         family: str = "gaussian",
         *,
         link: str | None = None,
+        reference: Mapping[str, str] | None = None,
         where: Question | None = None,
         view: View | None = None,
     ) -> RegressionEstimate:
         """A generalised linear model of a formula in R's notation, each coefficient with its error bar.
 
-        formula  "income ~ age + education + age:sex": + - : * ^ ( ) 1 0 join factors, each a column or another expression.
-        family   "gaussian", "binomial", "poisson", "gamma"; "multinomial" and "ordinal" (proportional odds) of a column of levels.
-        link     "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
-        Errors   ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that they
-                 separate perfectly.
+        formula    "income ~ age + education + age:sex": + - : * ^ ( ) 1 0 join factors, each a column or another expression.
+        family     "gaussian", "binomial", "poisson", "gamma"; "multinomial" and "ordinal" (proportional odds) of levels.
+        link       "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
+        reference  {"race": "White"}: the levels that others are compared with; by default the first that occurs. With a rare one
+                   all intervals of the column are wide, or infinite.
+        Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that
+                   they separate perfectly.
 
-        A column of levels is compared with the first of them that occurs. The coefficients are the root of the population's score
+        The coefficients are the root of the population's score
         equations, whether the model is true or not; their errors are the sandwich's with privacy and resolution in it.
 
         >>> release.glm("income ~ sex", family="binomial")
@@ -539,7 +542,7 @@ class Release(ReleaseData):
         """
         from kmeanalyst.inference.regression.glm import glm
 
-        return glm(self, formula, family, link=link, where=where, view=view)
+        return glm(self, formula, family, link=link, reference=reference, where=where, view=view)
 
     def conditional_expectation(
         self,

@@ -21,6 +21,13 @@ from kmeanalyst.cli.terminal import print_json, say, working
     help="The distribution of the target.",
 )
 @click.option("--link", help="logit, probit, log, inverse, ...; the family's canonical link by default.")
+@click.option(
+    "--reference",
+    "references",
+    multiple=True,
+    metavar="COLUMN=LEVEL",
+    help="The level that the others of a column are compared with; by default the first. May be repeated.",
+)
 @click.option("--where", metavar="CONDITION", help="Only rows for which this holds, e.g. \"sex == 'Female'\".")
 @view_option
 @coverage_option
@@ -30,6 +37,7 @@ def glm_command(
     formula: str,
     family: str,
     link: str | None,
+    references: tuple[str, ...],
     where: str | None,
     view: Any,
     level: float,
@@ -43,13 +51,21 @@ def glm_command(
     \b
     Examples:
       kmeanalyst glm adult.kme "income ~ age + education" --family binomial
+      kmeanalyst glm adult.kme "income ~ sex" --family binomial --reference sex=Male
       kmeanalyst glm adult.kme '`hours-per-week` ~ age * sex' --where "age < 65" --json
     """
     release = open_release(release_path)
     with working("fitting"):
-        found = release.glm(formula, family, link=link, where=where, view=view)
+        found = release.glm(formula, family, link=link, reference=_levels(references), where=where, view=view)
         answer: Any = found.to_dict(level) if as_json else found.summary(level)
     if as_json:
         print_json({"rehearsal": release.is_rehearsal, "formula": formula, **answer})
     else:
         say(answer)
+
+
+def _levels(references: tuple[str, ...]) -> dict[str, str]:
+    """Column → level, of texts "column=level"; the first "=" divides them."""
+    if wrong := [text for text in references if "=" not in text]:
+        raise click.BadParameter(f"{wrong[0]!r:.80} is no COLUMN=LEVEL.", param_hint="--reference")
+    return dict(text.split("=", 1) for text in references)

@@ -93,6 +93,9 @@ def test_glm_json_is_the_coefficient_table_of_python(mixed_path):
 def test_glm_prints_the_table_and_its_errors_have_no_traceback(mixed_path):
     shown = call("kmeanalyst", "glm", mixed_path, "age ~ city", "--level", "0.9").stdout
     assert shown.startswith("age: gaussian family") and "[0.05" in shown and "0.95]" in shown
+    named = call("kmeanalyst", "glm", mixed_path, "age ~ city", "--reference", "city=東京").stdout
+    assert "city == '東京'" in shown and "city == '東京'" not in named and "city == 'Zürich'" in named
+    assert call("kmeanalyst", "glm", mixed_path, "age ~ city", "--reference", "city").exit_code == 2
     failed = call("kmeanalyst", "glm", mixed_path, "age ~ citty")
     assert (
         "no column citty" in failed.stderr and "Did you mean city" in failed.stderr and "Traceback" not in failed.stderr

@@ -15,7 +15,7 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.population import Population
 from kmeanalyst.inference.questions.groups import groups_of
-from kmeanalyst.inference.regression.formula import Term
+from kmeanalyst.inference.regression.formula import Formula, Term
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse, words
@@ -89,10 +89,12 @@ def _product(values: Mapping[str, Array], questions: Sequence[str], n: int) -> A
     return reduce(np.multiply, (values[question] for question in questions), np.ones(n))
 
 
-def design_of(population: Population, terms: Sequence[Term], intercept: bool) -> Design:
-    """The columns of the terms, given the levels that occur in the population."""
+def design_of(population: Population, formula: Formula) -> Design:
+    """The columns of a formula's terms, given the levels that occur in the population."""
+    terms, intercept = formula.terms, formula.intercept
     texts = dict.fromkeys(factor for term in terms for factor in term)
-    factors = {text: factor_of(population, text) for text in texts}
+    factors = {text: factor_of(population, text, formula.reference) for text in texts}
+    _check_references(factors, formula.reference)
     known = {frozenset(term) for term in (*terms, *([()] if intercept else []))}
     columns: list[Term] = [()] if intercept else []
     of_terms: list[Term] = [()] if intercept else []
@@ -118,8 +120,18 @@ def _coded(factor: Factor, reduced: bool) -> tuple[str, ...]:
     return factor.conditions[1:] if reduced and factor.conditions else factor.questions
 
 
-def factor_of(population: Population, text: str) -> Factor:
-    """A factor with its levels; ValueError where the expression does not fit the columns."""
+def _check_references(factors: Mapping[str, Factor], reference: Mapping[str, str]) -> None:
+    """ValueError for a reference level of anything but a column of levels among the factors."""
+    of_levels = [name for text, factor in factors.items() if factor.conditions and (name := column_of(text))]
+    if unknown := [name for name in reference if name not in of_levels]:
+        raise ValueError(
+            f"reference names a level for {unknown[0]!r:.80}, and the formula's columns of levels are "
+            f"{', '.join(of_levels) or 'none'}. Name one of these, or leave it out."
+        )
+
+
+def factor_of(population: Population, text: str, reference: Mapping[str, str]) -> Factor:
+    """A factor with its levels, the reference first; ValueError where the expression does not fit the columns."""
     domain, name = population.release.columns, column_of(text)
     if name is None or name not in domain.names:
         parse(text).check(domain)
@@ -129,8 +141,15 @@ def factor_of(population: Population, text: str) -> Factor:
         raise ValueError(f'{name} is a column of texts, and no number. Write a condition: "{words.example(column)}".')
     if not isinstance(column, Categorical):
         return Factor(text)
-    conditions = [group.condition for group in groups_of(domain, name)]
+    groups = groups_of(domain, name)
+    conditions = [group.condition for group in groups]
     occurs = {condition: bool(population.mean(population.values(condition) != 0) != 0) for condition in conditions}
+    if name in reference:
+        first = [group.condition for group in groups if group.label == reference[name] and occurs[group.condition]]
+        if not first:
+            there = ", ".join(group.label for group in groups if occurs[group.condition])
+            raise ValueError(f"{name} has no level {reference[name]!r:.80} here: there are {there}. Name one of these.")
+        conditions = first + [condition for condition in conditions if condition not in first]
     return Factor(
         text,
         tuple(condition for condition in conditions if occurs[condition]),

@@ -13,8 +13,8 @@ as age > 50, a function of columns. It is parsed by the expressions' own grammar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 
 from kmeanalyst.releases.expressions import DEEPEST, LONGEST, ExpressionError, parse, words
@@ -32,6 +32,8 @@ _MOST_TERMS = 1000
 class Formula:
     """A parsed formula: a target and the terms that explain it, those of fewer factors first.
 
+    reference   column of levels → the level that the others are compared with; by default the first that occurs.
+
     >>> parse_formula("income ~ age * sex - 1")
     Formula(target='income', terms=(('age',), ('sex',), ('age', 'sex')), intercept=False)
     """
@@ -39,6 +41,7 @@ class Formula:
     target: str
     terms: tuple[Term, ...]
     intercept: bool = True
+    reference: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -36,12 +36,13 @@ def glm(
     family: str = "gaussian",
     *,
     link: str | None = None,
+    reference: Mapping[str, str] | None = None,
     where: Question | None = None,
     view: View | None = None,
 ) -> RegressionEstimate:
     """A generalised linear model of a formula, each coefficient with its error; see `Release.glm`."""
     check_family(family, link)
-    read = parse_formula(formula)
+    read = replace(parse_formula(formula), reference=dict(reference or {}))
     population = population_of(release, where=where, view=view)
     if family in OF_LEVELS:
         return fitted_levels(population, read, family)
@@ -96,7 +97,7 @@ def fitted_glm(population: Population, formula: Formula, family: str, link: str)
 def _equations(
     population: Population, formula: Formula, target: Question, family: str, link: str
 ) -> tuple[Design, Equations, tuple[str, ...]]:
-    design = design_of(population, formula.terms, formula.intercept)
+    design = design_of(population, formula)
     y = values_at(population, population.question(target))
     _check_target(population, y, shown(target), family)
     X = matrix_of(population, design)
@@ -118,14 +119,14 @@ def _equations_of_levels(
         y[values_at(population, group.condition) == 1] = code
     levels = tuple(group.label for group in groups)
     if family == "multinomial":
-        design = design_of(population, formula.terms, formula.intercept)
+        design = design_of(population, formula)
         names = tuple(f"{level}: {name}" for level in levels[1:] for name in design.names)
         return design, MultinomialEquations(matrix_of(population, design), y, levels), names
     if not formula.intercept:
         raise ValueError(
             "an ordinal model has thresholds in place of an intercept, so there is none to remove. Leave out 0 or -1."
         )
-    design = design_of(population, formula.terms, True)
+    design = design_of(population, formula)
     names = tuple(f"{a}|{b}" for a, b in pairwise(levels)) + design.names[1:]
     return design, OrdinalEquations(matrix_of(population, design), y, levels), names
 

@@ -181,7 +181,8 @@ class RegressionEstimate:
             for name, one, p in zip(self.names, self.coefficients, self.pvalues, strict=True)
         ]
         about = {"target": self.target, "family": self.family, "link": self.link, "view": self.view}
-        return about | {"coefficients": each, "notes": list(self.notes)}
+        notes = [*self.notes, *_note_of_infinite(self.to_frame(level))]
+        return about | {"coefficients": each, "notes": notes}
 
     def summary(self, level: float = 0.95) -> str:
         """The table as text, in the manner of statsmodels: value, error, z, p, interval, and the error's parts.
@@ -217,8 +218,18 @@ class RegressionEstimate:
         ]
         title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights)"
         double, single = ("".ljust(len(lines[0]), sign) for sign in "=-")
-        notes = list_of_notes(self.notes, self.coefficients)
+        notes = list_of_notes((*self.notes, *_note_of_infinite(frame)), self.coefficients)
         return "\n".join([title, double, lines[0], single, *lines[1:], double, *notes])
 
     def __repr__(self) -> str:
         return self.summary()
+
+
+def _note_of_infinite(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Why ends of intervals are infinite, and what may help."""
+    if np.isfinite(frame[["low", "high"]].to_numpy(dtype=float)).all():
+        return ()
+    return (
+        "an interval is infinite where the noise leaves it open whether the rate of a level is 0. If the level that others "
+        "are compared with is rare, name a common one (reference)",
+    )

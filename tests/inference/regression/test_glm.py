@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -134,6 +136,32 @@ def test_levels_are_coded_as_r_codes_them(plain):
     assert plain.glm("cost ~ 1").names == ("intercept",)
 
 
+def test_levels_are_compared_with_the_reference_that_is_named(plain):
+    usual, found = plain.glm("cost ~ x + g"), plain.glm("cost ~ x + g", reference={"g": "b"})
+    assert found.names == ("intercept", "x", "g == 'a'", "g == 'c'")
+    assert found["g == 'a'"].value == pytest.approx(-usual["g == 'b'"].value)
+    assert found["g == 'c'"].value == pytest.approx(usual["g == 'c'"].value - usual["g == 'b'"].value)
+    assert found["x"].standard_error == pytest.approx(usual["x"].standard_error)
+
+
+class Unbounded:
+    """An interval without a lower end."""
+
+    def interval(self, z: float) -> tuple[float, float]:
+        return -np.inf, 1.0
+
+    def robust(self, level: float) -> tuple[float, float]:
+        return -np.inf, 1.0
+
+
+def test_an_infinite_end_is_explained():
+    found = released().glm("answer ~ g", "binomial")
+    assert "infinite" not in repr(found)
+    unbounded = type(found.coefficients)(replace(one, interval_by=Unbounded()) for one in found.coefficients)
+    for said in (repr(wide := replace(found, coefficients=unbounded)), "".join(wide.to_dict()["notes"])):
+        assert "an interval is infinite" in said and "name a common one" in said
+
+
 def test_a_target_of_two_levels_a_boolean_and_a_condition_are_binomial(plain):
     named = plain.glm("answer ~ x", "binomial")
     assert named.notes == ("success is answer == 'yes'",) and "note: success is" in repr(named)
@@ -183,6 +211,8 @@ def test_weights_without_a_root_fall_back_on_the_probability_view_and_say_so():
         (lambda r: r.glm("costs ~ x"), r"no column costs.*Did you mean cost"),
         (lambda r: r.glm("cost ~ x + I(2 * x)"), r"determine one another.*\(x, 2 \* x\).*Leave one of them out"),
         (lambda r: r.glm("cost ~ g + (g == 'b')"), r"determine one another.*g == 'b'"),
+        (lambda r: r.glm("cost ~ g", reference={"g": "d"}), r"g has no level 'd' here: there are a, b, c\. Name one"),
+        (lambda r: r.glm("cost ~ x", reference={"g": "b"}), r"a level for 'g'.*columns of levels are none.*leave it out"),
         (lambda r: r.glm("cost ~ x - x - 1"), r"0 columns.*Keep a term or the intercept"),
         (lambda r: r.glm("cost ~ x", "normal"), r"family must be one of gaussian.*got 'normal'"),
         (lambda r: r.glm("cost ~ x", "poisson", link="logit"), r"link must be one of log, identity for the poisson"),
