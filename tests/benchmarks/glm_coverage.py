@@ -1,7 +1,7 @@
 """Coverage of the intervals of `release.glm`, coefficient by coefficient, beside what synthetic rows and the table itself give.
 
     python tests/benchmarks/glm_coverage.py [--tables simulated adult acs housing] [--releases 20] [--epsilon 1 0.1]
-        [--kernel default] [--rows N] [--curves] [--json FILE]
+        [--kernel default] [--rows N] [--curves] [--json FILE] [--figure FILE.png]
 
 The population is 200,000 simulated rows, or all rows of Adult (both files), of the census excerpt or of housing from
 ../shared/data (said to be absent where they are). Each release is of N rows redrawn from it with replacement, so that sampling
@@ -12,7 +12,8 @@ race, sex; 20 repeats).
 A line for each table, model and ε: the share of coefficients and draws whose 95 % interval holds the truth, and the median width of
 the intervals relative to that of the non-private table, for the release, for the usual standard errors (HC0, which statsmodels
 gives; the tests compare) on N rows resampled from it, and for the table without privacy; with --each a line for each coefficient,
-with --curves coverage at levels .05, .10, …, .95.
+with --curves coverage at levels .05, .10, …, .95. --figure draws these curves, the mean over
+models, a panel for each ε: README has that of --tables adult.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import pandas as pd
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.plots.style import new_figure, save
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
@@ -276,6 +278,30 @@ def show(name: str, epsilon: float, found: list[dict[str, Any]], each: bool, cur
     return lines
 
 
+ROUTES = {
+    "table": "the private table itself", "ours": "release.glm (kmeanalyst)",
+    "naive": "usual errors on synthetic rows",
+}  # fmt: skip
+
+
+def draw(lines: list[dict[str, Any]], output: Path) -> None:
+    """Coverage against the level that was asked for."""
+    epsilons = sorted({line["epsilon"] for line in lines})
+    figure = new_figure((8.0, 3.8))
+    panels = figure.subplots(1, len(epsilons), sharey=True, squeeze=False)[0]
+    for ax, epsilon in zip(panels, epsilons, strict=True):
+        for way, label in ROUTES.items():
+            curve = np.mean([line[f"{way} curve"] for line in lines if line["epsilon"] == epsilon], axis=0)
+            ax.plot(LEVELS, curve, label=label, color="0.6" if way == "table" else None)
+        ax.plot([0, 1], [0, 1], linestyle=":", color="0.4")
+        ax.set_title(f"ε = {epsilon:g}", loc="left", fontsize=10, color="0.15")
+        ax.set_xlabel("level of the intervals")
+    panels[0].set_ylabel("coefficients held")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False, fontsize=10)
+    save(figure, output, dpi=100)
+
+
 def main() -> None:
     """Print the lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -289,6 +315,7 @@ def main() -> None:
     parser.add_argument("--each", action="store_true")
     parser.add_argument("--curves", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--figure", type=Path)
     choice = parser.parse_args()
     warnings.simplefilter("ignore")
     print("table         ε   held  width   naive  width   table   refused fell s     model")
@@ -307,6 +334,8 @@ def main() -> None:
             lines += show(name, epsilon, found, choice.each, choice.curves)
             if choice.json:
                 choice.json.write_text(json.dumps(lines, indent=1))
+    if choice.figure and lines:
+        draw(lines, choice.figure)
 
 
 if __name__ == "__main__":
