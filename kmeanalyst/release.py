@@ -558,10 +558,8 @@ class Release(ReleaseData):
         Smoothed over neighbouring values; `where` is exact. An Estimate for single values, Estimates for lists.
 
         >>> release.conditional_expectation("income == '>50K'", given={"age": [30, 50]})
-        income == '>50K' | age = 30: 0.132 ± 0.028 (95 %: 0.078 to 0.186; privacy 0.017, sampling 0.008, resolution
-            0.020)
-        income == '>50K' | age = 50: 0.370 ± 0.047 (95 %: 0.277 to 0.462; privacy 0.030, sampling 0.014, resolution
-            0.034)
+        income == '>50K' | age = 30: 0.139 ± 0.031 (95 %: 0.078 to 0.201; privacy 0.017, sampling 0.008, resolution 0.025)
+        income == '>50K' | age = 50: 0.367 ± 0.054 (95 %: 0.261 to 0.472; privacy 0.030, sampling 0.014, resolution 0.042)
         """
         from kmeanalyst.inference.questions.conditional import conditional_expectation
 

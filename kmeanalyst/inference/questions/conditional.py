@@ -238,8 +238,7 @@ class ConditionalLaw:
         """P(condition | given), with its error bar; ValueError if the question is no condition.
 
         >>> release.conditional_law(given={"age": 40}).probability("income == '>50K'")
-        income == '>50K' | age = 40: 0.380 ± 0.039 (95 %: 0.305 to 0.456; privacy 0.022, sampling 0.012, resolution
-            0.029)
+        income == '>50K' | age = 40: 0.361 ± 0.053 (95 %: 0.258 to 0.464; privacy 0.022, sampling 0.012, resolution 0.046)
         """
         population = self.smooth.population
         check_condition(population.values(condition)[: len(population.weights)][population.weights != 0])

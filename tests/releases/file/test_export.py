@@ -323,8 +323,8 @@ def test_the_command_writes_for_sdnist_and_names_its_command(excerpt, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ([], 2, "Name either a file"),
-        (["a.csv", "--sdnist", "out"], 2, "Name either a file"),
+        ([], 2, "Name either OUT"),
+        (["a.csv", "--sdnist", "out"], 2, "Name either OUT"),
         (["--sdnist", "out", "--view", "fitted"], 2, "leave --view out"),
     ],
 )
