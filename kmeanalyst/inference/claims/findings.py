@@ -34,7 +34,9 @@ def read_findings(path: str | Path) -> Findings:
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ValueError(f"{path} could not be read ({error.strerror}), so there are no claims. Check the path.") from None
+        raise ValueError(
+            f"{path} could not be read ({error.strerror}), so there are no claims. Check the path."
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}. Write, for example, {_EXAMPLE}.") from None
     if unknown := sorted(set(content) - {"rate", "claims", "claim"}):
