@@ -1,4 +1,4 @@
-"""Coverage of the intervals of `release.glm`, coefficient by coefficient, beside what synthetic rows and the table itself give.
+"""Coverage of the intervals of `release.glm`, next to what synthetic rows and the table itself give.
 
     python tests/benchmarks/glm_coverage.py [--tables simulated adult acs housing] [--releases 20] [--epsilon 1 0.1]
         [--kernel default] [--rows N] [--curves] [--json FILE] [--figure FILE.png]

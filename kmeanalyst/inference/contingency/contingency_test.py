@@ -30,7 +30,7 @@ class ContingencyTest:
     statistic   dᵀV⁻d, or the generalised Cochran–Mantel–Haenszel statistic given a column; df its degrees of freedom.
     pvalue      of the statistic, by the χ² distribution.
     cramers_v   √(φ²/(the fewer cells − 1)) less what noise and sampling add, and v_interval at 95 %; NaN given a column. Of a
-                table that is merged further, where cells are too rare to be told from noise: a note says so.
+                table that is merged further, where cells are too rare to be distinguished from noise: a note says so.
     notes       what a reader should know.
 
     >>> found = ka.contingency_test(counted, "sex", "income")
@@ -134,14 +134,14 @@ def measured_strata(release: ReleaseData, a: str, b: str, given: str | None) -> 
         )
     if not len(strata.tables):
         raise ValueError(
-            f"no cell of {words.written(columns[-1])} is large enough to be told from the noise of the tables within it. "
+            f"no cell of {words.written(columns[-1])} is large enough to be distinguished from the noise of the tables within it. "
             "Leave given out, or publish with more budget."
         )
     return strata
 
 
 def _of_fewer(size: tuple[int, ...]) -> tuple[str, ...]:
-    return (f"Cramér's V is of {size[0]} × {size[1]} cells, merged until their expected shares can be told from noise",)
+    return (f"Cramér's V is of {size[0]} × {size[1]} cells, merged until their expected shares can be distinguished from noise",)
 
 
 _OVER_NOISE = 3.0  # expected share of a cell over its noise, for Cramér's V
@@ -161,7 +161,7 @@ def notes_of(strata: Strata, given: str | None) -> tuple[str, ...]:
     found = ["sparse cells were merged, by their margins alone"] if merged else []
     if strata.left_out:
         found.append(
-            f"left out, as too small to be told from noise: {words.written(str(given))} {', '.join(strata.left_out)}"
+            f"left out, as too small to be distinguished from noise: {words.written(str(given))} {', '.join(strata.left_out)}"
         )
     return tuple(found)
 

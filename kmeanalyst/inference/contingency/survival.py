@@ -202,7 +202,7 @@ def _largest_deviation(covariance: Array, level: float) -> float:
 
 
 def _notes(release: ReleaseData, time: str, event: Question, unknown: int) -> tuple[str, ...]:
-    found = ["the curve ends where too few rows are at risk to be told from noise"] if unknown else []
+    found = ["the curve ends where too few rows are at risk to be distinguished from noise"] if unknown else []
     names, measurement = release.domain.names, release.measurement
     try:
         asked = parse(event).columns if isinstance(event, str) else ()

@@ -58,7 +58,7 @@ def parse_formula(text: str) -> Formula:
         raise ExpressionError(f"a formula must be text, got {type(text).__name__}. Write it in quotes: 'income ~ age'.")
     if len(text) > LONGEST or text.count("(") > DEEPEST:
         raise ExpressionError(
-            f"a formula has at most {LONGEST:,} characters and {DEEPEST} brackets: nobody writes a longer one. Shorten it."
+            f"a formula has at most {LONGEST:,} characters and {DEEPEST} brackets: no reader follows a longer one. Shorten it."
         )
     tokens = list(_tokens(text))
     tildes = [token for token in tokens if token.kind == "sign" and token.text == "~"]

@@ -28,7 +28,7 @@ class RegressionEstimate:
                   "age:city == 'Basel'"; of the levels of a column the first that occurs is what the others are compared with.
     coefficients  Estimates, in that order, on the scale of the link.
     family, link  as they were asked for.
-    notes         what a reader should know besides the numbers.
+    notes         what a reader should know in addition to the numbers.
     fit           the equations and their root, for tests, effects and predictions.
 
     Intervals hold both value ± z · standard error and the inverted score's interval, and pvalue is the larger of the two tests':

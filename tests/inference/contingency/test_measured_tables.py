@@ -290,7 +290,7 @@ def test_strata_that_noise_hides_are_left_out_and_named():
     rows[:, 2] = rng.random(2000) < 0.01
     release = counted(rows, DOMAIN, 3e-3, rng, target="c")
     found = ka.contingency_test(release, "a", "b", given="c")
-    assert any("left out, as too small to be told from noise: c y" in note for note in found.notes)
+    assert any("left out, as too small to be distinguished from noise: c y" in note for note in found.notes)
     hidden = counted(rows, DOMAIN, 0.3, rng, target="c")
     with pytest.raises(ValueError, match=r"no cell of c is large enough.*more budget"):
         ka.contingency_test(hidden, "a", "b", given="c")

@@ -240,7 +240,7 @@ def test_pairs_that_a_question_names_are_measured_before_any_score():
 @rough
 @rough
 def test_several_targets_are_measured_with_every_other_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Before any score, beside what a workload names; a target that is named twice is one."""
+    """Before any score, in addition to what a workload names; a target that is named twice is one."""
     monkeypatch.setattr(adaptive_method, "_FEW_LEFT", 0)
     both = published(None, target=["p", "hours-per-week", "p"])
     assert measured(both)[0].beforehand == ((0, 1), (0, 5), (1, 2), (1, 3), (1, 4), (1, 5), (2, 5), (3, 5), (4, 5))
