@@ -50,7 +50,7 @@ def glm_command(
 
     \b
     Examples:
-      kmeanalyst glm adult.kme "income ~ age + education" --family binomial
+      kmeanalyst glm adult.kme "income ~ age + sex" --family binomial
       kmeanalyst glm adult.kme "income ~ sex" --family binomial --reference sex=Male
       kmeanalyst glm adult.kme '`hours-per-week` ~ age * sex' --where "age < 65" --json
     """
