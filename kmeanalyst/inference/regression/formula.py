@@ -209,8 +209,8 @@ class _Reader:
         terms = self.interaction()
         while self.takes("*"):
             other = self.interaction()
-            terms = _union(_union(terms, other), _products(terms, other))
-        return self.limited(terms)
+            terms = self.limited(_union(_union(terms, other), _products(terms, other)))
+        return terms
 
     def interaction(self) -> list[Term]:
         """a : b."""

@@ -72,6 +72,7 @@ def test_the_target_is_an_expression_of_its_own():
         ("y ~ __import__('os').system('x')", r"is no factor"),
         ("y ~ " + "(" * 100 + "a" + ")" * 100, r"60 brackets"),
         ("y ~ (a+b+c+d+e+f+g+h+i+j+k+l+m+n)^9", r"more than 1000 terms"),
+        ("y ~ " + "*".join(f"x{i}" for i in range(40)), r"more than 1000 terms"),
         (3, r"must be text, got int"),
     ],
 )
