@@ -141,7 +141,9 @@ def measured_strata(release: ReleaseData, a: str, b: str, given: str | None) -> 
 
 
 def _of_fewer(size: tuple[int, ...]) -> tuple[str, ...]:
-    return (f"Cramér's V is of {size[0]} × {size[1]} cells, merged until their expected shares can be distinguished from noise",)
+    return (
+        f"Cramér's V is of {size[0]} × {size[1]} cells, merged until their expected shares can be distinguished from noise",
+    )
 
 
 _OVER_NOISE = 3.0  # expected share of a cell over its noise, for Cramér's V

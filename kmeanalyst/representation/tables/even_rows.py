@@ -27,7 +27,7 @@ from kmeanalyst.representation.weights.views import systematic_indices
 _FIRST, _LAST = 0.012, 0.002  # share of the rows that move in a column, in the first and in the last sweep
 _LOOKED_AT = 3  # times as many rows look for a better value
 _UNMEASURED = 0.1  # weight of a pair that was not measured
-_RARE = 1e-3  # added to shares: rows are drawn by the thousand
+_RARE = 0.02  # added to shares: estimates of cells below the noise are too high, and would draw rows into long tails
 _POWER = -0.6  # of a share, in what its difference counts
 _TOGETHER = 3  # times as many rows look for another row's values
 _MOST_LOOKED_UP = 2**21  # cells of pairs' tables at once
