@@ -137,7 +137,7 @@ def released(table: pd.DataFrame, target: str, epsilon: float) -> dict[str, Any]
 def reached(estimator: Any, release: Any, target: str, test: pd.DataFrame, most: int | None) -> float | str:
     """The score on the test rows, with the view it came from; or why there is none."""
     columns = [name for name in COLUMNS if type(estimator).__name__ != "CategoricalNB" or name in ("city", "smokes")]
-    resampled = {"view": "resampled", "size": most} if most and len(release) > most else {}
+    resampled = {"view": "resampled", "effective_rows": most} if most and len(release) > most else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
