@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from kmeanalyst.inference.questions.groups import MISSING
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.column import Column
@@ -22,8 +23,6 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
-
-MISSING = "(missing)"
 
 
 @dataclass(frozen=True, eq=False)

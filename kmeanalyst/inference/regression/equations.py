@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
@@ -71,6 +72,24 @@ class Equations(ABC):
     def total(self, beta: Array, weights: Array) -> Array:
         """Σ w ψ (k,)."""
         return weights @ self.scores(beta)[: len(weights)]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelEquations(Equations):
+    """Equations of a target of several levels.
+
+    X        (n, k) the design.
+    y        (n,) codes of the levels in their order, from 0; −1 for another.
+    levels   their names.
+    """
+
+    X: Array
+    y: Array
+    levels: tuple[str, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f" = {level}" for level in self.levels)
 
 
 class NoRoot(ValueError):

@@ -8,30 +8,20 @@ from functools import cached_property
 import numpy as np
 from scipy.special import softmax
 
-from kmeanalyst.inference.regression.equations import Equations
+from kmeanalyst.inference.regression.equations import LevelEquations
 from kmeanalyst.kernels.base import Array
 
 
 @dataclass(frozen=True, eq=False)
-class MultinomialEquations(Equations):
+class MultinomialEquations(LevelEquations):
     """Scores (1{y = c} − P_c) x of each level c but the first; β stands level by level.
 
     X        (n, k) the design.
-    y        (n,) codes of the levels, from 0; −1 for another.
-    levels   their names.
     """
-
-    X: Array
-    y: Array
-    levels: tuple[str, ...]
 
     @property
     def columns(self) -> Array:
         return np.tile(np.arange(self.X.shape[1]), len(self.levels) - 1)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return tuple(f" = {level}" for level in self.levels)
 
     def scores(self, beta: Array) -> Array:
         residual = self._chosen - self._probabilities(beta, self.X)

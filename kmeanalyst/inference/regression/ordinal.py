@@ -7,34 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
-from kmeanalyst.inference.regression.equations import Equations
+from kmeanalyst.inference.regression.equations import LevelEquations
 from kmeanalyst.kernels.base import Array
 
 _FAR = 700.0  # where the distribution function is 0 or 1
 
 
 @dataclass(frozen=True, eq=False)
-class OrdinalEquations(Equations):
+class OrdinalEquations(LevelEquations):
     """Scores of log P(y): parameters are the thresholds θ, increasing, and then β.
 
     With u and l the upper and lower threshold minus xᵀβ, and p = F(u) − F(l), they are f(u)/p by u and −f(l)/p by l.
 
     X        (n, 1 + k) the design, the intercept first: it has no coefficient, as thresholds stand in its place.
-    y        (n,) codes of the levels in their order, from 0; −1 for another.
-    levels   their names.
     """
-
-    X: Array
-    y: Array
-    levels: tuple[str, ...]
 
     @property
     def columns(self) -> Array:
         return np.concatenate([np.full(self._cuts, -1), np.arange(1, self.X.shape[1])])
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return tuple(f" = {level}" for level in self.levels)
 
     @property
     def _cuts(self) -> int:
