@@ -104,6 +104,11 @@ class _Shares:
     asked: tuple[float, ...] = ()
 
     @property
+    def are_scored(self) -> bool:
+        """Whether there are noisy scores of all pairs."""
+        return self.parts in _SHARES.values()
+
+    @property
     def of_tables(self) -> float:
         return sum(part for r, part in enumerate(self.parts) if r not in self.scores)
 
@@ -172,6 +177,15 @@ class AdaptiveMargins(Margins):
         all_of_them = len(shares.parts) > 1 and not shares.scores
         if (shares.scores and min(left) > _most_of_a_pair(kernel)) or (all_of_them and kernel.n_cells > _MOST_CELLS):
             raise PublishError("the pairs of columns have too many cells to be measured. Name fewer levels or edges.")
+        least = min((shares.allowances()[r] for r in shares.scores), default=0.0)
+        if shares.are_scored and _score_step(least, [*named, *left], size) < 1:
+            raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
+        most = _most_numbers(kernel, shares, named, left)
+        if not all_of_them and most > _MOST_CELLS:
+            raise PublishError(
+                f"rounds of these tables may need {most:,} numbers with noise, and at most {_MOST_CELLS:,} are measured. "
+                "Name fewer columns, levels or edges, no target, or one with fewer levels."
+            )
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
         """With a workload: that there was one, and what it sets."""
@@ -190,6 +204,33 @@ def _asked_squares(kernel: MarginsKernel, workload: Workload | None) -> dict[tup
     cells = {columns: math.prod(kernel.sizes[j] for j in columns) for columns, _ in questions if len(columns) < 3}
     worth = {columns: (n * math.sqrt(cells[columns])) ** _POWER for columns, n in questions if columns in cells}
     return {columns: _ASKED * own / sum(worth.values()) for columns, own in worth.items()}
+
+
+def _score_step(allowance: float, cells: Sequence[int], size: PopulationSize) -> int:
+    """What a row adds to scores of tables with so many cells: the most that their allowance and 64 bits let it; 0 if nothing."""
+    within = math.floor((allowance / math.sqrt(len(cells)) - max(cells)) / 2)
+    return min(max(within, 0), _largest_step(size))
+
+
+def _largest_step(size: PopulationSize) -> int:
+    """Of scores, so that 64 bits hold them."""
+    return min(GRID, 2**60 // size.count)
+
+
+def _most_numbers(kernel: MarginsKernel, shares: _Shares, named: list[int], left: list[int]) -> int:
+    """How many numbers with noise rounds can draw at most, where not all pairs are measured; `_further` keeps to what is left.
+
+    named, left   cells of the pairs that a workload names, and of the others.
+    """
+    alone, columns = kernel.n_cells - sum(named) - sum(left), len(kernel.others)
+    if not shares.scores:
+        return alone + sum(named)
+    small = sorted(cells for cells in left if cells <= _most_of_a_pair(kernel))
+    if shares.are_scored:
+        repeated = min(alone, _MOST_REPEATED)
+        return alone + sum(named) + 2 * kernel.n_pairs + sum(small[1 - columns :]) + repeated + _MOST_REPEATED
+    drawn = _PAIRS_LARGE if shares.parts == _SHARES_LARGE else columns + len(_PARTS_OF_TREE) + columns // 2
+    return alone + sum(named) + sum(small[-drawn:])
 
 
 def _most_of_a_pair(kernel: Kernel) -> float:
@@ -430,12 +471,13 @@ class _Rounds:
         return Prospect(distances, self._pairs(), self._cells_of_pairs() ** self._power, self.unit, columns, spent)
 
     def _cheap(self, chosen: list[int], measured: set[int]) -> list[int]:
-        """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables of those left."""
-        powers = self._cells_of_pairs() ** self._power
+        """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables left, if there is room."""
+        cells = self._cells_of_pairs()
+        powers, room = cells**self._power, self._room() - cells[chosen].sum()
         left = [p for p in range(self.n_pairs) if p not in measured and p not in chosen]
         left.sort(key=lambda p: powers[p])
-        spent = np.cumsum(powers[left])
-        return [p for p, total in zip(left, spent, strict=True) if total <= _CHEAP * powers[chosen].sum()]
+        few = (np.cumsum(powers[left]) <= _CHEAP * powers[chosen].sum()) & (np.cumsum(cells[left]) <= room)
+        return [p for p, fits in zip(left, few, strict=True) if fits]
 
     # ------------------------------------------------------------------ rounds
 
@@ -478,11 +520,7 @@ class _Rounds:
 
     def _score(self, guesses: list[Array]) -> Array:
         """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
-        allowance = self.shares.allowances()[self.door.made]
-        cells = self._cells_of_pairs().tolist()
-        step = min(math.floor((allowance / math.sqrt(self.n_pairs) - max(cells)) / 2), self._largest_step)
-        if step < 1:
-            raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
+        step = _score_step(self.shares.allowances()[self.door.made], self._cells_of_pairs().tolist(), self.size)
         noisy = self.door.scores(self._every_pair(), self._whole(guesses, step), step)
         self.scores.append(Scores(noisy, step))
         return noisy / (step * self.size.count)
@@ -492,7 +530,7 @@ class _Rounds:
 
         guesses, costs   of all pairs: tables (Y, a, b), and (P,).
         """
-        step = self._largest_step
+        step = _largest_step(self.size)
         whole = np.rint(np.minimum(costs[pairs], _MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
         chosen, scale = self.door.choose(
             self._every_pair()[pairs], self._whole([guesses[p] for p in pairs], step), step, costs=whole, count=count
@@ -500,19 +538,15 @@ class _Rounds:
         self.choices.append(Choice(count, step, scale))
         return [pairs[t] for t in chosen]
 
-    @property
-    def _largest_step(self) -> int:
-        """Of scores, so that 64 bits hold them."""
-        return min(GRID, 2**60 // self.size.count)
-
     def _every_pair(self) -> Array:
         """The index among all tables of each pair's table."""
         return np.array([self._index(self._kind_of_pairs, p) for p in range(self.n_pairs)])
 
     def _whole(self, guesses: list[Array], step: int) -> Array:
         """Guesses (Y, a, b) of shares in whole numbers, one after the other: step times the number of rows."""
-        whole = np.concatenate([np.floor(np.nan_to_num(guess).ravel() * (step * self.size.count)) for guess in guesses])
-        return whole.astype(np.int64)
+        most = step * self.size.count  # as a float64 it may be more
+        shares = np.nan_to_num(np.concatenate([guess.ravel() for guess in guesses]))
+        return np.minimum(np.floor(np.clip(shares, 0.0, 1.0) * most).astype(np.int64), most)
 
     def _room(self) -> int:
         """How many cells further tables of pairs may have, so that a file can hold them."""

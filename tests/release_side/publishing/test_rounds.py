@@ -1,0 +1,211 @@
+"""Rounds of adaptive margins, of every kind: they spend what was declared, and what cannot be finished is refused before the door.
+
+What the rounds ask for follows from public facts and from noisy answers. The same requests are answered again on neighbours, and
+the exact answers compared with the allowances; of draws the losses of both neighbours, in closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kmeanalyst as ka
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.population_size import PopulationSize
+from release_side.choices.choices import Choices
+from release_side.door import door as door_module
+from release_side.door.door import Door
+from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
+from release_side.door.private_tables import TableRounds, count_tables
+from release_side.errors import PublishError
+from release_side.publishing import simulated
+from release_side.publishing.methods import chosen_method
+from release_side.publishing.methods.adaptive import AdaptiveMargins, _Rounds
+from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
+
+
+def levels(name: str, n: int) -> Categorical:
+    return Categorical(name=name, levels=tuple(map(str, range(n))))
+
+
+def columns(n: int) -> Domain:
+    """Columns of 1 to 5 levels and numbers, by turns."""
+    kinds = (
+        lambda name: levels(name, 3), Boolean, lambda name: levels(name, 1), lambda name: levels(name, 5),
+        lambda name: ka.Integer(name=name, lower=0, upper=20, missing=True),
+    )  # fmt: skip
+    return Domain(tuple(kinds[k % 5](name=f"c{k}") for k in range(n)))  # type: ignore[operator]
+
+
+ALL_PAIRS = [f"table(c{i}, c{j})" for i, j in combinations(range(6), 2)]
+KINDS: dict[str, tuple[int, int, float, dict[str, Any], int]] = {  # columns, rows, ε, choices, rounds
+    "one column": (1, 1000, 1.0, {}, 1),
+    "few columns": (3, 1000, 1.0, {}, 2),
+    "few columns and a target": (4, 1000, 1.0, {"target": "c1"}, 2),
+    "no pairs": (8, 100, 0.1, {}, 1),
+    "drawn pairs": (9, 400, 1.0, {}, 3),
+    "scores": (8, 10_000, 1.0, {}, 5),
+    "scores by target": (8, 10_000, 1.0, {"target": "c3"}, 5),
+    "small noise": (8, 10_000, 100.0, {}, 5),
+    "two pairs of a workload": (8, 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)", "c4 > 7"]}, 5),
+    "all pairs of a workload": (6, 10_000, 1.0, {"workload": ALL_PAIRS}, 2),
+    "a number as target": (8, 10_000, 1.0, {"target": "c4"}, 2),
+    "two targets": (20, 10_000, 1.0, {"target": ("c0", "c4")}, 5),
+    "many columns": (31, 10_000, 1.0, {}, 9),
+    "many columns by target": (31, 10_000, 1.0, {"target": "c1"}, 9),
+    "many columns and a workload": (31, 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)"]}, 9),
+}  # fmt: skip
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+def prepared(kind: str) -> tuple[AdaptiveMargins, Domain, PopulationSize, RehearsalNoise, MarginFeatures]:
+    n_columns, rows, epsilon, choice, _ = KINDS[kind]
+    domain, noise = columns(n_columns), noise_for("gaussian", epsilon, 1e-6, rehearsal=1)
+    method = chosen_method("random-features", Choices(kernel="adaptive", **choice), domain)
+    assert isinstance(method, AdaptiveMargins) and isinstance(noise, RehearsalNoise)
+    everything = method.prepare(domain, PopulationSize(rows), noise)
+    assert isinstance(everything, MarginFeatures)
+    return method, domain, PopulationSize(rows), noise, everything
+
+
+def related_rows(domain: Domain, n: int) -> Array:
+    """Rows of which each column repeats another in part; the third column of levels is constant."""
+    rng = np.random.default_rng(0)
+    rows = np.array(domain.draw(n, rng))
+    for j in range(1, rows.shape[1]):
+        high = domain.columns[j].bounds[1] if domain.columns[j].is_number else len(domain.columns[j].levels) - 1  # type: ignore[attr-defined]
+        rows[:, j] = np.where(rng.random(n) < 0.5, rows[:, j], np.minimum(np.nan_to_num(rows[:, j - 1]), high))
+    return rows
+
+
+class Watched(TableRounds):
+    """Rounds that keep what was asked: the part of each allowance that was used; and functions of counts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.used: list[float] = []
+        self.asked: list[
+            tuple[float, Callable[[Array], Array], float, int]
+        ] = []  # allowance, exact; of draws b and count
+
+    def _next_round(self, moved: float, exact: Callable[[Array], Array]) -> Array:
+        self.used.append(moved / self.allowances[self.made])
+        self.asked.append((self.allowances[self.made], exact, 0.0, 0))
+        return super()._next_round(moved, exact)
+
+    def choose(self, wanted: Array, guesses: Array, step: int, *, costs: Array, count: int) -> tuple[Array, float]:
+        allowance, exact = self.allowances[self.made], self._scored(wanted, guesses, step)[0]
+        found = super().choose(wanted, guesses, step, costs=costs, count=count)
+        self.used.append(1.0)  # the door takes the least scale that the allowance covers
+        self.asked.append((allowance, exact, found[1], count))
+        return found
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
+    made: list[Watched] = []
+
+    class Kept(Watched):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            made.append(self)
+
+    monkeypatch.setattr(door_module, "TableRounds", Kept)
+    monkeypatch.setattr(simulated, "TableRounds", Kept)
+    return made
+
+
+@EVERY_KIND
+def test_every_round_uses_its_allowance_and_the_file_counts_them_all(kind: str, watched: list[Watched]) -> None:
+    """No more than its allowance, and not less than 98 % of it: budget that no round uses would be lost."""
+    method, domain, size, noise, everything = prepared(kind)
+    door = SimulatedDoor(SyntheticRows(related_rows(domain, 300)), noise, size)
+    (measurement,) = method.measure(door, domain, size).rounds  # type: ignore[arg-type]
+    (rounds,) = watched
+    assert len(rounds.used) == len(rounds.allowances) == KINDS[kind][4]
+    assert min(rounds.used) > 0.98 and max(rounds.used) <= 1
+    assert rounds.deviation == noise.noise.multiplier() * math.hypot(*rounds.allowances)
+    assert 0.999 * rounds.sensitivity <= measurement.grid_sensitivity <= (1 + 1e-12) * rounds.sensitivity
+    assert isinstance(measurement, Measurement) and everything.dimension >= measurement.feature_map.dimension
+
+
+@EVERY_KIND
+def test_the_requests_of_a_release_move_by_no_more_than_their_allowances_when_a_row_is_replaced(
+    kind: str, watched: list[Watched]
+) -> None:
+    """A draw with scale b whose scores move by an interval of length r is √(2π)/4 · r/b-Gaussian differentially private."""
+    method, domain, size, noise, everything = prepared(kind)
+    rows, rng = related_rows(domain, size.count), np.random.default_rng(1)
+    door: Door[Noise | RehearsalNoise] = Door([rows], noise, size)
+    method.measure(door, domain, size)
+    counts, (rounds,) = count_tables([rows], everything, n_rows=size.count), watched
+    reached = np.zeros(len(rounds.asked))
+    for _ in range(15):
+        old, new = rows[rng.integers(size.count)][None], domain.draw(1, rng)
+        one, other = (count_tables([own], everything, n_rows=1) for own in (old, new))
+        for r, (allowance, exact, scale, count) in enumerate(rounds.asked):
+            moved = (exact(counts - one + other) - exact(counts)).astype(float)
+            of_draws = math.sqrt(2 * math.pi * count) / 4 * np.ptp(moved) / scale if count else 0.0
+            distance = of_draws * rounds.deviation if count else float(np.linalg.norm(moved))
+            reached[r] = max(reached[r], distance / allowance)
+    assert reached.max() <= 1
+    assert reached.min() > 0.5, "the neighbours are too near to show anything"
+
+
+# ---------------------------------------------------------------------- what cannot be finished
+
+MANY_CELLS = (levels("a", 1930), levels("b", 1930), *(Boolean(name=f"c{k}") for k in range(27)))
+UNFINISHED: dict[str, tuple[tuple[Any, ...], str | None, int, str]] = {
+    "scores of large tables": (MANY_CELLS, None, 10**6, "too many cells to be scored"),
+    "a target of many levels": ((levels("y", 40), levels("a", 30_000)), "y", 10**6, "1,230,080 numbers with noise"),
+    "scores of very many pairs": (tuple(Boolean(name=f"c{k}") for k in range(999)), None, 10**8, "numbers with noise"),
+}
+
+
+@pytest.mark.parametrize("case", UNFINISHED)
+def test_rounds_that_could_not_be_finished_are_refused_before_a_row_is_read(case: str) -> None:
+    """Otherwise the budget would be spent, and nothing released."""
+    own, target, rows, message = UNFINISHED[case]
+    domain, noise = Domain(own), noise_for("gaussian", 10.0, 1e-6)
+    method = chosen_method("random-features", Choices(kernel="adaptive", target=target), domain)
+    with pytest.raises(PublishError, match=f"{message}.*Name fewer"):
+        method.prepare(domain, PopulationSize(rows), noise)
+
+
+@pytest.mark.parametrize("rows", [2**34 - 1, 2**33 + 2**17 + 7])
+@pytest.mark.parametrize("epsilon", [1e-5, 1.0])  # draws, and scores
+def test_of_the_most_rows_a_table_of_one_cell_is_scored(rows: int, epsilon: float) -> None:
+    """step · N is no float64: rounded up, the guess of the one cell would be more than the table."""
+    domain = Domain(tuple(levels(f"c{k}", n) for k, n in enumerate((1, 1, 1, 2, 3, 2, 4, 3, 5))))
+    method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
+    size, noise = PopulationSize(rows), noise_for("gaussian", epsilon, 1e-6, rehearsal=1)
+    door = SimulatedDoor(SyntheticRows(domain.draw(300, 0)), noise, size)  # type: ignore[arg-type]
+    (measurement,) = method.measure(door, domain, size).rounds  # type: ignore[arg-type]
+    assert measurement.chosen_by_rows
+
+
+def test_small_tables_that_are_added_to_the_last_round_leave_it_within_its_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    domain = Domain((levels("a", 300), *(Boolean(name=f"c{k}") for k in range(9))))
+    method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
+    size, noise = PopulationSize(10**6), noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
+    everything = method.prepare(domain, size, noise)
+    door = SimulatedDoor(SyntheticRows(domain.draw(300, 0)), noise, size)  # type: ignore[arg-type]
+    rounds = _Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
+    pairs, cells = rounds._pairs(), rounds._cells_of_pairs()
+    large = [p for p, (i, j) in enumerate(pairs) if i == 0]
+    small = [p for p in range(len(pairs)) if p not in large]
+    assert {cells[p] for p in large} == {600} and {cells[p] for p in small} == {4}
+    assert len(rounds._cheap(large, set())) == 11  # of the 36 small ones, a tenth of what the large ones have
+    monkeypatch.setattr(_Rounds, "_room", lambda self: 600 * 9 + 21)
+    assert len(rounds._cheap(large, set())) == 5
