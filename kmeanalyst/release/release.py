@@ -1,0 +1,233 @@
+"""Release, the published object: its views, what it is written to, and how one is read or made from weighted data.
+
+The value is `kmeanalyst.releases.release.ReleaseData`. Every method calls a function of a lower floor, imported on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.release.inference import Inference
+from kmeanalyst.release.questions import Questions
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.release import Question, ReleaseData, View
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from kmeanalyst.learning.rows.encoder import Encoding, Missing
+    from kmeanalyst.learning.rows.labels import Labels
+    from kmeanalyst.learning.rows.training_rows import TaskKind, TrainingData
+    from kmeanalyst.representation.points.thinning import ThinWeights
+
+
+class Release(Questions, Inference):
+    __doc__ = ReleaseData.__doc__  # the fields are described once, where they are
+
+    def view_weights(self, view: View = "signed") -> Array:
+        """Weights (M,) of a view: "signed" as released, or "probability", the nearest in RKHS distance that are probabilities.
+
+        >>> release.view_weights("probability").min() >= 0
+        np.True_
+        """
+        from kmeanalyst.representation.weights.views import view_weights
+
+        return view_weights(self, view)
+
+    def to_frame(
+        self, view: View = "signed", *, rows: int | None = None, rng: np.random.Generator | int | None = None
+    ) -> pd.DataFrame:
+        """Columns and a "weight" column.
+
+        view   "signed": as released. "probability": the nearest probability weights.
+               "resampled": `rows` rows (M by default) of equal weight 1/rows, drawn from the probability view.
+               "fitted": the rows and weights that default answers are sums over, some of them perhaps negative.
+
+        >>> release.to_frame("probability")[["age", "sex", "weight"]].head(2)
+           age     sex    weight
+        0   93    Male  0.000546
+        1   65  Female  0.004763
+        """
+        from kmeanalyst.inference.estimate.error_model import fitted_frame
+        from kmeanalyst.representation.weights.views import view_frame
+
+        if view == "fitted" and rows is None:
+            return fitted_frame(self)
+        return view_frame(self, view, rows=rows, rng=rng)
+
+    def resample(self, n: int, *, rng: np.random.Generator | int | None = None) -> pd.DataFrame:
+        """n rows of equal weight: systematic resampling of the probability view (Kitagawa 1996), shuffled.
+
+        Each point appears ⌊n·p⌋ or ⌈n·p⌉ times, so that the rows are as close to the view as n rows can be.
+
+        >>> release.resample(1000, rng=1)[["age", "income"]].head(2)
+           age income
+        0   36  <=50K
+        1   35  <=50K
+        """
+        from kmeanalyst.representation.weights.views import resample
+
+        return resample(self, n, rng=rng)
+
+    def thin(
+        self, n: int, *, weights: ThinWeights = "probability", rng: np.random.Generator | int | None = 0
+    ) -> Release:
+        """A release with n of the points, as close in RKHS distance as the search finds: see `kmeanalyst.thin`.
+
+        >>> small = release.thin(50)
+        >>> len(small), small.mean("age")
+        (50, age: 38.60 ± 0.48 (95 %: 37.66 to 39.54; privacy 0.25, sampling 0.18, resolution 0.37))
+        """
+        from kmeanalyst.representation.points.thinning import thin
+
+        return thin(self, n, weights=weights, rng=rng)
+
+    def to_netcdf(self, path: str | Path) -> None:
+        """Export points and weights to NetCDF (an export: the file of record is .kme).
+
+        >>> release.to_netcdf("adult.nc")
+        """
+        from kmeanalyst.releases.file.export import write_netcdf
+
+        write_netcdf(self, path)
+
+    def to_sklearn(
+        self,
+        target: str,
+        *,
+        columns: Sequence[str] | None = None,
+        view: View = "probability",
+        effective_rows: float | None = None,
+        task: TaskKind | None = None,
+        encoding: Encoding = "onehot",
+        missing: Missing = "mark",
+        labels: Labels = "released",
+        rng: np.random.Generator | int | None = 0,
+    ) -> TrainingData:
+        """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also chooses what the estimator can use.
+
+        target          the column to predict.
+        columns         what to predict it from; by default all but the target and those computed from it, or it from them.
+        view            "signed" (many estimators silently misuse these: `kmeanalyst.weight_support`),
+                        "probability", "resampled" (rows of equal weight) or "fitted" (the population that error bars use).
+        effective_rows  what the weights sum to; by default the effective size of the points, (Σp)²/Σp² (Kish 1965).
+        task            "classification" or "regression"; by default numbers are regressed.
+        encoding        "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
+        labels          "released", the points' own; "measured", "smoothed", "drawn": see `kmeanalyst.fit`, which uses them first.
+        Returns         X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
+
+        >>> X, y, sample_weight = release.to_sklearn("income")
+        >>> X.shape, y[:2], round(sample_weight.sum())
+        ((288, 12), array(['<=50K', '<=50K'], dtype=object), 154)
+        """
+        from kmeanalyst.learning.rows.training_rows import to_sklearn
+
+        return to_sklearn(
+            self, target, columns=columns, view=view, effective_rows=effective_rows, task=task, encoding=encoding,
+            missing=missing, labels=labels, rng=rng,
+        )  # fmt: skip
+
+    def report(
+        self,
+        path: str | Path,
+        *,
+        source: str | Path | None = None,
+        columns: Sequence[str] | None = None,
+        view: View | None = None,
+    ) -> None:
+        """Write one HTML page for a colleague: what the release guarantees, shows and cannot show; it needs no network.
+
+        source   the .kme file of the release; the page then states its name and SHA-256.
+        columns  names of the columns to show; the first sixty by default.
+        view     as in `expectation`.
+
+        >>> release.report("adult.html", columns=["age", "income"])
+        """
+        from kmeanalyst.report import write_report
+
+        write_report(self, path, source=source, columns=columns, view=view)
+
+    def write(self, path: str | Path) -> None:
+        """Write the release as a .kme file; the file appears whole or not at all.
+
+        >>> release.thin(50).write("small.kme")
+        """
+        from kmeanalyst.releases.file import write_release
+
+        write_release(self, path)
+
+    def plot(
+        self,
+        column: str,
+        other: str | None = None,
+        *,
+        where: Question | None = None,
+        view: View | None = None,
+        level: float = 0.95,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`.
+
+        >>> axes = release.plot("age")
+        >>> axes.figure.savefig("age.png")
+        """
+        from kmeanalyst import plots
+
+        if other is None:
+            return plots.histogram(self, column, where=where, view=view, level=level, ax=ax)
+        return plots.table(self, column, other, where=where, view=view, level=level, ax=ax)
+
+
+def read_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> Release:
+    """Read a .kme file; raises FileRefused, which says what is wrong, for a file that is not sound.
+
+    Nothing is returned unless checksums, shapes, values and the arithmetic of the privacy statement agree.
+
+    allow_rehearsal   read a file that is stamped NOT PRIVATE too: a rehearsal, whose noise can be drawn again from a seed.
+    large             lift the usual limits on size and work, for a file whose maker you trust (FORMAT.md §8).
+
+    >>> ka.read_release("adult.kme").statement.epsilon
+    1.0
+    """
+    from kmeanalyst.releases.file import reading
+
+    return reading.read_release(path, Release, allow_rehearsal=allow_rehearsal, large=large)
+
+
+def from_frame(
+    frame: pd.DataFrame, *, weight: str = "weight", kernel: Kernel | str | None = None, domain: Domain | None = None
+) -> Release:
+    """Weighted data from elsewhere as a release without measurement: no privacy part in any answer.
+
+    frame    columns and a weight column; weights may be signed, and are used as they are.
+    weight   the name of the weight column.
+    kernel   Kernel or its text; the table kernel by default.
+    domain   public columns and bounds; drafted from the frame itself by default.
+
+    >>> frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "w": [0.5, 0.25, 0.25]})
+    >>> ka.from_frame(frame, weight="w").mean("x")
+    x: 0.75 ± 0.51 (95 %: -0.25 to 1.75; privacy unknown, sampling 0.51, resolution unknown)
+    """
+    from kmeanalyst.releases.domain.draft import draft_domain
+    from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
+
+    if weight not in frame.columns:
+        raise ValueError(
+            f"no weight column {weight!r}; the columns are {list(frame.columns)}. Name the one with the weights."
+        )
+    columns = frame.drop(columns=[weight])
+    domain = domain or draft_domain(columns).domain
+    return Release(
+        points=domain.decode(domain.encode(columns)), weights=frame[weight].to_numpy(dtype=float), measurement=None,
+        kernel=kernel_from_spec(kernel, domain), domain=domain, statement=None,
+    )  # fmt: skip
+
+
+__all__ = ["Release", "from_frame", "read_release"]
