@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from kmeanalyst.inference.estimate.estimate import Estimate
     from kmeanalyst.learning.training.pipeline import TrainedPipeline
-    from kmeanalyst.release import Release, View
+    from kmeanalyst.release import Release
+    from kmeanalyst.releases.release import View
 
 _DEFAULT = {"classification": "LogisticRegression", "regression": "Ridge"}
 _METRICS = {"classification": ("accuracy", "roc_auc", "log_loss"), "regression": ("r2", "root_mean_squared_error")}
