@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kmeanalyst.releases.quality.scores import NoisyScore, PublishedScores
+from kmeanalyst.releases.quality.noisy_score import NoisyScore
+from kmeanalyst.releases.quality.scores import PublishedScores
 from kmeanalyst.report.markup import Markup, element, key, name_of, table
 
 _NAME = 80  # characters of a name

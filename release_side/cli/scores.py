@@ -13,7 +13,8 @@ from release_side.cli.publication import COUNTING, RUN, Option, aligned, show_co
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
-    from kmeanalyst.releases.quality.scores import NoisyScore, PublishedScores
+    from kmeanalyst.releases.quality.noisy_score import NoisyScore
+    from kmeanalyst.releases.quality.scores import PublishedScores
 
 _PARTS = ("k-marginal", "columns", "groups", "questions")
 

@@ -22,6 +22,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import one_way_kernel
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.file.quality import check_readable
 from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.quality.composition import summed_guarantee
 from kmeanalyst.releases.quality.intervals import half_width
 from kmeanalyst.releases.quality.parts import (
     COLUMNS,
@@ -35,7 +36,7 @@ from kmeanalyst.releases.quality.parts import (
     ScorePart,
     score_sensitivity_of,
 )
-from kmeanalyst.releases.quality.scores import PublishedScores, summed_guarantee
+from kmeanalyst.releases.quality.scores import PublishedScores
 from kmeanalyst.releases.statement import PrivacyStatement, is_pure, software_versions
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.tables.score_tables import ScoreTables, names_of_cells

@@ -9,7 +9,7 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
-from kmeanalyst.releases.quality.scores import NoisyScore
+from kmeanalyst.releases.quality.noisy_score import NoisyScore
 from release_side.door.mechanism import Noise
 from release_side.publishing import scores
 

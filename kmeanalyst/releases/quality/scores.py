@@ -9,7 +9,9 @@ from itertools import chain
 from typing import Any
 
 from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.releases.quality.composition import SLACK, spends_at_most
 from kmeanalyst.releases.quality.intervals import Z, clipped, half_width, ratio_interval
+from kmeanalyst.releases.quality.noisy_score import NoisyScore, points_text
 from kmeanalyst.releases.quality.parts import (
     COLUMNS,
     GROUPS,
@@ -46,55 +48,7 @@ from kmeanalyst.releases.statement import (
 from kmeanalyst.releases.texts import shortened
 
 FORMAT = "kmeanalyst quality"
-_SLACK = 1e-6  # relative tolerance for rounding when a claim is computed again
-_CONTINUOUS = 1 + 1e-9  # what a multiplier exceeds that of continuous noise by, for the discrete law (PROOF.md §4, §8)
 _FEWEST = 5.0  # standard deviations of the noise that a group's noisy size must exceed
-_STEPS = 60  # of a bisection
-
-
-@dataclass(frozen=True)
-class NoisyScore:
-    """A number that was computed from noisy ones, with the interval that its noise leaves (95 %).
-
-    part             "k-marginal", "columns", "groups" or "questions".
-    name             the column, the group or the question; "" for the k-marginal.
-    value, low, high a total variation distance, in [0, 1], or the answer to a question, in its range: the value is brought to
-                     it, then the ends around that value, so that no interval has length 0. None for a group whose noisy
-                     size is below five of its standard deviations.
-    held             whether the release's answer to a question is within the noise of both; None for the others, and where
-                     the error of the release's answer is not known.
-
-    >>> published_scores.scores_of("columns")[0].name
-    'x'
-    """
-
-    part: str
-    name: str
-    value: float | None
-    low: float | None
-    high: float | None
-    held: bool | None = None
-
-    @property
-    def points(self) -> tuple[float, float, float] | None:
-        """A distance as a k-marginal score of 1000 points, 1000 · (1 − TV), with its interval; None where it is not given.
-
-        >>> NoisyScore("k-marginal", "", 0.1, 0.05, 0.25).points
-        (900.0, 750.0, 950.0)
-        """
-        if self.value is None or self.low is None or self.high is None:
-            return None
-        return 1000 * (1 - self.value), 1000 * (1 - self.high), 1000 * (1 - self.low)
-
-    def to_list(self) -> list[Any] | None:
-        """As a file has it: [value, low, high], and of a question whether it held; None for a group without a score.
-
-        >>> NoisyScore("columns", "age", 0.5, 0.25, 0.75).to_list()
-        [0.5, 0.25, 0.75]
-        """
-        if self.value is None:
-            return None
-        return [self.value, self.low, self.high, *([self.held] if self.part == QUESTIONS else [])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +191,7 @@ class PublishedScores:
             )
             if claimed < SMALLEST_DELTA:
                 raise QualityError(f"Gaussian noise has no delta as small as {claimed:.3g}.")
-        if not given <= claimed * (1 + _SLACK):
+        if not given <= claimed * (1 + SLACK):
             raise QualityError(
                 f"the scores claim {name} = {claimed:.6g}, but their noise gives {given:.6g}. The claim is better than the "
                 "arithmetic: do not rely on it; ask its maker for a correct file."
@@ -258,7 +212,9 @@ class PublishedScores:
                     f"the scores have {name} {getattr(self, name)!r:.80}, and the release {getattr(statement, name)!r:.80}: they "
                     "are of another table. Do not rely on either."
                 )
-        if not spends_at_most(statement, self, self.total_epsilon, self.total_delta):
+        multiplier = None if is_pure(self.mechanism) else self.noise_multiplier
+        spent = (self.epsilon, self.delta, multiplier)
+        if not spends_at_most(statement, spent, self.total_epsilon, self.total_delta):
             raise QualityError(
                 f"the file claims ε = {self.total_epsilon:.6g}, δ = {self.total_delta:.6g} for the release and its scores "
                 "together, and they spend more. The claim is better than the arithmetic: do not rely on it."
@@ -500,67 +456,6 @@ _CELLS = {"edges", "atoms", "missing"}
 _FIELDS = {*_PLAIN, "format", "sensitivity", "cells", "labels", "parts", "questions", "scores", "versions"}
 
 
-# ---------------------------------------------------------------------- composition
-
-
-def spends_at_most(statement: PrivacyStatement, quality: PublishedScores, epsilon: float, delta: float) -> bool:
-    """Whether a release and its scores together are (epsilon, delta)-private, by sums or for two Gaussians exactly.
-
-    Source   release_side/PROOF.md §8: Gaussian releases of multipliers m₁ and m₂ are together one of (m₁⁻² + m₂⁻²)^(−1/2).
-    """
-    room = 1 + _SLACK
-    if statement.epsilon + quality.epsilon <= epsilon * room and statement.delta + quality.delta <= delta * room:
-        return True
-    multiplier = joint_multiplier(statement, quality)
-    if multiplier is None or delta < SMALLEST_DELTA:
-        return False
-    return gaussian_delta(epsilon=epsilon, noise_multiplier=multiplier) <= delta * room
-
-
-def joint_multiplier(statement: PrivacyStatement, quality: PublishedScores) -> float | None:
-    """Of the one Gaussian release that a release and its scores are together; None unless both are Gaussian."""
-    if statement.is_selection or is_pure(statement.mechanism) or is_pure(quality.mechanism):
-        return None
-    return math.hypot(1 / statement.noise_multiplier, 1 / quality.noise_multiplier) ** -1
-
-
-def summed_guarantee(statement: PrivacyStatement, spent: tuple[float, float, float | None]) -> tuple[float, float]:
-    """(ε, δ) of a release together with scores that spend (ε, δ, multiplier of Gaussian noise or None).
-
-    δ is the sum of both; ε is the sum, or for two Gaussian releases the least at this δ, rounded up.
-
-    >>> from types import SimpleNamespace
-    >>> facts = {"epsilon": 1.0, "delta": 1e-6, "noise_multiplier": 4.2247, "mechanism": "discrete gaussian"}
-    >>> release = SimpleNamespace(**facts, is_selection=False)
-    >>> summed_guarantee(release, (0.05, 0.0, None))
-    (1.05, 1e-06)
-    >>> summed_guarantee(release, (1.0, 1e-6, 4.2247))
-    (1.40..., 2e-06)
-    """
-    epsilon, delta, multiplier = spent
-    both = statement.epsilon + epsilon, statement.delta + delta
-    if multiplier is None or statement.is_selection or is_pure(statement.mechanism):
-        return both
-    joint = 1 / math.hypot(1 / statement.noise_multiplier, 1 / multiplier) / _CONTINUOUS
-    low, high = 0.0, both[0]
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if gaussian_delta(epsilon=middle, noise_multiplier=joint) <= both[1]:
-            high = middle
-        else:
-            low = middle
-    return high, both[1]
-
-
-def points_text(score: NoisyScore) -> str:
-    """A distance as points of 1000 with its interval."""
-    points = score.points
-    if points is None:
-        return "not given"
-    value, low, high = points
-    return f"{value:.0f} ({low:.0f} to {high:.0f})"
-
-
 # ---------------------------------------------------------------------- plain values of a file
 
 
@@ -586,6 +481,9 @@ def _alike(said: Any, found: Any) -> bool:
     if not isinstance(said, list) or len(said) != len(found):
         return False
     return all(
-        (math.isclose(a, b, rel_tol=_SLACK, abs_tol=_SLACK) if is_number(a) and is_number(b) else type(a) is type(b) and a == b)
+        (math.isclose(a, b, rel_tol=SLACK, abs_tol=SLACK) if is_number(a) and is_number(b) else type(a) is type(b) and a == b)
         for a, b in zip(said, found, strict=True)
     )  # fmt: skip
+
+
+__all__ = ["FORMAT", "PublishedScores"]

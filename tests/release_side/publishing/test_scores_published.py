@@ -28,9 +28,10 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
+from kmeanalyst.releases.quality.composition import summed_guarantee
 from kmeanalyst.releases.quality.intervals import laplace_tail, ratio_interval
 from kmeanalyst.releases.quality.parts import COLUMNS, GROUPS, K_MARGINAL, QUESTIONS, SIZES
-from kmeanalyst.releases.quality.scores import PublishedScores, summed_guarantee
+from kmeanalyst.releases.quality.scores import PublishedScores
 from kmeanalyst.releases.statement import gaussian_delta
 from kmeanalyst.representation.tables.score_tables import ScoreTables, k_marginal, shares_of
 from release_side.budget.ledger import Ledger
