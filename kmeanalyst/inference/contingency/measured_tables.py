@@ -22,6 +22,7 @@ from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.tables.averages import averaged_by_precision
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
 
@@ -37,7 +38,7 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> M
     """The table of these columns, by position; None where no measured table holds all of them."""
     if measurement is None or not isinstance(measurement.feature_map, MarginFeatures):
         return None
-    total, precision = np.zeros([measurement.feature_map.kernel.sizes[j] for j in columns]), 0.0
+    versions = []
     for group in measurement.feature_map.groups:
         for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
             if not set(columns) <= set(table):
@@ -45,12 +46,12 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> M
             shares = measurement.vector[start:stop].reshape([group.sizes[j] for j in table]) / math.sqrt(square)
             others = tuple(axis for axis, j in enumerate(table) if j not in columns)
             own = [j for j in table if j in columns]
-            weight = square / math.prod(shares.shape[axis] for axis in others)
-            total += weight * shares.sum(axis=others).transpose([own.index(j) for j in columns])
-            precision += weight
-    if not precision:
+            summed = shares.sum(axis=others).transpose([own.index(j) for j in columns])
+            versions.append((summed, measurement.noise_scale**2 / square * shares.size / summed.size))
+    if not versions:
         return None
-    return MeasuredTable(total / precision, measurement.noise_scale / math.sqrt(precision))
+    shares, variance = averaged_by_precision(versions)
+    return MeasuredTable(shares, math.sqrt(variance))
 
 
 def margin(release: ReleaseData, *columns: int) -> tuple[Array, float]:

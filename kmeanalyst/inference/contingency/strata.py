@@ -13,6 +13,7 @@ import numpy as np
 
 from kmeanalyst.inference.contingency.measured_tables import Cells, cells_of, margin, measured_table
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
 
 _LEAST_COUNT = 5.0  # expected rows of a cell
@@ -66,10 +67,18 @@ class Strata:
 def strata_of(
     release: ReleaseData, a: str, b: str, given: str | None = None, *, over_noise: float = 0.0
 ) -> Strata | None:
-    """The measured table of two columns, or of these within each cell of a third; None where it was not measured.
+    """The measured table of two columns, or of these within each cell of a third; None where it was not measured. Found once.
 
     over_noise   cells are merged until the least product of shares is so many times the noise on a measured cell.
     """
+    known, key = memo(release), ("strata", a, b, given, over_noise)
+    if key not in known:
+        known[key] = _strata(release, a, b, given, over_noise)
+    found: Strata | None = known[key]
+    return found
+
+
+def _strata(release: ReleaseData, a: str, b: str, given: str | None, over_noise: float) -> Strata | None:
     names = release.domain.names
     i, j = (names.index(name) for name in (a, b))
     measurement = release.measurement

@@ -18,6 +18,7 @@ from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
+from kmeanalyst.representation.tables.averages import averaged_by_precision
 from kmeanalyst.representation.tables.lifts import scaled_to, smoothed_tables, with_margins
 from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables, orders_of
 from kmeanalyst.representation.tables.smooth_columns import smoothed_column
@@ -145,11 +146,8 @@ def _variance(observed: Observed, j: int) -> float:
 
 
 def _combined(parts: list[tuple[Array, float]], shape: tuple[int, ...]) -> tuple[Array, float]:
-    """The mean of noisy versions of an array, weighted by the inverse of their variances, and its variance."""
-    if not parts:
-        return np.full(shape, 1 / np.prod(shape)), 1.0
-    precision = sum(1 / variance for _, variance in parts)
-    return sum(shares / variance for shares, variance in parts) / precision, 1 / precision  # type: ignore[return-value]
+    """Noisy versions of a table, averaged by precision; an even table of variance 1 where there are none."""
+    return averaged_by_precision(parts) if parts else (np.full(shape, 1 / np.prod(shape)), 1.0)
 
 
 def _with_target(one: Array, target: Array, may: Array) -> Array:

@@ -14,6 +14,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 
 import kmeanalyst as ka
 from kmeanalyst.inference.contingency import chi_squared
+from kmeanalyst.inference.contingency import strata as strata_module
 from kmeanalyst.inference.contingency.chi_squared import Contrasts, departures, mantel_haenszel, weighted_test
 from kmeanalyst.inference.contingency.contingency_test import cramers_v, standardised_departures
 from kmeanalyst.inference.contingency.measured_tables import Cells, cells_of, measured_table
@@ -254,6 +255,16 @@ def test_associations_have_the_p_value_of_the_table():
     found = {one.columns: one.pvalue for one in ka.associations(release, ["a", "b", "n"])}
     assert found["a", "b"] == ka.independence_test(release, "a", "b").pvalue
     assert found["b", "n"] == ka.independence_test(release, "b", "n").pvalue
+
+
+def test_the_tests_of_a_pair_build_its_table_once(monkeypatch):
+    """One for the tests, whichever they are, and a coarser one for Cramér's V."""
+    rng, built, build = np.random.default_rng(14), [], strata_module._strata
+    release = counted(codes(500, rng), DOMAIN, 1e-3, rng)
+    monkeypatch.setattr(strata_module, "_strata", lambda *asked: (built.append(asked[1:]), build(*asked))[1])
+    ka.independence_test(release, "a", "b")
+    ka.contingency_test(release, "a", "b")
+    assert [asked[:3] for asked in built] == [("a", "b", None)] * 2 and len(set(built)) == 2
 
 
 def test_a_test_as_plain_values_and_as_text():
