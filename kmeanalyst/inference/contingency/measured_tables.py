@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from kmeanalyst.inference.questions.groups import MISSING
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
-from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.cell_names import cell_names
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
@@ -87,8 +85,7 @@ def cells_of(release: ReleaseData, name: str) -> Cells:
     assert isinstance(kernel, Margins)
     column, edges, atoms = release.domain[name], kernel.edges[j], kernel.atoms[j]
     bounds = [-math.inf, *edges, math.inf]
-    labels = [_label(column, low, high) for low, high in pairwise(bounds)]
-    labels += [str(value) for value in column.decode(np.array(atoms, dtype=float))]
+    labels = cell_names(column, edges, atoms)
     ordered = isinstance(column, Number) or getattr(column, "ordered", False)
     starts = [*bounds[:-1], *(atom + 1e-9 for atom in atoms)]  # an atom comes after the start of its range
     rank = np.argsort(np.argsort(starts, kind="stable"), kind="stable")
@@ -96,26 +93,3 @@ def cells_of(release: ReleaseData, name: str) -> Cells:
     if kernel.missing[j]:
         labels, positions = [*labels, MISSING], [*positions, math.nan]
     return Cells(tuple(labels), tuple(positions))
-
-
-def _label(column: Column, low: float, high: float) -> str:
-    """A range of encoded values, in natural units; a level, or the first and last of several."""
-    if isinstance(column, Categorical):
-        first, last = max(math.ceil(low), 0) if low > -math.inf else 0, len(column.levels) - 1
-        last = min(math.floor(high), last) if high < math.inf else last
-        return column.levels[first] if first == last else f"{column.levels[first]} to {column.levels[last]}"
-    assert isinstance(column, Number)
-    below, above = natural_edge(column, low), natural_edge(column, high)
-    if column.step == 1.0 and high - low == 1.0:
-        return below
-    if low == -math.inf or high == math.inf:
-        return f"below {above}" if low == -math.inf and high < math.inf else f"{below} or more"
-    return f"[{below}, {above})"
-
-
-def natural_edge(column: Number, edge: float) -> str:
-    """The first value of the cells above an edge, in natural units, as text."""
-    if not math.isfinite(edge):
-        return str(column.lower if edge < 0 else column.upper)
-    value = column.decode(np.array([math.ceil(edge) if column.step else edge])).iloc[0]
-    return f"{value:.6g}" if isinstance(value, float) else str(getattr(value, "date", lambda: value)())

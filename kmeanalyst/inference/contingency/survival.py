@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
-from kmeanalyst.inference.contingency.measured_tables import measured_table, natural_edge
+from kmeanalyst.inference.contingency.measured_tables import measured_table
 from kmeanalyst.inference.estimate.error_model import PARTS
 from kmeanalyst.inference.estimate.population import Population, check_condition, mean_statistic, population_of, shown
 from kmeanalyst.inference.estimate.statistic import Statistic
@@ -130,8 +130,9 @@ def _edges(release: ReleaseData, time: str, column: Number) -> Array:
     """Inner edges of the cells of time, in natural units: [edge, next edge)."""
     features = None if release.measurement is None else release.measurement.feature_map
     if isinstance(features, MarginFeatures) and time in release.domain.names:
-        edges = features.kernel.edges[release.domain.position(time)]
-        return np.unique([float(natural_edge(column, edge)) for edge in edges])
+        edges = np.array(features.kernel.edges[release.domain.position(time)], dtype=float)
+        first = column.decode(np.ceil(edges) if column.step else edges)  # of the values above each edge
+        return np.unique([float(f"{value:.6g}") if isinstance(value, float) else float(value) for value in first])
     lefts = {group.left for group in groups_of(release.columns, time) if group.left is not None}
     return np.array(sorted(float(left) for left in lefts))[1:]
 

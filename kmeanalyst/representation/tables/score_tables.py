@@ -9,21 +9,18 @@ Source   Task, Bhagat & Howarth 2023, SDNist v2: Deidentified Data Report Tool (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.releases.domain.cell_names import cell_names
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import one_way_kernel
-from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.domain.tree_column import Tree
 
 _MOST_CELLS = 10**7  # cells of all pairs, and again of all pairs crossed with the group: 80 MB for a vector of each
 _MOST_PAIRS = 20_000  # all pairs of 200 columns
@@ -276,27 +273,6 @@ def worst_group(scores: dict[int, float]) -> float | None:
 
 def names_of_cells(domain: Domain, column: int) -> list[str]:
     """What each cell of a column is, in the order of its table: levels or nodes, ranges, atoms, "missing"."""
-    chosen = domain.columns[column]
-    kernel = one_way_kernel(domain, (column,), ranged=True).kernel
+    kernel, chosen = one_way_kernel(domain, (column,), ranged=True).kernel, domain.columns[column]
     assert isinstance(kernel, Margins)
-    if isinstance(chosen, Tree):
-        names = list(chosen.groups(chosen.deepest()))
-    elif isinstance(chosen, Categorical):
-        names = list(chosen.levels)
-    else:
-        assert isinstance(chosen, Number)
-        names = [*_names_of_ranges(chosen, kernel.edges[0]), *map(_shown, chosen.decode(np.array(kernel.atoms[0])))]
-    return [*names, *["missing"] * chosen.missing]
-
-
-def _names_of_ranges(column: Number, edges: Sequence[float]) -> list[str]:
-    """Of whole numbers and dates the first and last value in each range, of others its ends, in natural units."""
-    low, high = column.bounds
-    ends = np.array([low, *edges, high])
-    first, last = (np.ceil(ends[:-1]), np.floor(np.append(ends[1:-1], high))) if column.step else (ends[:-1], ends[1:])
-    pairs = zip(map(_shown, column.decode(first)), map(_shown, column.decode(last)), strict=True)
-    return [a if a == b else f"{a} to {b}" for a, b in pairs]
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
+    return [*cell_names(chosen, kernel.edges[0], kernel.atoms[0]), *["missing"] * chosen.missing]

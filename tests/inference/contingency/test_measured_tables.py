@@ -97,10 +97,10 @@ def test_cells_are_labelled_in_natural_units():
     rows = np.column_stack([rng.uniform(0, 4, 50), rng.integers(0, 2, 50), rng.integers(0, 4, 50)]).astype(float)
     release = counted(rows, domain, 1e-3, rng)
     cells = cells_of(release, "w")
-    assert cells.labels == ("below 10", "10 or more", "1.0", "(missing)") and np.isnan(cells.positions[-1])
+    assert cells.labels == ("1 to 10", "10 to 100", "1", "(missing)") and np.isnan(cells.positions[-1])
     assert cells.positions[0] < cells.positions[2] < cells.positions[1]
     assert cells_of(release, "b").labels == domain["b"].levels and np.isnan(cells_of(release, "b").positions).all()  # type: ignore[attr-defined]
-    assert cells_of(release, "k").labels == ("below 1", "1", "2", "3 or more")
+    assert cells_of(release, "k").labels == ("0", "1", "2", "3")
 
 
 def test_the_rarest_cells_are_merged_and_neighbours_where_there_is_an_order():
