@@ -1,6 +1,6 @@
 """Tables from public facts alone, of weak to strong dependence between columns, and tables like a public sample.
 
-How near a release comes to its table depends on what nobody may look at: how even the shares of cells are, and how much the
+How near a release comes to its table depends on what must not be looked at: how even the shares of cells are, and how much the
 columns depend on each other. So a score is forecast on several tables that differ in both. Half of them are cut from a few normal
 factors, so that ranges of numbers rise and fall together; the other half are mixtures of classes of rows, in which some
 combinations hardly occur. Cells are those that scores compare: levels, ranges, atoms and missing cells.

@@ -429,7 +429,7 @@ class _Rounds:
         """The pairs to measure in the last round, and the part of it for single columns.
 
         Where noise is small and single columns need nothing, all pairs whose distance exceeds its noise: their tables are
-        smoothed together, so that each tells of others.
+        smoothed together, so that each improves the others.
         """
         room, cells = self._room() // 2, self._cells_of_pairs()
         allowed = [p for p in range(self.n_pairs) if p not in measured and cells[p] <= room]
