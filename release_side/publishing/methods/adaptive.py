@@ -228,7 +228,7 @@ def _most_numbers(kernel: MarginsKernel, shares: _Shares, named: list[int], left
     small = sorted(cells for cells in left if cells <= _most_of_a_pair(kernel))
     if shares.are_scored:
         repeated = min(alone, _MOST_REPEATED)
-        return alone + sum(named) + 2 * kernel.n_pairs + sum(small[1 - columns :]) + repeated + _MOST_REPEATED
+        return alone + sum(named) + 2 * kernel.n_pairs + sum(small[1 - columns :]) + 2 * repeated
     drawn = _PAIRS_LARGE if shares.parts == _SHARES_LARGE else columns + len(_PARTS_OF_TREE) + columns // 2
     return alone + sum(named) + sum(small[-drawn:])
 
