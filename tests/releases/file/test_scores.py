@@ -304,6 +304,35 @@ def test_choices_other_than_declared_are_refused(case: str, drawn_path: Path, tm
     refused(forged(drawn_path, edit), tmp_path, *words)
 
 
+@pytest.fixture(scope="module")
+def drawn_in_rounds_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of so many columns that pairs are drawn in six rounds."""
+    path = tmp_path_factory.mktemp("many") / "many.kme"
+    domain = Domain(tuple(Categorical(name=f"c{k}", levels=tuple("abcd")) for k in range(31)))
+    release_side.publish(
+        domain.decode(domain.draw(10_000, 0)), domain, epsilon=1, delta=1e-6, points=6, rehearsal=1, output=path
+    )
+    return path
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda n: dropping("measurement", "choices", n), lambda n: scaling("measurement", "choices", n, "scale", by=2.0),
+        lambda n: lambda header, members: header["measurement"]["choices"][n].update(count=1),
+        lambda n: lambda header, members: header["measurement"]["choices"][n].update(step=2**20),
+    ],
+    ids=["left out", "more noise", "fewer draws", "smaller steps"],
+)  # fmt: skip
+def test_of_several_choices_none_can_be_made_cheaper(
+    number: int, edit: Callable[[int], Edit], drawn_in_rounds_path: Path, tmp_path: Path
+):
+    """Each would leave a smaller sensitivity than the statement's, from which its noise would be more than it needs."""
+    assert len(read(drawn_in_rounds_path).measurement.choices) == 6
+    refused(forged(drawn_in_rounds_path, edit(number)), tmp_path, CLAIM, NOT_THESE, NO_FIX)
+
+
 def test_choices_of_other_features_are_refused(mixed_path: Path, mixed_release: Release, tmp_path: Path):
     added = setting("measurement", "choices", to=[{"count": 1, "step": 1, "scale": 1.0}])
     refused(
