@@ -15,15 +15,17 @@ from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.domain.numbers import Integer
+from kmeanalyst.releases.measurement import GRID, Measurement
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.tables.estimates import TableEstimates, estimate_tables
 from kmeanalyst.representation.tables.tree import connected_parts
 from release_side import publish
 from release_side.choices.choices import Choices
 from release_side.choices.workload import Workload
 from release_side.door.mechanism import noise_for
-from release_side.publishing.methods import METHODS, chosen_method
+from release_side.publishing.methods import METHODS, adaptive, chosen_method
 from release_side.publishing.methods.adaptive import shares_of_rounds
 from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
 
@@ -174,6 +176,23 @@ def test_drawn_pairs_of_many_columns_lead_to_nearly_every_column(tmp_path):
     assert len(set(connected_parts(list(chosen), 32))) <= 3
     found = ka.read_release(tmp_path / "w.kme", allow_rehearsal=True)
     assert found.measurement is not None and found.measurement.choices == measurement.choices
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 50.0])
+def test_every_round_knows_the_order_of_columns(epsilon: float, monkeypatch: pytest.MonkeyPatch):
+    """Where pairs are drawn (ε = 1) as where all are scored."""
+    domain = Domain(tuple(Integer(name=f"c{k}", lower=0, upper=3) for k in range(32)))
+    frame = pd.DataFrame(np.random.default_rng(0).integers(0, 4, (10_000, 32)), columns=domain.names)
+    seen = []
+
+    def estimated(measurement: Measurement, allowed: Any = None, known: Domain | None = None) -> TableEstimates:
+        seen.append(known)
+        return estimate_tables(measurement, allowed, known)
+
+    monkeypatch.setattr(adaptive, "estimate_tables", estimated)
+    release = publish(frame, domain, epsilon=epsilon, delta=1e-6, points=6, rehearsal=0, workers=1)
+    assert release.measurement is not None and bool(release.measurement.choices) == (epsilon == 1.0)
+    assert seen == [domain, domain]
 
 
 @pytest.mark.parametrize(("n", "rounds"), [(10**6, (1, 3)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))])
