@@ -209,3 +209,26 @@ def test_a_target_whose_margins_have_too_many_cells_is_asked_of_chosen_pairs():
     assert type(wide) is METHODS["adaptive"] and isinstance(wide.choices.workload, Workload)
     narrow = chosen_method("random-features", Choices(target="y"), Domain((columns[0], columns[2])))
     assert type(narrow) is METHODS["margins"] and narrow.choices.workload is None
+
+
+@pytest.mark.parametrize(
+    ("choices", "columns", "kind"),
+    [
+        ({}, 10, "margins"), ({}, 11, "adaptive"), ({"noise": "laplace"}, 11, "margins"),
+        ({"kernel": "margins"}, 11, "margins"), ({"kernel": "adaptive"}, 3, "adaptive"),
+    ],
+)  # fmt: skip
+def test_a_target_of_many_columns_is_crossed_with_chosen_pairs(choices: dict[str, Any], columns: int, kind: str):
+    domain = Domain(tuple(Categorical(name=f"c{k}", levels=LEVELS) for k in range(columns)))
+    chosen = chosen_method("random-features", Choices(target="c0", **choices), domain)
+    assert type(chosen) is METHODS[kind] and chosen.choices.target == "c0"
+
+
+def test_the_last_class_of_many_columns_is_seen_in_single_tables_and_chosen_pairs():
+    """Of 12 columns: every column is crossed with the target, and so is every pair that was chosen."""
+    frame = wide_rows(5000, np.random.default_rng(1)).iloc[:, 20:]
+    domain = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in frame.columns))
+    release = publish(frame, domain, epsilon=1.0, delta=1e-6, points=50, rehearsal=0, workers=1, target="chain_19")
+    kernel = chosen_margins(release)
+    assert kernel.target == 11 and len(kernel.squares[1]) == 11 and 0 < len(kernel.chosen) < 55
+    assert not kernel.squares[2] and len(kernel.squares[3]) == len(kernel.chosen)

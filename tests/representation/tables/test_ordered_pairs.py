@@ -78,6 +78,25 @@ def test_columns_without_an_order_keep_their_guess():
     assert slope(one) == pytest.approx(slope(truth), abs=0.05)
 
 
+@pytest.mark.parametrize("correlations", [(0.5, 0.5, 0.5), (0.6, 0.0, -0.6)])
+def test_values_of_the_target_share_relations_and_have_their_own(correlations: tuple[float, ...]):
+    """Three values, noise of .004 in cells of .005: the same relations are seen together, different ones in each."""
+    rng, truth = np.random.default_rng(2), np.array([normal_table(each) for each in correlations]) / 3
+    guess = truth.sum(axis=2)[:, :, None] * truth.sum(axis=1)[:, None, :] * 3
+    together, errors = [], []
+    for _ in range(10):
+        noisy = truth + 0.004 * rng.standard_normal(truth.shape)
+        (found,) = ordered_tables([noisy], [guess], [0.004], [(RANKS, RANKS)])
+        alone = ordered_tables(list(noisy[:, None]), list(guess[:, None]), [0.004] * 3, [(RANKS, RANKS)] * 3)
+        together.append([slope(3 * table) for table in found])
+        errors.append([np.abs(found - truth).sum(), np.abs(np.concatenate(alone) - truth).sum()])
+        np.testing.assert_allclose(found.sum(axis=2), guess.sum(axis=2), atol=1e-3)
+    expected = [slope(3 * table) for table in truth]
+    np.testing.assert_allclose(np.mean(together, axis=0), expected, atol=0.1)
+    shared, own = np.mean(errors, axis=0)
+    assert shared < (0.75 if len(set(correlations)) == 1 else 1.4) * own
+
+
 def test_functions_of_cells_are_orthonormal_and_single_values_have_their_own():
     kernel = Margins(((0.0, 1.0), (0.5,)), ((0.3,), ()), (True, False), (1.0, 0, 0, 0, 0, 0))
     domain = Domain((Real(name="x", lower=-1, upper=2, edges=(0, 1), atoms=(0.3,), missing=True), ka.Boolean(name="b")))
