@@ -133,9 +133,7 @@ def _combined_column(observed: Observed, j: int) -> tuple[Array, float]:
     return estimate, variance
 
 
-def _smoothed_columns(
-    combined: list[tuple[Array, float]], target: Array, orders: tuple[Order, ...]
-) -> list[Array]:
+def _smoothed_columns(combined: list[tuple[Array, float]], target: Array, orders: tuple[Order, ...]) -> list[Array]:
     """Each column's shares (Y, a): smoothed over all values of the target, then as a table of the target and the column."""
     values = len(target)
     alone = [smoothed_column(one.sum(axis=0)[None], values * variance) for one, variance in combined]

@@ -31,7 +31,7 @@ from release_side.publishing.methods.margins import Margins
 from release_side.publishing.methods.random_features import RandomFeatures
 from release_side.publishing.methods.subspace import Subspace
 
-_MANY_CROSSED = 10  # columns beside a target, from which the tables of chosen pairs are crossed with it, and not those of all
+_MANY_CROSSED = 10  # columns beside a target, from which it is crossed with chosen pairs of them, and not with all
 _CLASSES = 5  # a whole number with no more values is crossed with all tables, as levels are
 
 METHODS: dict[str, type[ReleaseMethod]] = {
