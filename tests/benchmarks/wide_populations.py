@@ -233,5 +233,5 @@ def awkward(n: int, seed: int = 4) -> pd.DataFrame:
 
 
 WIDE: dict[str, tuple[Callable[[int], pd.DataFrame], int]] = {
-    "census": (census, 60_000), "forest": (forest, 50_000), "connections": (connections, 50_000), "awkward": (awkward, 40_000),
+    "census": (census, 60_000), "forest": (forest, 50_000), "connections": (connections, 50_000), "awkward": (awkward, 50_000),
 }  # fmt: skip

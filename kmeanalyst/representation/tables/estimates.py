@@ -97,34 +97,56 @@ class TableEstimates:
 
 
 def column_estimates(
-    observed: Observed, *, smooth: bool = False, allowed: AllowedCells | None = None
+    observed: Observed, *, smooth: bool = False, allowed: AllowedCells | None = None, orders: tuple[Order, ...] = ()
 ) -> tuple[Array, list[Array]]:
     """The target's shares (Y,) and those (Y, a) of each column, from all tables that hold them.
 
     smooth    whether to smooth them, which is worth its time where noise is large.
     allowed   the cells that rules allow together; None without rules.
+    orders    of the columns' cells, as far as they are known.
     """
-    ones = []
-    for j, size in enumerate(observed.sizes):
-        parts = list(observed.ones[j])
-        if observed.values == 1:
-            parts += [(shares[None], variance) for shares, variance in observed.alone[j]]
-        for (i, k), (table, variance) in observed.pairs.items():
-            if j in (i, k):
-                parts.append((table.sum(axis=2 if j == i else 1), variance * table.shape[2 if j == i else 1]))
-        estimate, variance = _combined(parts, (observed.values, size))
-        for shares, own in observed.alone[j] if observed.values > 1 else ():
-            estimate = estimate + (shares - estimate.sum(axis=0)) * variance / (observed.values * variance + own)
-        ones.append(smoothed_column(estimate, variance) if smooth else estimate)
+    combined = [_combined_column(observed, j) for j in range(len(observed.sizes))]
     if observed.values == 1:
         target = np.ones(1)
     else:
         variances = [_variance(observed, j) * size for j, size in enumerate(observed.sizes)]
-        sums = [(one.sum(axis=1), variance) for one, variance in zip(ones, variances, strict=True)]
+        sums = [(one.sum(axis=1), variance) for (one, _), variance in zip(combined, variances, strict=True)]
         target = _on_simplex(_combined([*observed.target, *sums], (observed.values,))[0], _may(allowed))
+    ones = [one for one, _ in combined]
+    if smooth:
+        ones = _smoothed_columns(combined, target, orders)
     return target, [
         _with_target(_on_simplex(one, may), target, may) for j, one in enumerate(ones) for may in [_may(allowed, j)]
     ]
+
+
+def _combined_column(observed: Observed, j: int) -> tuple[Array, float]:
+    """The noisy shares (Y, a) of a column and their variance, from all tables that hold them."""
+    parts = list(observed.ones[j])
+    if observed.values == 1:
+        parts += [(shares[None], variance) for shares, variance in observed.alone[j]]
+    for (i, k), (table, variance) in observed.pairs.items():
+        if j in (i, k):
+            parts.append((table.sum(axis=2 if j == i else 1), variance * table.shape[2 if j == i else 1]))
+    estimate, variance = _combined(parts, (observed.values, observed.sizes[j]))
+    for shares, own in observed.alone[j] if observed.values > 1 else ():
+        estimate = estimate + (shares - estimate.sum(axis=0)) * variance / (observed.values * variance + own)
+    return estimate, variance
+
+
+def _smoothed_columns(combined: list[tuple[Array, float]], target: Array, orders: tuple[Order, ...]) -> list[Array]:
+    """Each column's shares (Y, a): smoothed over all values of the target, then as a table of the target and the column."""
+    values = len(target)
+    alone = [smoothed_column(one.sum(axis=0)[None], values * variance) for one, variance in combined]
+    if values == 1:
+        return alone
+    noisy = [one[None] for one, _ in combined]
+    noise = [variance**0.5 for _, variance in combined]
+    guesses = [(target[:, None] * project_to_simplex(one[0]))[None] for one in alone]
+    if orders:
+        unordered = Order(None, np.zeros(values, dtype=bool))
+        guesses = ordered_tables(noisy, guesses, noise, [(unordered, order) for order in orders])
+    return [table[0] for table in smoothed_tables(noisy, guesses, noise)]
 
 
 def _may(allowed: AllowedCells | None, *columns: int) -> Array:
@@ -170,7 +192,7 @@ def estimate_tables(
     assert isinstance(kernel, Margins)
     orders = () if domain is None else orders_of(domain, kernel)
     smooth = noise_of_all_pairs(measurement) > _SMOOTHED_FROM
-    target, ones = column_estimates(observed, smooth=smooth, allowed=allowed)
+    target, ones = column_estimates(observed, smooth=smooth, allowed=allowed, orders=orders)
     d, pairs = len(ones), list(combinations(range(len(ones)), 2))
     independent = {(i, j): independent_table(ones[i], ones[j], target) for i, j in pairs}
     independent = allowed_tables(independent, ones, allowed)

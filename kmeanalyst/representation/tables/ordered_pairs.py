@@ -4,7 +4,8 @@ Tables of numbers are smooth: how much more frequent a cell is than a guess is a
 scores, log lift = Σ θ_kl P_k(i) Q_l(j), a level, an atom or a missing cell being a function of its own. The first term alone
 is the table of a bivariate normal distribution: one number for a table of fifty cells. Normal priors hold θ near 0, higher
 degrees nearer; of several priors the maxima a posteriori are averaged by their evidence. A table so estimated is not pulled
-towards independence, as one is whose cells are smoothed each by itself.
+towards independence, as one is whose cells are smoothed each by itself. Tables crossed with a target have lifts that all its values
+share, and each value's own around them: what noise hides in each class alone is seen in all of them together.
 
 Source   Goodman 1979, Simple models for the analysis of association in cross-classifications having ordered categories.
 """
@@ -88,27 +89,36 @@ def _order(domain: Domain, kernel: Margins, j: int) -> Order:
 def ordered_tables(
     noisy: Sequence[Array], guesses: Sequence[Array], noise: Sequence[float], orders: Sequence[tuple[Order, Order]]
 ) -> list[Array]:
-    """Each table (1, a, b) of shares as its columns' orders explain it, with the margins of its guess.
+    """Each table (Y, a, b) of shares as its columns' orders explain it, with the margins of its guess for each value of the target.
 
     noisy    with normal noise of one deviation a table.
     guesses  likewise, at least 0; returned as they are where no column has an order, or terms are too many.
     orders   of the rows and of the columns.
     """
     found = []
-    for table, guess, deviation, (first, second) in zip(noisy, guesses, noise, orders, strict=True):
-        some = len(guess) == 1 and (first.rank is not None or second.rank is not None) and guess.size <= _MOST_CELLS
-        found.append(_ordered(table[0], guess[0], deviation, first, second)[None] if some else guess)
+    for table, guess, deviation, own in zip(noisy, guesses, noise, orders, strict=True):
+        some = any(order.rank is not None for order in own) and guess.size <= _MOST_CELLS
+        found.append(_ordered(table, guess, deviation, own) if some else guess)
     return found
 
 
-def _ordered(noisy: Array, guess: Array, noise: float, first: Order, second: Order) -> Array:
-    """One table (a, b): the mean over priors, by their evidence."""
+def _ordered(noisy: Array, guess: Array, noise: float, orders: tuple[Order, Order]) -> Array:
+    """One table (Y, a, b): lifts that all values of the target share, and then each value's own."""
+    shared = _moved(noisy, guess, noise, orders)
+    if len(guess) == 1:
+        return shared
+    return np.concatenate([_moved(*each, noise, orders) for each in zip(noisy[:, None], shared[:, None], strict=True)])
+
+
+def _moved(noisy: Array, guess: Array, noise: float, orders: tuple[Order, Order]) -> Array:
+    """Tables (Y, a, b) with the same lifts: the mean over priors, by their evidence."""
+    margins = guess.sum(axis=0)
     (rows, of_rows), (columns, of_columns) = (
-        order.functions(guess.sum(axis=axis)) for order, axis in ((first, 1), (second, 0))
+        order.functions(margins.sum(axis=axis)) for order, axis in zip(orders, (1, 0), strict=True)
     )
     if not 0 < rows.shape[1] * columns.shape[1] <= _MOST_TERMS:
         return guess
-    terms = np.einsum("ik,jl->klij", rows, columns).reshape(-1, *guess.shape)
+    terms = np.einsum("ik,jl->klij", rows, columns).reshape(-1, *margins.shape)
     degrees = np.add.outer(of_rows, of_columns).ravel()
     tables, evidences = zip(*_fits(noisy, guess, noise, terms, degrees), strict=True)
     return np.tensordot(softmax(evidences), np.array(tables), 1)
@@ -131,12 +141,12 @@ def _most_plausible(
 
     def loss_at(theta: Array) -> tuple[float, Array]:
         lifts = np.exp(np.clip(np.tensordot(theta, terms, 1), -_FURTHEST, _FURTHEST))
-        table = scaled_to(guess * lifts, guess.sum(axis=1), guess.sum(axis=0))
+        table = scaled_to(guess * lifts, guess.sum(axis=2), guess.sum(axis=1))
         return 0.5 * float(((noisy - table) ** 2).sum() / noise**2 + precision @ theta**2), table
 
     theta, (loss, table) = start, loss_at(start)
     for _ in range(_NEWTON_STEPS):
-        slopes = _slopes(table, terms)
+        slopes = np.hstack([_slopes(own, terms) for own in table])
         curvature = slopes @ slopes.T / noise**2 + np.diag(precision)
         step = np.linalg.solve(curvature, slopes @ (table - noisy).ravel() / noise**2 + precision * theta)
         length = 1.0

@@ -31,6 +31,7 @@ from release_side.publishing.methods.margins import Margins
 from release_side.publishing.methods.random_features import RandomFeatures
 from release_side.publishing.methods.subspace import Subspace
 
+_MANY_CROSSED = 10  # columns beside a target, from which it is crossed with chosen pairs of them, and not with all
 _CLASSES = 5  # a whole number with no more values is crossed with all tables, as levels are
 
 METHODS: dict[str, type[ReleaseMethod]] = {
@@ -57,6 +58,8 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
     """
     kind = method_class(method)
     choices = _of_targets(kind, choices, domain)
+    if kind is RandomFeatures and _crossed_with_many(choices, domain):
+        choices = replace(choices, kernel="adaptive")
     _check_strings(kind, choices, domain)
     public = public_rows(choices.public_points, domain)
     spec = kind.spec(choices, domain)
@@ -111,10 +114,23 @@ def _is_number(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> b
     return isinstance(column, Number) and not few and adaptive
 
 
+def _crossed_with_many(choices: Choices, domain: Domain) -> bool:
+    """Whether so many columns are crossed with a target by default that the tables of all their pairs have more noise than use.
+
+    Then those of chosen pairs are measured, crossed with it too.
+    """
+    return len(domain) > _MANY_CROSSED and _target_by_default(choices, domain)
+
+
+def _target_by_default(choices: Choices, domain: Domain) -> bool:
+    """Whether one target is named, and nothing that says which tables are measured."""
+    by_default = choices.kernel is None and choices.workload is None and choices.noise != "laplace"
+    return by_default and choices.target in domain.names and not any(column.is_text for column in domain.columns)
+
+
 def _too_wide(choices: Choices, domain: Domain) -> bool:
     """Whether the margins that a target asks for by default cannot be measured, and those of chosen pairs can."""
-    by_default = choices.kernel is None and choices.workload is None and choices.noise != "laplace"
-    if not by_default or choices.target not in domain.names or any(column.is_text for column in domain.columns):
+    if not _target_by_default(choices, domain):
         return False
     try:
         margin_kernel(domain, choices.target)

@@ -389,7 +389,7 @@ class _Rounds:
             count = min(max(math.ceil(part_of_missing * missing), 1), len(further))
             drawn += self._choose(further, independent, count, costs)
         self._measure_pairs(drawn)
-        implied = estimate_tables(self.measurement(), self.allowed).pairs
+        implied = estimate_tables(self.measurement(), self.allowed, self.domain).pairs
         left = [p for p in allowed if p not in drawn]
         count = min(d // 2, len(left))
         self._measure_pairs(self._draw(left, [implied[pair] for pair in pairs], count, count))

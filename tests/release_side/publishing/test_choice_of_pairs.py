@@ -15,15 +15,17 @@ from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.measurement import GRID
+from kmeanalyst.releases.domain.numbers import Integer
+from kmeanalyst.releases.measurement import GRID, Measurement
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.tables.estimates import TableEstimates, estimate_tables
 from kmeanalyst.representation.tables.tree import connected_parts
 from release_side import publish
 from release_side.choices.choices import Choices
 from release_side.choices.workload import Workload
 from release_side.door.mechanism import noise_for
-from release_side.publishing.methods import METHODS, chosen_method
+from release_side.publishing.methods import METHODS, adaptive, chosen_method
 from release_side.publishing.methods.adaptive import shares_of_rounds
 from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
 
@@ -176,6 +178,23 @@ def test_drawn_pairs_of_many_columns_lead_to_nearly_every_column(tmp_path):
     assert found.measurement is not None and found.measurement.choices == measurement.choices
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 50.0])
+def test_every_round_knows_the_order_of_columns(epsilon: float, monkeypatch: pytest.MonkeyPatch):
+    """Where pairs are drawn (ε = 1) as where all are scored."""
+    domain = Domain(tuple(Integer(name=f"c{k}", lower=0, upper=3) for k in range(32)))
+    frame = pd.DataFrame(np.random.default_rng(0).integers(0, 4, (10_000, 32)), columns=domain.names)
+    seen = []
+
+    def estimated(measurement: Measurement, allowed: Any = None, known: Domain | None = None) -> TableEstimates:
+        seen.append(known)
+        return estimate_tables(measurement, allowed, known)
+
+    monkeypatch.setattr(adaptive, "estimate_tables", estimated)
+    release = publish(frame, domain, epsilon=epsilon, delta=1e-6, points=6, rehearsal=0, workers=1)
+    assert release.measurement is not None and bool(release.measurement.choices) == (epsilon == 1.0)
+    assert seen == [domain, domain]
+
+
 @pytest.mark.parametrize(("n", "rounds"), [(10**6, (1, 3)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))])
 def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not(n, rounds):
     domain = Domain(tuple(Categorical(name=f"c{k}", levels=LEVELS) for k in range(32)))
@@ -190,3 +209,26 @@ def test_a_target_whose_margins_have_too_many_cells_is_asked_of_chosen_pairs():
     assert type(wide) is METHODS["adaptive"] and isinstance(wide.choices.workload, Workload)
     narrow = chosen_method("random-features", Choices(target="y"), Domain((columns[0], columns[2])))
     assert type(narrow) is METHODS["margins"] and narrow.choices.workload is None
+
+
+@pytest.mark.parametrize(
+    ("choices", "columns", "kind"),
+    [
+        ({}, 10, "margins"), ({}, 11, "adaptive"), ({"noise": "laplace"}, 11, "margins"),
+        ({"kernel": "margins"}, 11, "margins"), ({"kernel": "adaptive"}, 3, "adaptive"),
+    ],
+)  # fmt: skip
+def test_a_target_of_many_columns_is_crossed_with_chosen_pairs(choices: dict[str, Any], columns: int, kind: str):
+    domain = Domain(tuple(Categorical(name=f"c{k}", levels=LEVELS) for k in range(columns)))
+    chosen = chosen_method("random-features", Choices(target="c0", **choices), domain)
+    assert type(chosen) is METHODS[kind] and chosen.choices.target == "c0"
+
+
+def test_the_last_class_of_many_columns_is_seen_in_single_tables_and_chosen_pairs():
+    """Of 12 columns: every column is crossed with the target, and so is every pair that was chosen."""
+    frame = wide_rows(5000, np.random.default_rng(1)).iloc[:, 20:]
+    domain = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in frame.columns))
+    release = publish(frame, domain, epsilon=1.0, delta=1e-6, points=50, rehearsal=0, workers=1, target="chain_19")
+    kernel = chosen_margins(release)
+    assert kernel.target == 11 and len(kernel.squares[1]) == 11 and 0 < len(kernel.chosen) < 55
+    assert not kernel.squares[2] and len(kernel.squares[3]) == len(kernel.chosen)
