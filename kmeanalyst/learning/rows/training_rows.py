@@ -18,6 +18,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
+from kmeanalyst.learning.column_law.smoothed_numbers import SmoothedNumbers
 from kmeanalyst.learning.rows.labels import (
     LABELS,
     RELEASED,
@@ -262,7 +263,9 @@ def training_rows(
         indices, cells, probabilities = measured_labels(labels.model, goal.column, goal.task, frame)
         frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
-        if labels.name == "smoothed":
+        if isinstance(labels.model, SmoothedNumbers) and effective_rows is None and np.ptp(weights) <= _NO_WEIGHT:
+            drawn = np.arange(len(weights))  # every value of every row: they have equal weights
+        elif labels.name == "smoothed":
             drawn = _drawn_labels(indices, weights, effective_rows, rng)
         else:
             drawn = _drawn(weights, effective_rows, rng)
