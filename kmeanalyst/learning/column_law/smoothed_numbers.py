@@ -1,12 +1,12 @@
 """Values of a number given the other columns: quantiles among rows of a release whose predicted mean is alike.
 
 Each row of a release of margins has one drawn value, and a model that follows every value learns the drawing: trees and
-neighbours above all. A mean given the other columns has few parameters. So it is predicted by two models that follow single
-values little, a ridge regression of cells and boosted trees of seven leaves, and rows are grouped by the mean of both. The values
-that a row can have are quantiles of its group's values, so that their mean is near the predicted one, their spread is that of
-the rows, and each occurs in the release: bounds, whole numbers and single values of large mass (a spike at 0) stay what they are.
-Taking values from rows of a similar predicted mean is predictive mean matching (Little 1988, Missing-data adjustments in large
-surveys).
+neighbours above all. A mean given the other columns has few parameters. So it is predicted by models that follow single values
+little, a ridge regression of cells and boosted trees of seven leaves of what it leaves over, and rows are grouped by their sum.
+The values that a row can have are quantiles of its group's values. So their mean is near the predicted one, their spread is that
+of the rows, and each occurs in the release: bounds, whole numbers and single values of large mass (a spike at 0) stay what they
+are. Taking values from rows of a similar predicted mean is predictive mean matching (Little 1988, Missing-data adjustments in
+large surveys).
 
 What it gives is in tutorials/measured.md (tests/benchmarks/numeric_targets.py).
 """
@@ -26,12 +26,13 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.rows.encoder import DomainEncoder
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices, view_weights
 
 _MOST_ROWS = 50_000  # rows that models are fitted to
 _MOST_ENTRIES = 5 * 10**7  # of the ridge regression's features: 400 MB
-_PENALTY, _TREES, _LEAVES = 1.0, 100, 7
+_PENALTY, _TREES, _LEAVES = 1.0, 150, 7
 _LABELLED, _FEWEST, _MOST = 80_000, 2, 4  # values: about so many in all, and of a row at least and at most
 _GROUPS = 1 / 3  # groups, times the root of the number of rows
 
@@ -40,8 +41,9 @@ _GROUPS = 1 / 3  # groups, times the root of the number of rows
 class SmoothedNumbers:
     """Values of a number for frames in natural units: see `fit_smoothed_numbers`.
 
+    linear  of the number in encoded units, and `boosted` of what it leaves over.
     ends    (G − 1,) of predicted means, in encoded units, between groups.
-    values  (G, K) quantiles of each group in natural units, at the middles of K even parts.
+    values  (G, K) quantiles of each group in natural units (dates in days since 1970-01-01), at the middles of K even parts.
     """
 
     columns: Domain
@@ -84,11 +86,18 @@ def fit_smoothed_numbers(release: ReleaseData, target: str) -> SmoothedNumbers:
     linear = Ridge(alpha=_PENALTY).fit(X, y, sample_weight=weights)
     boosted = HistGradientBoostingRegressor(
         max_iter=_TREES, max_leaf_nodes=_LEAVES, l2_regularization=10.0, early_stopping=False, random_state=0
-    ).fit(codes, y, sample_weight=weights)
+    ).fit(codes, y - linear.predict(X), sample_weight=weights)
     means = _means(linear, boosted, X, codes)
     parts = int(np.clip(_LABELLED // len(release), _FEWEST, _MOST))
-    ends, values = _grouped(means, frame[target].to_numpy(), y, weights, parts)
+    ends, values = _grouped(means, numbers_of(frame[target]), y, weights, parts)
     return SmoothedNumbers(columns, linear, boosted, ends, values)
+
+
+def numbers_of(cells: pd.Series) -> Array:
+    """(n,) float64: numbers as they are, dates in days since 1970-01-01; NaN for missing cells."""
+    if cells.dtype.kind == "M":
+        return np.asarray(days_of(cells), dtype=np.float64)
+    return cells.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _others(release: ReleaseData, target: str) -> Domain:
@@ -109,7 +118,7 @@ def _rows(release: ReleaseData, position: int, most: int) -> tuple[Array, Array]
 
 def _means(linear: Any, boosted: Any, X: pd.DataFrame, codes: pd.DataFrame) -> Array:
     """(n,) predicted means, in encoded units."""
-    return np.asarray((linear.predict(X) + boosted.predict(codes)) / 2)
+    return np.asarray(linear.predict(X) + boosted.predict(codes))
 
 
 def _grouped(means: Array, cells: Array, y: Array, weights: Array, parts: int) -> tuple[Array, Array]:
@@ -144,4 +153,4 @@ def _tree_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
     return DomainEncoder(columns.to_dict(), encoding="codes", missing="nan").transform(frame)
 
 
-__all__ = ["SmoothedNumbers", "fit_smoothed_numbers", "numbers_unavailable"]
+__all__ = ["SmoothedNumbers", "fit_smoothed_numbers", "numbers_of", "numbers_unavailable"]

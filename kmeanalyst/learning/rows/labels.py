@@ -9,11 +9,12 @@ measured  every label that a point can have, weighted by its probability given t
           On Adult's default releases gradient boosting gains .05 to .08 of ROC-AUC, a decision tree .2, at ε = 1 and at 0.1
           (tests/benchmarks/learning.py). A number is represented by 8 quantiles, and only on releases of at most 2,000
           points. Releases of margins have tens of thousands of points, whose labels already carry what the tables say.
-smoothed  on releases of margins, for numbers two to four values that a row can have, quantiles of those of rows whose
-          predicted mean is alike (`smoothed_numbers`); for classes every label that a row can have, weighted by its probability given the row's
-          other columns in models of the rows that the measurement stops (`smoothed_classes`). Trees gain most, since they
-          follow drawn labels most: at ε = 1 a decision tree on Adult .16 of ROC-AUC, a forest .017, histogram boosting .005
-          (tests/benchmarks/class_targets.py). With more than two classes a rare label is represented by some of the rows that
+smoothed  on releases of margins. For classes every label that a row can have, weighted by its probability given the row's
+          other columns in models of the rows that the measurement stops (`smoothed_classes`). For numbers two to four values
+          that a row can have, quantiles of those of rows whose predicted mean is alike (`smoothed_numbers`). Trees gain most,
+          since they follow drawn labels most: at ε = 1 a decision tree on Adult .16 of ROC-AUC, a forest .017, histogram
+          boosting .005 (tests/benchmarks/class_targets.py), and on a simulated table .5, .07 and .005 of R²
+          (tests/benchmarks/numeric_targets.py). With more than two classes a rare label is represented by some of the rows that
           can have it, with larger weights.
 drawn     for numbers on releases of random features: new rows. Their columns are drawn from the mixture of product
           distributions behind the measurement (`denoise`), and each row gets several labels, evenly along the distribution
