@@ -13,6 +13,7 @@ What it gives is in tutorials/measured.md (tests/benchmarks/numeric_targets.py).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,17 +69,19 @@ def numbers_unavailable(release: ReleaseData, target: str) -> str | None:
         return "it was not measured, but computed"
     if not isinstance(release.domain[target], Number):
         return f"it is a {release.domain[target].kind}"
-    return None if _others(release, target).columns else "there is no other column"
+    return None if _others(release, target, ()).columns else "there is no other column"
 
 
-def fit_smoothed_numbers(release: ReleaseData, target: str) -> SmoothedNumbers:
-    """Quantiles of a number given all other columns but texts; deterministic.
+def fit_smoothed_numbers(release: ReleaseData, target: str, predictors: Collection[str] = ()) -> SmoothedNumbers:
+    """Quantiles of a number given other columns; deterministic.
 
+    predictors  the columns that a model will see: values given more than these would vary among rows that are alike to it.
+                Where none are named, or some were computed, all others but texts.
     Errors  ValueError where `numbers_unavailable` gives a reason, or no row has the number.
     """
     if (reason := numbers_unavailable(release, target)) is not None:
         raise ValueError(f"values of {target!r} cannot be smoothed: {reason}. Train a model on the released rows.")
-    columns, position = _others(release, target), release.domain.position(target)
+    columns, position = _others(release, target, predictors), release.domain.position(target)
     width = len(_linear_features(columns, release.frame.iloc[:1]).columns)
     chosen, weights = _rows(release, position, min(_MOST_ROWS, _MOST_ENTRIES // width))
     frame, y = release.frame.iloc[chosen], release.encoded_points[chosen, position]
@@ -100,8 +103,12 @@ def numbers_of(cells: pd.Series) -> Array:
     return cells.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _others(release: ReleaseData, target: str) -> Domain:
-    return Domain(tuple(column for column in release.domain.columns if column.name != target and not column.is_text))
+def _others(release: ReleaseData, target: str, predictors: Collection[str]) -> Domain:
+    names = release.domain.names
+    used = set(predictors) if predictors and set(predictors) <= set(names) else set(names)
+    return Domain(tuple(
+        column for column in release.domain.columns if column.name in used - {target} and not column.is_text
+    ))  # fmt: skip
 
 
 def _rows(release: ReleaseData, position: int, most: int) -> tuple[Array, Array]:

@@ -131,7 +131,7 @@ def find_labels(
     reason = _unavailable(name, release, column, task, predictors)
     if reason is None:
         try:
-            return _label_source(name, release, column, task)
+            return _label_source(name, release, column, task, predictors)
         except ValueError as error:  # the distribution has too many parameters to fit, or long tails
             reason = str(error)
     raise ValueError(
@@ -148,11 +148,13 @@ def _unavailable(
     return (numbers_unavailable if task == "regression" else smoothed_unavailable)(release, column.name)
 
 
-def _label_source(name: Labels, release: ReleaseData, column: Column, task: str) -> LabelSource:
+def _label_source(
+    name: Labels, release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]
+) -> LabelSource:
     if name == "drawn":
         return LabelSource(name, drawn=drawn_rows(release, column))
     if name == "smoothed" and task == "regression":
-        return LabelSource(name, model=smoothed_numbers(release, column.name))
+        return LabelSource(name, model=smoothed_numbers(release, column.name, predictors))
     return LabelSource(name, model=(smoothed_model if name == "smoothed" else measured_model)(release, column.name))
 
 
@@ -213,9 +215,10 @@ def smoothed_model(release: ReleaseData, target: str) -> SmoothedClasses:
     return _once(release, ("smoothed classes", target), lambda: fit_smoothed_classes(release, target))
 
 
-def smoothed_numbers(release: ReleaseData, target: str) -> SmoothedNumbers:
-    """The quantiles of a number given the other columns, fitted once for a release; ValueError where no row has it."""
-    return _once(release, ("smoothed numbers", target), lambda: fit_smoothed_numbers(release, target))
+def smoothed_numbers(release: ReleaseData, target: str, predictors: tuple[str, ...]) -> SmoothedNumbers:
+    """The quantiles of a number given these columns, fitted once for a release; ValueError where no row has it."""
+    key = ("smoothed numbers", target, tuple(sorted(predictors)))
+    return _once(release, key, lambda: fit_smoothed_numbers(release, target, predictors))
 
 
 def measured_labels(

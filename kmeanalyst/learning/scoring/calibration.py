@@ -46,7 +46,8 @@ def calibration(
     positive  the class, if there are more than two; of two the second.
     view      the probability view by default: under signed weights a bin's weight can be 0 or negative.
     Columns   predicted (mean in the bin), observed, standard_error, low, high (the interval at `level`), the parts, share
-              (of all rows), view, note; the index is the range of predictions. Numbers are in their own units, dates in days since 1970-01-01.
+              (of all rows), view, note; the index is the range of predictions. Numbers are in their own units,
+              dates in days since 1970-01-01.
 
     >>> ka.calibration(model, sample, bins=3)[["predicted", "observed", "standard_error"]]
                        predicted  observed  standard_error
@@ -82,9 +83,9 @@ def expected_calibration_error(
     where: Where = None,
     view: View | None = None,
 ) -> Estimate:
-    """Σ over bins of share · |observed - mean predicted| (Naeini, Cooper & Hauskrecht 2015), in units of a predicted number; options as
-    `calibration`.
+    """Σ over bins of share · |observed - mean predicted| (Naeini, Cooper & Hauskrecht 2015); options as `calibration`.
 
+    Of numbers it is in their units.
     A sum of absolute values of noisy differences is biased upwards. A note gives what a perfectly calibrated model would
     show, Σ √(2/π) · standard error of each bin's difference. A value not clearly above it shows no miscalibration.
 
@@ -140,7 +141,9 @@ def _binned(scoring: ScoringTask, bins: int, strategy: Strategy, view: View | No
         )
     population = scoring.population(view is None)
     weights = population.weights
-    rows = scoring.answers(["predicted" if classes is None else "probabilities"], ranks=view is None).with_weights(weights)
+    rows = scoring.answers(["predicted" if classes is None else "probabilities"], ranks=view is None).with_weights(
+        weights
+    )
     predicted = rows.predicted if classes is None else rows.probabilities[:, positive].astype(float)
     event = rows.truth if classes is None else rows.truth == positive
     edges = _edges(predicted[: len(weights)], weights, bins, strategy, within=None if classes is None else (0.0, 1.0))

@@ -314,7 +314,10 @@ class _Rounds:
         """Whether a finer table is that of a number's declared ranges, of which other tables have merged some."""
         j = self.kernel.finer[t]
         column = self.domain.columns[j]
-        merged = isinstance(column, Number) and not set(column.cuts(column.edges)) <= {*self.kernel.edges[j], *column.ends}
+        merged = isinstance(column, Number) and not set(column.cuts(column.edges)) <= {
+            *self.kernel.edges[j],
+            *column.ends,
+        }
         return merged and j not in self.kernel.finer[:t]
 
     def _limited(self, finer: list[float], total: float) -> list[float]:
