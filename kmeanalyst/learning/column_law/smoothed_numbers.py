@@ -1,11 +1,11 @@
-"""Values of a number given the other columns: quantiles among rows of a release whose predicted mean is alike.
+"""Values of a number given other columns: means of even parts of the rows of a release whose predicted mean is alike.
 
 Each row of a release of margins has one drawn value, and a model that follows every value learns the drawing: trees and
 neighbours above all. A mean given the other columns has few parameters. So it is predicted by models that follow single values
 little, a ridge regression of cells and boosted trees of seven leaves of what it leaves over, and rows are grouped by their sum.
-The values that a row can have are quantiles of its group's values. So their mean is near the predicted one, their spread is that
-of the rows, and each occurs in the release: bounds, whole numbers and single values of large mass (a spike at 0) stay what they
-are. Taking values from rows of a similar predicted mean is predictive mean matching (Little 1988, Missing-data adjustments in
+The values that a row can have are the means of even parts of its group's values, from the least to the largest. So their mean is
+the group's, their spread is nearly that of the rows, and a single value of large mass (a spike at 0) stays what it is but in one
+part. Taking values from rows of a similar predicted mean is predictive mean matching (Little 1988, Missing-data adjustments in
 large surveys).
 
 What it gives is in tutorials/measured.md (tests/benchmarks/numeric_targets.py).
@@ -44,7 +44,7 @@ class SmoothedNumbers:
 
     linear  of the number in encoded units, and `boosted` of what it leaves over.
     ends    (G − 1,) of predicted means, in encoded units, between groups.
-    values  (G, K) quantiles of each group in natural units (dates in days since 1970-01-01), at the middles of K even parts.
+    values  (G, K) means of K even parts of each group's values, ascending, in natural units (dates in days since 1970-01-01).
     """
 
     columns: Domain
@@ -53,7 +53,7 @@ class SmoothedNumbers:
     ends: Array
     values: Array
 
-    def quantiles(self, X: pd.DataFrame) -> Array:
+    def values_of(self, X: pd.DataFrame) -> Array:
         """(n, K) values, equally probable, that each row can have."""
         means = _means(self.linear, self.boosted, _linear_features(self.columns, X), _tree_features(self.columns, X))
         return np.asarray(self.values[np.searchsorted(self.ends, means, side="right")])
@@ -73,7 +73,7 @@ def numbers_unavailable(release: ReleaseData, target: str) -> str | None:
 
 
 def fit_smoothed_numbers(release: ReleaseData, target: str, predictors: Collection[str] = ()) -> SmoothedNumbers:
-    """Quantiles of a number given other columns; deterministic.
+    """The values that a number can have given other columns; deterministic.
 
     predictors  the columns that a model will see: values given more than these would vary among rows that are alike to it.
                 Where none are named, or some were computed, all others but texts.
@@ -129,7 +129,7 @@ def _means(linear: Any, boosted: Any, X: pd.DataFrame, codes: pd.DataFrame) -> A
 
 
 def _grouped(means: Array, cells: Array, y: Array, weights: Array, parts: int) -> tuple[Array, Array]:
-    """Ends of groups of equal weight by predicted mean, and quantiles of the cells in each, at the middles of even parts.
+    """Ends of groups of equal weight by predicted mean, and the means of even parts of each group's cells.
 
     cells   (n,) in natural units, of which y (n,) is the order.
     """
@@ -140,16 +140,17 @@ def _grouped(means: Array, cells: Array, y: Array, weights: Array, parts: int) -
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     ends = (means[order][starts[1:]] + means[order][starts[1:] - 1]) / 2
     return ends, np.array([
-        _quantiles(cells[rows], y[rows], weights[rows], parts) for rows in np.split(order, starts[1:])
+        _means_of_parts(cells[rows], y[rows], weights[rows], parts) for rows in np.split(order, starts[1:])
     ])  # fmt: skip
 
 
-def _quantiles(cells: Array, y: Array, weights: Array, parts: int) -> Array:
-    """(parts,) weighted quantiles at the middles of even parts: cells that occur."""
+def _means_of_parts(cells: Array, y: Array, weights: Array, parts: int) -> Array:
+    """(parts,) means of cells in even parts of the weight, in the order of y; a cell between two parts is in both."""
     order = np.argsort(y, kind="stable")
-    reached = np.cumsum(weights[order])
-    wanted = (np.arange(parts) + 0.5) / parts * reached[-1]
-    return np.asarray(cells[order][np.minimum(np.searchsorted(reached, wanted), len(order) - 1)])
+    reached = np.append(0.0, np.cumsum(weights[order]))
+    sums = np.append(0.0, np.cumsum(weights[order] * cells[order]))
+    ends = np.linspace(0, reached[-1], parts + 1)
+    return np.asarray(np.diff(np.interp(ends, reached, sums)) * parts / reached[-1])
 
 
 def _linear_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ measured  every label that a point can have, weighted by its probability given t
           points. Releases of margins have tens of thousands of points, whose labels already carry what the tables say.
 smoothed  on releases of margins. For classes every label that a row can have, weighted by its probability given the row's
           other columns in models of the rows that the measurement stops (`smoothed_classes`). For numbers two to four values
-          that a row can have, quantiles of those of rows whose predicted mean is alike (`smoothed_numbers`). Trees gain most,
+          that a row can have, from rows whose predicted mean is alike (`smoothed_numbers`). Trees gain most,
           since they follow drawn labels most: at ε = 1 a decision tree on Adult .16 of ROC-AUC, a forest .017, histogram
           boosting .005 (tests/benchmarks/class_targets.py), and on a simulated table .5, .07 and .005 of R²
           (tests/benchmarks/numeric_targets.py). With more than two classes a rare label is represented by some of the rows that
@@ -216,7 +216,7 @@ def smoothed_model(release: ReleaseData, target: str) -> SmoothedClasses:
 
 
 def smoothed_numbers(release: ReleaseData, target: str, predictors: tuple[str, ...]) -> SmoothedNumbers:
-    """The quantiles of a number given these columns, fitted once for a release; ValueError where no row has it."""
+    """The values of a number given these columns, fitted once for a release; ValueError where no row has it."""
     key = ("smoothed numbers", target, tuple(sorted(predictors)))
     return _once(release, key, lambda: fit_smoothed_numbers(release, target, predictors))
 
@@ -231,7 +231,7 @@ def measured_labels(
              some rows represent others, sum to one on average.
     """
     if isinstance(model, SmoothedNumbers):
-        values = model.quantiles(frame)
+        values = model.values_of(frame)
         n, K = values.shape
         return np.repeat(np.arange(n), K), values.ravel().astype(float), np.full(values.size, 1 / K)
     if isinstance(model, EmbeddingRegressor):

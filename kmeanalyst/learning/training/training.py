@@ -19,6 +19,7 @@ from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import QuantileRegressor
 from sklearn.metrics import get_scorer
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
@@ -163,12 +164,12 @@ def fit(
     labels          "released", the points' own; "measured", every label that a point can have, weighted by its probability
                     given the point's other columns, as fitted to the measurement (some seconds, once for a release and
                     target); "smoothed", the same for a release of margins: for classes by models of its rows that stop
-                    where they agree with the measurement, for numbers by quantiles among rows whose predicted mean is alike
+                    where they agree with the measurement, for numbers by the values of rows whose predicted mean is alike
                     (some seconds, too); or, for numbers, "drawn": rows drawn from the
                     measurement in place of the points, with labels from a distribution fitted to it (about as long as
                     publishing took, once for a release). By default, for a release of random features, measured for classes
-                    and drawn for numbers (unless a view of the points is named), and for one of margins smoothed: all
-                    are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
+                    and drawn for numbers (unless a view of the points is named), and for one of margins smoothed (for
+                    a quantile of a number released): all are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
     Returns         TrainedPipeline, predicting on DataFrames in natural units. Its report gives the choices and the reasons.
     Errors          ValueError where the view named would give a wrong model, or the target does not suit the estimator.
 
@@ -262,7 +263,8 @@ class Training:
         missing: Missing = "nan" if get_tags(estimator).input_tags.allow_nan else "mark"
         encoder = encoder_of(release, names, encoding=encoding, missing=missing)
         _check_features(estimator, encoder)
-        found = _labels(release, goal, names, labels, view)
+        known = "released" if labels is None and goal is not None and _is_of_quantiles(estimator, release) else labels
+        found = _labels(release, goal, names, known, view)
         return cls(estimator, release, goal, names, encoder, weight_support(estimator), found)
 
     @property
@@ -468,6 +470,13 @@ def input_estimators(estimator: Any) -> list[Any]:
         return [first for _, one in parallel if not isinstance(one, str) for first in input_estimators(one)]
     inner = estimator.steps[0][1] if hasattr(estimator, "steps") else wrapped_estimator(estimator)
     return [estimator] if inner is None or isinstance(inner, str) else input_estimators(inner)
+
+
+def _is_of_quantiles(estimator: Any, release: ReleaseData) -> bool:
+    """Whether an estimator learns a quantile of a number on a release of margins: the few smoothed values are too coarse for it."""
+    measured = release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
+    final = final_estimator(estimator)
+    return measured and (isinstance(final, QuantileRegressor) or getattr(final, "loss", None) == "quantile")
 
 
 def _check_features(estimator: Any, encoder: DomainEncoder) -> None:

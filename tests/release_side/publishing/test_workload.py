@@ -408,7 +408,7 @@ def everything(rows: int, epsilon: float = 1.0, **options: Any) -> Any:
 def test_declared_ranges_are_merged_where_a_number_is_the_target_as_far_as_noise_asks_for_it():
     """Evenly by their count, from the domain, N and the budget alone; never below four ranges, and no atom, level or even range."""
     whole = adaptive_kernel(CUT)
-    sizes = [everything(rows).sizes for rows in (10**6, 4000, 3000, 100)]
+    sizes = [everything(rows).sizes for rows in (10**6, 9000, 6000, 100)]
     assert sizes[0] == whole.sizes and sizes[-1] == (4, 4, 12, 5, 4, 4)
     assert all(
         first >= second for one, next_ in itertools.pairwise(sizes) for first, second in zip(one, next_, strict=True)
@@ -443,7 +443,7 @@ def test_the_table_of_declared_ranges_is_no_worse_measured_than_that_of_merged_o
         if edges == adaptive_kernel(CUT).edges[j]:
             assert finer[t] > 0.9 * alone[j]
         else:
-            assert finer[t] < 0.2 * alone[j]
+            assert finer[t] < 0.3 * alone[j]
     assert kernel.sizes == (4, 4, 12, 5, 4, 4)
 
 
