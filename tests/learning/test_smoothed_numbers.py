@@ -168,8 +168,8 @@ def test_numbers_that_cannot_be_smoothed_say_why(release: Release):
 @pytest.mark.slow
 def test_scores_calibration_and_refits_of_a_number(release: Release):
     model = ka.fit(LinearRegression(), release, "cost", columns=COLUMNS)
-    score = ka.score(model, UNSEEN, ["r2", "root_mean_squared_error"])
-    assert score[0].low < score[0].value < score[0].high
+    scores = ka.score(model, UNSEEN, ["r2", "root_mean_squared_error"]).to_frame()
+    assert (scores["low"] < scores["value"]).all() and (scores["value"] < scores["high"]).all()
     found = ka.calibration(model, UNSEEN, bins=4)
     assert found["observed"].is_monotonic_increasing
     again = ka.refit(model, release, redraws=2)

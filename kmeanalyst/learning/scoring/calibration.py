@@ -162,6 +162,7 @@ def _edges(
     """
     used, orders = weights > 0, np.arange(1, bins) / bins
     if strategy == "uniform":
-        return np.linspace(*(within or (predicted[used].min(), predicted[used].max())), bins + 1)
+        low, high = within or (float(predicted[used].min()), float(predicted[used].max()))
+        return np.linspace(low, high, bins + 1)
     inner = np.quantile(predicted[used], orders, weights=weights[used], method="inverted_cdf")
     return np.concatenate([[predicted[used].min()], np.unique(inner), [predicted[used].max()]])
