@@ -1,12 +1,15 @@
 """Learning: every classifier and regressor of scikit-learn trained on releases, compared with the same trained on the private rows.
 
-    python tests/benchmarks/learning.py [--parts models adult refits] [--epsilon 1] [--only NAME ...] [--json]
+    python tests/benchmarks/learning.py [--parts models adult refits] [--epsilon 1] [--only NAME ...]
+        [--task classification|regression] [--settings "target named" "random features" signed] [--draws 1] [--json]
 
 models  a simulated table of 20,000 rows and six columns (numbers, counts, levels, a boolean, and a label or a cost to
         predict), released at δ = 1e-6 in three ways: with the target named (margins, rows of equal weight), by random
         features with probability weights, and with signed ones. Each estimator with its defaults through `kmeanalyst.fit`;
         ROC-AUC (one against the rest) or R² on 10,000 new rows, and what it loses against the private rows.
-        Those that take quadratic time or memory see 2,000 private rows and as many of the release.
+        Those that take quadratic time or memory see 2,000 private rows and as many of the release. Neighbours within a radius
+        predict nothing where there are none: there the mean of all their predictions counts, on private rows too. With several
+        draws each setting is released as often, and its score is the mean.
 adult   the models of the Adult protocol and k-NN on releases at δ = 1e-5 (a target named, and not), next to the real
         rows; ROC-AUC and average precision on the real test rows. Reads ../shared, and says so when it is not there.
 refits  does the spread over `kmeanalyst.refit`'s redraws estimate the spread over releases of one table? Standard deviations
@@ -21,7 +24,7 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,9 +92,10 @@ def private_rows(rows: pd.DataFrame, domain: Domain) -> Any:
 # ---------------------------------------------------------------------- every model
 
 
-def estimators(only: list[str] | None) -> Iterator[tuple[str, Any]]:
-    """scikit-learn's classifiers and regressors that stand alone, by name."""
-    for name, kind in all_estimators(type_filter=["classifier", "regressor"]):
+def estimators(only: list[str] | None, task: str | None = None) -> Iterator[tuple[str, Any]]:
+    """scikit-learn's classifiers and regressors that stand alone, or those of one task, by name."""
+    kinds = {"classification": ["classifier"], "regression": ["regressor"]}.get(task or "", ["classifier", "regressor"])
+    for name, kind in all_estimators(type_filter=kinds):
         if name in NOT_ALONE or (only and name not in only):
             continue
         estimator = kind(**MORE.get(name, {}))
@@ -100,25 +104,34 @@ def estimators(only: list[str] | None) -> Iterator[tuple[str, Any]]:
         yield name, estimator
 
 
-def models(epsilon: float, only: list[str] | None) -> Iterator[dict[str, Any]]:
+def models(epsilon: float, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A line for each estimator: what it reaches on private rows and on each release, or why it is refused."""
     rng = np.random.default_rng(0)
     table, test = simulated(ROWS, rng), simulated(TEST_ROWS, rng)
-    releases = {target: released(table, target, epsilon) for target in ("risk", "cost")}
-    for name, estimator in estimators(only):
+    targets = {"classification": ["risk"], "regression": ["cost"]}.get(arguments.task or "", ["risk", "cost"])
+    releases = {
+        target: [released(table, target, epsilon, arguments.settings) for _ in range(arguments.draws)]
+        for target in targets
+    }
+    for name, estimator in estimators(arguments.only, arguments.task):
         target = "risk" if is_classifier(estimator) else "cost"
         quadratic = name.startswith(QUADRATIC)
         private = private_rows(table.iloc[:FEW] if quadratic else table, DOMAIN)
         found: dict[str, Any] = {"model": name}
-        for setting, release in {"private": private, **releases[target]}.items():
+        for setting in ("private", *arguments.settings):
             started = time.monotonic()
-            found[setting] = reached(estimator, release, target, test, FEW if quadratic else None)
+            drawn = [private] if setting == "private" else [release[setting] for release in releases[target]]
+            scores = [reached(estimator, release, target, test, FEW if quadratic else None) for release in drawn]
+            refusals = [score for score in scores if isinstance(score, str)]
+            found[setting] = refusals[0] if refusals else float(np.mean(scores))
+            if not refusals and setting != "private":
+                found[f"{setting}, each"] = scores
             found[f"{setting}, s"] = time.monotonic() - started
         yield found
 
 
-def released(table: pd.DataFrame, target: str, epsilon: float) -> dict[str, Any]:
-    """The table's columns and one target, released in three ways."""
+def released(table: pd.DataFrame, target: str, epsilon: float, wanted: Sequence[str]) -> dict[str, Any]:
+    """The table's columns and one target, released in those of three ways that are wanted."""
     domain = Domain(tuple(DOMAIN[name] for name in (*COLUMNS, target)))
     settings = {
         "target named": {"target": target},
@@ -128,9 +141,13 @@ def released(table: pd.DataFrame, target: str, epsilon: float) -> dict[str, Any]
     found = {
         setting: publish(table[list(domain.names)], domain, epsilon=epsilon, delta=1e-6, **options)
         for setting, options in settings.items()
+        if setting in wanted
     }
-    weights = found["signed"].weights
-    print(f"signed weights: {(weights < 0).mean():.0%} negative, sum of sizes {np.abs(weights).sum():.2f}", flush=True)
+    if "signed" in found:
+        weights = found["signed"].weights
+        print(
+            f"signed weights: {(weights < 0).mean():.0%} negative, sum of sizes {np.abs(weights).sum():.2f}", flush=True
+        )
     return found
 
 
@@ -150,7 +167,8 @@ def reached(estimator: Any, release: Any, target: str, test: pd.DataFrame, most:
 def score_of(model: Any, test: pd.DataFrame, target: str) -> float:
     """ROC-AUC or R² on real rows."""
     if model.levels_ is None:
-        return float(r2_score(test[target], np.ravel(model.predict(test))))
+        found = np.ravel(model.predict(test))
+        return float(r2_score(test[target], np.where(np.isnan(found), np.nanmean(found), found)))
     positive = test[target] == model.classes_[1]
     if hasattr(model, "predict_proba"):
         return float(roc_auc_score(positive, model.predict_proba(test)[:, 1]))
@@ -162,20 +180,30 @@ def score_of(model: Any, test: pd.DataFrame, target: str) -> float:
 SETTINGS = ("target named", "random features", "signed")
 
 
-def show_models(lines: list[dict[str, Any]]) -> None:
+def show_models(lines: list[dict[str, Any]], settings: Sequence[str]) -> None:
     """How many lose at most 0.05, by release."""
-    for setting in SETTINGS:
+    for setting in settings:
         known = [(line["private"], line[setting]) for line in lines if not isinstance(line["private"], str)]
         losses = [own - got for own, got in known if not isinstance(got, str)]
         refused = sum(isinstance(got, str) for _, got in known)
         near = sum(loss <= 0.05 for loss in losses)
         print(f"{setting}: {near} of {len(losses)} lose at most .05, median {np.median(losses):.3f}; {refused} refused")
+        each = [
+            [line["private"] - got for got in line.get(f"{setting}, each", [])]
+            for line in lines
+            if not isinstance(line["private"], str)
+        ]
+        print(
+            "    of each draw: "
+            + ", ".join(str(sum(loss <= 0.05 for loss in own)) for own in zip(*filter(None, each), strict=True))
+        )
 
 
 def model_line(found: dict[str, Any]) -> str:
     cells = [f"{found['model']:32}"]
     for setting in ("private", *SETTINGS):
-        got = found[setting]
+        if (got := found.get(setting)) is None:
+            continue
         cells.append(f"{'refused':>16}" if isinstance(got, str) else f"{got:16.3f}")
     reasons = {got for got in found.values() if isinstance(got, str) and got.startswith("refused")}
     return "".join(cells) + ("  " + "; ".join(sorted(reasons)) if reasons else "")
@@ -278,14 +306,17 @@ def main() -> None:
     )
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--only", nargs="+", help="names of estimators, for models")
+    parser.add_argument("--task", choices=["classification", "regression"], help="for models; by default both")
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=SETTINGS, help="ways to release, for models")
+    parser.add_argument("--draws", type=int, default=1, help="releases of each setting, for models")
     parser.add_argument("--json", action="store_true", help="print everything as JSON at the end")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     results: dict[str, list[dict[str, Any]]] = {}
     if "models" in arguments.parts:
-        print(f"{'model':32}" + "".join(f"{setting:>16}" for setting in ("private", *SETTINGS)))
-        results["models"] = shown(models(arguments.epsilon[0], arguments.only), model_line)
-        show_models(results["models"])
+        print(f"{'model':32}" + "".join(f"{setting:>16}" for setting in ("private", *arguments.settings)))
+        results["models"] = shown(models(arguments.epsilon[0], arguments), model_line)
+        show_models(results["models"], arguments.settings)
     if "adult" in arguments.parts:
         if synthesis.DATA.is_dir():
             results["adult"] = shown(adult(arguments.epsilon), adult_line)

@@ -7,7 +7,7 @@ linear        20,000 rows of `learning.py`: a cost that depends on five columns 
 skewed        an income: the exponential of the like, on a logarithmic scale that the domain declares.
 spiked        the cost, 0 of those with few visits: two fifths of the rows, an atom that the domain declares.
 interactions  slopes that change sign with a boolean, and a product of two numbers: tables of pairs do not show them.
-date          a day, of which a model predicts the month, derived as a number.
+date          a day, predicted in days since 1970-01-01.
 housing       the value of Californian houses (../shared; left out, and said, without it); diabetes: scikit-learn's 442 rows.
 
 Each line is a table, a source of rows and R² on real test rows by regressor: private rows, a tenth and a hundredth of them, and
@@ -38,6 +38,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsRegressor
 
 import kmeanalyst as ka
+from kmeanalyst.learning.rows.training_rows import target_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Date, Real
 from release_side import publish
@@ -54,13 +55,12 @@ DAY = np.datetime64("2010-01-01")
 
 @dataclass(frozen=True)
 class Task:
-    """Private rows and test rows, their domain, and what is predicted: a column, or what is derived from it."""
+    """Private rows and test rows, their domain, and the column that is predicted."""
 
     domain: Domain
     train: pd.DataFrame
     test: pd.DataFrame
     target: str
-    derived: str | None = None
     logged: bool = False
 
 
@@ -111,7 +111,6 @@ TASKS: dict[str, Callable[[], Task]] = {
     "date": lambda: made(
         lambda rows, rng: np.datetime_as_string(DAY + (30 * rows["cost"]).to_numpy().astype("timedelta64[D]")),
         Date(name="seen", lower="2010-01-01", upper="2018-12-31"),
-        derived="year(seen) + month(seen) / 12",
     ),
     "housing": housing,
     "diabetes": diabetes,
@@ -133,10 +132,7 @@ def lines(task: Task, epsilons: list[float], draws: int) -> Iterator[dict[str, A
 def scores(task: Task, release: Any, encoding: Any = None) -> dict[str, float]:
     """R² on the test rows by regressor."""
     target, test = task.target, private_rows(task.test, task.domain)
-    if task.derived:
-        target = "derived"
-        release, test = (each.transform({target: task.derived}) for each in (release, test))
-    truth, logged = test.frame[target].to_numpy(dtype=float), np.log if task.logged else np.asarray
+    truth, logged = target_of(test, target, "regression").cells(test.frame), np.log if task.logged else np.asarray
     columns = [name for name in task.domain.names if name != task.target]
     found = {}
     for name, make in REGRESSORS.items():

@@ -83,12 +83,32 @@ def test_one_class_of_several_is_named():
     clerks = float(PLAIN.weights @ (POINTS["job"] == "clerk"))
     assert (found["share"] * found["observed"]).sum() == pytest.approx(clerks)
     for model, bins, message in (
-        (JOBS, 10, r"one class's probability, and it has 3.*Pass positive="),
-        (Regressor(), 10, r"one class's probability, and it predicts numbers.*of a classifier"),
+        (JOBS, 10, r"one class's probability, and the model has 3 classes.*Pass positive="),
         (SICK, 0, r"at least one bin and a strategy .*got 0.*Pass e\.g\. bins=10"),
     ):
         with pytest.raises(ValueError, match=message):
             calibration(model, PLAIN, bins=bins)
+
+
+@pytest.mark.parametrize("strategy", ["quantile", "uniform"])
+def test_means_of_a_number_stand_beside_its_predictions(strategy: str):
+    """A model that adds 1 and halves the rest is 1 - y/2 away from the mean of every bin."""
+
+    class Halved:
+        target = "y"
+
+        def predict(self, X: pd.DataFrame) -> np.ndarray:
+            return 1 + X["x"].to_numpy() / 2
+
+    x = np.arange(400) / 10
+    found = calibration(Halved(), pd.DataFrame({"x": x, "y": x}), bins=4, strategy=strategy)  # type: ignore[arg-type]
+    np.testing.assert_allclose(found["observed"], 2 * (found["predicted"] - 1))
+    np.testing.assert_allclose(found["observed"], x.reshape(4, 100).mean(axis=1))
+    spread = np.sqrt((10**2 - 0.1**2) / 12 / 100)  # of the mean of a hundred of evenly spaced numbers
+    np.testing.assert_allclose(found["standard_error"], spread, rtol=0.02)
+    gap = expected_calibration_error(Halved(), pd.DataFrame({"x": x, "y": x}), bins=4, strategy=strategy)  # type: ignore[arg-type]
+    assert gap.value == pytest.approx(np.mean(np.abs(x.reshape(4, 100).mean(axis=1) / 2 - 1)))
+    assert calibration(Regressor(), PLAIN, bins=3) is not None
 
 
 def test_the_calibration_error_is_the_weighted_gap():

@@ -301,7 +301,12 @@ def test_a_target_or_an_option_that_does_not_suit_the_estimator_is_refused(
 @pytest.mark.parametrize(
     ("estimator", "data", "target", "message"),
     [
-        (LinearRegression(), weighted(ROWS.assign(day="2020-02-02"), domain=DATED), "day", "no model predicts days"),
+        (
+            LogisticRegression(),
+            weighted(ROWS.assign(day="2020-02-02"), domain=DATED),
+            "day",
+            "needs classes. Use a regressor",
+        ),
         (LogisticRegression(), weighted(ROWS.assign(risk="low")), "risk", "no classes to separate"),
         (LogisticRegression(), ROWS, "risk", "trained on a Release, got a DataFrame. Read one"),
     ],
@@ -310,6 +315,22 @@ def test_a_target_or_an_option_that_does_not_suit_the_estimator_is_refused(
 def test_data_that_do_not_determine_a_model_are_refused(estimator: Any, data: Any, target: str, message: str):
     with pytest.raises((ValueError, TypeError), match=message):
         ka.fit(estimator, data, target)
+
+
+def test_a_date_is_predicted_in_days_since_1970():
+    day = pd.Timestamp("2020-06-01") + pd.to_timedelta((20 * ROWS["a"]).round(), unit="D")
+    rows = ROWS.assign(day=day.dt.strftime("%Y-%m-%d"))
+    release = weighted(rows[["a", "day"]], domain=DATED)
+    model = ka.fit(LinearRegression(), release, "day")
+    days = (day - pd.Timestamp("1970-01-01")).dt.days.to_numpy()
+    np.testing.assert_allclose(model.predict(rows), days, atol=0.6)  # days are whole, and the line is not
+    np.testing.assert_array_equal(release.to_sklearn("day").y, days)
+    assert any("days since 1970-01-01" in note for note in model.report.notes)
+    for data in (release, rows[["a", "day"]]):
+        assert ka.score(model, data).value > 0.999
+        assert ka.score(model, data, "mean_absolute_error").value < 0.5
+    found = ka.calibration(model, rows[["a", "day"]], bins=3)
+    np.testing.assert_allclose(found["observed"], found["predicted"], atol=0.3)
 
 
 def test_estimators_that_need_no_target_need_none():

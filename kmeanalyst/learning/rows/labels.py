@@ -9,10 +9,12 @@ measured  every label that a point can have, weighted by its probability given t
           On Adult's default releases gradient boosting gains .05 to .08 of ROC-AUC, a decision tree .2, at ε = 1 and at 0.1
           (tests/benchmarks/learning.py). A number is represented by 8 quantiles, and only on releases of at most 2,000
           points. Releases of margins have tens of thousands of points, whose labels already carry what the tables say.
-smoothed  for classes on releases of margins: every label that a row can have, weighted by its probability given the row's
-          other columns in models of the rows that the measurement stops (`smoothed_classes`). Trees gain most, since they
-          follow drawn labels most: at ε = 1 a decision tree on Adult .16 of ROC-AUC, a forest .017, histogram boosting .005
-          (tests/benchmarks/class_targets.py). With more than two classes a rare label is represented by some of the rows that
+smoothed  on releases of margins. For classes every label that a row can have, weighted by its probability given the row's
+          other columns in models of the rows that the measurement stops (`smoothed_classes`). For numbers two to four values
+          that a row can have, from rows whose predicted mean is alike (`smoothed_numbers`). Trees gain most,
+          since they follow drawn labels most: at ε = 1 a decision tree on Adult .16 of ROC-AUC, a forest .017, histogram
+          boosting .005 (tests/benchmarks/class_targets.py), and on a simulated table .5, .07 and .005 of R²
+          (tests/benchmarks/numeric_targets.py). With more than two classes a rare label is represented by some of the rows that
           can have it, with larger weights.
 drawn     for numbers on releases of random features: new rows. Their columns are drawn from the mixture of product
           distributions behind the measurement (`denoise`), and each row gets several labels, evenly along the distribution
@@ -44,6 +46,11 @@ from kmeanalyst.learning.column_law.smoothed_classes import (
     SmoothedClasses,
     fit_smoothed_classes,
     smoothed_unavailable,
+)
+from kmeanalyst.learning.column_law.smoothed_numbers import (
+    SmoothedNumbers,
+    fit_smoothed_numbers,
+    numbers_unavailable,
 )
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.numbers import Integer, Real
@@ -90,7 +97,7 @@ class LabelSource:
     """
 
     name: Labels
-    model: EmbeddingModel | SmoothedClasses | None = None
+    model: EmbeddingModel | SmoothedClasses | SmoothedNumbers | None = None
     drawn: DrawnRows | None = None
 
 
@@ -108,7 +115,7 @@ def choose_labels(
     if task == "classification":
         names: tuple[Labels, ...] = ("measured", "smoothed")
     else:
-        names = drawn if len(release) > MOST_POINTS else (*drawn, "measured")
+        names = ("smoothed", *drawn) if len(release) > MOST_POINTS else ("smoothed", *drawn, "measured")
     for name in names:
         with suppress(ValueError):
             return find_labels(name, release, column, task, predictors)
@@ -124,7 +131,7 @@ def find_labels(
     reason = _unavailable(name, release, column, task, predictors)
     if reason is None:
         try:
-            return _label_source(name, release, column)
+            return _label_source(name, release, column, task, predictors)
         except ValueError as error:  # the distribution has too many parameters to fit, or long tails
             reason = str(error)
     raise ValueError(
@@ -138,12 +145,16 @@ def _unavailable(
     if name != "smoothed":
         unavailable = drawn_unavailable if name == "drawn" else measured_unavailable
         return unavailable(release, column, task, predictors)
-    return "they are for classes" if task == "regression" else smoothed_unavailable(release, column.name)
+    return (numbers_unavailable if task == "regression" else smoothed_unavailable)(release, column.name)
 
 
-def _label_source(name: Labels, release: ReleaseData, column: Column) -> LabelSource:
+def _label_source(
+    name: Labels, release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]
+) -> LabelSource:
     if name == "drawn":
         return LabelSource(name, drawn=drawn_rows(release, column))
+    if name == "smoothed" and task == "regression":
+        return LabelSource(name, model=smoothed_numbers(release, column.name, predictors))
     return LabelSource(name, model=(smoothed_model if name == "smoothed" else measured_model)(release, column.name))
 
 
@@ -204,8 +215,14 @@ def smoothed_model(release: ReleaseData, target: str) -> SmoothedClasses:
     return _once(release, ("smoothed classes", target), lambda: fit_smoothed_classes(release, target))
 
 
+def smoothed_numbers(release: ReleaseData, target: str, predictors: tuple[str, ...]) -> SmoothedNumbers:
+    """The values of a number given these columns, fitted once for a release; ValueError where no row has it."""
+    key = ("smoothed numbers", target, tuple(sorted(predictors)))
+    return _once(release, key, lambda: fit_smoothed_numbers(release, target, predictors))
+
+
 def measured_labels(
-    model: EmbeddingModel | SmoothedClasses, column: Column, task: str, frame: pd.DataFrame
+    model: EmbeddingModel | SmoothedClasses | SmoothedNumbers, column: Column, task: str, frame: pd.DataFrame
 ) -> tuple[Array, Array, Array]:
     """The labels that rows can have, with their probabilities given the other columns.
 
@@ -213,6 +230,10 @@ def measured_labels(
              and its probability given the row. The probabilities of a row sum to one; those of smoothed labels, of which
              some rows represent others, sum to one on average.
     """
+    if isinstance(model, SmoothedNumbers):
+        values = model.values_of(frame)
+        n, K = values.shape
+        return np.repeat(np.arange(n), K), values.ravel().astype(float), np.full(values.size, 1 / K)
     if isinstance(model, EmbeddingRegressor):
         known: Any = column
         # within the public bounds: models of logarithms or counts take no number beyond them

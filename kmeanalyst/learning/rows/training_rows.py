@@ -17,6 +17,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.learning.column_law.smoothed_numbers import SmoothedNumbers, numbers_of
 from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
 from kmeanalyst.learning.rows.labels import (
     LABELS,
@@ -29,7 +30,7 @@ from kmeanalyst.learning.rows.labels import (
 )
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Integer
+from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.weights.reweight import nearest_probability_weights
@@ -60,10 +61,10 @@ class Target:
     classes: Array | None
 
     def cells(self, frame: pd.DataFrame) -> Array:
-        """(n,) the target as an estimator wants it: text, booleans, whole numbers, or float64."""
+        """(n,) the target as an estimator wants it: text, booleans, whole numbers, or float64; dates as days since 1970-01-01."""
         cells = frame[self.column.name]
         if self.classes is None:
-            return cells.to_numpy(dtype=np.float64)
+            return numbers_of(cells)
         kind = {"b": bool, "i": np.int64}.get(self.classes.dtype.kind, object)
         return cells.to_numpy(dtype=kind)
 
@@ -98,11 +99,6 @@ def target_of(release: ReleaseData, name: str, task: str | None = None) -> Targe
     column = release.columns[name]
     described, name = f"{words.written(name)} is {column.describe()}", words.column(name)
     task = task or ("regression" if column.is_number else "classification")
-    if isinstance(column, Date):
-        raise ValueError(
-            f"{described}, and no model predicts days directly. Derive a number or a condition first: "
-            "release.transform({...})."
-        )
     if task == "regression":
         if not column.is_number and not isinstance(column, Boolean):
             raise ValueError(
@@ -262,7 +258,9 @@ def training_rows(
         indices, cells, probabilities = measured_labels(labels.model, goal.column, goal.task, frame)
         frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
-        if labels.name == "smoothed":
+        if isinstance(labels.model, SmoothedNumbers) and effective_rows is None and np.ptp(weights) <= _NO_WEIGHT:
+            drawn = np.arange(len(weights))  # every value of every row: they have equal weights
+        elif labels.name == "smoothed":
             drawn = _drawn_labels(indices, weights, effective_rows, rng)
         else:
             drawn = _drawn(weights, effective_rows, rng)

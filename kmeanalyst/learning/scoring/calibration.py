@@ -1,7 +1,7 @@
-"""Calibration of a classifier: among rows with a predicted probability near 30 %, are about 30 % in the class?
+"""Calibration: among rows with a predicted probability near 30 %, are about 30 % in the class? Is a predicted number the mean?
 
-Rows are divided into bins by their predicted probability, and each bin's share of the class has an error bar. The bins are
-computed from the predictions alone, at the released points or the sample's rows, and are treated as fixed.
+Rows are divided into bins by what is predicted of them, and each bin's share of the class, or mean of the number, has an error
+bar. The bins are computed from the predictions alone, at the released points or the sample's rows, and are treated as fixed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ def calibration(
     view: View | None = None,
     level: float = 0.95,
 ) -> pd.DataFrame:
-    """Observed shares of a class by bins of its predicted probability, one row for each bin with weight.
+    """Observed shares of a class by bins of its predicted probability, or means of a number by bins of its prediction.
 
+    One row for each bin with weight.
     data      a Release, or a sample, as `score` takes it.
-    strategy  "quantile": bins of about equal weight. "uniform": bins of equal width in [0, 1].
+    strategy  "quantile": bins of about equal weight. "uniform": bins of equal width in [0, 1], or
+              between the least and the largest predicted number.
     positive  the class, if there are more than two; of two the second.
     view      the probability view by default: under signed weights a bin's weight can be 0 or negative.
     Columns   predicted (mean in the bin), observed, standard_error, low, high (the interval at `level`), the parts, share
-              (of all rows), view, note; the index is the range of predicted probabilities.
+              (of all rows), view, note; the index is the range of predictions. Numbers are in their own units,
+              dates in days since 1970-01-01.
 
     >>> ka.calibration(model, sample, bins=3)[["predicted", "observed", "standard_error"]]
                        predicted  observed  standard_error
@@ -57,10 +60,10 @@ def calibration(
     binned = _binned(scoring, bins, strategy, view)
     population, rows, inside = binned.population, binned.rows, binned.inside
     weight = rows.sum(inside)
-    observed = rows.sum(inside & binned.event[:, None]) / weight
+    observed = rows.sum(inside * binned.event[:, None]) / weight
     statistics = []
     for k, (label, share) in enumerate(zip(binned.labels, observed.value, strict=True)):
-        impossible = not -1e-9 <= share <= 1 + 1e-9
+        impossible = scoring.task.classes is not None and not -1e-9 <= share <= 1 + 1e-9
         notes = (f"{share:.4g} is no share: signed weights can give one",) if impossible else ()
         statistics.append(answer(population, observed[k], label, (*scoring.notes, *notes)))
     frame = estimates(population, statistics).to_frame(level).rename(columns={"value": "observed"})
@@ -82,6 +85,7 @@ def expected_calibration_error(
 ) -> Estimate:
     """Σ over bins of share · |observed - mean predicted| (Naeini, Cooper & Hauskrecht 2015); options as `calibration`.
 
+    Of numbers it is in their units.
     A sum of absolute values of noisy differences is biased upwards. A note gives what a perfectly calibrated model would
     show, Σ √(2/π) · standard error of each bin's difference. A value not clearly above it shows no miscalibration.
 
@@ -108,9 +112,9 @@ def expected_calibration_error(
 
 @dataclass(frozen=True, eq=False)
 class _Binned:
-    """Rows by bins of their predicted probability.
+    """Rows by bins of their prediction.
 
-    predicted   (n,) probability of the class; event (n,) whether the row is in it.
+    predicted   (n,) probability of the class, and event (n,) whether the row is in it; or the number, and event the true one.
     inside      (n, K) whether a row is in each of the K bins that have weight; labels (K,) of the bins.
     """
 
@@ -130,26 +134,35 @@ def _binned(scoring: ScoringTask, bins: int, strategy: Strategy, view: View | No
             'Pass e.g. bins=10, strategy="quantile".'
         )
     positive, classes = scoring.task.positive, scoring.task.classes
-    if positive is None:
-        have = "it predicts numbers" if classes is None else f"it has {len(classes)}"
+    if positive is None and classes is not None:
         raise ValueError(
-            f"calibration is of one class's probability, and {have}. Pass positive=, the class in question, of a classifier."
+            f"calibration is of one class's probability, and the model has {len(classes)} classes. Pass positive=, the class "
+            "in question."
         )
     population = scoring.population(view is None)
     weights = population.weights
-    rows = scoring.answers(["probabilities"], ranks=view is None).with_weights(weights)
-    predicted = rows.probabilities[:, positive].astype(float)
-    edges = _edges(predicted[: len(weights)], weights, bins, strategy)
+    rows = scoring.answers(["predicted" if classes is None else "probabilities"], ranks=view is None).with_weights(
+        weights
+    )
+    predicted = rows.predicted if classes is None else rows.probabilities[:, positive].astype(float)
+    event = rows.truth if classes is None else rows.truth == positive
+    edges = _edges(predicted[: len(weights)], weights, bins, strategy, within=None if classes is None else (0.0, 1.0))
     inside = np.searchsorted(edges[1:-1], predicted, side="left")[:, None] == np.arange(len(edges) - 1)
     held = np.flatnonzero(weights @ inside[: len(weights)])
     labels = [f"{edges[k]:.3g} to {edges[k + 1]:.3g}" for k in held]
-    return _Binned(population, rows, predicted, rows.truth == positive, inside[:, held], labels)
+    return _Binned(population, rows, predicted, event, inside[:, held], labels)
 
 
-def _edges(predicted: Array, weights: Array, bins: int, strategy: Strategy) -> Array:
-    """Edges of bins, inner ones increasing: each bin contains its right edge, and the first one both."""
-    if strategy == "uniform":
-        return np.linspace(0, 1, bins + 1)
+def _edges(
+    predicted: Array, weights: Array, bins: int, strategy: Strategy, *, within: tuple[float, float] | None
+) -> Array:
+    """Edges of bins, inner ones increasing: each bin contains its right edge, and the first one both.
+
+    within   of uniform bins: the ends; None for the least and the largest prediction.
+    """
     used, orders = weights > 0, np.arange(1, bins) / bins
+    if strategy == "uniform":
+        low, high = within or (float(predicted[used].min()), float(predicted[used].max()))
+        return np.linspace(low, high, bins + 1)
     inner = np.quantile(predicted[used], orders, weights=weights[used], method="inverted_cdf")
     return np.concatenate([[predicted[used].min()], np.unique(inner), [predicted[used].max()]])

@@ -29,6 +29,7 @@ from kmeanalyst.learning.scoring.sample_law import SampleLaw, conditions_of, sam
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
@@ -77,6 +78,8 @@ class Task:
         """Codes of classes, or numbers; ValueError for what is neither."""
         if self.classes is not None:
             return codes(cells, self.classes, self.target)
+        if cells.dtype.kind == "M" and (getattr(self.model, "target_table", None) or {}).get("kind") == "date":
+            return np.asarray(days_of(cells), dtype=float)
         numbers = None if cells.dtype.kind == "M" else pd.to_numeric(cells.astype(object), errors="coerce")
         if numbers is None or numbers.isna().any():
             raise ValueError(

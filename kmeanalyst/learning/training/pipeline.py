@@ -35,7 +35,7 @@ MOST_SCHEMA_BYTES = 2**25  # bytes of the member that describes the objects of t
 _SCHEMA = "schema.json"
 _LABELS = {
     "measured": "every label that a point can have, weighted by its probability given the other columns",
-    "smoothed": "every label that a row can have, weighted by its probability in models that the measurement stopped early",
+    "smoothed": "labels that a row can have, as models of the rows give them that follow single labels little",
     "drawn": 'like the rows, from distributions fitted to the measurement: the released points (labels="released") are too few',
 }
 

@@ -19,6 +19,7 @@ from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import QuantileRegressor
 from sklearn.metrics import get_scorer
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
@@ -42,6 +43,7 @@ from kmeanalyst.learning.rows.training_rows import (
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
 from kmeanalyst.learning.weights.weight_support import WeightSupport, parameters_of, weight_support
 from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
 
 
@@ -126,6 +128,7 @@ _CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM
 _TREES_INSIDE = ("AdaBoost", "Bagging")  # estimators of trees by default
 _LEAST = 0.5  # in units of a row's weight: any penalty outweighs such a negative direction of second moments
 _ROUNDING = 1e-9
+_OF_DATES = 'predictions are days since 1970-01-01: pd.to_datetime(predictions, unit="D") makes dates of them'
 _TURNED_OFF = {
     "early_stopping": "early_stopping is off: folds of a release's rows are not independent; pass True for it to have it",
     "bootstrap": "bootstrap is off: it would part the labels of a row; pass max_samples=1.0 with it to have it",
@@ -147,7 +150,7 @@ def fit(
     """Train a scikit-learn estimator on a release.
 
     estimator       a classifier, regressor, clusterer or detector, a pipeline or a search over parameters; it is cloned.
-    target          the column to predict; None for an estimator that needs none.
+    target          the column to predict; None for an estimator that needs none. Dates are predicted in days since 1970-01-01.
     columns         the columns to predict from; by default all columns but the target, those it is computed from, and those
                     computed from it.
     view            "signed", "probability", "resampled" or "fitted"; by default signed weights where the estimator treats
@@ -160,12 +163,13 @@ def fit(
                     `DomainEncoder`; by default what suits the estimator, and cells where the release measured them.
     labels          "released", the points' own; "measured", every label that a point can have, weighted by its probability
                     given the point's other columns, as fitted to the measurement (some seconds, once for a release and
-                    target); "smoothed", the same for classes of a release of margins, by models of its rows that stop where
-                    they agree with the measurement (some seconds, too); or, for numbers, "drawn": rows drawn from the
+                    target); "smoothed", the same for a release of margins: for classes by models of its rows that stop
+                    where they agree with the measurement, for numbers by the values of rows whose predicted mean is alike
+                    (some seconds, too); or, for numbers, "drawn": rows drawn from the
                     measurement in place of the points, with labels from a distribution fitted to it (about as long as
                     publishing took, once for a release). By default, for a release of random features, measured for classes
-                    and drawn for numbers (unless a view of the points is named), and for one of margins smoothed for
-                    classes: all are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
+                    and drawn for numbers (unless a view of the points is named), and for one of margins smoothed (for
+                    a quantile of a number released): all are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
     Returns         TrainedPipeline, predicting on DataFrames in natural units. Its report gives the choices and the reasons.
     Errors          ValueError where the view named would give a wrong model, or the target does not suit the estimator.
 
@@ -259,7 +263,8 @@ class Training:
         missing: Missing = "nan" if get_tags(estimator).input_tags.allow_nan else "mark"
         encoder = encoder_of(release, names, encoding=encoding, missing=missing)
         _check_features(estimator, encoder)
-        found = _labels(release, goal, names, labels, view)
+        known = "released" if labels is None and goal is not None and _is_of_quantiles(estimator, release) else labels
+        found = _labels(release, goal, names, known, view)
         return cls(estimator, release, goal, names, encoder, weight_support(estimator), found)
 
     @property
@@ -467,6 +472,13 @@ def input_estimators(estimator: Any) -> list[Any]:
     return [estimator] if inner is None or isinstance(inner, str) else input_estimators(inner)
 
 
+def _is_of_quantiles(estimator: Any, release: ReleaseData) -> bool:
+    """Whether an estimator learns a quantile of a number on a release of margins: the few smoothed values are too coarse for it."""
+    measured = release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
+    final = final_estimator(estimator)
+    return measured and (isinstance(final, QuantileRegressor) or getattr(final, "loss", None) == "quantile")
+
+
 def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
     numbers = [column.name for column in encoder.domain.columns if not column.has_levels]
     if isinstance(estimator, CategoricalNB) and numbers:
@@ -506,7 +518,7 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
         effective_rows=rows.effective_rows,
         encoding=training.encoder.encoding,
         labels=rows.labels,
-        notes=(*rows.notes, *_absent_classes(training, rows), *_changed_defaults(training)),
+        notes=(*rows.notes, *_absent_classes(training, rows), *_changed_defaults(training), *_units(training)),
         release_digest=digest(training.release),
         epsilon=statement.epsilon if statement else None,
         delta=statement.delta if statement else None,
@@ -521,6 +533,12 @@ def _absent_classes(training: Training, rows: TrainingRows) -> tuple[str, ...]:
         return ()
     absent = [str(level) for level in training.classes if level not in set(_classes_of(rows))]
     return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()
+
+
+def _units(training: Training) -> tuple[str, ...]:
+    """A note on the unit of predicted dates."""
+    dated = training.goal is not None and training.classes is None and isinstance(training.goal.column, Date)
+    return (_OF_DATES,) if dated else ()
 
 
 def _changed_defaults(training: Training) -> tuple[str, ...]:

@@ -93,18 +93,23 @@ def _margins(
     *,
     finer: bool,
     asked: Mapping[int, Sequence[float]] = _NO_CUTS,
+    most: int | None = None,
 ) -> Margins:
     ruled = rules_of(domain).cuts  # a rule is then about whole cells
-    cuts = [_cuts(column, ranges, (*asked.get(j, ()), *ruled.get(j, ()))) for j, column in enumerate(domain.columns)]
+    own_cuts = [(*asked.get(j, ()), *ruled.get(j, ())) for j in range(len(domain))]
+    declared = [_cuts(column, ranges, own) for column, own in zip(domain.columns, own_cuts, strict=True)]
+    cuts = [
+        (_merged(column, edges, most, own), atoms)
+        for column, (edges, atoms), own in zip(domain.columns, declared, own_cuts, strict=True)
+    ]
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
-    fine = tuple(_fine_edges(column, edges, finely) for column, (edges, _) in zip(domain.columns, cuts, strict=True))
-    deeper = tuple(
-        (j, own)
-        for j, (column, (edges, _)) in enumerate(zip(domain.columns, cuts, strict=True))
-        for own in _deeper_edges(column, edges)[1:]
-        if finely and j != target
-    )
+    finer_tables = [
+        _finer_edges(column, edges, whole, finely)
+        for column, (edges, _), (whole, _) in zip(domain.columns, cuts, declared, strict=True)
+    ]
+    fine = tuple(next(iter(tables), ()) for tables in finer_tables)
+    deeper = tuple((j, own) for j, tables in enumerate(finer_tables) for own in tables[1:] if j != target)
     others = len(domain) - (target >= 0)
     pairs = others * (others - 1) / 2
     fine_tables = sum(bool(edges) for j, edges in enumerate(fine) if j != target) + len(deeper)
@@ -128,17 +133,23 @@ def _margins(
 
 
 def adaptive_kernel(
-    domain: Domain, target: str | None = None, asked: Mapping[int, Sequence[float]] = _NO_CUTS
+    domain: Domain,
+    target: str | None = None,
+    asked: Mapping[int, Sequence[float]] = _NO_CUTS,
+    *,
+    most: int | None = None,
 ) -> Margins:
     """Margins of all columns and all pairs, crossed with the target if there is one: what tables may be chosen from.
 
     Numbers without edges are cut as for `margin_kernel`. The shares mean nothing until tables are chosen.
     asked    for columns of numbers, by their index, values where questions cut them, in encoded units: there ranges end.
+    most     ranges of a number whose edges are declared: neighbours are merged until there are so many, evenly by their count,
+             but for `asked` and rules. Declared ranges are those of a finer table then. By default no ranges are merged.
     Errors   DomainError if there is no such column, or if the tables have more than four million cells.
     """
 
     def every_table(target_index: int, ranges: int) -> Margins:
-        kernel = _margins(domain, target_index, ranges, USUAL_NOISE, finer=True, asked=asked)
+        kernel = _margins(domain, target_index, ranges, USUAL_NOISE, finer=True, asked=asked, most=most)
         pairs, few = float(len(kernel.others) > 1), float(len(kernel.others) > 0)
         crossed = target_index >= 0
         wanted = (1.0, few * crossed, pairs * (not crossed), pairs * crossed, float(bool(kernel.finer)), float(crossed))
@@ -189,7 +200,27 @@ def _edges_at(column: Tree, depth: int) -> tuple[float, ...]:
     return tuple((column.starts(depth)[1:] - 0.5).tolist())
 
 
-def _deeper_edges(column: Column, edges: tuple[float, ...]) -> list[tuple[float, ...]]:
+def _merged(column: Column, edges: tuple[float, ...], most: int | None, asked: Sequence[float]) -> tuple[float, ...]:
+    """Inner edges of at most so many ranges of a number with declared edges: evenly many of them in each; and those asked for."""
+    if most is None or not isinstance(column, Number) or not column.edges or len(edges) < most:
+        return edges
+    kept = np.rint(np.linspace(0, len(edges) + 1, most + 1)).astype(int)[1:-1] - 1
+    return tuple(edge for n, edge in enumerate(edges) if n in kept or edge in asked)
+
+
+def _finer_edges(
+    column: Column, edges: tuple[float, ...], declared: tuple[float, ...], ranges: int
+) -> list[tuple[float, ...]]:
+    """Inner edges of a column's finer tables, the coarsest first: nodes of a tree, or declared ranges, then about so many."""
+    if ranges < 1:
+        return []
+    if column.has_levels:
+        return _depths_below(column, edges)
+    tables = [declared] if len(declared) > len(edges) else []
+    return [*tables, *filter(None, [_fine_edges(column, declared, ranges)])]
+
+
+def _depths_below(column: Column, edges: tuple[float, ...]) -> list[tuple[float, ...]]:
     """Of a tree: the inner edges at each depth that is finer than these, the coarsest first."""
     found = [edges]
     for depth in range(column.depths if isinstance(column, Tree) else 0):
@@ -201,10 +232,6 @@ def _deeper_edges(column: Column, edges: tuple[float, ...]) -> list[tuple[float,
 
 def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[float, ...]:
     """Inner edges of some hundred ranges, or of one for each value if that is fewer; none if they are the column's own."""
-    if ranges < 1:
-        return ()
-    if column.has_levels:
-        return next(iter(_deeper_edges(column, edges)), ())
     assert isinstance(column, Number)
     low, high = column.ends
     even = _even_edges(column, ranges)

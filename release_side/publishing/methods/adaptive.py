@@ -36,6 +36,7 @@ from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import KINDS, Group, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Measurement, Scores, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
@@ -78,6 +79,9 @@ _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs
 # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height, the distances of tables; where noise is
 # small ∝ √cells: half way to cells ** ⅓, which minimises that of √cells / height, the noise of answers (see workloads above)
 _POWER, _POWER_SMALL = 2 / 3, 1 / 2
+# ranges of a number in tables of pairs, where a column is a target: at most so many that the noise of a correlation, which is
+# about the ranges times the noise of a share, is no more than this, if all pairs were measured alike; and never fewer
+_NOISE_OF_RANGES, _FEWEST_RANGES = 0.02, 4
 _FINER, _FINER_SMALL = 0.05, 0.20  # of a finer table, relative to the power of its cells; where noise is small
 _NODES = (
     0.5  # of a tree's table at a depth below that of pairs, with squared heights ∝ √nodes, relative to that depth's
@@ -130,9 +134,13 @@ class AdaptiveMargins(Margins):
     """Margins of chosen pairs. Files and ledgers know it as random features, as they do all margins."""
 
     def kernel(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> Kernel:
-        """Of every table that a round could ask for."""
+        """Of every table that a round could ask for; where all pairs of a column are named, of few enough ranges for the noise."""
         workload = self.choices.workload
-        return adaptive_kernel(domain, self.choices.target, *([workload.cuts] if workload else []))
+        kernel = adaptive_kernel(domain, self.choices.target, *([workload.cuts] if workload else []))
+        if workload is None or not _is_about_one(kernel, _asked_squares(kernel, workload)):
+            return kernel
+        most = max(_FEWEST_RANGES, math.floor(_NOISE_OF_RANGES / _noise_of_all_pairs(kernel, size, noise)))
+        return adaptive_kernel(domain, self.choices.target, workload.cuts, most=most)
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """As many rows as the table has, and enough for error bars, within limits."""
@@ -336,16 +344,29 @@ class _Rounds:
         if group.kind != "finer":
             return cells**self._power
         j = self.kernel.finer[t]
+        if self._is_of_declared_ranges(t):
+            return cells**self._power
         if j not in self.trees:
             return finer * cells**self._power
         coarse = self.kernel.sizes[j]
         return _NODES * coarse**self._power * math.sqrt(cells / coarse)
 
+    def _is_of_declared_ranges(self, t: int) -> bool:
+        """Whether a finer table is that of a number's declared ranges, of which other tables have merged some."""
+        j = self.kernel.finer[t]
+        column = self.domain.columns[j]
+        merged = isinstance(column, Number) and not set(column.cuts(column.edges)) <= {
+            *self.kernel.edges[j],
+            *column.ends,
+        }
+        return merged and j not in self.kernel.finer[:t]
+
     def _limited(self, finer: list[float], total: float) -> list[float]:
-        """The worth of finer tables, at most a fixed part of the round for those of numbers."""
-        of_numbers = sum(own for j, own in zip(self.kernel.finer, finer, strict=True) if j not in self.trees)
-        scale = min(1.0, _MOST_FINER / (1 - _MOST_FINER) * (total - of_numbers) / max(of_numbers, _TINY))
-        return [own if j in self.trees else scale * own for j, own in zip(self.kernel.finer, finer, strict=True)]
+        """The worth of finer tables, at most a fixed part of the round for those of numbers that are finer than declared."""
+        kept = [j in self.trees or self._is_of_declared_ranges(t) for t, j in enumerate(self.kernel.finer)]
+        limited = sum(own for stays, own in zip(kept, finer, strict=True) if not stays)
+        scale = min(1.0, _MOST_FINER / (1 - _MOST_FINER) * (total - limited) / max(limited, _TINY))
+        return [own if stays else scale * own for stays, own in zip(kept, finer, strict=True)]
 
     def measure_pairs(self) -> None:
         """The rounds after the first one."""
@@ -671,6 +692,11 @@ def _noise_by_cells(cells: Array, count: int, power: float) -> Array:
     return math.sqrt(count) * np.median(cells) ** (power / 2) * cells ** (1 - power / 2)
 
 
+def _noise_of_all_pairs(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> float:
+    """On a share, if the tables of all pairs were measured alike; from public facts."""
+    return math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(max(kernel.n_pairs, 1))
+
+
 def _is_about_one(kernel: MarginsKernel, asked: Mapping[tuple[int, ...], float]) -> bool:
     """Whether all pairs of some column are named, as those of a target that is a number are."""
     return any(all((min(i, j), max(i, j)) in asked for i in kernel.others if i != j) for j in kernel.others)
@@ -696,7 +722,7 @@ def shares_of_rounds(
     left = kernel.n_pairs - named
     if columns <= _FEW_COLUMNS or left < columns:
         return _Shares(_SHARES_FEW, (), (alone, together))
-    spread = math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(kernel.n_pairs)
+    spread = _noise_of_all_pairs(kernel, size, noise)
     enough = sum(cells <= _most_of_a_pair(kernel) for cells in cells_of_all_pairs(kernel)) - named >= 2 * columns
     if columns >= _MANY_COLUMNS and enough and _SEEN_WELL < spread <= _LARGE_NOISE_OF_MANY * math.sqrt(columns):
         return _Shares(_SHARES_MANY, _DRAWS_MANY, (alone + together,))

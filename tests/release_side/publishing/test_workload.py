@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import re
@@ -390,6 +391,60 @@ def test_a_number_as_target_is_measured_with_every_other_column_and_crossed_with
     assert chosen_method("random-features", Choices(target="stars"), more).choices.target is None
     measurement, kernel = measured(published(None, target="hours-per-week"))
     assert kernel.target == -1 and kernel.n_pairs == 15 and not measurement.scores
+
+
+CUT = Domain((
+    Real(name="x", lower=0, upper=9, edges=tuple(range(1, 9))), Integer(name="n", lower=0, upper=9, edges=(1, 2, 3, 5, 7)),
+    Real(name="free", lower=0, upper=9), Real(name="y", lower=0, upper=90, edges=tuple(range(10, 90, 10)), atoms=(0,)),
+    *(Categorical(name=name, levels=LEVELS) for name in "pq"),
+))  # fmt: skip
+
+
+def everything(rows: int, epsilon: float = 1.0, **options: Any) -> Any:
+    method = chosen_method("random-features", Choices(**({"target": "y"} | options)), CUT)
+    return method.prepare(CUT, PopulationSize(rows), GaussianNoise(epsilon, 1e-6)).kernel  # type: ignore[attr-defined]
+
+
+def test_declared_ranges_are_merged_where_a_number_is_the_target_as_far_as_noise_asks_for_it():
+    """Evenly by their count, from the domain, N and the budget alone; never below four ranges, and no atom, level or even range."""
+    whole = adaptive_kernel(CUT)
+    sizes = [everything(rows).sizes for rows in (10**6, 9000, 6000, 100)]
+    assert sizes[0] == whole.sizes and sizes[-1] == (4, 4, 12, 5, 4, 4)
+    assert all(
+        first >= second for one, next_ in itertools.pairwise(sizes) for first, second in zip(one, next_, strict=True)
+    )
+    assert len(set(sizes)) > 2
+    assert everything(10**5, 0.01).sizes == sizes[-1]
+    assert everything(100).edges[0] == (2.0, 4.0, 7.0) and everything(100).edges[3] == (20.0, 40.0, 70.0)
+    asked = everything(100, workload=["x < 1"])
+    assert asked.edges[0] == (1.0, 2.0, 4.0, 7.0)
+    for options in ({"target": None, "kernel": "adaptive"}, {"target": "p", "kernel": "adaptive"}):
+        assert everything(100, **options).edges[0] == whole.edges[0]
+
+
+def test_the_declared_ranges_of_merged_columns_have_a_finer_table_of_their_own():
+    kernel, whole = everything(100), adaptive_kernel(CUT)
+    for j in (0, 1, 3):
+        tables = [edges for own, edges in kernel.finer_tables if own == j]
+        assert tables[0] == whole.edges[j] and tables[1:] == [whole.fine[j]] and set(kernel.edges[j]) < set(tables[0])
+
+
+@rough
+def test_the_table_of_declared_ranges_is_no_worse_measured_than_that_of_merged_ones():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {name: 9 * rng.random(400) for name in ("x", "free")} | {name: rng.choice(LEVELS, 400) for name in "pq"}
+    )
+    frame = frame.assign(n=rng.integers(0, 10, 400), y=10 * frame["x"])
+    release = release_side.publish(frame, CUT, epsilon=1, delta=1e-6, target="y", uncounted=True)
+    kernel = release.measurement.feature_map.kernel  # type: ignore[union-attr]
+    alone, finer = kernel.squares[0], kernel.squares[4]
+    for t, (j, edges) in enumerate(kernel.finer_tables):
+        if edges == adaptive_kernel(CUT).edges[j]:
+            assert finer[t] > 0.9 * alone[j]
+        else:
+            assert finer[t] < 0.3 * alone[j]
+    assert kernel.sizes == (4, 4, 12, 5, 4, 4)
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(10**6, 5), (10**4, 5), (540, 3), (300, 1)])

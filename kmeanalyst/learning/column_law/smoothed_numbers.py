@@ -1,0 +1,164 @@
+"""Values of a number given other columns: means of even parts of the rows of a release whose predicted mean is alike.
+
+Each row of a release of margins has one drawn value, and a model that follows every value learns the drawing: trees and
+neighbours above all. A mean given the other columns has few parameters. So it is predicted by models that follow single values
+little, a ridge regression of cells and boosted trees of seven leaves of what it leaves over, and rows are grouped by their sum.
+The values that a row can have are the means of even parts of its group's values, from the least to the largest. So their mean is
+the group's, their spread is nearly that of the rows, and a single value of large mass (a spike at 0) stays what it is but in one
+part. Taking values from rows of a similar predicted mean is predictive mean matching (Little 1988, Missing-data adjustments in
+large surveys).
+
+What it gives is in tutorials/measured.md (tests/benchmarks/numeric_targets.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.learning.rows.encoder import DomainEncoder
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.expressions.meaning import days_of
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.representation.weights.views import systematic_indices, view_weights
+
+_MOST_ROWS = 50_000  # rows that models are fitted to
+_MOST_ENTRIES = 5 * 10**7  # of the ridge regression's features: 400 MB
+_PENALTY, _TREES, _LEAVES = 1.0, 150, 7
+_LABELLED, _FEWEST, _MOST = 80_000, 2, 4  # values: about so many in all, and of a row at least and at most
+_GROUPS = 1 / 3  # groups, times the root of the number of rows
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedNumbers:
+    """Values of a number for frames in natural units: see `fit_smoothed_numbers`.
+
+    linear  of the number in encoded units, and `boosted` of what it leaves over.
+    ends    (G − 1,) of predicted means, in encoded units, between groups.
+    values  (G, K) means of K even parts of each group's values, ascending, in natural units (dates in days since 1970-01-01).
+    """
+
+    columns: Domain
+    linear: Ridge
+    boosted: HistGradientBoostingRegressor
+    ends: Array
+    values: Array
+
+    def values_of(self, X: pd.DataFrame) -> Array:
+        """(n, K) values, equally probable, that each row can have."""
+        means = _means(self.linear, self.boosted, _linear_features(self.columns, X), _tree_features(self.columns, X))
+        return np.asarray(self.values[np.searchsorted(self.ends, means, side="right")])
+
+
+def numbers_unavailable(release: ReleaseData, target: str) -> str | None:
+    """Why values of a number cannot be smoothed, as far as known before a fit; None where they can."""
+    if release.measurement is None:
+        return "there is no measurement"
+    if not isinstance(release.measurement.feature_map, MarginFeatures):
+        return "no tables were measured"
+    if target not in release.domain.names:
+        return "it was not measured, but computed"
+    if not isinstance(release.domain[target], Number):
+        return f"it is a {release.domain[target].kind}"
+    return None if _others(release, target, ()).columns else "there is no other column"
+
+
+def fit_smoothed_numbers(release: ReleaseData, target: str, predictors: Collection[str] = ()) -> SmoothedNumbers:
+    """The values that a number can have given other columns; deterministic.
+
+    predictors  the columns that a model will see: values given more than these would vary among rows that are alike to it.
+                Where none are named, or some were computed, all others but texts.
+    Errors  ValueError where `numbers_unavailable` gives a reason, or no row has the number.
+    """
+    if (reason := numbers_unavailable(release, target)) is not None:
+        raise ValueError(f"values of {target!r} cannot be smoothed: {reason}. Train a model on the released rows.")
+    columns, position = _others(release, target, predictors), release.domain.position(target)
+    width = len(_linear_features(columns, release.frame.iloc[:1]).columns)
+    chosen, weights = _rows(release, position, min(_MOST_ROWS, _MOST_ENTRIES // width))
+    frame, y = release.frame.iloc[chosen], release.encoded_points[chosen, position]
+    X, codes = _linear_features(columns, frame), _tree_features(columns, frame)
+    linear = Ridge(alpha=_PENALTY).fit(X, y, sample_weight=weights)
+    boosted = HistGradientBoostingRegressor(
+        max_iter=_TREES, max_leaf_nodes=_LEAVES, l2_regularization=10.0, early_stopping=False, random_state=0
+    ).fit(codes, y - linear.predict(X), sample_weight=weights)
+    means = _means(linear, boosted, X, codes)
+    parts = int(np.clip(_LABELLED // len(release), _FEWEST, _MOST))
+    ends, values = _grouped(means, numbers_of(frame[target]), y, weights, parts)
+    return SmoothedNumbers(columns, linear, boosted, ends, values)
+
+
+def numbers_of(cells: pd.Series) -> Array:
+    """(n,) float64: numbers as they are, dates in days since 1970-01-01; NaN for missing cells."""
+    if cells.dtype.kind == "M":
+        return np.asarray(days_of(cells), dtype=np.float64)
+    return cells.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _others(release: ReleaseData, target: str, predictors: Collection[str]) -> Domain:
+    names = release.domain.names
+    used = set(predictors) if predictors and set(predictors) <= set(names) else set(names)
+    return Domain(tuple(
+        column for column in release.domain.columns if column.name in used - {target} and not column.is_text
+    ))  # fmt: skip
+
+
+def _rows(release: ReleaseData, position: int, most: int) -> tuple[Array, Array]:
+    """Indices of at most so many rows of the probability view that have the number, and their weights, of mean 1."""
+    weights = view_weights(release, "probability")
+    known = np.flatnonzero((weights > 0) & ~np.isnan(release.encoded_points[:, position]))
+    if not len(known):
+        raise ValueError("no row has the number, so there is nothing to learn. Take another target.")
+    if len(known) > most:
+        known = known[systematic_indices(weights[known] / weights[known].sum(), most)]
+        return known, np.ones(len(known))
+    return known, weights[known] / weights[known].mean()
+
+
+def _means(linear: Any, boosted: Any, X: pd.DataFrame, codes: pd.DataFrame) -> Array:
+    """(n,) predicted means, in encoded units."""
+    return np.asarray(linear.predict(X) + boosted.predict(codes))
+
+
+def _grouped(means: Array, cells: Array, y: Array, weights: Array, parts: int) -> tuple[Array, Array]:
+    """Ends of groups of equal weight by predicted mean, and the means of even parts of each group's cells.
+
+    cells   (n,) in natural units, of which y (n,) is the order.
+    """
+    count = max(int(_GROUPS * np.sqrt(len(means))), 1)
+    order = np.argsort(means, kind="stable")
+    reached = np.cumsum(weights[order])
+    group = np.minimum((reached - weights[order] / 2) * count / reached[-1], count - 1).astype(int)
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    ends = (means[order][starts[1:]] + means[order][starts[1:] - 1]) / 2
+    return ends, np.array([
+        _means_of_parts(cells[rows], y[rows], weights[rows], parts) for rows in np.split(order, starts[1:])
+    ])  # fmt: skip
+
+
+def _means_of_parts(cells: Array, y: Array, weights: Array, parts: int) -> Array:
+    """(parts,) means of cells in even parts of the weight, in the order of y; a cell between two parts is in both."""
+    order = np.argsort(y, kind="stable")
+    reached = np.append(0.0, np.cumsum(weights[order]))
+    sums = np.append(0.0, np.cumsum(weights[order] * cells[order]))
+    ends = np.linspace(0, reached[-1], parts + 1)
+    return np.asarray(np.diff(np.interp(ends, reached, sums)) * parts / reached[-1])
+
+
+def _linear_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
+    return DomainEncoder(columns.to_dict(), encoding="cells").transform(frame)
+
+
+def _tree_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
+    return DomainEncoder(columns.to_dict(), encoding="codes", missing="nan").transform(frame)
+
+
+__all__ = ["SmoothedNumbers", "fit_smoothed_numbers", "numbers_of", "numbers_unavailable"]
