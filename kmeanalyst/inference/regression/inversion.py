@@ -1,7 +1,8 @@
 """Intervals of coefficients that invert the score, for where noise makes the information uncertain.
 
 The score S_j(b) of a coefficient held at b, the others at their roots, is linear in the population's weights given β; its error
-follows from its influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient score, o the others). The interval is {b : |S_j(b)| ≤ z · error}:
+follows from its influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient score, o the others), and what an expected relation adds is that
+at the estimate. The interval is {b : |S_j(b)| ≤ z · error}:
 Fieller's for a slope, and of infinite length where the data do not say that b is finite. The interval given is the smallest that
 holds this one and value ± z · standard error. (Rao 1948; Fieller 1954; Boos 1992, *On generalized score tests*.)
 """
@@ -15,8 +16,8 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_change
 from kmeanalyst.inference.regression.equations import NoRoot
+from kmeanalyst.inference.regression.errors import squared_errors
 from kmeanalyst.inference.regression.fit import Fit
-from kmeanalyst.inference.regression.unsettled import total_errors
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # standard errors from the coefficient at which the score is evaluated
@@ -43,10 +44,22 @@ class ScoreProfiles:
         if asked:
             population = self.fit.population
             influence = np.column_stack([psi for psi, _ in scores])
-            error = total_errors(population, population.influence(influence))
-            for (j, u, _), (_, total), each in zip(asked, scores, error, strict=True):
-                found[j].append((u, -total / each if each > 0 else u))
+            usual = squared_errors(population, population.influence(influence), expected=False)
+            for (j, u, _), (_, total), square in zip(asked, scores, usual, strict=True):
+                error = np.sqrt(square + self._of_relations[j])
+                found[j].append((u, -total / error if error > 0 else u))
         return tuple((np.array([u for u, _ in each]), np.array([t for _, t in each])) for each in map(sorted, found))
+
+    @cached_property
+    def _of_relations(self) -> Array:
+        """(k,) what is added to the squared error of each score because a relation is expected.
+
+        A score is Σ w x (y − μ), of which only Σ w x y is of the target and a predictor: it is the same at all values.
+        """
+        population, beta = self.fit.population, self.fit.beta
+        influence = population.influence(np.column_stack([self._efficient(j, beta)[0] for j in range(len(beta))]))
+        of_relations, usual = (squared_errors(population, influence, expected=each) for each in (True, False))
+        return np.maximum(of_relations - usual, 0.0)
 
     def is_exact(self, j: int) -> bool:
         """Whether the coefficient has no error but that of rounding."""
