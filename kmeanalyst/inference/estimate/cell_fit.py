@@ -42,9 +42,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
-from kmeanalyst.inference.estimate.expected_relation import VARIANCE_OF_CORRELATION, left_open
+from kmeanalyst.inference.estimate.expected_relation import left_open
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
-from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs, leaves_pairs_out
+from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
@@ -331,32 +331,21 @@ class CellFit:
         a, centred, with_features = self._solved(influence)
         variance = self.probabilities @ centred**2
         rest = self._variance_of_rest(variance, a, with_features)
-        outside, added, relation = rest, np.zeros_like(rest), np.zeros_like(rest)
-        if self.unmeasured is not None or expected:
+        outside, added = rest, np.zeros_like(rest)
+        shown, relation = variance, np.zeros_like(rest)
+        if self.unmeasured is not None:
             b = self._projected(with_features)
             outside = np.minimum(self._variance_of_rest(variance, b, with_features), rest)
-        if self.unmeasured is not None:
             added = np.diag(self._of_unmeasured_pairs(influence, centred, b))
+            if expected:
+                shown = np.maximum(variance - outside, 0.0)
+                relation = self.unmeasured.of_relation(self._outside(centred, b), np.ptp(influence, axis=0))
         if expected:
+            followed = np.divide(_products(a, with_features), shown, out=np.ones_like(shown), where=shown > 0)
             noise = self.measurement.noise_scale**2 * _products(a, a) + variance / self.measurement.n_rows
-            error = noise + self.spread * np.maximum(rest - outside, 0.0)
-            inside = np.maximum(variance - outside, 0.0)
-            followed = np.clip(
-                np.divide(_products(a, with_features), inside, out=np.ones_like(inside), where=inside > 0), 0, 1
-            )
-            relation = left_open(inside, followed, error) + self._of_relation_not_measured(
-                influence, centred, b, outside
-            )
-        if self.unmeasured is None:
-            outside = rest
+            error = noise + self.spread * np.maximum(rest - (variance - shown), 0.0)
+            relation = relation + left_open(shown, np.clip(followed, 0.0, 1.0), error)
         return np.array([_products(a, a), variance, rest, outside, added, self._still_to_go(centred, a), relation])
-
-    def _of_relation_not_measured(self, influence: Array, centred: Array, b: Array, outside: Array) -> Array:
-        """(k,) variance of the part of an expected relation that no table shows; b (F, k) as `_projected` gives it."""
-        if self.unmeasured is not None:
-            return self.unmeasured.of_relation(self._outside(centred, b), np.ptp(influence, axis=0))
-        not_scored = leaves_pairs_out(self.measurement.feature_map.kernel)
-        return VARIANCE_OF_CORRELATION * outside if not_scored else np.zeros_like(outside)
 
     def _outside(self, centred: Array, b: Array) -> Array:
         """(n, k) what the features do not explain of functions."""

@@ -65,10 +65,11 @@ class UnmeasuredPairs:
     def of(cls, measurement: Measurement, rows: Array, weights: Array) -> UnmeasuredPairs | None:
         """None where all pairs were measured, or nothing was scored."""
         kernel = measurement.feature_map.kernel
-        if not measurement.scores or not leaves_pairs_out(kernel):
+        if not measurement.scores or not isinstance(kernel, ChosenMargins):
             return None
-        assert isinstance(kernel, ChosenMargins)
         kept = np.array([pair not in set(kernel.chosen) for pair in combinations(kernel.others, 2)])
+        if not kept.any():
+            return None
         cells = np.ascontiguousarray(kernel.cells(rows).T)
         roots = [
             float(np.sqrt(np.bincount(own, weights, minlength=size)).sum())
@@ -171,13 +172,6 @@ def squared_distances(scores: Array, noise: float, expected: Array) -> Array:
     shifted = (scores - noise**2 / means) / noise
     likelihood = (noise**2 / (2 * means**2) - scores / means - np.log(means) + log_ndtr(shifted)).sum(axis=1)
     return _second_moments(shifted[likelihood.argmax()], noise)
-
-
-def leaves_pairs_out(kernel: object) -> bool:
-    """Whether a kernel has margins of chosen pairs, and not of all."""
-    if not isinstance(kernel, ChosenMargins):
-        return False
-    return not set(combinations(kernel.others, 2)) <= set(kernel.chosen)
 
 
 def _second_moments(centres: Array, noise: float) -> Array:

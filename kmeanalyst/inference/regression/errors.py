@@ -1,7 +1,7 @@
 """Errors of coefficients, whose relations are asked for because they are expected.
 
 A measurement leaves more open of such a relation than of usual questions (`expected_relation`): the resolution of coefficients,
-of effects and predictions, and of the scores that intervals invert, is the larger of the two.
+of effects and of predictions is the larger of the two.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def joint_covariance(population: Population, influence: Array) -> Parts:
     return covariance | {"resolution": covariance["resolution"] * np.outer(factor, factor)}
 
 
-def squared_errors(population: Population, influence: Array, *, expected: bool = True) -> Array:
-    """(k,) squared standard errors of statistics with influences (n, k), as of expected relations or as of usual questions."""
-    parts = population.model.parts(influence, expected=expected).values()
-    return np.sum([part**2 for part in parts if part is not None], axis=0)
+def usual_errors(population: Population, influence: Array) -> Array:
+    """(k,) standard errors of statistics with influences (n, k), whatever relation is expected."""
+    parts = population.model.parts(influence).values()
+    return np.sqrt(np.sum([part**2 for part in parts if part is not None], axis=0))
 
 
 def answers(population: Population, values: Array, derivatives: Array, questions: Sequence[str]) -> Estimates:
