@@ -3,10 +3,11 @@
     python tests/benchmarks/glm_coverage.py [--tables simulated adult acs housing] [--releases 20] [--epsilon 1 0.1]
         [--kernel default] [--rows N] [--curves] [--json FILE] [--figure FILE.png]
 
-The population is one of `glm_tables.py`: 200,000 simulated rows, or all rows of a real table, most of them from ../shared/data (said
-to be absent where they are). Each release is of N rows redrawn from it with replacement, so that sampling varies as it does in a
-table from a large population. The truth is the same model fitted to the population, whether it is true or not. Formulas were fixed
-before the first run; Adult's is that of NAPSU-MQ's logistic regression (Räisä et al. 2023: income on age, race, sex; 20 repeats).
+The population is one of `glm_tables.py`: 200,000 simulated rows, or all rows of a real table, most of them from ../shared/data
+(and said to be absent where they are). Each release is of N rows redrawn from it with replacement, so that sampling varies as it
+does in a table from a large population. The truth is the same model fitted to the population, whether it is true or not. Formulas
+were fixed before the first run; Adult's is that of NAPSU-MQ's logistic regression (Räisä et al. 2023: income on age, race, sex; 20
+repeats).
 
 A line for each table, model and ε: the share of coefficients and draws whose 95 % interval holds the truth, and the median width of
 the intervals relative to that of the non-private table, for the release, for the usual standard errors (HC0, which statsmodels
