@@ -2,7 +2,8 @@
 
 Of a population each release has rows drawn with replacement. simulated, adult, acs and housing were there when errors of expected
 relations were worked on; levels and acs-levels have targets of several levels (the models of levels are true, but for two of them);
-pums, cervical, diabetes and wine are small tables, most of them of numbers that are strongly related, with which nothing was set.
+pums, cervical, diabetes and wine are small tables, most of them of numbers that are strongly related; of all of these but wine
+figures were seen before the last choices of those errors were made.
 """
 
 from __future__ import annotations
