@@ -1,7 +1,7 @@
 """Populations whose coefficients `glm_coverage.py` looks for, their public domains, and models fixed before the first run.
 
 Of a population each release has rows drawn with replacement. simulated, adult, acs and housing were there when errors of expected
-relations were worked on; levels and acs-levels have targets of several levels (the models of levels are true, but for two of them);
+relations were worked on; levels and acs-levels have targets of several levels (that of trust is true, the others of levels leave columns out);
 pums, cervical, diabetes and wine are small tables, most of them of numbers that are strongly related; of all of these but wine
 figures were seen before the last choices of those errors were made.
 """
@@ -152,7 +152,7 @@ def housing() -> Table:
 
 
 def levels() -> Table:
-    """Targets of three to five levels: multinomial and ordinal models that are true, and two that leave a column out."""
+    """Targets of three to five levels: drawn by multinomial and ordinal models."""
     rng, n = np.random.default_rng(11), 200_000
     age = np.clip(rng.gamma(8, 5.5, n) + 12, 18, 90).astype(int)
     sex = np.where(rng.random(n) < 0.5, "F", "M")
