@@ -1,9 +1,9 @@
 """Populations whose coefficients `glm_coverage.py` looks for, their public domains, and models fixed before the first run.
 
 Of a population each release has rows drawn with replacement. simulated, adult, acs and housing were there when errors of expected
-relations were worked on; levels and acs-levels have targets of several levels (that of trust is true, the others of levels leave columns out);
-pums, cervical, diabetes and wine are small tables, most of them of numbers that are strongly related; of all of these but wine
-figures were seen before the last choices of those errors were made.
+relations were worked on; levels and acs-levels have targets of several levels (of the models of levels that of trust is true, the
+others leave columns out); pums, cervical, diabetes and wine are small tables, most of them of numbers that are strongly related; of
+all of these but wine figures were seen before the last choices of those errors were made.
 """
 
 from __future__ import annotations
