@@ -84,9 +84,9 @@ class Inference(ReleaseData):
         =============================================================================================
                           value  std err      z  P>|z|  [0.025  0.975]  privacy  sampling  resolution
         ---------------------------------------------------------------------------------------------
-        intercept          37.9      5.8   6.17  0.000    26.5    49.2      3.0       0.8         4.8
-        `education-num`   -0.14     0.59  -0.25  0.806   -1.32    1.01     0.31      0.07        0.50
-        income == '>50K'    9.2      1.8   4.98  0.000     5.6    12.9      1.1       0.4         1.4
+        intercept          37.9      5.6   6.21  0.000    26.7    49.0      3.0       0.8         4.7
+        `education-num`   -0.14     0.57  -0.25  0.801   -1.29    0.99     0.31      0.07        0.48
+        income == '>50K'    9.2      1.8   4.99  0.000     5.6    12.9      1.1       0.4         1.4
         =============================================================================================
         note: more than half of its variance is resolution: a release with --kernel margins counts cells of age, where
             this one has smooth features of all columns

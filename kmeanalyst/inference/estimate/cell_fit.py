@@ -42,6 +42,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
+from kmeanalyst.inference.estimate.expected_relation import left_open
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
 from kmeanalyst.kernels.base import Array
@@ -304,42 +305,52 @@ class CellFit:
         """κ of what no table says anything of; that of the system where all pairs were measured."""
         return self.spread if self.unmeasured is None else min(self.unmeasured.usual, self.spread)
 
-    @property
-    def assumed(self) -> float:
-        """The share of κ that is that of usual tables, and not read off the measurement."""
-        assert isinstance(self.measurement.feature_map, MarginFeatures)
-        usual = _usual_count(self.measurement.feature_map)
-        return usual / (self.determined + usual)
-
     def first_rows(self, values: Array) -> Array:
         """Values (n, ...) at the rows of `compatible`: all of them."""
         return values
 
-    def parts(self, influence: Array) -> dict[str, Array]:
-        """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
-        noise, variance, rest, outside, added, bias = np.hstack(
-            [self._squares(block) for block in _few_columns(influence)]
+    def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
+        """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows.
+
+        expected   whether they are relations that are asked for because they are expected (`expected_relation`).
+        """
+        noise, variance, rest, outside, added, bias, relation = np.hstack(
+            [self._squares(block, expected) for block in _few_columns(influence)]
         )
-        left_open = self.spread * np.maximum(rest - outside, 0.0) + self.unseen * np.maximum(outside, 0.0) + added
+        open_by_kappa = self.spread * np.maximum(rest - outside, 0.0) + self.unseen * np.maximum(outside, 0.0) + added
         return {
             "privacy": self.measurement.noise_scale * np.sqrt(noise),
             "sampling": np.sqrt(variance / self.measurement.n_rows),
-            "resolution": np.sqrt(self._validation * left_open + bias**2),
+            "resolution": np.sqrt(self._validation * np.maximum(open_by_kappa, relation) + bias**2),
         }
 
-    def _squares(self, influence: Array) -> Array:
-        """‖a‖², Var_p h, Var_p(h − aᵀφ) and the part of it outside the span of the features, what is added, and a bias: (6, k)."""
+    def _squares(self, influence: Array, expected: bool) -> Array:
+        """‖a‖², Var_p h, Var_p(h − aᵀφ) and the part of it outside the span of the features, what is added, a bias, and what is
+        left open of an expected relation: (7, k).
+        """
         a, centred, with_features = self._solved(influence)
         variance = self.probabilities @ centred**2
         rest = self._variance_of_rest(variance, a, with_features)
         outside, added = rest, np.zeros_like(rest)
+        shown, relation = variance, np.zeros_like(rest)
         if self.unmeasured is not None:
             b = self._projected(with_features)
-            outside = self._variance_of_rest(variance, b, with_features)
+            outside = np.minimum(self._variance_of_rest(variance, b, with_features), rest)
             added = np.diag(self._of_unmeasured_pairs(influence, centred, b))
-        return np.array(
-            [_products(a, a), variance, rest, np.minimum(outside, rest), added, self._still_to_go(centred, a)]
-        )
+            if expected:
+                shown = np.maximum(variance - outside, 0.0)
+                relation = self.unmeasured.of_relation(self._outside(centred, b), np.ptp(influence, axis=0))
+        if expected:
+            followed = np.divide(_products(a, with_features), shown, out=np.ones_like(shown), where=shown > 0)
+            noise = self.measurement.noise_scale**2 * _products(a, a) + variance / self.measurement.n_rows
+            error = noise + self.spread * np.maximum(rest - (variance - shown), 0.0)
+            relation = relation + left_open(shown, np.clip(followed, 0.0, 1.0), error)
+        return np.array([_products(a, a), variance, rest, outside, added, self._still_to_go(centred, a), relation])
+
+    def _outside(self, centred: Array, b: Array) -> Array:
+        """(n, k) what the features do not explain of functions."""
+        covariance = self.system.covariance
+        return centred - (covariance.features @ b - covariance.mean @ b)
 
     def _still_to_go(self, centred: Array, a: Array) -> Array:
         """(k,) errors that stand for how far the answers are still from where more steps would move them."""
@@ -355,9 +366,7 @@ class CellFit:
     def _of_unmeasured_pairs(self, influence: Array, centred: Array, b: Array) -> Array:
         """(k, k) what pairs that were not measured add to κ Cov; b (F, k) as `_projected` gives it."""
         assert self.unmeasured is not None
-        covariance = self.system.covariance
-        rest = centred - (covariance.features @ b - covariance.mean @ b)
-        return self.unmeasured.covariance(rest, np.ptp(influence, axis=0), self.unseen)
+        return self.unmeasured.covariance(self._outside(centred, b), np.ptp(influence, axis=0), self.unseen)
 
     def _variance_of_rest(self, variance: Array, a: Array, with_features: Array) -> Array:
         """Var_p(h − aᵀφ) (k,)."""

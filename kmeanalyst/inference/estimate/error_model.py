@@ -49,11 +49,6 @@ class Fit(Protocol):
         ...
 
     @property
-    def assumed(self) -> float:
-        """The share of κ that is that of usual tables, or of all directions together, and not read off what a question asks."""
-        ...
-
-    @property
     def probabilities(self) -> Array:
         """(n,) non-negative weights of the rows, around which it is."""
         ...
@@ -68,7 +63,7 @@ class Fit(Protocol):
 
     def first_rows(self, values: Array) -> Array: ...
 
-    def parts(self, influence: Array) -> dict[str, Array]: ...
+    def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]: ...
 
     def covariance(self, influence: Array) -> dict[str, Array]: ...
 
@@ -95,15 +90,16 @@ class ErrorModel(ABC):
     def everywhere(self) -> bool:
         return False
 
-    def parts(self, influence: Array) -> Parts:
+    def parts(self, influence: Array, *, expected: bool = False) -> Parts:
         """Standard errors by their source, in the units of the influence.
 
         influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once. Finite at rows with weights; a NaN at
                     other rows (a division by zero) counts as the mean of the others.
+        expected    whether they are relations that are asked for because they are expected (`expected_relation`).
         Returns     a number for each part, or (k,); None for a part that is not known.
         """
         at_rows, bias = self._split(influence)
-        parts = self._parts(at_rows)
+        parts = self._parts(at_rows, expected)
         if bias is not None:
             known = parts["resolution"]
             parts["resolution"] = np.abs(bias) if known is None else np.hypot(known, bias)
@@ -135,7 +131,7 @@ class ErrorModel(ABC):
         return columns[:n], columns[n] if len(columns) > n else None
 
     @abstractmethod
-    def _parts(self, influence: Array) -> Parts:
+    def _parts(self, influence: Array, expected: bool) -> Parts:
         """Standard errors (k,) by source of an influence (n, k)."""
 
     @abstractmethod
@@ -229,10 +225,10 @@ class MeasuredErrors(ErrorModel):
     def everywhere(self) -> bool:
         return self.fit.compatible.everywhere
 
-    def _parts(self, influence: Array) -> Parts:
+    def _parts(self, influence: Array, expected: bool) -> Parts:
         """The fit's parts; how far the points are from the fit is added to resolution (see `_compared`)."""
         at_rows, distance = self._compared(influence)
-        parts = self.fit.parts(at_rows)
+        parts = self.fit.parts(at_rows, expected=expected)
         return parts | {"resolution": np.hypot(parts["resolution"], distance)}
 
     def _covariance(self, influence: Array) -> Parts:
@@ -295,7 +291,7 @@ class SamplingErrors(ErrorModel):
     notes: tuple[str, ...]
     release: ReleaseData | None = None
 
-    def _parts(self, influence: Array) -> Parts:
+    def _parts(self, influence: Array, expected: bool) -> Parts:
         """sampling √(Var h · Σp²)."""
         p = self.probabilities
         sampling = np.sqrt(p @ (influence - p @ influence) ** 2 * (p @ p))

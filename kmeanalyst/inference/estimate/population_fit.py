@@ -32,6 +32,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import logsumexp, ndtri
 
+from kmeanalyst.inference.estimate.expected_relation import left_open
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -155,7 +156,6 @@ class PopulationFit:
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     on_points: ClassVar[bool] = False
-    assumed: ClassVar[float] = 1.0  # κ is one for all directions, most of them hardly measured
 
     @property
     def unseen(self) -> float:
@@ -178,18 +178,31 @@ class PopulationFit:
         m = len(self.clouds) // (1 + len(_BLURS))
         return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
 
-    def parts(self, influence: Array) -> dict[str, Array]:
-        """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows."""
+    def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
+        """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows.
+
+        expected   whether they are relations that are asked for because they are expected (`expected_relation`).
+        """
         variance = self.weights @ (influence - self.weights @ influence) ** 2
         a, rest, refit = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)
         refit_bias = refit.mean(axis=0) ** 2 + np.maximum(refit.var(axis=0, ddof=1) - known, 0.0)
         free = self.prior_variance @ rest**2
+        if expected:
+            free = np.maximum(free, self._of_relation(influence, rest, known + free))
         return {
             "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
             "sampling": np.sqrt(variance / self.n_rows),
             "resolution": np.sqrt(free + refit_bias),
         }
+
+    def _of_relation(self, influence: Array, rest: Array, error: Array) -> Array:
+        """(k,) variance of what is left open of expected relations; rest (n_clouds, k) as `_split` gives it."""
+        h = self.cloud_means(influence)
+        h = h - self.mass @ h
+        variance = self.mass @ h**2
+        left = np.divide(self.mass @ (h * rest), variance, out=np.zeros_like(variance), where=variance > 0)
+        return left_open(variance, np.clip(1 - left, 0, 1), error)
 
     def covariance(self, influence: Array) -> dict[str, Array]:
         """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""

@@ -11,11 +11,16 @@ columns of Adult, housing and the census excerpt the squared departure is on ave
 the same distance would make it, whatever the table: κ is taken 9 times as large.
 
 No event departs by more than half of the distance: that bounds the error from above, whatever κ says.
+
+Of a pair whose relation is expected (`expected_relation`) nothing usual is assumed: any distance is as probable as another before
+its score is seen. All of it may be along the function h that is asked for; it then moves E h by u Var h/E|h|, or by no more than
+a correlation of 1 does.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, compress
@@ -43,6 +48,7 @@ class UnmeasuredPairs:
     pairs     the columns of each pair's table: the target first, if there is one.
     spreads   (P,) κ of each pair.
     most      (P,) the most that the distance may be, as far as its score says.
+    squared   (P,) squared distance as its score alone says.
     usual     κ of an average pair's table, cells taken for independent.
     """
 
@@ -52,6 +58,7 @@ class UnmeasuredPairs:
     pairs: tuple[tuple[int, ...], ...]
     spreads: Array
     most: Array
+    squared: Array
     usual: float
 
     @classmethod
@@ -79,6 +86,7 @@ class UnmeasuredPairs:
             cells=cells, weights=weights, sizes=kernel.sizes, pairs=tuple(compress(pairs, kept)),
             spreads=_OF_EVENTS * math.pi / 2 * (squared / expected**2)[kept],
             most=np.maximum(scores + _BOUND * noise, 0.0)[kept],
+            squared=_second_moments(scores / noise, noise)[kept],
             usual=_CAUTION * math.pi / 2 * squared[kept].sum() / (expected[kept] ** 2).sum(),
         )  # fmt: skip
 
@@ -89,25 +97,42 @@ class UnmeasuredPairs:
         ranges   (k,) of the functions.
         known    κ that all of this part already has.
         """
-        n, k = rest.shape
+        added = np.zeros((rest.shape[1], rest.shape[1]))
+        for i, (_, means, between, own) in enumerate(self._between_cells(rest)):
+            wanted = np.minimum(self.spreads[i] * own, (self.most[i] * ranges / (2 * _BOUND)) ** 2)
+            factor = np.sqrt(np.maximum(wanted - known * own, 0.0) / np.maximum(between, 1e-300))
+            scaled = factor[:, None] * means
+            added += scaled @ scaled.T
+        return added
+
+    def of_relation(self, rest: Array, ranges: Array) -> Array:
+        """(k,) variance of the part of functions that is not measured, if a relation is expected of the pair that they are most of.
+
+        rest, ranges   as in `covariance`.
+        """
+        largest = np.zeros(rest.shape[1])
+        for i, (shares, means, between, own) in enumerate(self._between_cells(rest)):
+            size = np.sqrt(shares) @ np.abs(means.T) * np.sqrt(own / np.maximum(between, 1e-300))
+            shift = self.squared[i] * np.divide(own, size, out=np.zeros_like(own), where=size > 0) ** 2
+            bound = np.minimum(own, (self.most[i] * ranges / (2 * _BOUND)) ** 2)  # the first: a correlation of 1
+            largest = np.maximum(largest, np.minimum(shift, bound))
+        return largest
+
+    def _between_cells(self, rest: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """For each pair the shares of its cells (c,), the means (k, c) of functions there times the shares' roots, their variance
+        (k,) between cells, and that without what is there by chance of functions that have nothing to do with the pair.
+        """
         weighted = np.ascontiguousarray((self.weights[:, None] * rest).T)
         total = (weighted.T * rest).sum(axis=0)
-        added = np.zeros((k, k))
-        for columns, spread, most in zip(self.pairs, self.spreads, self.most, strict=True):
+        for columns in self.pairs:
             places, shares = self._places(columns), self._shares[columns]
             used = shares > 0
             sums = np.array([np.bincount(places, own, minlength=len(shares))[used] for own in weighted])
             means = sums / np.sqrt(shares[used])
             between = (means**2).sum(axis=1)
             cells = means.shape[1]
-            # of functions that have nothing to do with the pair some variance is between its cells by chance
-            chance = (cells - 1) * np.maximum(total - between, 0.0) / max(n - cells, 1)
-            own = np.maximum(between - chance, 0.0)
-            wanted = np.minimum(spread * own, (most * ranges / (2 * _BOUND)) ** 2)
-            factor = np.sqrt(np.maximum(wanted - known * own, 0.0) / np.maximum(between, 1e-300))
-            scaled = factor[:, None] * means
-            added += scaled @ scaled.T
-        return added
+            chance = (cells - 1) * np.maximum(total - between, 0.0) / max(len(rest) - cells, 1)
+            yield shares[used], means, between, np.maximum(between - chance, 0.0)
 
     def prior_draws(self, k: int, rng: np.random.Generator, known: float) -> tuple[Array, float]:
         """(n, k) draws of the departures of these pairs' tables, and κ of what they add by chance to functions of other columns.
@@ -146,6 +171,10 @@ def squared_distances(scores: Array, noise: float, expected: Array) -> Array:
     means = _SCALES[:, None] * expected
     shifted = (scores - noise**2 / means) / noise
     likelihood = (noise**2 / (2 * means**2) - scores / means - np.log(means) + log_ndtr(shifted)).sum(axis=1)
-    best = shifted[likelihood.argmax()]  # the posterior is normal around this, in units of the noise, cut off at 0
-    hazard = np.exp(-0.5 * best**2 - 0.5 * math.log(2 * math.pi) - log_ndtr(best))
-    return noise**2 * (1 + best**2 + best * hazard)
+    return _second_moments(shifted[likelihood.argmax()], noise)
+
+
+def _second_moments(centres: Array, noise: float) -> Array:
+    """E u² (P,) of normal u around these centres, in units of the noise, cut off at 0."""
+    hazard = np.exp(-0.5 * centres**2 - 0.5 * math.log(2 * math.pi) - log_ndtr(centres))
+    return noise**2 * (1 + centres**2 + centres * hazard)

@@ -16,8 +16,8 @@ from scipy.special import ndtri
 
 from kmeanalyst.inference.estimate.estimate import Estimates
 from kmeanalyst.inference.regression.design import values_of
+from kmeanalyst.inference.regression.errors import answers
 from kmeanalyst.inference.regression.fit import Fit, values_at
-from kmeanalyst.inference.regression.unsettled import answers
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.expressions import ExpressionError, parse
 

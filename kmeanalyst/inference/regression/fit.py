@@ -20,7 +20,7 @@ from kmeanalyst.inference.regression.equations import (
     reference_information,
     root,
 )
-from kmeanalyst.inference.regression.unsettled import widened
+from kmeanalyst.inference.regression.errors import joint_covariance
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question
@@ -61,7 +61,7 @@ class Fit:
     @cached_property
     def covariance(self) -> Parts:
         """Joint covariances (k, k) of the coefficients by source."""
-        return widened(self.population, self.population.model.covariance(self.population.influence(self.influence)))
+        return joint_covariance(self.population, self.population.influence(self.influence))
 
     @cached_property
     def total_covariance(self) -> Array:

@@ -14,6 +14,7 @@ from kmeanalyst.inference.estimate.population import Population, population_of, 
 from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
 from kmeanalyst.inference.regression.equations import Equations
+from kmeanalyst.inference.regression.errors import answers
 from kmeanalyst.inference.regression.families import FAMILIES, LINKS, GlmEquations
 from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
@@ -21,7 +22,6 @@ from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfil
 from kmeanalyst.inference.regression.multinomial import MultinomialEquations
 from kmeanalyst.inference.regression.ordinal import OrdinalEquations
 from kmeanalyst.inference.regression.result import RegressionEstimate
-from kmeanalyst.inference.regression.unsettled import answers
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse, words

@@ -3,7 +3,8 @@
 The score S_j(b) of a coefficient held at b, the others at their roots, is linear in the population's weights given β; its error
 follows from its influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient score, o the others). The interval is {b : |S_j(b)| ≤ z · error}:
 Fieller's for a slope, and of infinite length where the data do not say that b is finite. The interval given is the smallest that
-holds this one and value ± z · standard error. (Rao 1948; Fieller 1954; Boos 1992, *On generalized score tests*.)
+holds this one and value ± z · standard error. The score's error is that of usual questions: what an expected relation adds is in
+the standard error, and says nothing of the information. (Rao 1948; Fieller 1954; Boos 1992, *On generalized score tests*.)
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_change
 from kmeanalyst.inference.regression.equations import NoRoot
+from kmeanalyst.inference.regression.errors import usual_errors
 from kmeanalyst.inference.regression.fit import Fit
-from kmeanalyst.inference.regression.unsettled import total_errors
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # standard errors from the coefficient at which the score is evaluated
@@ -37,14 +38,13 @@ class ScoreProfiles:
     @cached_property
     def ratios(self) -> tuple[tuple[Array, Array], ...]:
         """For each coefficient u (m,) in standard errors from the estimate, and t(u) = −S/error (m,), rising through 0."""
-        asked = [(j, u, beta) for j in range(len(self.errors)) for u, beta in self._held(j)]
-        scores = [self._efficient(j, beta) for j, _, beta in asked]
+        asked = [(j, u, *score) for j in range(len(self.errors)) for u, score in self._held(j)]
         found: list[list[tuple[float, float]]] = [[(0.0, 0.0)] for _ in self.errors]
         if asked:
             population = self.fit.population
-            influence = np.column_stack([psi for psi, _ in scores])
-            error = total_errors(population, population.influence(influence))
-            for (j, u, _), (_, total), each in zip(asked, scores, error, strict=True):
+            influence = np.column_stack([psi for _, _, psi, _ in asked])
+            error = usual_errors(population, population.influence(influence))
+            for (j, u, _, total), each in zip(asked, error, strict=True):
                 found[j].append((u, -total / each if each > 0 else u))
         return tuple((np.array([u for u, _ in each]), np.array([t for _, t in each])) for each in map(sorted, found))
 
@@ -52,9 +52,9 @@ class ScoreProfiles:
         """Whether the coefficient has no error but that of rounding."""
         return not self.errors[j] > _ROUNDING * abs(self.fit.beta[j])
 
-    def _held(self, j: int) -> list[tuple[float, Array]]:
-        """β with coefficient j held so many standard errors away, as far as there are roots for the others."""
-        found: list[tuple[float, Array]] = []
+    def _held(self, j: int) -> list[tuple[float, tuple[Array, float]]]:
+        """Scores of coefficient j held so many standard errors away, as far as there are roots for the others."""
+        found: list[tuple[float, tuple[Array, float]]] = []
         fit = self.fit
         if self.is_exact(j):
             return found
@@ -63,9 +63,9 @@ class ScoreProfiles:
             for u in side * STEPS:
                 try:
                     beta = fit.held_at(j, float(fit.beta[j] + u * self.errors[j]), beta)
-                except NoRoot:
+                    found.append((float(u), self._efficient(j, beta)))
+                except (NoRoot, np.linalg.LinAlgError):  # the second: so far away all means are 0 or 1 by rounding
                     break
-                found.append((float(u), beta))
         return found
 
     def _efficient(self, j: int, beta: Array) -> tuple[Array, float]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
+from kmeanalyst.inference.regression.errors import joint_covariance
 from kmeanalyst.inference.regression.fit import Fit, sum_of
-from kmeanalyst.inference.regression.unsettled import widened
 from kmeanalyst.kernels.base import Array
 
 _NEGLIGIBLE = 1e-10  # share of the largest eigenvalue below which a direction has no error
@@ -85,7 +85,7 @@ def score_test(fit: Fit, names: Sequence[str]) -> CoefficientTest:
     psi, J = fit.equations.scores(beta), fit.equations.information(beta, weights)
     along = np.linalg.solve(J[np.ix_(others, others)].T, J[tested][:, others].T)
     efficient = psi[:, tested] - psi[:, others] @ along
-    covariance = sum_of(widened(population, population.model.covariance(population.influence(efficient))))
+    covariance = sum_of(joint_covariance(population, population.influence(efficient)))
     return _test("score", fit, tested, weights @ efficient[: len(weights)], covariance)
 
 

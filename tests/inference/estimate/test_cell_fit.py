@@ -244,6 +244,21 @@ def test_intervals_hold_the_population_and_would_not_without_their_parts():
     assert np.mean(held_without) < 0.75
 
 
+def test_an_expected_relation_leaves_as_much_open_as_its_correlation_may_be(fit: CellFit):
+    """Noise that hides everything leaves all open, to where two standard deviations are a correlation of 1."""
+    h = fit.rows[:, [1]] * fit.rows[:, [2]]
+    h = np.hstack([h, fit.rows[:, [4]]])
+    usual, relation = fit.parts(h), fit.parts(h, expected=True)
+    assert all((relation[name] == usual[name]).all() for name in ("privacy", "sampling"))
+    assert (relation["resolution"] >= usual["resolution"]).all()
+    system = replace(fit.system, noise_variance=1e6)
+    measurement = replace(fit.measurement, noise_scale=1e3)
+    hidden = replace(fit, system=system, measurement=measurement, weights=fit.probabilities, determined=0.0)
+    variance = fit.probabilities @ (h - fit.probabilities @ h) ** 2
+    assert hidden.parts(h, expected=True)["resolution"] == pytest.approx(np.sqrt(variance / 4), rel=0.05)
+    assert (hidden.parts(h)["resolution"] < 0.6 * np.sqrt(variance / 4)).all()
+
+
 def test_the_leading_directions_are_of_the_rows(fit: CellFit, measurement: Measurement):
     """`compatible` sees the rows along directions in which their mean is that of the features."""
     coordinates = fit.compatible.coordinates

@@ -13,12 +13,14 @@ from kmeanalyst.kernels.base import Array
 ROWS = np.array([[0, 0, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=np.intp)  # the third column repeats the first
 
 
-def pairs(spreads: tuple[float, float], most: tuple[float, float] = (2.0, 2.0)) -> UnmeasuredPairs:
+def pairs(
+    spreads: tuple[float, float], most: tuple[float, float] = (2.0, 2.0), squared: tuple[float, float] = (0.0, 0.0)
+) -> UnmeasuredPairs:
     """Of columns (0, 1), whose four cells are equally frequent, and (0, 2)."""
     cells = np.repeat(ROWS, 250, axis=0)
     return UnmeasuredPairs(
         cells=np.ascontiguousarray(cells.T), weights=np.full(1000, 1e-3), sizes=(2, 2, 2), pairs=((0, 1), (0, 2)),
-        spreads=np.array(spreads), most=np.array(most), usual=0.0,
+        spreads=np.array(spreads), most=np.array(most), squared=np.array(squared), usual=0.0,
     )  # fmt: skip
 
 
@@ -40,6 +42,26 @@ def test_no_event_departs_by_more_than_half_of_the_distance_that_the_score_allow
     event = (interaction() + 1) / 2
     found = pairs((0.9, 0.0), most=(0.1, 2.0)).covariance(event - 0.5, np.array([1.0]), 0.0)
     assert 1.96 * np.sqrt(found) == pytest.approx(np.array([[0.05]]))
+
+
+@pytest.mark.parametrize(("distance", "moved"), [(0.0, 0.0), (0.3, 0.3), (1.5, 1.0)])
+def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_says(distance: float, moved: float):
+    """h = ±1: Σ|p(1 + ρh) − p| = ρ moves E h by ρ, by 1 at most; a pair that h is not of counts nothing."""
+    found = pairs((0.0, 0.0), squared=(distance**2, 4.0)).of_relation(interaction(), np.array([200.0]))
+    assert np.sqrt(found) == pytest.approx(np.array([moved]), abs=1e-9)
+
+
+def test_an_expected_relation_departs_no_further_than_its_score_allows():
+    found = pairs((0.0, 0.0), most=(0.1, 2.0), squared=(1.0, 0.0)).of_relation(interaction(), np.array([2.0]))
+    assert 1.96 * np.sqrt(found) == pytest.approx(np.array([0.1]))  # half of the distance, for a range of 2
+
+
+def test_a_score_alone_says_more_of_a_distance_than_with_what_is_usual():
+    """Cut off at 0, a normal score of distance 3 noises has E u² near 10 squared noises; of 0 noises it has 1."""
+    assert unmeasured_pairs._second_moments(np.array([3.0, 0.0]), 0.1) == pytest.approx(
+        [0.1 + 1e-4 * 1.33, 0.01], rel=1e-3
+    )
+    assert (squared_distances(np.array([0.3, 0.0]), 0.1, np.ones(2)) < [0.1, 0.01]).all()
 
 
 def test_variances_are_the_diagonals_of_joint_covariances_and_signs_are_kept():

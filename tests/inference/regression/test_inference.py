@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ import statsmodels.api as sm
 from scipy.special import expit, ndtri
 from scipy.stats import chi2
 
-from kmeanalyst.inference.regression import unsettled
+from kmeanalyst.inference.regression import errors
 from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfiles, _last_below
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.domain import Domain
@@ -168,15 +170,17 @@ def measured(mixed_release):
 
 
 def test_an_interval_holds_the_linear_one_and_all_values_whose_score_is_less_than_z_errors_away(measured):
-    z, wider = float(ndtri(0.975)), []
+    z, wider, fit = float(ndtri(0.975)), [], measured.fit
+    usual = ScoreProfiles(fit, errors.usual_errors(fit.population, fit.population.influence(fit.influence)))
     for j, one in enumerate(measured.coefficients):
-        rule = one.interval_by
-        assert isinstance(rule, ScoreInterval)
-        for end, side in zip(one.interval(0.95), (-1, 1), strict=True):
-            u = (end - one.value) / one.standard_error
-            assert side * u >= z - 1e-9
-            assert side * rule.profiles.ratio_at(j, u) >= z - 1e-9
-            wider.append((side, side * u > z + 1e-6))
+        assert isinstance(one.interval_by, ScoreInterval)
+        for rule in (one.interval_by, replace(one.interval_by, profiles=usual)):
+            error = rule.profiles.errors[j]
+            for end, side in zip(rule.interval(z), (-1, 1), strict=True):
+                u = (end - one.value) / error
+                assert side * u >= z - 1e-9
+                assert side * rule.profiles.ratio_at(j, u) >= z - 1e-9
+                wider.append((side, side * u > z + 1e-6))
     assert {(-1, True), (1, True)} <= set(wider)
 
 
@@ -189,8 +193,8 @@ def test_an_interval_holds_zero_where_its_p_value_says_so(measured):
 
 
 def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
-    errors = [one.standard_error for one in measured.coefficients]
-    assert np.sqrt(np.diag(measured.fit.total_covariance)) == pytest.approx(errors)
+    known = [one.standard_error for one in measured.coefficients]
+    assert np.sqrt(np.diag(measured.fit.total_covariance)) == pytest.approx(known)
     # W of one coefficient is its squared ratio
     found = measured.wald_test(["age"])
     assert found.statistic == pytest.approx((measured["age"].value / measured["age"].standard_error) ** 2)
@@ -209,21 +213,25 @@ def test_the_score_of_a_slope_is_fiellers(mixed_release):
     residual = y - a - b * x
     slope = (w @ x[:m]) / w.sum()
     influence = (x - slope) * residual
-    error = unsettled.total_errors(population, influence[:, None])[0]
+    error = errors.usual_errors(population, influence[:, None])[0]
     assert profiles.ratio_at(1, 2.0) == pytest.approx(-(w @ influence[:m]) / error, rel=1e-6)
 
 
-def test_where_nothing_was_settled_resolution_counts_twice(mixed_release):
-    population = mixed_release.glm("age ~ income").fit.population
-    fit = population.model.fit
-    sampling = np.array([1.0, 1.0, 1.0])
-    prior = np.sqrt(fit.unseen * mixed_release.measurement.n_rows)
-    found = unsettled.unsettled(population, sampling, np.array([prior, 3 * prior, 0.0]))
-    assert np.hypot(found, [prior, 3 * prior, 0.0]) == pytest.approx([prior * np.sqrt(1 + 3 * fit.assumed),
-                                                                      3 * prior * np.sqrt(1 + 3 * fit.assumed), 0.0])  # fmt: skip
-    assert unsettled.unsettled(population, sampling, np.full(3, prior / 10))[0] == pytest.approx(
-        np.sqrt(3 * fit.assumed) * prior / 1000
-    )
+def test_resolution_of_coefficients_is_that_of_expected_relations(mixed_release):
+    found = mixed_release.glm("age ~ income")
+    population = found.fit.population
+    influence = population.influence(found.fit.influence)
+    usual, relation = (population.model.parts(influence, expected=each)["resolution"] for each in (False, True))
+    assert (relation >= usual).all()
+    assert [one.parts["resolution"] for one in found.coefficients] == pytest.approx(list(relation))
+    assert np.sqrt(np.diag(found.fit.covariance["resolution"])) == pytest.approx(relation)
+    assert (errors.usual_errors(population, influence) <= 1.0001 * np.sqrt(found.fit.total_covariance.diagonal())).all()
+
+
+def test_a_mean_is_no_relation_and_keeps_its_error(mixed_release):
+    model = mixed_release.glm("age ~ income").fit.population.model
+    asked = model.frame["age"].to_numpy(dtype=float)
+    assert mixed_release.mean("age").parts["resolution"] == pytest.approx(model.parts(asked)["resolution"])
 
 
 @pytest.mark.parametrize(("t", "end"), [
