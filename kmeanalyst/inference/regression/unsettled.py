@@ -20,7 +20,7 @@ from kmeanalyst.inference.estimate.population import Population, estimates
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 
-_RELATED = 3.0  # variance of a relation that is asked for beyond that of usual ones, relative to these
+RELATED = 3.0  # variance of a relation that is asked for beyond that of usual ones, relative to these
 
 
 def unsettled(population: Population, sampling: Array, resolution: Array) -> Array:
@@ -30,7 +30,7 @@ def unsettled(population: Population, sampling: Array, resolution: Array) -> Arr
         return np.zeros_like(sampling)
     prior = model.fit.unseen * model.release.measurement.n_rows * sampling**2
     share = np.minimum(np.divide(resolution**2, prior, out=np.zeros_like(prior), where=prior > 0), 1.0)
-    return np.sqrt(_RELATED * model.fit.assumed) * share * resolution
+    return np.sqrt(RELATED * model.fit.assumed) * share * resolution
 
 
 def widened(population: Population, covariance: Parts) -> Parts:
