@@ -30,9 +30,17 @@ from kmeanalyst.kernels.base import Array
 
 _RANGES = 16  # of a number by itself
 _FREQUENT = 0.04  # share of a value that has a range of its own
-_SHARES = (0.05, 0.08, 0.11, 0.15, 0.2, 0.3)  # least shares of groups that are scores: the first with few enough products
+_SHARES = (
+    0.05,
+    0.08,
+    0.11,
+    0.15,
+    0.2,
+    0.3,
+)  # least shares of groups that are scores: the first with few enough products
 _PRODUCTS_PER_ROW, _MOST_PRODUCTS = 0.1, 600
 _OF_SHARES, _OF_PRODUCTS = 0.001, 0.01  # ρ
+_CONSTANT = 1e-9  # standard deviation relative to the largest value, below which values are constant
 _MOST_STEPS, _SETTLED = 400, 2e-3  # of the gradient, relative to that at w = p
 
 
@@ -56,7 +64,9 @@ class PositiveWeights:
         root = 1 / np.sqrt(self.ridge)
         scaled = self.features * root
         mean = self.probabilities @ scaled
-        values, vectors = np.linalg.eigh((scaled.T * self.probabilities) @ scaled - np.outer(mean, mean) + np.eye(len(root)))
+        values, vectors = np.linalg.eigh(
+            (scaled.T * self.probabilities) @ scaled - np.outer(mean, mean) + np.eye(len(root))
+        )
         whiten = vectors / np.sqrt(values)
         missing = whiten.T @ (scaled.T @ weights - mean[:, None] * weights.sum(axis=0))
         return self._solved((scaled - mean) @ whiten, whiten.T @ whiten, missing)
@@ -68,7 +78,8 @@ class PositiveWeights:
         M, b, p = np.zeros((G, G), single), np.zeros((G, k), single), self.probabilities[:, None].astype(single)
         M[1:, 1:], b[1:], b[0] = pull, missing, 1.0
         enough = _SETTLED * np.maximum(np.linalg.norm(b[1:], axis=0), _SETTLED)
-        at, ahead, momentum = np.zeros_like(b), np.zeros_like(b), np.ones(k, single)
+        at, ahead = np.zeros_like(b), np.zeros_like(b)
+        momentum: Array = np.ones(k, single)
         for _ in range(_MOST_STEPS):
             slope = A.T @ (p * np.maximum(1 + A @ ahead, 0)) - b + M @ ahead
             moved = ahead - slope - at
@@ -157,10 +168,10 @@ def _groups(column: pd.Series, weights: Array, ranges: int) -> Array:
 
 
 def _standardised(values: Array, weights: Array) -> Array:
-    """Of mean 0 and variance 1 under the weights; 0 where missing."""
+    """Of mean 0 and variance 1 under the weights; 0 where missing, and everywhere if the values are constant."""
     there = np.isfinite(values)
     known = weights * there
     filled = np.where(there, values, 0.0)
     centred = np.where(there, filled - known @ filled / max(known.sum(), 1e-300), 0.0)
     scale = np.sqrt(weights @ centred**2)
-    return centred / scale if scale > 0 else centred
+    return centred / scale if scale > _CONSTANT * np.abs(filled).max() else np.zeros_like(centred)
