@@ -5,8 +5,8 @@
 Tables of Adult (../shared/data/adult) drawn with replacement, so that its 48,842 rows are the population. Of each statistic some
 claims "statistic > c", c drawn evenly from truth ± 3 standard errors: half of them hold, and a probability p states that of
 all such claims a share p does. The table gives the mean stated probability of claims by range and the share that holds; a claim
-whose probability is below .5 counts as its opposite. Below: of all claims kept by the Bayesian rule at a rate of .05, the share that
-is false, which the rule promises to be at most .05, and the same of Benjamini–Yekutieli's.
+whose probability is below .5 counts as its opposite. Below: of all claims kept by the Bayesian rule at a rate of .05, the share
+that is false, which the rule promises to be at most .05, and the same of Benjamini–Yekutieli's.
 """
 
 from __future__ import annotations
