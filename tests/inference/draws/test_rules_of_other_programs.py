@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from drawn_cases import OF_TABLES, of_tables
 from scipy.stats import t
-from test_draws import OF_TABLES, of_tables
 
 from kmeanalyst.inference.draws.folder import write_draws, write_replicates
 from kmeanalyst.releases.expressions import parse
