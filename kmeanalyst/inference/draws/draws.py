@@ -115,8 +115,11 @@ def _drawn(
         base = np.append((1 - _OF_POINTS) * base, _OF_POINTS * np.maximum(model.point_weights, 0.0))
         base /= base.sum()
     positive = PositiveWeights.of(frame, base, centre)
-    found = positive.nearest(centre[:, None] + np.column_stack([np.zeros(len(centre)), deviations]))
-    return frame, found[:, 0], found[:, 1:], release.measurement.n_rows
+    nearest = positive.nearest(centre[:, None] + np.column_stack([np.zeros(len(centre)), deviations]))
+    at, drawn = nearest[:, 0], nearest[:, 1:]
+    # where weights are cut off at 0 the mean of draws is not the weights that they are around; drawn again around less of that
+    drawn = positive.nearest((centre + at - drawn.mean(axis=1))[:, None] + deviations)
+    return frame, at, drawn, release.measurement.n_rows
 
 
 def _names(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
