@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kmeanalyst.cli.arguments import check_not_read, open_release, reading_options, release_argument
+from kmeanalyst.cli.arguments import check_not_read, column_names, open_release, reading_options, release_argument
 from kmeanalyst.cli.terminal import note, print_json, say, working
 from kmeanalyst.releases.texts import one_line
 
@@ -45,6 +45,11 @@ from kmeanalyst.releases.texts import one_line
     help="OUT is a new folder: rows with a weight and R replicate weights (svrepdesign in R, svyset in Stata); 100 or more.",
 )
 @click.option(
+    "--columns",
+    metavar="NAMES",
+    help="With --draws or --replicates: the columns that a regression is about, separated by commas; all by default.",
+)
+@click.option(
     "--keep-formulas", is_flag=True, help="Of .csv: no apostrophe before text cells that a spreadsheet would run."
 )
 @click.option(
@@ -63,6 +68,7 @@ def export_command(
     seed: int | None,
     n_draws: int | None,
     n_replicates: int | None,
+    columns: str | None,
     keep_formulas: bool,
     sdnist: str | None,
     as_json: bool,
@@ -82,6 +88,7 @@ def export_command(
     Examples:
       kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
       kmeanalyst export adult.kme draws --draws 20
+      kmeanalyst export adult.kme model --draws 20 --columns income,age,sex
       kmeanalyst export adult.kme weighted --replicates 100
     """
     from kmeanalyst.releases.file.export import export
@@ -93,8 +100,11 @@ def export_command(
         return
     assert output is not None
     if n_draws is not None or n_replicates is not None:
-        _export_drawn(release_path, output, view, rows, seed, n_draws, n_replicates, keep_formulas, as_json)
+        names = column_names(columns)
+        _export_drawn(release_path, output, view, rows, seed, n_draws, n_replicates, names, keep_formulas, as_json)
         return
+    if columns is not None:
+        raise click.UsageError("--columns goes with --draws or --replicates: other files have all columns.")
     if Path(output).is_dir():
         raise click.BadParameter(f"{output} is a directory. Name a file.", param_hint="OUT")
     check_not_read(output, release_path)
@@ -123,7 +133,7 @@ def _note_defused(defused: int) -> None:
 
 def _export_drawn(
     release_path: str, folder: str, view: str, rows: int | None, seed: int | None, m: int | None, R: int | None,
-    keep_formulas: bool, as_json: bool,
+    columns: list[str] | None, keep_formulas: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Draws of the table or replicate weights in a folder, with the rule that they are for."""
     from kmeanalyst.inference.draws.draws import FEWEST_REPLICATES, too_few
@@ -138,14 +148,14 @@ def _export_drawn(
         note(too_few(R))
     with working("drawing"):
         if m is not None:
-            tables = release.draws(m, rows=rows, rng=seed)
+            tables = release.draws(m, columns=columns, rows=rows, rng=seed)
             defused = write_draws(release, folder, tables, keep_formulas=keep_formulas)
             facts = {"draws": m, "rows": len(tables[0]), "rule": "Rubin"}
         else:
             assert R is not None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it was said
-                frame = release.replicates(R, rng=seed)
+                frame = release.replicates(R, columns=columns, rng=seed)
             defused = write_replicates(release, folder, frame, keep_formulas=keep_formulas)
             facts = {"replicates": R, "rows": len(frame), "rule": "replicate weights"}
     _note_defused(defused)

@@ -10,10 +10,12 @@ in units of the width that the table's own rows would have with no privacy.
 
     ours          intervals of Release.expectation (no slopes)
     draws         release.draws(m): Rubin's U + (1 + 1/m) B, t with Rubin's degrees of freedom
+    named         release.draws(m, columns=…) of the regression's columns alone, by the same rule; questions that they can answer
     pool.syn      of the same draws: U + B/m (mice::pool.syn; Reiter 2003), t with Reiter's degrees of freedom
     lm.synds      of the same draws: U (synthpop, population.inference = FALSE), normal
     one draw      one draw as if it were the table, normal
     replicates    release.replicates(R): the mean squared deviation, t with R - 1 degrees of freedom
+    named repl.   release.replicates(R, columns=…) of the regression's columns alone, by the same rule
     table         the private rows themselves: what a perfect release would hold
 
 One release's questions are correlated: a share of releases × questions has a larger standard error than a binomial one; the
@@ -44,7 +46,7 @@ from kmeanalyst.releases.expressions import parse
 from release_side import draft_domain, publish
 
 _POPULATION = 400_000
-RULES = ("ours", "draws", "pool.syn", "lm.synds", "one draw", "replicates", "table")
+RULES = ("ours", "draws", "named", "pool.syn", "lm.synds", "one draw", "replicates", "named repl.", "table")
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,19 @@ class Table:
         each = [kind for kind, some in self.questions.items() for _ in some]
         return [*each, *["slopes"] * len(self.predictors)]
 
+    @property
+    def of_regression(self) -> list[str]:
+        """The columns of the regression."""
+        return list(dict.fromkeys(name for text in (self.outcome, *self.predictors) for name in parse(text).columns))
+
     def values(self, frame: pd.DataFrame, questions: list[str] | tuple[str, ...]) -> Array:
-        columns = [np.asarray(parse(question).evaluate(frame, self.domain), dtype=float) for question in questions]
-        return np.column_stack(columns)
+        """(n, q), NaN where the frame lacks a column of the question."""
+        asked = [parse(question) for question in questions]
+        return np.column_stack([
+            np.asarray(one.evaluate(frame, self.domain), dtype=float)
+            if set(one.columns) <= set(frame) else np.full(len(frame), np.nan)
+            for one in asked
+        ])  # fmt: skip
 
 
 def mixed() -> Table:
@@ -139,21 +151,39 @@ def intervals(
     missing = np.full(len(table.predictors), np.nan)
     centres, errors = (np.append([getattr(e, name) for e in ours], missing) for name in ("value", "standard_error"))
     found["ours"] = centres, z * errors
-    each = [estimates(table, one) for one in release.draws(m, rng=seed)]
-    values, usual = np.array([value for value, _ in each]), np.array([error for _, error in each])
+    values, usual = _of_tables(table, release.draws(m, rng=seed))
     mean, U, B = values.mean(axis=0), (usual**2).mean(axis=0), values.var(axis=0, ddof=1)
-    rubin = (m - 1) * (1 + U / ((1 + 1 / m) * B)) ** 2
     reiter = (m - 1) * (1 + m * U / B) ** 2
-    found["draws"] = mean, t.ppf((1 + level) / 2, rubin) * np.sqrt(U + (1 + 1 / m) * B)
+    found["draws"] = _by_rubin(values, usual, level)
+    named = release.draws(m, columns=table.of_regression, rng=seed)
+    found["named"] = _by_rubin(*_of_tables(table, named), level)
     found["pool.syn"] = mean, t.ppf((1 + level) / 2, reiter) * np.sqrt(U + B / m)
     found["lm.synds"] = mean, z * np.sqrt(U)
     found["one draw"] = values[0], z * usual[0]
     if R:
-        frame = release.replicates(R, rng=seed)
-        full = estimates(table, frame, frame["weight"].to_numpy())[0]
-        again = np.array([estimates(table, frame, frame[f"replicate_{r + 1}"].to_numpy())[0] for r in range(R)])
-        found["replicates"] = full, t.ppf((1 + level) / 2, R - 1) * np.sqrt(((again - full) ** 2).mean(axis=0))
+        found["replicates"] = _by_replicates(table, release.replicates(R, rng=seed), R, level)
+        named_rows = release.replicates(R, columns=table.of_regression, rng=seed)
+        found["named repl."] = _by_replicates(table, named_rows, R, level)
     return found
+
+
+def _of_tables(table: Table, drawn: list[pd.DataFrame]) -> tuple[Array, Array]:
+    """Answers and usual standard errors (m, q) of each table."""
+    each = [estimates(table, one) for one in drawn]
+    return np.array([value for value, _ in each]), np.array([error for _, error in each])
+
+
+def _by_rubin(values: Array, usual: Array, level: float) -> tuple[Array, Array]:
+    m = len(values)
+    U, B = (usual**2).mean(axis=0), values.var(axis=0, ddof=1)
+    freedom = (m - 1) * (1 + U / ((1 + 1 / m) * B)) ** 2
+    return values.mean(axis=0), t.ppf((1 + level) / 2, freedom) * np.sqrt(U + (1 + 1 / m) * B)
+
+
+def _by_replicates(table: Table, frame: pd.DataFrame, R: int, level: float) -> tuple[Array, Array]:
+    full = estimates(table, frame, frame["weight"].to_numpy())[0]
+    again = np.array([estimates(table, frame, frame[f"replicate_{r + 1}"].to_numpy())[0] for r in range(R)])
+    return full, t.ppf((1 + level) / 2, R - 1) * np.sqrt(((again - full) ** 2).mean(axis=0))
 
 
 def one_release(table: Table, options: Any, epsilon: float, number: int) -> tuple[pd.DataFrame, Array]:

@@ -36,7 +36,7 @@ mi estimate: regress OUTCOME PREDICTOR
 _R_REPLICATES = """\
 rows <- read.csv("rows.csv")
 design <- survey::svrepdesign(data = rows, weights = ~weight, repweights = "replicate_[0-9]+", type = "other",
-                              scale = 1/{R}, rscales = 1, combined.weights = TRUE, mse = TRUE)
+                              scale = 1/{R}, rscales = rep(1, {R}), combined.weights = TRUE, mse = TRUE)
 survey::svymean(~COLUMN, design)
 summary(survey::svyglm(OUTCOME ~ PREDICTOR, design = design))
 """
@@ -44,6 +44,16 @@ _STATA_REPLICATES = """\
 import delimited rows.csv
 svyset [pweight = weight], bsrweight(replicate_*) vce(bootstrap) mse
 svy: mean COLUMN
+"""
+_OF_ALL = """\
+Right for shares and means of columns and of pairs of columns, and at epsilon = 1 for slopes of a regression on a few columns.
+Not right for slopes where epsilon is .1 or tables have tens of columns: rows of all columns cannot have the error of every
+relation at once, and intervals are too narrow. Write a folder of the regression's own columns for these (--columns). What
+rests on three columns that a regression does not describe, and pairs of rare levels, are less spread than they should be.
+"""
+_OF_NAMED = """\
+The folder is of the columns {columns} alone, named for an analysis of how they are related: shares, means and slopes of
+regressions on them. What was not measured of their relations counts as much as a relation may be where one is expected.
 """
 _DRAWS = """\
 rows_1.csv … rows_{m}.csv are {m} draws of the private table: each is what the table may have been, given the release.
@@ -54,11 +64,9 @@ Use them with Rubin's rule and with no other. Analyse each as if it were the tab
 U is the error of sampling, B that of the noise for privacy and of what the release leaves open.
 
 Not with rules for synthetic data: pool.syn of mice (U + B/m) and lm.synds of synthpop (U) assume a table without noise.
-Their 95 % intervals are too narrow: on a simulated table they held .75 and .69 at epsilon = 1, .42 and .27 at epsilon = 0.1.
+Their 95 % intervals are too narrow: on a simulated table they held .78 and .72 at epsilon = 1, .54 and .35 at epsilon = 0.1.
 Not with one of the tables alone, for the same reason, and not with all rows as one table.
-What rests on three columns and more, such as slopes of a regression on several, is less spread than it should be, and slopes
-are weakened where tables have many columns: prefer kmeanalyst's own answers for these.
-
+{scope}
 R:
 {r}
 Stata:
@@ -71,9 +79,7 @@ Use them as replicate weights, and in no other way:
     variance   the mean of ({R} estimates under replicate_1 … replicate_{R}, less that estimate) squared
 It is the error of sampling, of the noise for privacy and of what the release leaves open, together. Standard errors that a
 program computes from the rows and one weight alone are wrong.
-What rests on three columns and more, such as slopes of a regression on several, is less spread than it should be, and slopes
-are weakened where tables have many columns: prefer kmeanalyst's own answers for these.
-
+{scope}
 R:
 {r}
 Stata:
@@ -84,10 +90,10 @@ def write_draws(
     release: ReleaseData, folder: str | Path, tables: Sequence[pd.DataFrame], *, keep_formulas: bool = False
 ) -> int:
     """Write rows_1.csv … rows_m.csv, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
-    m = len(tables)
+    m, scope = len(tables), _scope(release, list(tables[0]))
     code = {"R": _R_DRAWS.format(m=m), "Stata": _STATA_DRAWS.format(m=m)}
     rule = {"rule": "Rubin", "m": m, "variance": "U + (1 + 1/m) B", "rows": len(tables[0])}
-    text = _DRAWS.format(m=m, r=_indented(code["R"]), stata=_indented(code["Stata"]))
+    text = _DRAWS.format(m=m, scope=scope, r=_indented(code["R"]), stata=_indented(code["Stata"]))
     frames = ((f"rows_{i + 1}.csv", table) for i, table in enumerate(tables))
     return _write(release, Path(folder), frames, rule | {"code": code}, text, keep_formulas)
 
@@ -97,10 +103,19 @@ def write_replicates(
 ) -> int:
     """Write rows.csv with its weights, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
     R = sum(str(name).startswith("replicate_") for name in frame)
+    scope = _scope(release, list(frame))
     code = {"R": _R_REPLICATES.format(R=R), "Stata": _STATA_REPLICATES}
     rule = {"rule": "replicate weights", "R": R, "variance": "scale * sum((theta_r - theta)^2)", "scale": 1 / R}
-    text = _REPLICATES.format(R=R, r=_indented(code["R"]), stata=_indented(code["Stata"]))
+    text = _REPLICATES.format(R=R, scope=scope, r=_indented(code["R"]), stata=_indented(code["Stata"]))
     return _write(release, Path(folder), iter([("rows.csv", frame)]), rule | {"code": code}, text, keep_formulas)
+
+
+def _scope(release: ReleaseData, names: Sequence[str]) -> str:
+    """What the rule is right for: rows of all columns, or of some that were named."""
+    known = release.columns.names
+    if set(known) <= set(names):
+        return _OF_ALL
+    return _OF_NAMED.format(columns=", ".join(name for name in names if name in known))
 
 
 def _write(

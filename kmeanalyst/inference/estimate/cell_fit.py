@@ -305,6 +305,13 @@ class CellFit:
         """κ of what no table says anything of; that of the system where all pairs were measured."""
         return self.spread if self.unmeasured is None else min(self.unmeasured.usual, self.spread)
 
+    @property
+    def assumed(self) -> float:
+        """The share of κ that is that of usual tables, and not read off the measurement."""
+        assert isinstance(self.measurement.feature_map, MarginFeatures)
+        usual = _usual_count(self.measurement.feature_map)
+        return usual / (self.determined + usual)
+
     def first_rows(self, values: Array) -> Array:
         """Values (n, ...) at the rows of `compatible`: all of them."""
         return values
@@ -413,17 +420,18 @@ class CellFit:
         cross = a.T @ with_features
         return joint - cross - cross.T + a.T @ (self.system.covariance @ a)
 
-    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """(n, k) draws of how the weights of the table's own rows may differ from `weights`; each sums to 0.
 
         f − fit(A f + noise), f from the prior (Matheron's rule): a question's values have the covariance of its privacy and
-        resolution parts, but for the bound that a noisy score sets to a pair that was not measured.
+        resolution parts, but for the bound that a noisy score sets to a pair that was not measured. `wider` multiplies the
+        rest of f.
         """
         size = len(self.system.covariance.mean)
         noise = self._fitted(self.measurement.noise_scale * rng.standard_normal((size, k)), self.system)
         moved, with_features = self._moved
         bias = _STILL_TO_GO * (moved - self._fitted(with_features[:, None], self.system)[:, 0])
-        left_open = np.sqrt(self._validation) * self._draws_of_rest(k, rng)
+        left_open = wider * np.sqrt(self._validation) * self._draws_of_rest(k, rng)
         return left_open - noise + np.outer(bias, rng.standard_normal(k))
 
     def _draws_of_rest(self, k: int, rng: np.random.Generator) -> Array:

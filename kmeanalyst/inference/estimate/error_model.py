@@ -49,6 +49,11 @@ class Fit(Protocol):
         ...
 
     @property
+    def assumed(self) -> float:
+        """The share of κ that is that of usual tables, or of all directions together, and not read off what a question asks."""
+        ...
+
+    @property
     def probabilities(self) -> Array:
         """(n,) non-negative weights of the rows, around which it is."""
         ...
@@ -67,7 +72,7 @@ class Fit(Protocol):
 
     def covariance(self, influence: Array) -> dict[str, Array]: ...
 
-    def deviations(self, k: int, rng: np.random.Generator) -> Array: ...
+    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array: ...
 
 
 class ErrorModel(ABC):
@@ -237,14 +242,16 @@ class MeasuredErrors(ErrorModel):
         covariance = self.fit.covariance(at_rows)
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
-    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from the fit's; each sums to 0.
 
         Their covariances are those of privacy and resolution; ValueError unless the fit's rows come first.
+
+        wider   factor on what the measurement leaves open.
         """
         if self.first != "fit":
             raise ValueError('draws are of the fitted population. Take the model of view="fitted".')
-        drawn = self.fit.deviations(k, rng)
+        drawn = self.fit.deviations(k, rng, wider)
         if self.fit.on_points:
             return drawn
         distance = np.append(-self.fit.weights, self.point_weights)

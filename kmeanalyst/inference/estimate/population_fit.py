@@ -156,6 +156,7 @@ class PopulationFit:
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     on_points: ClassVar[bool] = False
+    assumed: ClassVar[float] = 1.0  # κ is one for all directions, most of them hardly measured
 
     @property
     def unseen(self) -> float:
@@ -217,13 +218,14 @@ class PopulationFit:
             "resolution": (self.prior_variance[:, None] * rest).T @ rest + refit_bias,
         }
 
-    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """(n, k) draws of how the weights of the table's own rows may differ from `weights`; each sums to 0.
 
         f − fit(A f + noise), f from the prior (Matheron's rule): a question's values have the covariance of its privacy and
         resolution parts, but that refits which depart further than their noise explains do so in the same proportion everywhere.
+        `wider` multiplies f.
         """
-        f = np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
+        f = wider * np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
         noise = self._excess * self.noise_scale * rng.standard_normal((self.coordinates.shape[1], k))
         fitted = self.mass[:, None] * (self.coordinates @ cho_solve(self.factor, self.coordinates.T @ f + noise))
         bias = np.outer(self.replicates.mean(axis=1) - self.clouds, rng.standard_normal(k))

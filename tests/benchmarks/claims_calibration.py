@@ -1,0 +1,106 @@
+"""Whether claims hold as often as their stated probabilities say, and how many kept claims are false.
+
+    python tests/benchmarks/claims_calibration.py [--releases 16] [--rows 5000] [--epsilon 1 0.1] [--claims 8] [--first 0]
+
+Tables of Adult (../shared/data/adult) drawn with replacement, so that its 48,842 rows are the population. Of each statistic some
+claims "statistic > c", c drawn evenly from truth ± 3 standard errors: half of them hold, and a probability p states that of
+all such claims a share p does. The table gives the mean stated probability of claims by range and the share that holds; a claim
+whose probability is below .5 counts as its opposite. Below: of all claims kept by the Bayesian rule at a rate of .05, the share
+that is false, which the rule promises to be at most .05, and the same of Benjamini–Yekutieli's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from functools import cache
+from itertools import pairwise
+
+import draws_coverage
+import numpy as np
+import pandas as pd
+
+import kmeanalyst as ka
+from release_side import publish
+
+STATISTICS = (
+    "mean(age)", "mean(`hours-per-week`)", "probability(sex == 'Female')", "probability(income == '>50K')", "std(age)",
+    "probability(age > 50)", "mean(age, where=sex == 'Male') - mean(age, where=sex == 'Female')",
+    "probability(income == '>50K', where=sex == 'Male')", "probability(income == '>50K', where=sex == 'Female')",
+    "probability(income == '>50K', where=education == 'Bachelors')", "corr(age, `education-num`)",
+    "mean(`education-num`, where=income == '>50K') - mean(`education-num`, where=income == '<=50K')",
+    "mean(`hours-per-week`, where=relationship == 'Husband')", "quantile(age, 0.5, where=income == '>50K')",
+)  # fmt: skip
+RANGES = (0.5, 0.7, 0.9, 0.95, 0.99, 1.0)
+
+
+@cache
+def population() -> ka.Release:
+    table = draws_coverage.TABLES["adult"]()
+    return ka.from_frame(table.population.assign(w=1 / len(table.population)), weight="w")
+
+
+def value(release: ka.Release, statistic: str) -> tuple[float, float]:
+    """A statistic and its standard error, by a claim about it."""
+    found = release.claims([f"{statistic} > 0"])[0].difference
+    return float(found.value), float(found.standard_error)
+
+
+def of_release(number: int, epsilon: float, options: argparse.Namespace, truths: list[float]) -> pd.DataFrame:
+    table = draws_coverage.TABLES["adult"]()
+    release = publish(
+        table.draw(options.rows, 1000 + number), table.domain, epsilon=epsilon, delta=1e-6, uncounted=True, workers=1
+    )
+    rng = np.random.default_rng([number, 77])
+    texts, hold = [], []
+    for statistic, truth in zip(STATISTICS, truths, strict=True):
+        error = value(release, statistic)[1]
+        for bound in truth + error * rng.uniform(-3, 3, options.claims):
+            texts.append(f"{statistic} > {bound:.12g}" if bound >= 0 else f"{statistic} > -{-bound:.12g}")
+            hold.append(truth > bound)
+    found = release.claims(texts)
+    return pd.DataFrame({
+        "release": number, "probability": [claim.probability for claim in found], "holds": hold,
+        "bayes": [claim.kept for claim in found], "yekutieli": [claim.adjusted_pvalue <= 0.05 for claim in found],
+    })  # fmt: skip
+
+
+def summary(found: pd.DataFrame) -> str:
+    opposite = found["probability"] < 0.5
+    stated = np.where(opposite, 1 - found["probability"], found["probability"])
+    holds = np.where(opposite, ~found["holds"], found["holds"])
+    lines = ["stated by       claims  mean stated  holds"]
+    for low, high in pairwise(RANGES):
+        used = (stated >= low) & ((stated < high) | (high == 1.0))
+        lines.append(f"{low:.2f} to {high:.2f}  {used.sum():8d}  {stated[used].mean():11.3f}  {holds[used].mean():.3f}")
+    lines.append(f"all           {len(stated):8d}  {stated.mean():11.3f}  {holds.mean():.3f}")
+    for rule in ("bayes", "yekutieli"):
+        kept = found[found[rule]]
+        shares = 1 - kept.groupby("release")["holds"].mean()
+        error = shares.std() / np.sqrt(len(shares))
+        lines.append(f"{rule}: {len(kept)} kept, {1 - kept['holds'].mean():.4f} false (s.e. by release {error:.4f})")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--releases", type=int, default=16)
+    parser.add_argument("--rows", type=int, default=5000)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
+    parser.add_argument("--claims", type=int, default=8, help="of each statistic")
+    parser.add_argument("--first", type=int, default=0)
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    truths = [value(population(), statistic)[0] for statistic in STATISTICS]
+    for epsilon in options.epsilon:
+        parts = []
+        for number in range(options.first, options.first + options.releases):
+            parts.append(of_release(number, epsilon, options, truths))
+            print(f"epsilon {epsilon:g}, release {number}", file=sys.stderr, flush=True)
+        print(f"\nAdult, epsilon {epsilon:g}, {options.rows} rows, {options.releases} releases")
+        print(summary(pd.concat(parts)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
