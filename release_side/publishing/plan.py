@@ -26,17 +26,20 @@ from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Number, Real
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
+from kmeanalyst.representation.tables.estimates import Observed
 from kmeanalyst.representation.tables.score_tables import ScoreTables
 from release_side.budget.spending import weakness
 from release_side.choices.options import processors, public_generator, public_rows
@@ -226,6 +229,8 @@ def _simulate(
             method, measured, mechanism, domain, size,
             progress=lambda _, share: on_progress("simulating releases", (done + 0.8 * share) / len(mechanisms)),
         )  # fmt: skip
+        if lost := _lost_levels(release):
+            _log.warning("ε = %g: %s", mechanism.epsilon, lost)
         file_bytes = _file_bytes(release)
         seconds = drawing + per_row * size.count + time.perf_counter() - started
         errors = _errors(release, truths[name], size)
@@ -237,6 +242,28 @@ def _simulate(
     table = pd.DataFrame([simulated(mechanism, name, done) for done, (mechanism, name) in enumerate(pairs)])
     on_progress("simulating releases", 1.0)
     return table
+
+
+def _lost_levels(release: Release) -> str | None:
+    """Which columns have levels that noise hides, where these share the rows evenly, and what to do; None if none has.
+
+    From public facts: the noise on a share in the tables of single columns, and the number of levels.
+    """
+    if release.measurement is None or not isinstance(release.measurement.feature_map, MarginFeatures):
+        return None
+    observed, kernel = Observed.of(release.measurement), release.measurement.feature_map.kernel
+    lost = []
+    for j, tables in zip(kernel.others, observed.alone, strict=True):
+        column, noise = release.domain.columns[j], math.sqrt(min((variance for _, variance in tables), default=0.0))
+        if isinstance(column, Categorical) and not isinstance(column, Tree) and noise > 1 / len(column.levels):
+            lost.append(f"{column.name} ({len(column.levels)} levels, noise of {noise:.2g} on a share)")
+    if not lost:
+        return None
+    return (
+        f"noise hides levels of {', '.join(lost)}: if all were equally frequent, each would be rarer than its noise is large. "
+        'Where their groups are what matters, make such a column a tree (kind = "tree"), whose pairs are measured by groups; or '
+        "name fewer levels."
+    )
 
 
 def _as_list(epsilon: float | Sequence[float]) -> list[float]:

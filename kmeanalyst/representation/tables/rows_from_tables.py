@@ -36,9 +36,8 @@ from kmeanalyst.representation.wanted import FULL, Effort
 _SWEEPS = 120
 _CLASSES, _DEVIATION = 100, 1.5  # of latent classes: more, and with looser priors, than where all pairs are measured
 _SEEN_WELL = 0.004  # with less noise on a share, if all pairs were measured alike, all tables are smoothed together
-_CROSSED_SEEN_WELL = (
-    0.003  # with less, rows of all pairs crossed with a target are drawn from their tables, if these are ordered
-)
+# with less noise, rows of all pairs crossed with a target are drawn from their tables, if most of these have an order
+_CROSSED_SEEN_WELL = 0.003
 _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved to fit the classes' tables of all of them
 
 

@@ -23,6 +23,7 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation import wanted
@@ -366,6 +367,22 @@ def test_a_weak_guarantee_is_noted_as_publish_refuses_it(square, caplog):
     plan(square, **(BUDGET | {"epsilon": 20.0}), **SMALL)
     assert "epsilon 20 is a weak" in caplog.text
     assert "publish refuses it" in caplog.text
+
+
+def test_levels_that_noise_hides_are_named_with_what_to_do(caplog):
+    """At ε = 10 none is; at 0.1 those of the column of many levels are, but not of two, and not of a tree with as many leaves."""
+    codes = tuple(f"c{k:03}" for k in range(300))
+    domain = Domain(
+        (
+            Categorical(name="code", levels=codes),
+            Tree(name="place", parents={f"p{k:03}": f"region {k // 30}" for k in range(300)}),
+            Categorical(name="sex", levels=("f", "m")),
+        )
+    )
+    plan(domain, rows=2000, delta=1e-6, epsilon=[10.0, 0.1], points=40, score=False)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert re.match(r"ε = 0\.1: noise hides levels of code \(300 levels, noise of 0\.\d+ on a share\): ", said)
+    assert 'a tree (kind = "tree")' in said
 
 
 # ---------------------------------------------------------------------- the command
