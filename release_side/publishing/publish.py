@@ -93,8 +93,8 @@ def publish(
                     tables of levels, ranges and atoms, then tables of those pairs of columns that noisy scores show to be
                     related. "table" (the default for few numbers, for text and cyclic columns, with Laplace noise, and where
                     features, family, public points or signed weights are named): a product over the columns, by random
-                    features. "margins" (the default with a target and at most nine other columns): all one-way and two-way
-                    tables, crossed with the target; with more columns "adaptive" crosses chosen pairs with it.
+                    features. "margins" (the default with a target): all one-way and two-way tables, crossed with the target;
+                    where these have more than 100,000 cells, "adaptive" crosses chosen pairs with it.
                     "generator" (the default of that method): numbers by a Gaussian kernel, together with one-way tables of
                     levels, atoms and missing cells.
     target          a column that models will predict: its relations to pairs of others are measured as well. With a

@@ -10,6 +10,7 @@ exponential       a small database, drawn as a whole
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from kmeanalyst.kernels import Margins as MarginsKernel
@@ -31,7 +32,7 @@ from release_side.publishing.methods.margins import Margins
 from release_side.publishing.methods.random_features import RandomFeatures
 from release_side.publishing.methods.subspace import Subspace
 
-_MANY_CROSSED = 10  # columns beside a target, from which it is crossed with chosen pairs of them, and not with all
+_MANY_CELLS = 100_000  # of all pairs crossed with a target, beyond which those of chosen pairs are measured
 _CLASSES = 5  # a whole number with no more values is crossed with all tables, as levels are
 
 METHODS: dict[str, type[ReleaseMethod]] = {
@@ -58,7 +59,7 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
     """
     kind = method_class(method)
     choices = _of_targets(kind, choices, domain)
-    if kind is RandomFeatures and _crossed_with_many(choices, domain):
+    if kind is RandomFeatures and _has_many_cells(choices, domain):
         choices = replace(choices, kernel="adaptive")
     _check_strings(kind, choices, domain)
     public = public_rows(choices.public_points, domain)
@@ -114,29 +115,25 @@ def _is_number(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> b
     return isinstance(column, Number) and not few and adaptive
 
 
-def _crossed_with_many(choices: Choices, domain: Domain) -> bool:
-    """Whether so many columns are crossed with a target by default that the tables of all their pairs have more noise than use.
-
-    Then those of chosen pairs are measured, crossed with it too.
-    """
-    return len(domain) > _MANY_CROSSED and _target_by_default(choices, domain)
-
-
-def _target_by_default(choices: Choices, domain: Domain) -> bool:
-    """Whether one target is named, and nothing that says which tables are measured."""
-    by_default = choices.kernel is None and choices.workload is None and choices.noise != "laplace"
-    return by_default and choices.target in domain.names and not any(column.is_text for column in domain.columns)
+def _has_many_cells(choices: Choices, domain: Domain) -> bool:
+    """Whether the tables of all pairs of columns crossed with the target, as they are by default, have more noise than use."""
+    return _MANY_CELLS < _cells_by_default(choices, domain) < math.inf
 
 
 def _too_wide(choices: Choices, domain: Domain) -> bool:
     """Whether the margins that a target asks for by default cannot be measured, and those of chosen pairs can."""
-    if not _target_by_default(choices, domain):
-        return False
+    return _cells_by_default(choices, domain) == math.inf
+
+
+def _cells_by_default(choices: Choices, domain: Domain) -> float:
+    """Of the margins that a target asks for, infinite if there are too many; 0 without a target or with a choice of tables."""
+    by_default = choices.kernel is None and choices.workload is None and choices.noise != "laplace"
+    if not by_default or choices.target not in domain.names or any(column.is_text for column in domain.columns):
+        return 0
     try:
-        margin_kernel(domain, choices.target)
+        return margin_kernel(domain, choices.target).n_cells
     except DomainError:
-        return True
-    return False
+        return math.inf
 
 
 def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> None:

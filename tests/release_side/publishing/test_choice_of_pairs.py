@@ -212,14 +212,17 @@ def test_a_target_whose_margins_have_too_many_cells_is_asked_of_chosen_pairs():
 
 
 @pytest.mark.parametrize(
-    ("choices", "columns", "kind"),
+    ("choices", "levels", "kind"),
     [
-        ({}, 10, "margins"), ({}, 11, "adaptive"), ({"noise": "laplace"}, 11, "margins"),
-        ({"kernel": "margins"}, 11, "margins"), ({"kernel": "adaptive"}, 3, "adaptive"),
+        ({}, 20, "margins"), ({}, 24, "adaptive"), ({"noise": "laplace"}, 24, "margins"),
+        ({"kernel": "margins"}, 24, "margins"), ({"kernel": "adaptive"}, 3, "adaptive"),
     ],
 )  # fmt: skip
-def test_a_target_of_many_columns_is_crossed_with_chosen_pairs(choices: dict[str, Any], columns: int, kind: str):
-    domain = Domain(tuple(Categorical(name=f"c{k}", levels=LEVELS) for k in range(columns)))
+def test_a_target_whose_tables_have_many_cells_is_crossed_with_chosen_pairs(
+    choices: dict[str, Any], levels: int, kind: str
+):
+    """Of ten pairs of columns as wide as their target: 10 · 20³ cells, and 10 · 24³."""
+    domain = Domain(tuple(Categorical(name=f"c{k}", levels=tuple(f"{n}" for n in range(levels))) for k in range(6)))
     chosen = chosen_method("random-features", Choices(target="c0", **choices), domain)
     assert type(chosen) is METHODS[kind] and chosen.choices.target == "c0"
 
@@ -228,7 +231,9 @@ def test_the_last_class_of_many_columns_is_seen_in_single_tables_and_chosen_pair
     """Of 12 columns: every column is crossed with the target, and so is every pair that was chosen."""
     frame = wide_rows(5000, np.random.default_rng(1)).iloc[:, 20:]
     domain = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in frame.columns))
-    release = publish(frame, domain, epsilon=1.0, delta=1e-6, points=50, rehearsal=0, workers=1, target="chain_19")
+    release = publish(
+        frame, domain, epsilon=1.0, delta=1e-6, points=50, rehearsal=0, workers=1, target="chain_19", kernel="adaptive"
+    )
     kernel = chosen_margins(release)
     assert kernel.target == 11 and len(kernel.squares[1]) == 11 and 0 < len(kernel.chosen) < 55
     assert not kernel.squares[2] and len(kernel.squares[3]) == len(kernel.chosen)
