@@ -4,8 +4,7 @@ A measurement of random Fourier features is denoised (`denoise`); points are dra
 get the most even weights whose mean feature is the estimate. If the points are too few for that, they are moved as well
 (`reduced_set`).
 
-A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`), or from the tables
-themselves (`rows_from_tables`) where pairs were chosen or most columns have an order: equal weights are in
+A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`): equal weights are in
 the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. For all other features points are searched
 (`pool_search`). Rows of margins keep the rules of the domain; points of other features would not.
 """
@@ -19,7 +18,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures, Margins
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
@@ -27,7 +26,7 @@ from kmeanalyst.representation.mixture.latent_classes import draw_rows, fit_late
 from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
-from kmeanalyst.representation.tables.rows_from_tables import better_from_tables, rows_from_classes, rows_from_tables
+from kmeanalyst.representation.tables.rows_from_tables import rows_from_classes, rows_from_tables
 from kmeanalyst.representation.tables.values_kept import without_broken
 from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
@@ -71,10 +70,9 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
 def _rows_of_margins(
     measurement: Measurement, domain: Domain, wanted: Wanted, rng: np.random.Generator, report: Progress
 ) -> Array:
-    """From the tables of chosen pairs and a tree of them; where all pairs were measured from latent classes, or from tables too."""
-    M, effort, kernel = wanted.n_points, wanted.effort, measurement.feature_map.kernel
-    assert isinstance(kernel, Margins)
-    if isinstance(kernel, ChosenMargins) or better_from_tables(measurement, domain, kernel):
+    """From the tables of chosen pairs and a tree of them; from latent classes where all pairs were measured."""
+    M, effort = wanted.n_points, wanted.effort
+    if isinstance(measurement.feature_map.kernel, ChosenMargins):
         return rows_from_tables(
             measurement, domain, M, rng, cells_only=wanted.cells_only, effort=effort, progress=report
         )

@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures, Margins
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.latent_classes import LatentClasses, fit_classes_to
@@ -36,8 +36,6 @@ from kmeanalyst.representation.wanted import FULL, Effort
 _SWEEPS = 120
 _CLASSES, _DEVIATION = 100, 1.5  # of latent classes: more, and with looser priors, than where all pairs are measured
 _SEEN_WELL = 0.004  # with less noise on a share, if all pairs were measured alike, all tables are smoothed together
-# with less noise, rows of all pairs crossed with a target are drawn from their tables, if most of these have an order
-_CROSSED_SEEN_WELL = 0.003
 _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved to fit the classes' tables of all of them
 
 
@@ -56,25 +54,17 @@ def rows_from_tables(
     _check_tables(kernel)
     allowed = allowed_cells(domain, kernel)
     estimates = estimate_tables(measurement, allowed, domain)
-    ordered = kernel.target < 0 and _mostly_ordered(domain, kernel)
-    chosen = isinstance(kernel, ChosenMargins)
-    if chosen and not (cells_only or ordered) and noise_of_all_pairs(measurement) < _SEEN_WELL:
+    if not (cells_only or _mostly_ordered(domain, kernel)) and noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
         estimates = _of_classes(model, kernel, list(estimates.pairs), estimates.tree, allowed)
     return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress, cells_only=cells_only)
 
 
-def better_from_tables(measurement: Measurement, domain: Domain, kernel: Margins) -> bool:
-    """Whether rows are better drawn from tables than from classes: all crossed with a target, mostly ordered, with little noise."""
-    crossed = kernel.target >= 0 and _tables_suffice(kernel)
-    return crossed and _mostly_ordered(domain, kernel) and noise_of_all_pairs(measurement) < _CROSSED_SEEN_WELL
-
-
 def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
-    """Whether most pairs have a column with an order, which says more of their tables than classes do."""
+    """Whether most pairs have a column with an order, and no target: the order says more of their tables than classes."""
     without = sum(order.rank is None for order in orders_of(domain, kernel))
     pairs = len(kernel.others) * (len(kernel.others) - 1)
-    return 2 * without * (without - 1) < pairs
+    return kernel.target < 0 and 2 * without * (without - 1) < pairs
 
 
 def rows_from_classes(
@@ -117,14 +107,10 @@ def _rows(
     return rows_that_keep_rules(rows, kernel, domain, cells, target, fine, rng)
 
 
-def _tables_suffice(kernel: Margins) -> bool:
-    """Whether single columns were measured, and pairs crossed with the target if there is one."""
-    alone, by_target, pairs, _, _, target = (share > 0 for share in kernel.shares)
-    return by_target and (alone or target) and not pairs if kernel.target >= 0 else alone
-
-
 def _check_tables(kernel: Margins) -> None:
-    if not _tables_suffice(kernel):
+    alone, by_target, pairs, _, _, target = (share > 0 for share in kernel.shares)
+    known = by_target and (alone or target) and not pairs if kernel.target >= 0 else alone
+    if not known:
         raise ValueError(
             "rows are drawn from one-way tables and from pairs, all crossed with the target if there is one, and this "
             "measurement was made of other tables: no release of release_side is. Ask questions of the release as it is; "

@@ -6,23 +6,19 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from representation_cases import measured
 from scipy.stats import multivariate_normal
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.tables.estimates import Observed, TableEstimates, column_estimates, estimate_tables
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells
 from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables, orders_of
 from kmeanalyst.representation.tables.tree import Tree
-from kmeanalyst.representation.wanted import Effort, Wanted
 
 EDGES = (-2.0, -1.2, -0.6, 0.0, 0.6, 1.2, 2.0)
 RANKS = Order(np.arange(8.0), np.zeros(8, dtype=bool))
@@ -153,30 +149,6 @@ def test_rows_are_moved_until_rare_cells_have_their_rows():
     moved = move_cells(estimates, target, cells, rng, sweeps=120)
     tables = [np.histogram2d(moved[:, i], moved[:, j], bins=[np.arange(9) - 0.5] * 2)[0] / 5000 for i, j in pairs]
     assert np.mean([slope(table) for table in tables]) == pytest.approx(slope(truth), abs=0.032)
-
-
-@pytest.mark.parametrize(("noise", "levels", "by_tables"), [(1e-3, 0, True), (5e-3, 0, False), (1e-3, 4, False)])
-def test_rows_crossed_with_a_target_come_from_tables_where_these_are_ordered_and_seen_well(
-    noise: float, levels: int, by_tables: bool
-):
-    """Five columns and a class. levels  how many of the five have no order."""
-    columns = [Categorical(name=f"c{k}", levels=("a", "b", "c", "d")) for k in range(levels)]
-    columns += [Integer(name=f"n{k}", lower=0, upper=3) for k in range(5 - levels)]
-    domain = Domain((*columns, Categorical(name="y", levels=("no", "yes"))))
-    kernel = margin_kernel(domain, "y")
-    rng = np.random.default_rng(0)
-    hidden = rng.integers(0, 4, 2000)
-    seen = [np.where(rng.random(2000) < 0.6, hidden, rng.integers(0, 4, 2000)) for _ in range(5)]
-    rows = np.column_stack([*seen, rng.random(2000) < 0.2 + 0.2 * hidden]).astype(float)
-    steps: set[str] = set()
-    points, _ = represent(
-        measured(MarginFeatures(kernel), rows, noise_scale=noise / np.sqrt(10)), domain,
-        Wanted(n_points=2000, rng=0, effort=Effort(0.2)), lambda what, share: steps.add(what),
-    )  # fmt: skip
-    assert ("fitting latent classes" in steps) != by_tables and ("moving rows" in steps) == by_tables
-    assert np.corrcoef(points[:, 4], points[:, 5])[0, 1] == pytest.approx(
-        np.corrcoef(rows[:, 4], rows[:, 5])[0, 1], abs=0.06
-    )
 
 
 def test_columns_by_target_are_smoothed_around_their_shares_over_all_values() -> None:
