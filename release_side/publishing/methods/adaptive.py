@@ -188,10 +188,10 @@ class AdaptiveMargins(Margins):
         least = min((shares.allowances()[r] for r in shares.scores), default=0.0)
         if shares.are_scored and _score_step(least, [*named, *left], size) < 1:
             raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
-        most = _most_numbers(kernel, shares, named, left)
-        if not all_of_them and most > _MOST_CELLS:
+        numbers = _most_numbers(kernel, shares, named, left)
+        if not all_of_them and sum(numbers) > _MOST_CELLS:
             raise PublishError(
-                f"rounds of these tables may need {most:,} numbers with noise, and at most {_MOST_CELLS:,} are measured. "
+                f"rounds of these tables may need {sum(numbers):,} numbers with noise, and at most {_MOST_CELLS:,} are measured. "
                 "Name fewer columns, levels or edges, no target, or one with fewer levels."
             )
 
@@ -225,20 +225,32 @@ def _largest_step(size: PopulationSize) -> int:
     return min(GRID, 2**60 // size.count)
 
 
-def _most_numbers(kernel: MarginsKernel, shares: _Shares, named: list[int], left: list[int]) -> int:
-    """How many numbers with noise rounds can draw at most, where not all pairs are measured; `_further` keeps to what is left.
+def _most_numbers(kernel: MarginsKernel, shares: _Shares, named: list[int], left: list[int]) -> list[int]:
+    """How many numbers with noise each round can draw at most; `_further` keeps to what is left of them.
 
     named, left   cells of the pairs that a workload names, and of the others.
     """
     alone, columns = kernel.n_cells - sum(named) - sum(left), len(kernel.others)
-    if not shares.scores:
-        return alone + sum(named)
+    if len(shares.parts) == len(_SHARES_FEW):
+        return [alone, sum(named) + sum(left)]
     small = sorted(cells for cells in left if cells <= _most_of_a_pair(kernel))
     if shares.are_scored:
         repeated = min(alone, _MOST_REPEATED)
-        return alone + sum(named) + 2 * kernel.n_pairs + sum(small[1 - columns :]) + 2 * repeated
-    drawn = _PAIRS_LARGE if shares.parts == _SHARES_LARGE else columns + len(_PARTS_OF_TREE) + columns // 2
-    return alone + sum(named) + sum(small[-drawn:])
+        later = [kernel.n_pairs, sum(small[1 - columns :]) + repeated, kernel.n_pairs, repeated]
+    elif shares.parts == _SHARES_MANY:
+        later = [*[0] * len(_PARTS_OF_TREE), sum(small[-_most_drawn(columns) :]), 0, sum(small[-(columns // 2) :])]
+    else:
+        later = [0, sum(small[-_PAIRS_LARGE:])] if shares.scores else []
+    return [alone + sum(named), *later]
+
+
+def _most_drawn(columns: int) -> int:
+    """How many pairs the draws of a tree take at most: the first ones may connect few columns, each with each."""
+    drawn = 0
+    for part in _PARTS_OF_TREE:
+        connected = math.ceil((math.sqrt(8 * drawn + 1) - 1) / 2)  # n with n(n + 1)/2 ≥ drawn: fewest further columns
+        drawn += max(math.ceil(part * (columns - 1 - connected)), 1)
+    return drawn
 
 
 def _most_of_a_pair(kernel: Kernel) -> float:
@@ -400,7 +412,7 @@ class _Rounds:
         pairs, d = self._pairs(), len(self.kernel.others)
         costs = _COST_LARGE * self._noise_of_pairs(d - 1)
         worth_it = [p for p in allowed if largest_distance(independent[p]) > costs[p]]
-        allowed = worth_it if len(worth_it) >= 2 * d else allowed
+        allowed = worth_it if len(worth_it) > _most_drawn(d) else allowed
         drawn: list[int] = []
         for part_of_missing in _PARTS_OF_TREE:
             part = connected_parts([pairs[p] for p in (*named, *drawn)], d)
@@ -723,7 +735,8 @@ def shares_of_rounds(
     if columns <= _FEW_COLUMNS or left < columns:
         return _Shares(_SHARES_FEW, (), (alone, together))
     spread = _noise_of_all_pairs(kernel, size, noise)
-    enough = sum(cells <= _most_of_a_pair(kernel) for cells in cells_of_all_pairs(kernel)) - named >= 2 * columns
+    small = sum(cells <= _most_of_a_pair(kernel) for cells in cells_of_all_pairs(kernel))
+    enough = small - named > _most_drawn(columns)
     if columns >= _MANY_COLUMNS and enough and _SEEN_WELL < spread <= _LARGE_NOISE_OF_MANY * math.sqrt(columns):
         return _Shares(_SHARES_MANY, _DRAWS_MANY, (alone + together,))
     if spread > _LARGE_NOISE:

@@ -18,9 +18,11 @@ import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.measurement import Measurement, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.representation.tables.tree import connected_parts
 from release_side.choices.choices import Choices
 from release_side.door import door as door_module
 from release_side.door.door import Door
@@ -28,8 +30,16 @@ from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
 from release_side.door.private_tables import TableRounds, count_tables
 from release_side.errors import PublishError
 from release_side.publishing import simulated
-from release_side.publishing.methods import chosen_method
-from release_side.publishing.methods.adaptive import AdaptiveMargins, _Rounds
+from release_side.publishing.methods import adaptive, chosen_method
+from release_side.publishing.methods.adaptive import (
+    _DRAWS_MANY,
+    _PARTS_OF_TREE,
+    AdaptiveMargins,
+    _most_drawn,
+    _most_numbers,
+    _Rounds,
+    shares_of_rounds,
+)
 from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
 
 
@@ -47,30 +57,30 @@ def columns(n: int) -> Domain:
 
 
 ALL_PAIRS = [f"table(c{i}, c{j})" for i, j in combinations(range(6), 2)]
-KINDS: dict[str, tuple[int, int, float, dict[str, Any], int]] = {  # columns, rows, ε, choices, rounds
-    "one column": (1, 1000, 1.0, {}, 1),
-    "few columns": (3, 1000, 1.0, {}, 2),
-    "few columns and a target": (4, 1000, 1.0, {"target": "c1"}, 2),
-    "no pairs": (8, 100, 0.1, {}, 1),
-    "drawn pairs": (9, 400, 1.0, {}, 3),
-    "scores": (8, 10_000, 1.0, {}, 5),
-    "scores by target": (8, 10_000, 1.0, {"target": "c3"}, 5),
-    "small noise": (8, 10_000, 100.0, {}, 5),
-    "two pairs of a workload": (8, 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)", "c4 > 7"]}, 5),
-    "all pairs of a workload": (6, 10_000, 1.0, {"workload": ALL_PAIRS}, 2),
-    "a number as target": (8, 10_000, 1.0, {"target": "c4"}, 2),
-    "two targets": (20, 10_000, 1.0, {"target": ("c0", "c4")}, 5),
-    "many columns": (31, 10_000, 1.0, {}, 9),
-    "many columns by target": (31, 10_000, 1.0, {"target": "c1"}, 9),
-    "many columns and a workload": (31, 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)"]}, 9),
+KINDS: dict[str, tuple[Domain, int, float, dict[str, Any], int]] = {  # columns, rows, ε, choices, rounds
+    "one column": (columns(1), 1000, 1.0, {}, 1),
+    "few columns": (columns(3), 1000, 1.0, {}, 2),
+    "few columns and a target": (columns(4), 1000, 1.0, {"target": "c1"}, 2),
+    "no pairs": (columns(8), 100, 0.1, {}, 1),
+    "drawn pairs": (columns(9), 400, 1.0, {}, 3),
+    "scores": (columns(8), 10_000, 1.0, {}, 5),
+    "scores by target": (columns(8), 10_000, 1.0, {"target": "c3"}, 5),
+    "small noise": (columns(8), 10_000, 100.0, {}, 5),
+    "two pairs of a workload": (columns(8), 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)", "c4 > 7"]}, 5),
+    "all pairs of a workload": (columns(6), 10_000, 1.0, {"workload": ALL_PAIRS}, 2),
+    "a number as target": (columns(8), 10_000, 1.0, {"target": "c4"}, 2),
+    "two targets": (columns(20), 10_000, 1.0, {"target": ("c0", "c4")}, 5),
+    "many columns": (columns(31), 10_000, 1.0, {}, 9),
+    "many columns by target": (columns(31), 10_000, 1.0, {"target": "c1"}, 9),
+    "many columns and a workload": (columns(31), 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)"]}, 9),
 }  # fmt: skip
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
 def prepared(kind: str) -> tuple[AdaptiveMargins, Domain, PopulationSize, RehearsalNoise, MarginFeatures]:
-    n_columns, rows, epsilon, choice, _ = KINDS[kind]
-    domain, noise = columns(n_columns), noise_for("gaussian", epsilon, 1e-6, rehearsal=1)
-    method = chosen_method("random-features", Choices(kernel="adaptive", **choice), domain)
+    domain, rows, epsilon, choice, _ = KINDS[kind]
+    noise = noise_for("gaussian", epsilon, 1e-6, calibration=choice.get("calibration"), rehearsal=1)
+    method = chosen_method("random-features", Choices(**{"kernel": "adaptive", **choice}), domain)
     assert isinstance(method, AdaptiveMargins) and isinstance(noise, RehearsalNoise)
     everything = method.prepare(domain, PopulationSize(rows), noise)
     assert isinstance(everything, MarginFeatures)
@@ -131,7 +141,7 @@ def test_every_round_uses_its_allowance_and_the_file_counts_them_all(kind: str, 
     door = SimulatedDoor(SyntheticRows(related_rows(domain, 300)), noise, size)
     (measurement,) = method.measure(door, domain, size).rounds  # type: ignore[arg-type]
     (rounds,) = watched
-    assert len(rounds.used) == len(rounds.allowances) == KINDS[kind][4]
+    assert len(rounds.used) == len(rounds.allowances) == KINDS[kind][-1]
     assert min(rounds.used) > 0.98 and max(rounds.used) <= 1
     assert rounds.deviation == noise.noise.multiplier() * math.hypot(*rounds.allowances)
     assert 0.999 * rounds.sensitivity <= measurement.grid_sensitivity <= (1 + 1e-12) * rounds.sensitivity
@@ -181,6 +191,59 @@ def test_rounds_that_could_not_be_finished_are_refused_before_a_row_is_read(case
         method.prepare(domain, PopulationSize(rows), noise)
 
 
+def drawn_among_few(n: int) -> list[tuple[int, int]]:
+    """Pairs of n columns, in draws that each take those among the fewest columns, which leaves the most columns for later ones."""
+    drawn: list[tuple[int, int]] = []
+    for part_of_missing in _PARTS_OF_TREE:
+        part = connected_parts(drawn, n)
+        linking = [(i, j) for j in range(n) for i in range(j) if part[i] != part[j]]
+        drawn += linking[: max(math.ceil(part_of_missing * (len(set(part)) - 1)), 1)]
+    return drawn
+
+
+@pytest.mark.parametrize("n", [30, 31, 60, 100])
+def test_no_order_of_draws_takes_more_pairs_than_are_counted(n: int) -> None:
+    assert 2 * n < len(drawn_among_few(n)) <= _most_drawn(n) <= len(drawn_among_few(n)) + 3
+
+
+@pytest.mark.parametrize("worth_it", [465, 65])
+def test_draws_that_connect_few_columns_can_be_finished(worth_it: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the rows are. 13 of 31 columns have large tables; so many pairs are worth their noise, and all of them are drawn."""
+    domain = Domain((*(levels(f"a{k}", 20) for k in range(13)), *(Boolean(name=f"c{k}") for k in range(18))))
+    method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
+    size, noise = PopulationSize(10_000), noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
+    honest, drawn = _Rounds._choose, list[int]()
+
+    def choose(self: _Rounds, pairs: list[int], guesses: list[Array], count: int, costs: Array) -> list[int]:
+        honest(self, pairs, guesses, count, costs)
+        found = sorted(pairs, key=lambda p: self._pairs()[p][::-1])[:count]
+        drawn.extend(found)
+        return found
+
+    worth = set(drawn_among_few(31)[:worth_it]) if worth_it < 465 else set(combinations(range(31), 2))
+    distances = iter([2.0 * (pair in worth) for pair in combinations(range(31), 2)])
+    monkeypatch.setattr(_Rounds, "_choose", choose)
+    monkeypatch.setattr(adaptive, "largest_distance", lambda guess: next(distances))
+    everything = method.prepare(domain, size, noise)
+    door = SimulatedDoor(SyntheticRows(related_rows(domain, 300)), noise, size)  # type: ignore[arg-type]
+    rounds = _Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
+    rounds.measure_one_way()
+    rounds.measure_pairs()
+    counted = _most_numbers(rounds.kernel, rounds.shares, [], rounds._cells_of_pairs().tolist())
+    assert rounds.door.counts is None and rounds.door.drawn <= sum(counted)
+    assert 31 + 5 + 15 < len(drawn) <= _most_drawn(31) + 15
+
+
+def test_where_few_pairs_can_be_drawn_they_are_scored() -> None:
+    """Draws would use them up, and the last one would have none to take."""
+    sizes = (1, 1, *[89] * 5, *[91] * 24)
+    kernel = adaptive_kernel(Domain(tuple(levels(f"c{k}", n) for k, n in enumerate(sizes))))
+    small = sum(cells <= 10**6 // 124 for cells in cells_of_all_pairs(kernel))
+    assert 2 * 31 <= small == 69 < _most_drawn(31)
+    shares = shares_of_rounds(kernel, PopulationSize(10_000), noise_for("gaussian", 1.0, 1e-6))
+    assert shares.scores != _DRAWS_MANY
+
+
 @pytest.mark.parametrize("rows", [2**34 - 1, 2**33 + 2**17 + 7])
 @pytest.mark.parametrize("epsilon", [1e-5, 1.0])  # draws, and scores
 def test_of_the_most_rows_a_table_of_one_cell_is_scored(rows: int, epsilon: float) -> None:
@@ -189,7 +252,7 @@ def test_of_the_most_rows_a_table_of_one_cell_is_scored(rows: int, epsilon: floa
     method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
     size, noise = PopulationSize(rows), noise_for("gaussian", epsilon, 1e-6, rehearsal=1)
     door = SimulatedDoor(SyntheticRows(domain.draw(300, 0)), noise, size)  # type: ignore[arg-type]
-    (measurement,) = method.measure(door, domain, size).rounds  # type: ignore[arg-type]
+    (measurement,) = method.measure(door, domain, size).rounds
     assert measurement.chosen_by_rows
 
 
