@@ -55,7 +55,7 @@ class SimulatedDoor:
         """Rounds from the counts of a table of this size with the population's shares."""
         shares = self.population.mean_feature(tables) / np.repeat(tables.heights, np.diff(tables.starts))
         counts = np.rint(shares * self.size.count).astype(np.int64) * GRID
-        return TableRounds(tables, counts, self.noise, self.size.count, allowances)
+        return TableRounds(tables, counts, self.noise, self.size.count, allowances, rounded=self.size.unit is not None)
 
 
 __all__ = ["SimulatedDoor", "SyntheticRows"]

@@ -194,6 +194,13 @@ class AdaptiveMargins(Margins):
                 f"rounds of these tables may need {sum(numbers):,} numbers with noise, and at most {_MOST_CELLS:,} are measured. "
                 "Name fewer columns, levels or edges, no target, or one with fewer levels."
             )
+        for r, allowance in enumerate(shares.allowances()):
+            most = _most_cells(kernel, allowance, size)
+            if r not in shares.scores and numbers[r] > most:
+                raise PublishError(
+                    f"a round of these tables may have {numbers[r]:,} cells, and at most {math.floor(most):,} are measured in it "
+                    "where units are protected, whose averages are rounded. Name fewer columns, levels or edges."
+                )
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
         """With a workload: that there was one, and what it sets."""
@@ -251,6 +258,18 @@ def _most_drawn(columns: int) -> int:
         connected = math.ceil((math.sqrt(8 * drawn + 1) - 1) / 2)  # n with n(n + 1)/2 ≥ drawn: fewest further columns
         drawn += max(math.ceil(part * (columns - 1 - connected)), 1)
     return drawn
+
+
+def _most_cells(kernel: MarginsKernel, allowance: float, size: PopulationSize) -> float:
+    """How many cells a round of tables may have, so that its allowance covers their rounding, as it must where units are protected.
+
+    Replacing a unit moves each cell by less than 1 more, and a height is off by half a step: √cells + √(tables/2) in all.
+    """
+    if size.unit is None:
+        return math.inf
+    room = (1 - SHRINK) * allowance
+    tables_at_most = max(room - math.sqrt(kernel.n_tables / 2), 0.0)
+    return max(tables_at_most, room / (1 + math.sqrt(0.5))) ** 2  # a table has one cell at least
 
 
 def _most_of_a_pair(kernel: Kernel) -> float:
@@ -582,8 +601,10 @@ class _Rounds:
         return np.minimum(np.floor(np.clip(shares, 0.0, 1.0) * most).astype(np.int64), most)
 
     def _room(self) -> int:
-        """How many cells further tables of pairs may have, so that a file can hold them."""
-        return _MOST_CELLS - self.door.drawn - _MOST_REPEATED
+        """How many cells further tables of pairs may have, so that a file can hold them and the round's allowance covers them."""
+        allowance = self.shares.allowances()[self.door.made]
+        most = min(_MOST_CELLS - self.door.drawn, _most_cells(self.kernel, allowance, self.size))
+        return math.floor(most) - _MOST_REPEATED
 
     def _noise_of_scores(self) -> float:
         return self.door.deviation / (self.scores[-1].step * self.size.count)

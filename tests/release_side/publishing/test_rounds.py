@@ -20,7 +20,7 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.measurement import Measurement, cells_of_all_pairs
+from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.tables.tree import connected_parts
 from release_side.choices.choices import Choices
@@ -35,6 +35,7 @@ from release_side.publishing.methods.adaptive import (
     _DRAWS_MANY,
     _PARTS_OF_TREE,
     AdaptiveMargins,
+    _most_cells,
     _most_drawn,
     _most_numbers,
     _Rounds,
@@ -242,6 +243,33 @@ def test_where_few_pairs_can_be_drawn_they_are_scored() -> None:
     assert 2 * 31 <= small == 69 < _most_drawn(31)
     shares = shares_of_rounds(kernel, PopulationSize(10_000), noise_for("gaussian", 1.0, 1e-6))
     assert shares.scores != _DRAWS_MANY
+
+
+@pytest.mark.parametrize(("last", "measured"), [(309, True), (400, False)])
+def test_the_rounding_of_units_is_covered_or_refused_before_a_row_is_read(last: int, measured: bool) -> None:
+    """What the workload leaves of the second round covers 731,038 cells. Of rows nothing is rounded."""
+    domain = Domain(tuple(levels(f"c{k}", n) for k, n in enumerate((600, 600, last))))
+    noise = noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
+    method = chosen_method("random-features", Choices(kernel="adaptive", workload=["c0 == '1'"]), domain)
+    population = SyntheticRows(domain.draw(300, 0))
+    for unit in ("who", None):
+        size = PopulationSize(300, unit)
+        if unit and not measured:
+            with pytest.raises(PublishError, match=r"840,000 cells, and at most 731,038 .*units.*Name fewer"):
+                method.prepare(domain, size, noise)
+        else:
+            method.measure(SimulatedDoor(population, noise, size), domain, size)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n_columns", [3, 40])
+def test_the_cells_that_units_may_have_leave_room_for_the_rounding_of_heights(n_columns: int) -> None:
+    """√(2 Σ h²) + √cells, as the door has it, of tables whose heights are all rounded up by half a step."""
+    kernel, allowance = adaptive_kernel(columns(n_columns)), math.sqrt(2 * 0.2) * GRID
+    most = _most_cells(kernel, allowance, PopulationSize(100, "who"))
+    tables = min(kernel.n_tables, most)
+    moved = SHRINK * allowance + math.sqrt(2 * tables) / 2 + math.sqrt(most)
+    assert moved == pytest.approx(allowance, rel=1e-12)
+    assert _most_cells(kernel, allowance, PopulationSize(100)) == math.inf
 
 
 @pytest.mark.parametrize("rows", [2**34 - 1, 2**33 + 2**17 + 7])
