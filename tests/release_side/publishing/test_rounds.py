@@ -29,6 +29,7 @@ from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
 from release_side.door.private_tables import TableRounds, count_tables
 from release_side.errors import PublishError
+from release_side.private_rows.unit_rows import UnitRows
 from release_side.publishing import simulated
 from release_side.publishing.methods import adaptive, chosen_method
 from release_side.publishing.methods.adaptive import (
@@ -57,7 +58,17 @@ def columns(n: int) -> Domain:
     return Domain(tuple(kinds[k % 5](name=f"c{k}") for k in range(n)))  # type: ignore[operator]
 
 
+def edged(n: int) -> Domain:
+    """Numbers of twenty declared ranges, and levels, by turns."""
+    edges = tuple(range(5, 100, 5))
+    return Domain(tuple(
+        levels(f"c{k}", 4) if k % 2 else ka.Integer(name=f"c{k}", lower=0, upper=99, edges=edges, missing=True)
+        for k in range(n)
+    ))  # fmt: skip
+
+
 ALL_PAIRS = [f"table(c{i}, c{j})" for i, j in combinations(range(6), 2)]
+TOO_WIDE = Domain((levels("y", 40), *(levels(f"a{k}", 60) for k in range(9))))  # for tables of all pairs by y
 KINDS: dict[str, tuple[Domain, int, float, dict[str, Any], int]] = {  # columns, rows, ε, choices, rounds
     "one column": (columns(1), 1000, 1.0, {}, 1),
     "few columns": (columns(3), 1000, 1.0, {}, 2),
@@ -74,6 +85,21 @@ KINDS: dict[str, tuple[Domain, int, float, dict[str, Any], int]] = {  # columns,
     "many columns": (columns(31), 10_000, 1.0, {}, 9),
     "many columns by target": (columns(31), 10_000, 1.0, {"target": "c1"}, 9),
     "many columns and a workload": (columns(31), 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)"]}, 9),
+    "scores by zcdp": (columns(8), 10_000, 1.0, {"calibration": "zcdp"}, 5),
+    "drawn pairs by target": (columns(9), 400, 1.0, {"target": "c3"}, 3),
+    "drawn pairs and a workload": (columns(9), 400, 1.0, {"workload": ["table(c0, c3)", "c4 > 7"]}, 3),
+    "a target and a workload": (columns(8), 10_000, 1.0, {"target": "c3", "workload": ["table(c0, c4)", "c1", "c4 > 7"]}, 5),
+    "a target and all pairs of a column": (
+        columns(8), 10_000, 1.0, {"target": "c3", "workload": [f"table(c0, c{j})" for j in (1, 2, 4, 5, 6, 7)]}, 2,
+    ),
+    "merged ranges": (edged(20), 10_000, 1.0, {"target": "c0"}, 5),
+    "merged ranges of few rows": (edged(9), 400, 1.0, {"target": "c0"}, 3),
+    "merged ranges of many columns": (edged(31), 10_000, 1.0, {"target": "c0"}, 9),
+    "many columns, a target and a workload": (
+        columns(31), 10_000, 1.0, {"target": "c1", "workload": ["table(c0, c3)", "c4 > 7"]}, 9,
+    ),
+    "two targets of many columns": (columns(40), 10_000, 1.0, {"target": ("c0", "c4")}, 9),
+    "a target that is too wide": (TOO_WIDE, 100_000, 1.0, {"target": "y", "kernel": None}, 5),
 }  # fmt: skip
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
@@ -96,6 +122,11 @@ def related_rows(domain: Domain, n: int) -> Array:
         high = domain.columns[j].bounds[1] if domain.columns[j].is_number else len(domain.columns[j].levels) - 1  # type: ignore[attr-defined]
         rows[:, j] = np.where(rng.random(n) < 0.5, rows[:, j], np.minimum(np.nan_to_num(rows[:, j - 1]), high))
     return rows
+
+
+def grouped(units: Array, rows: Array) -> list[UnitRows]:
+    """One piece of the rows of all units."""
+    return [UnitRows.grouped(rows, np.asarray(units, dtype=np.int64)[:, None])]
 
 
 class Watched(TableRounds):
@@ -163,13 +194,61 @@ def test_the_requests_of_a_release_move_by_no_more_than_their_allowances_when_a_
     for _ in range(15):
         old, new = rows[rng.integers(size.count)][None], domain.draw(1, rng)
         one, other = (count_tables([own], everything, n_rows=1) for own in (old, new))
-        for r, (allowance, exact, scale, count) in enumerate(rounds.asked):
-            moved = (exact(counts - one + other) - exact(counts)).astype(float)
-            of_draws = math.sqrt(2 * math.pi * count) / 4 * np.ptp(moved) / scale if count else 0.0
-            distance = of_draws * rounds.deviation if count else float(np.linalg.norm(moved))
-            reached[r] = max(reached[r], distance / allowance)
+        reached = np.maximum(reached, parts_used(rounds, counts, counts - one + other))
     assert reached.max() <= 1
     assert reached.min() > 0.5, "the neighbours are too near to show anything"
+
+
+def parts_used(rounds: Watched, counts: Array, others: Array) -> Array:
+    """For each round how far neighbours with these counts move what it asked for, as a part of its allowance."""
+    found = []
+    for allowance, exact, scale, count in rounds.asked:
+        moved = (exact(others) - exact(counts)).astype(float)
+        of_draws = math.sqrt(2 * math.pi * count) / 4 * np.ptp(moved) / scale * rounds.deviation if count else 0.0
+        found.append((of_draws if count else float(np.linalg.norm(moved))) / allowance)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("kind", ["scores by target", "merged ranges", "many columns, a target and a workload"])
+def test_the_requests_move_by_no_more_when_all_rows_are_alike_and_one_differs_in_every_column(
+    kind: str, watched: list[Watched]
+) -> None:
+    """Nothing is related, so that later rounds measure the tables of the first once more; every table moves, and the same way."""
+    method, domain, size, noise, everything = prepared(kind)
+    first = np.nan_to_num(np.array(domain.draw(1, 0)))
+    own = np.array([len(getattr(column, "levels", range(100))) for column in domain.columns])
+    other = (first + (own > 1) * np.maximum(own // 2, 1)) % own
+    rows = np.repeat(first, size.count, axis=0)
+    method.measure(Door([rows], noise, size), domain, size)
+    counts, (rounds,) = count_tables([rows], everything, n_rows=size.count), watched
+    one, new = (count_tables([row], everything, n_rows=1) for row in (first, other))
+    reached = parts_used(rounds, counts, counts - one + new)
+    assert reached.max() <= 1
+    assert reached[0] > 0.9
+
+
+@pytest.mark.parametrize("kind", ["scores", "drawn pairs", "a target and a workload", "merged ranges"])
+def test_the_requests_move_by_no_more_than_their_allowances_when_a_unit_is_replaced(
+    kind: str, watched: list[Watched]
+) -> None:
+    """400 units of 1 to 7 rows: averages are rounded, each cell by less than 1."""
+    method, domain, _, noise, _ = prepared(kind)
+    size, rng = PopulationSize(400, "who"), np.random.default_rng(2)
+    everything = method.prepare(domain, size, noise)
+    units = np.repeat(np.arange(400), rng.integers(1, 8, 400))
+    rows = related_rows(domain, len(units))
+    method.measure(Door(grouped(units, rows), noise, size), domain, size)
+    counts, (rounds,) = count_tables(grouped(units, rows), everything, n_rows=400), watched  # type: ignore[arg-type]
+    reached = np.zeros(len(rounds.asked))
+    for unit in range(15):
+        new = domain.draw(int(rng.integers(1, 8)), rng)
+        one, other = (
+            count_tables(grouped(np.zeros(len(own)), own), everything, n_rows=1)  # type: ignore[arg-type]
+            for own in (rows[units == unit], new)
+        )
+        reached = np.maximum(reached, parts_used(rounds, counts, counts - one + other))
+    assert reached.max() <= 1
+    assert reached.min() > 0.2, "the neighbours are too near to show anything"
 
 
 # ---------------------------------------------------------------------- what cannot be finished
