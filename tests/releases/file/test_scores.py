@@ -333,6 +333,46 @@ def test_of_several_choices_none_can_be_made_cheaper(
     refused(forged(drawn_in_rounds_path, edit(number)), tmp_path, CLAIM, NOT_THESE, NO_FIX)
 
 
+@pytest.fixture(scope="module")
+def drawn_by_target_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pair that a workload names, and three that were drawn, all crossed with a target."""
+    path = tmp_path_factory.mktemp("by target") / "by target.kme"
+    domain = Domain(tuple(Categorical(name=f"c{k}", levels=tuple("abc")) for k in range(7)))
+    release_side.publish(
+        domain.decode(domain.draw(400, 0)), domain, epsilon=1, delta=1e-6, kernel="adaptive", target="c3",
+        workload=["table(c0, c5)"], points=6, rehearsal=1, output=path,
+    )  # fmt: skip
+    return path
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (dropping("measurement", "choices"), ("measurement, field beforehand", "it goes with scores or choices")),
+        (
+            all_of(dropping("measurement", "choices"), dropping("measurement", "beforehand")),
+            (CLAIM, NOT_THESE, NO_FIX),
+        ),
+        (scaling("measurement", "choices", 0, "scale", by=2.0), (CLAIM, NOT_THESE, NO_FIX)),
+        (choice_with(count=2), (CLAIM, NOT_THESE, NO_FIX)),
+        (
+            lambda header, members: header["measurement"].update(beforehand=header["kernel"]["chosen"]),
+            (CHOICES, "more pairs were drawn than there are"),
+        ),
+        (setting("kernel", "target", to=-1), ("the kernel", "shares of margins with the target need one")),
+        (claim(of_features), (CLAIM, NOT_THESE, NO_FIX)),
+    ],
+    ids=["draws", "draws and the workload", "noise", "a draw", "all pairs", "the target", "the promise"],
+)  # fmt: skip
+def test_a_file_with_draws_by_target_after_a_workload_cannot_be_made_cheaper(
+    edit: Edit, words: tuple[str, ...], drawn_by_target_path: Path, tmp_path: Path
+):
+    measurement = read(drawn_by_target_path).measurement
+    assert [own.count for own in measurement.choices] == [3] and len(measurement.beforehand) == 1
+    assert measurement.feature_map.kernel.target == 3  # type: ignore[attr-defined]
+    refused(forged(drawn_by_target_path, edit), tmp_path, *words)
+
+
 def test_choices_of_other_features_are_refused(mixed_path: Path, mixed_release: Release, tmp_path: Path):
     added = setting("measurement", "choices", to=[{"count": 1, "step": 1, "scale": 1.0}])
     refused(
