@@ -109,7 +109,11 @@ def fitted_levels(population: Population, formula: Formula, family: str) -> Regr
     formula, first = _first_level(formula, family)
     population, notes = _without_absent(population, formula.target)
     make = partial(_equations_of_levels, formula=formula, family=family, first=first)
-    return result_of(fit_equations(population, make, notes), formula.target, family, "logit")
+    fit = fit_equations(population, make, notes)
+    if isinstance(fit.equations, MultinomialEquations):
+        compared = f"the levels of {formula.target} are compared with {fit.equations.levels[0]}"
+        fit = replace(fit, notes=(compared, *fit.notes))
+    return result_of(fit, formula.target, family, "logit")
 
 
 def _first_level(formula: Formula, family: str) -> tuple[Formula, str | None]:

@@ -139,6 +139,9 @@ def test_a_threshold_held_beyond_its_neighbours_moves_them_along(plain):
 def test_the_target_of_a_multinomial_model_has_the_reference_that_is_named(plain):
     usual, other = (plain.glm("grade ~ x", "multinomial", reference=ref) for ref in (None, {"grade": "middle"}))
     assert other.names == ("low: intercept", "low: x", "high: intercept", "high: x")
+    assert [one.notes for one in (usual, other)] == [
+        (f"the levels of grade are compared with {level}",) for level in ("low", "middle")
+    ]
     assert other["low: x"].value == pytest.approx(-usual["middle: x"].value)
     assert other["high: x"].value == pytest.approx(usual["high: x"].value - usual["middle: x"].value)
     assert other["low: x"].standard_error == pytest.approx(usual["middle: x"].standard_error)
