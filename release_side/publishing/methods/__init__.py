@@ -1,4 +1,4 @@
-"""The release methods, a file for each. Adding one means a file here, its representation, and its line in METHODS.
+"""The release methods, a file or a folder for each. Adding one means a file here, its representation, and its line in METHODS.
 
 random_features   a fit to noisy random features (Algorithm 2)
 margins           rows drawn to fit noisy tables: random features' sibling, chosen by `--kernel margins` or a target
@@ -24,7 +24,7 @@ from release_side.choices.kept_rules import refuse_broken, refuse_rules
 from release_side.choices.options import public_rows
 from release_side.choices.workload import lines_of, read_workload
 from release_side.errors import PublishError
-from release_side.publishing.methods.adaptive import AdaptiveMargins
+from release_side.publishing.methods.adaptive.method import AdaptiveMargins
 from release_side.publishing.methods.base import MeanMethod, Measured, ReleaseMethod
 from release_side.publishing.methods.exponential import Exponential
 from release_side.publishing.methods.generator import Generator

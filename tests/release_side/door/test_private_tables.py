@@ -45,7 +45,7 @@ from release_side.door.door import Door
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, Noise, PublishError, RehearsalNoise
 from release_side.door.private_tables import TableRounds, count_tables
 from release_side.errors import SPENT
-from release_side.publishing.methods.adaptive import shares_of_rounds
+from release_side.publishing.methods.adaptive.shares_of_rounds import shares_of_rounds
 
 ROOM = 4.0 * GRID  # the allowance of a last round, which most tests leave unused
 SIZES = (2, 3, 5)

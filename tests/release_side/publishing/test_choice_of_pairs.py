@@ -25,9 +25,10 @@ from release_side import publish
 from release_side.choices.choices import Choices
 from release_side.choices.workload import Workload
 from release_side.door.mechanism import noise_for
-from release_side.publishing.methods import METHODS, adaptive, chosen_method
-from release_side.publishing.methods.adaptive import shares_of_rounds
-from release_side.publishing.methods.choice_of_pairs import Distances, Prospect, largest_distance
+from release_side.publishing.methods import METHODS, chosen_method
+from release_side.publishing.methods.adaptive import rounds as rounds_module
+from release_side.publishing.methods.adaptive.choice_of_pairs import Distances, Prospect, largest_distance
+from release_side.publishing.methods.adaptive.shares_of_rounds import shares_of_rounds
 
 LEVELS = ("a", "b", "c", "d")
 DOMAIN = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in "vwxyz"))
@@ -189,7 +190,7 @@ def test_every_round_knows_the_order_of_columns(epsilon: float, monkeypatch: pyt
         seen.append(known)
         return estimate_tables(measurement, allowed, known)
 
-    monkeypatch.setattr(adaptive, "estimate_tables", estimated)
+    monkeypatch.setattr(rounds_module, "estimate_tables", estimated)
     release = publish(frame, domain, epsilon=epsilon, delta=1e-6, points=6, rehearsal=0, workers=1)
     assert release.measurement is not None and bool(release.measurement.choices) == (epsilon == 1.0)
     assert seen == [domain, domain]

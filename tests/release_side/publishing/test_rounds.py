@@ -31,17 +31,12 @@ from release_side.door.private_tables import TableRounds, count_tables
 from release_side.errors import PublishError
 from release_side.private_rows.unit_rows import UnitRows
 from release_side.publishing import simulated
-from release_side.publishing.methods import adaptive, chosen_method
-from release_side.publishing.methods.adaptive import (
-    _DRAWS_MANY,
-    _PARTS_OF_TREE,
-    AdaptiveMargins,
-    _most_cells,
-    _most_drawn,
-    _most_numbers,
-    _Rounds,
-    shares_of_rounds,
-)
+from release_side.publishing.methods import chosen_method
+from release_side.publishing.methods.adaptive import rounds as rounds_module
+from release_side.publishing.methods.adaptive.limits import most_cells
+from release_side.publishing.methods.adaptive.method import AdaptiveMargins, _most_numbers
+from release_side.publishing.methods.adaptive.rounds import Rounds
+from release_side.publishing.methods.adaptive.shares_of_rounds import PARTS_OF_TREE, most_drawn, shares_of_rounds
 from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
 
 
@@ -274,7 +269,7 @@ def test_rounds_that_could_not_be_finished_are_refused_before_a_row_is_read(case
 def drawn_among_few(n: int) -> list[tuple[int, int]]:
     """Pairs of n columns, in draws that each take those among the fewest columns, which leaves the most columns for later ones."""
     drawn: list[tuple[int, int]] = []
-    for part_of_missing in _PARTS_OF_TREE:
+    for part_of_missing in PARTS_OF_TREE:
         part = connected_parts(drawn, n)
         linking = [(i, j) for j in range(n) for i in range(j) if part[i] != part[j]]
         drawn += linking[: max(math.ceil(part_of_missing * (len(set(part)) - 1)), 1)]
@@ -283,7 +278,7 @@ def drawn_among_few(n: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("n", [30, 31, 60, 100])
 def test_no_order_of_draws_takes_more_pairs_than_are_counted(n: int) -> None:
-    assert 2 * n < len(drawn_among_few(n)) <= _most_drawn(n) <= len(drawn_among_few(n)) + 3
+    assert 2 * n < len(drawn_among_few(n)) <= most_drawn(n) <= len(drawn_among_few(n)) + 3
 
 
 @pytest.mark.parametrize("worth_it", [465, 65])
@@ -292,9 +287,9 @@ def test_draws_that_connect_few_columns_can_be_finished(worth_it: int, monkeypat
     domain = Domain((*(levels(f"a{k}", 20) for k in range(13)), *(Boolean(name=f"c{k}") for k in range(18))))
     method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
     size, noise = PopulationSize(10_000), noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
-    honest, drawn = _Rounds._choose, list[int]()
+    honest, drawn = Rounds._choose, list[int]()
 
-    def choose(self: _Rounds, pairs: list[int], guesses: list[Array], count: int, costs: Array) -> list[int]:
+    def choose(self: Rounds, pairs: list[int], guesses: list[Array], count: int, costs: Array) -> list[int]:
         honest(self, pairs, guesses, count, costs)
         found = sorted(pairs, key=lambda p: self._pairs()[p][::-1])[:count]
         drawn.extend(found)
@@ -302,16 +297,16 @@ def test_draws_that_connect_few_columns_can_be_finished(worth_it: int, monkeypat
 
     worth = set(drawn_among_few(31)[:worth_it]) if worth_it < 465 else set(combinations(range(31), 2))
     distances = iter([2.0 * (pair in worth) for pair in combinations(range(31), 2)])
-    monkeypatch.setattr(_Rounds, "_choose", choose)
-    monkeypatch.setattr(adaptive, "largest_distance", lambda guess: next(distances))
+    monkeypatch.setattr(Rounds, "_choose", choose)
+    monkeypatch.setattr(rounds_module, "largest_distance", lambda guess: next(distances))
     everything = method.prepare(domain, size, noise)
     door = SimulatedDoor(SyntheticRows(related_rows(domain, 300)), noise, size)  # type: ignore[arg-type]
-    rounds = _Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
+    rounds = Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
     rounds.measure_one_way()
     rounds.measure_pairs()
     counted = _most_numbers(rounds.kernel, rounds.shares, [], rounds._cells_of_pairs().tolist())
     assert rounds.door.counts is None and rounds.door.drawn <= sum(counted)
-    assert 31 + 5 + 15 < len(drawn) <= _most_drawn(31) + 15
+    assert 31 + 5 + 15 < len(drawn) <= most_drawn(31) + 15
 
 
 def test_where_few_pairs_can_be_drawn_they_are_scored() -> None:
@@ -319,9 +314,9 @@ def test_where_few_pairs_can_be_drawn_they_are_scored() -> None:
     sizes = (1, 1, *[89] * 5, *[91] * 24)
     kernel = adaptive_kernel(Domain(tuple(levels(f"c{k}", n) for k, n in enumerate(sizes))))
     small = sum(cells <= 10**6 // 124 for cells in cells_of_all_pairs(kernel))
-    assert 2 * 31 <= small == 69 < _most_drawn(31)
+    assert 2 * 31 <= small == 69 < most_drawn(31)
     shares = shares_of_rounds(kernel, PopulationSize(10_000), noise_for("gaussian", 1.0, 1e-6))
-    assert shares.scores != _DRAWS_MANY
+    assert shares.are_scored
 
 
 @pytest.mark.parametrize(("last", "measured"), [(309, True), (400, False)])
@@ -344,11 +339,11 @@ def test_the_rounding_of_units_is_covered_or_refused_before_a_row_is_read(last: 
 def test_the_cells_that_units_may_have_leave_room_for_the_rounding_of_heights(n_columns: int) -> None:
     """√(2 Σ h²) + √cells, as the door has it, of tables whose heights are all rounded up by half a step."""
     kernel, allowance = adaptive_kernel(columns(n_columns)), math.sqrt(2 * 0.2) * GRID
-    most = _most_cells(kernel, allowance, PopulationSize(100, "who"))
+    most = most_cells(kernel, allowance, PopulationSize(100, "who"))
     tables = min(kernel.n_tables, most)
     moved = SHRINK * allowance + math.sqrt(2 * tables) / 2 + math.sqrt(most)
     assert moved == pytest.approx(allowance, rel=1e-12)
-    assert _most_cells(kernel, allowance, PopulationSize(100)) == math.inf
+    assert most_cells(kernel, allowance, PopulationSize(100)) == math.inf
 
 
 @pytest.mark.parametrize("rows", [2**34 - 1, 2**33 + 2**17 + 7])
@@ -371,11 +366,11 @@ def test_small_tables_that_are_added_to_the_last_round_leave_it_within_its_room(
     size, noise = PopulationSize(10**6), noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
     everything = method.prepare(domain, size, noise)
     door = SimulatedDoor(SyntheticRows(domain.draw(300, 0)), noise, size)  # type: ignore[arg-type]
-    rounds = _Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
+    rounds = Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
     pairs, cells = rounds._pairs(), rounds._cells_of_pairs()
     large = [p for p, (i, j) in enumerate(pairs) if i == 0]
     small = [p for p in range(len(pairs)) if p not in large]
     assert {cells[p] for p in large} == {600} and {cells[p] for p in small} == {4}
     assert len(rounds._cheap(large, set())) == 11  # of the 36 small ones, a tenth of what the large ones have
-    monkeypatch.setattr(_Rounds, "_room", lambda self: 600 * 9 + 21)
+    monkeypatch.setattr(Rounds, "_room", lambda self: 600 * 9 + 21)
     assert len(rounds._cheap(large, set())) == 5

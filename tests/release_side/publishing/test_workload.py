@@ -35,8 +35,9 @@ from release_side.door.private_tables import TableRounds
 from release_side.errors import SPENT
 from release_side.publishing import plan as planning
 from release_side.publishing.methods import METHODS, chosen_method
-from release_side.publishing.methods import adaptive as adaptive_method
-from release_side.publishing.methods.adaptive import shares_of_rounds
+from release_side.publishing.methods.adaptive import shares_of_rounds as shares_module
+from release_side.publishing.methods.adaptive.method import AdaptiveMargins
+from release_side.publishing.methods.adaptive.shares_of_rounds import shares_of_rounds
 from release_side.publishing.plan import plan
 
 LEVELS = ("a", "b", "c", "d")
@@ -231,7 +232,7 @@ def test_pairs_that_a_question_names_are_measured_before_any_score():
     measurement, kernel = measured(release)
     assert len(measurement.scores) == 2 and measurement.beforehand == ASKED and set(ASKED) <= set(kernel.chosen)
     assert (1, 2) in kernel.chosen, "the pair that is related is still chosen"
-    assert sum(kernel.squares[2][kernel.chosen.index(pair)] for pair in ASKED) < adaptive_method._ASKED
+    assert sum(kernel.squares[2][kernel.chosen.index(pair)] for pair in ASKED) < shares_module._ASKED
     plain = measured(published(None))[0]
     assert plain.beforehand == ()
     assert plain.noise_scale == pytest.approx(measurement.noise_scale, rel=1e-6), "the budget is the same"
@@ -242,7 +243,7 @@ def test_pairs_that_a_question_names_are_measured_before_any_score():
 @rough
 def test_several_targets_are_measured_with_every_other_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Before any score, in addition to what a workload names; a target that is named twice is one."""
-    monkeypatch.setattr(adaptive_method, "_FEW_LEFT", 0)
+    monkeypatch.setattr(shares_module, "_FEW_LEFT", 0)
     both = published(None, target=["p", "hours-per-week", "p"])
     assert measured(both)[0].beforehand == ((0, 1), (0, 5), (1, 2), (1, 3), (1, 4), (1, 5), (2, 5), (3, 5), (4, 5))
     assert measured(both)[1].target == -1
@@ -297,10 +298,10 @@ def test_heights_minimise_the_sum_over_questions_of_root_cells_over_height(monke
     np.testing.assert_array_equal(wanted[:of_one_way], plain)
     others = [0, *range(3, of_one_way)]
     taken = squares[others] / (before[others] / GRID) ** 2
-    np.testing.assert_allclose(taken, 1 - adaptive_method._ASKED, rtol=1e-6)
+    np.testing.assert_allclose(taken, 1 - shares_module._ASKED, rtol=1e-6)
     raised = squares[2] - taken[0] * (before[2] / GRID) ** 2
     asked = np.array([raised, *squares[of_one_way:]])
-    np.testing.assert_allclose(asked.sum(), adaptive_method._ASKED, rtol=1e-5)
+    np.testing.assert_allclose(asked.sum(), shares_module._ASKED, rtol=1e-5)
     sizes = adaptive_kernel(DOMAIN, None, read("age < 25").cuts).sizes
     by_index = dict(zip(wanted[of_one_way:] - (wanted[of_one_way:].min()), asked[1:], strict=True))
     assert len(by_index) == 2
@@ -318,7 +319,7 @@ def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytes
         return honest(self, wanted, heights)
 
     monkeypatch.setattr(TableRounds, "measure", measure)
-    monkeypatch.setattr(adaptive_method, "_FEW_LEFT", 0)
+    monkeypatch.setattr(shares_module, "_FEW_LEFT", 0)
     published([each for each in ALL_PAIRS if "age" in each])
     one_way, *pairs = (
         set(filter(lambda t: 6 <= t < 21, each)) for each in rounds
@@ -381,7 +382,7 @@ def test_a_number_as_target_is_measured_with_every_other_column_and_crossed_with
         return chosen_method("random-features", Choices(target=target, **options), DOMAIN)
 
     found = chosen("hours-per-week")
-    assert isinstance(found, adaptive_method.AdaptiveMargins) and found.choices.target is None
+    assert isinstance(found, AdaptiveMargins) and found.choices.target is None
     assert sorted(found.choices.workload.by_columns()) == [(j, 5) for j in range(5)]
     for crossed in (chosen("q"), chosen("age", kernel="margins"), chosen("age", noise="laplace")):
         assert crossed.choices.target in ("q", "age") and crossed.choices.workload is None

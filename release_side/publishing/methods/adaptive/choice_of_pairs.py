@@ -18,6 +18,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE
 from kmeanalyst.representation.tables.tree import Pair
 
+MOST_DISTANCE = 2.0  # of two tables, in L1
 _SHARES_OF_LARGEST = np.concatenate([[0.0], np.geomspace(0.005, 1.0, 40)])
 _STEPS = 100  # of expectation maximisation
 _KEPT = 0.55  # of a table's noise after smoothing, when it is compared with the distance

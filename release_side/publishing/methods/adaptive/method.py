@@ -1,0 +1,162 @@
+"""The method of adaptive margins: what users choose, and what is refused before private rows are read.
+
+With a target every table is crossed with it, and scores are distances from independence given the target.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import combinations
+
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels import Margins as MarginsKernel
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
+from kmeanalyst.releases.measurement import GRID, Measurement, cells_of_all_pairs
+from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import is_pure
+from release_side.choices.options import check_readable, drawn_rows, fitting, most_rows
+from release_side.choices.workload import Workload
+from release_side.door.door import Door
+from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
+from release_side.errors import PublishError
+from release_side.publishing.methods.adaptive.limits import (
+    MOST_CELLS,
+    MOST_REPEATED,
+    most_cells,
+    most_of_a_pair,
+    score_step,
+)
+from release_side.publishing.methods.adaptive.rounds import Rounds
+from release_side.publishing.methods.adaptive.shares_of_rounds import (
+    PAIRS_LARGE,
+    PARTS_OF_TREE,
+    Shares,
+    asked_squares,
+    is_about_one,
+    most_drawn,
+    noise_of_all_pairs,
+    shares_of_rounds,
+)
+from release_side.publishing.methods.base import Measured
+from release_side.publishing.methods.margins import Margins
+
+_FEWEST_ROWS = 5000
+# ranges of a number in tables of pairs, where a column is a target: at most so many that the noise of a correlation, which is
+# about the ranges times the noise of a share, is no more than this, if all pairs were measured alike; and never fewer
+_NOISE_OF_RANGES, _FEWEST_RANGES = 0.02, 4
+
+
+class AdaptiveMargins(Margins):
+    """Margins of chosen pairs. Files and ledgers know it as random features, as they do all margins."""
+
+    def kernel(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> Kernel:
+        """Of every table that a round could ask for; where all pairs of a column are named, of few enough ranges for the noise."""
+        workload = self.choices.workload
+        kernel = adaptive_kernel(domain, self.choices.target, *([workload.cuts] if workload else []))
+        if workload is None or not is_about_one(kernel, asked_squares(kernel, workload)):
+            return kernel
+        most = max(_FEWEST_RANGES, math.floor(_NOISE_OF_RANGES / noise_of_all_pairs(kernel, size, noise)))
+        return adaptive_kernel(domain, self.choices.target, workload.cuts, most=most)
+
+    def default_points(self, measurement: Measurement, domain: Domain) -> int:
+        """As many rows as the table has, and enough for error bars, within limits."""
+        return max(drawn_rows(measurement, domain), min(_FEWEST_ROWS, most_rows(domain)))
+
+    def prepare(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> FeatureMap:
+        """Every table that a round could ask for; PublishError if no release could be made."""
+        if is_pure(noise.name):
+            raise PublishError(
+                "tables that are chosen in rounds have Gaussian noise. Choose it, with a small delta, or the kernel margins."
+            )
+        check_int64_range(n_rows=size.count, dimension=1, grid=GRID)
+        with fitting():
+            everything = self.features(self.kernel(domain, size, noise), domain)
+        assert isinstance(everything, MarginFeatures)
+        _check_pairs(everything.kernel, size, noise, self.choices.workload)
+        check_readable(self.most_points(everything.kernel, domain), domain, _largest(everything))
+        return everything
+
+    def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
+        everything = self.prepare(domain, size, door.noise)
+        assert isinstance(everything, MarginFeatures)
+        rounds = Rounds.of(door, everything, domain, size, self.choices.workload)
+        rounds.measure_one_way()
+        if rounds.n_pairs and len(rounds.shares.parts) > 1:
+            rounds.measure_pairs()
+        return Measured((rounds.measurement(),))
+
+    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+        """With a workload: that there was one, and what it sets."""
+        named = "a workload, the questions that will be asked: it sets ends of ranges, heights, and pairs of columns to measure"
+        return (*super().taken_as_public(measured, n_points), *([named] if self.choices.workload else []))
+
+
+def _check_pairs(
+    kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise, workload: Workload | None
+) -> None:
+    """PublishError if the tables that rounds may ask for have too many cells; from public facts, before anything is spent."""
+    asked = asked_squares(kernel, workload)
+    named: list[int] = []
+    left: list[int] = []
+    for pair, cells in zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True):
+        (named if pair in asked else left).append(cells)
+    if sum(named) > MOST_CELLS // 4:
+        raise PublishError(
+            f"the tables of the pairs of columns that the workload names have {sum(named):,} cells, and at most "
+            f"{MOST_CELLS // 4:,} are measured before all others. Ask of fewer pairs, or name fewer levels or edges."
+        )
+    shares = shares_of_rounds(kernel, size, noise, asked)
+    no_pair_fits = bool(shares.scores) and min(left) > most_of_a_pair(kernel)
+    if no_pair_fits or (shares.are_all_measured and kernel.n_cells > MOST_CELLS):
+        raise PublishError("the pairs of columns have too many cells to be measured. Name fewer levels or edges.")
+    least = min((shares.allowances()[r] for r in shares.scores), default=0.0)
+    if shares.are_scored and score_step(least, [*named, *left], size) < 1:
+        raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
+    numbers = _most_numbers(kernel, shares, named, left)
+    if not shares.are_all_measured and sum(numbers) > MOST_CELLS:
+        raise PublishError(
+            f"rounds of these tables may need {sum(numbers):,} numbers with noise, and at most {MOST_CELLS:,} are measured. "
+            "Name fewer columns, levels or edges, no target, or one with fewer levels."
+        )
+    for r, allowance in enumerate(shares.allowances()):
+        most = most_cells(kernel, allowance, size)
+        if r not in shares.scores and numbers[r] > most:
+            raise PublishError(
+                f"a round of these tables may have {numbers[r]:,} cells, and at most {math.floor(most):,} are measured in it "
+                "where units are protected, whose averages are rounded. Name fewer columns, levels or edges."
+            )
+
+
+def _most_numbers(kernel: MarginsKernel, shares: Shares, named: list[int], left: list[int]) -> list[int]:
+    """How many numbers with noise each round can draw at most; `Rounds` keeps to what is left of them.
+
+    named, left   cells of the pairs that a workload names, and of the others.
+    """
+    alone, columns = kernel.n_cells - sum(named) - sum(left), len(kernel.others)
+    if shares.are_all_measured:
+        return [alone, sum(named) + sum(left)]
+    small = sorted(cells for cells in left if cells <= most_of_a_pair(kernel))
+    if shares.are_scored:
+        repeated = min(alone, MOST_REPEATED)
+        later = [kernel.n_pairs, sum(small[1 - columns :]) + repeated, kernel.n_pairs, repeated]
+    elif shares.is_tree_drawn:
+        later = [*[0] * len(PARTS_OF_TREE), sum(small[-most_drawn(columns) :]), 0, sum(small[-(columns // 2) :])]
+    else:
+        later = [0, sum(small[-PAIRS_LARGE:])] if shares.scores else []
+    return [alone + sum(named), *later]
+
+
+def _largest(everything: FeatureMap) -> FeatureMap:
+    """All one-way tables, and pairs as far as a release may choose them: no release has a larger map."""
+    kernel = everything.kernel
+    assert isinstance(kernel, MarginsKernel)
+    if kernel.n_cells <= MOST_CELLS:
+        return everything
+    return MarginFeatures(replace(kernel, shares=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)))
+
+
+__all__ = ["AdaptiveMargins"]

@@ -1,0 +1,439 @@
+"""The rounds of one release: what has been measured, and what is measured next.
+
+As far as pairs are not worth their noise (`choice_of_pairs`), the rounds of pairs measure the tables of the first round once
+more. Where the domain has rules, independent tables are 0 in cells that rules exclude.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels import ChosenMargins
+from kmeanalyst.kernels import Margins as MarginsKernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import KINDS, MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Measurement, Scores
+from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
+from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, allowed_tables, estimate_tables
+from kmeanalyst.representation.tables.tree import Pair, connected_parts, independent_table, spanning_tree
+from release_side.choices.workload import Workload
+from release_side.door.door import Door
+from release_side.door.mechanism import Noise, RehearsalNoise
+from release_side.door.private_tables import TableRounds
+from release_side.publishing.methods.adaptive.choice_of_pairs import (
+    MOST_DISTANCE,
+    Distances,
+    Prospect,
+    largest_distance,
+)
+from release_side.publishing.methods.adaptive.limits import (
+    MOST_CELLS,
+    MOST_REPEATED,
+    largest_step,
+    most_cells,
+    most_of_a_pair,
+    score_step,
+)
+from release_side.publishing.methods.adaptive.one_way_tables import one_way_tables
+from release_side.publishing.methods.adaptive.shares_of_rounds import (
+    PAIRS_LARGE,
+    PARTS_OF_TREE,
+    Shares,
+    asked_squares,
+    most_drawn,
+    noise_by_cells,
+    shares_of_rounds,
+)
+
+_COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
+_CHEAP = 0.1  # share of the last round for tables that are measured because they are small
+_WORTH_MEASURING = 0.3  # where noise is small, least distance of a further pair relative to the noise of its table
+_USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
+_TINY = 1e-15
+
+
+@dataclass(eq=False)
+class Rounds:
+    """The rounds of one release: what has been measured, and what is asked next.
+
+    asked     squared heights for the columns and pairs of columns that a workload names.
+    allowed   the cells that the domain's rules allow together: what they exclude is not worth measuring. None without rules.
+    domain    of the rows: what columns have an order.
+    """
+
+    door: TableRounds
+    everything: MarginFeatures
+    kernel: MarginsKernel
+    size: PopulationSize
+    noise: Noise | RehearsalNoise
+    shares: Shares
+    asked: dict[tuple[int, ...], float]
+    allowed: AllowedCells | None
+    domain: Domain
+    found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
+    scores: list[Scores] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+    first: list[tuple[str, int, float]] = field(default_factory=list)  # its tables: kind, number, part of the round
+
+    @classmethod
+    def of(
+        cls,
+        door: Door[Noise | RehearsalNoise],
+        everything: MarginFeatures,
+        domain: Domain,
+        size: PopulationSize,
+        workload: Workload | None,
+    ) -> Rounds:
+        kernel = everything.kernel
+        asked = asked_squares(kernel, workload)
+        shares = shares_of_rounds(kernel, size, door.noise, asked)
+        allowed = door.rounds(everything, shares.allowances())
+        ruled = allowed_cells(domain, kernel)
+        return cls(allowed, everything, kernel, size, door.noise, shares, asked, ruled, domain)
+
+    @property
+    def n_pairs(self) -> int:
+        return self.kernel.n_pairs
+
+    @property
+    def crossed(self) -> bool:
+        return self.kernel.target >= 0
+
+    @property
+    def unit(self) -> float:
+        """Standard deviation of the noise on a share that is measured with height 1."""
+        return self.door.deviation / (GRID * SHRINK * self.size.count)
+
+    def measure_one_way(self) -> None:
+        """All one-way tables: coarse, crossed with the target, finer, and the target's own; and pairs that a workload names."""
+        self.first = one_way_tables(self.everything, self.domain, self.shares)
+        tables = [(kind, t) for kind, t, _ in self.first]
+        heights = self._with_asked(tables, [self.shares.squares(0) * part for *_, part in self.first])
+        named = self._named_pairs()
+        self._measure([*tables, *[(self._kind_of_pairs, p) for p in named]], [*heights, *named.values()])
+
+    def measure_pairs(self) -> None:
+        """The rounds after the first one."""
+        if self.shares.are_all_measured:
+            self._measure_pairs(list(range(self.n_pairs)))
+            return
+        estimates = estimate_tables(self.measurement(), self.allowed, self.domain)
+        tables = {
+            (i, j): independent_table(estimates.ones[i], estimates.ones[j], estimates.target) for i, j in self._pairs()
+        }
+        independent = list(allowed_tables(tables, estimates.ones, self.allowed).values())
+        named = list(self._named_pairs())
+        small = self._cells_of_pairs() <= most_of_a_pair(self.kernel)
+        if self.shares.are_few_drawn:
+            candidates = [p for p in range(self.n_pairs) if small[p] and p not in named]
+            count = min(PAIRS_LARGE, len(candidates))
+            self._measure_pairs(self._draw(candidates, independent, count, count))
+            return
+        allowed = [p for p in range(self.n_pairs) if small[p] and p not in named]
+        if self.shares.is_tree_drawn:
+            self._measure_drawn(independent, named, allowed)
+        else:
+            self._measure_chosen(self._score(independent), independent, named, allowed)
+
+    def _measure_drawn(self, independent: list[Array], named: list[int], allowed: list[int]) -> None:
+        """Drawn pairs that lead from every column to every other, nearly; then half as many by what these imply.
+
+        A draw of d pairs has √d times the noise of one, and noisy scores of all d²/2 pairs have d times as much. Pairs are left
+        out whose columns allow no distance that is worth the noise, as those of a constant column.
+        """
+        pairs, d = self._pairs(), len(self.kernel.others)
+        costs = _COST_LARGE * self._noise_of_pairs(d - 1)
+        worth_it = [p for p in allowed if largest_distance(independent[p]) > costs[p]]
+        allowed = worth_it if len(worth_it) > most_drawn(d) else allowed
+        drawn: list[int] = []
+        for part_of_missing in PARTS_OF_TREE:
+            part = connected_parts([pairs[p] for p in (*named, *drawn)], d)
+            linking = [p for p in allowed if part[pairs[p][0]] != part[pairs[p][1]]]
+            missing = len({part[j] for p in linking for j in pairs[p]}) - 1
+            further = linking or [p for p in allowed if p not in drawn]
+            count = min(max(math.ceil(part_of_missing * missing), 1), len(further))
+            drawn += self._choose(further, independent, count, costs)
+        self._measure_pairs(drawn)
+        implied = estimate_tables(self.measurement(), self.allowed, self.domain).pairs
+        left = [p for p in allowed if p not in drawn]
+        count = min(d // 2, len(left))
+        self._measure_pairs(self._draw(left, [implied[pair] for pair in pairs], count, count))
+
+    def _draw(self, pairs: list[int], guesses: list[Array], count: int, measured: int) -> list[int]:
+        """Some of these pairs, drawn by their distances from guesses less part of their noise, if that many are measured."""
+        return self._choose(pairs, guesses, count, _COST_LARGE * self._noise_of_pairs(measured))
+
+    def _measure_chosen(self, distances: Array, independent: list[Array], named: list[int], allowed: list[int]) -> None:
+        """A tree of pairs and, by further scores, further pairs; single columns again as far as pairs are not worth it.
+
+        distances     (P,) noisy ones from independent tables.
+        named         the pairs that a workload names, which have been measured.
+        allowed       the other pairs whose tables may be in the tree.
+        """
+        pairs, d = self._pairs(), len(self.kernel.others)
+        prospect = self._prospect(distances, independent)
+        left = self.shares.squares(2) + self.shares.squares(4)
+        worth_it, again = prospect.best(allowed, left)
+        noise = self._noise_of_pairs(d - 1)
+        noise[named] = 0.0
+        worth = prospect.distances.expected(prospect.distances.values) - noise
+        square = np.full((d, d), -np.inf)
+        for p in [*(allowed if worth_it else ()), *named]:
+            i, j = pairs[p]
+            square[i, j] = square[j, i] = worth[p]
+        tree = {(i, j) for i, j in spanning_tree(square) if square[i, j] > -np.inf}
+        wanted = [p for p in allowed if pairs[p] in tree]
+        self._measure_with_columns(wanted, again)
+        implied = estimate_tables(self.measurement(), self.allowed, self.domain).pairs
+        guesses = [implied[pair] for pair in pairs]
+        distances = self._score(guesses)
+        chosen, again = self._further(self._prospect(distances, guesses), distances, {*wanted, *named})
+        self._measure_with_columns(chosen + self._cheap(chosen, {*wanted, *named}), again)
+
+    def _further(self, prospect: Prospect, distances: Array, measured: set[int]) -> tuple[list[int], float]:
+        """The pairs to measure in the last round, and the part of it for single columns.
+
+        Where noise is small and single columns need nothing, all pairs whose distance exceeds its noise: their tables are
+        smoothed together, so that each improves the others.
+        """
+        room, cells = self._room() // 2, self._cells_of_pairs()
+        allowed = [p for p in range(self.n_pairs) if p not in measured and cells[p] <= room]
+        chosen, again = prospect.best(allowed, self.shares.squares(self.door.made))
+        if self.shares.noise_is_small and not again:
+            chosen = self._beyond_noise(distances, allowed)
+        within = np.cumsum(cells[chosen]) <= room
+        return [p for p, fits in zip(chosen, within, strict=True) if fits], again
+
+    def _beyond_noise(self, distances: Array, allowed: list[int]) -> list[int]:
+        """Pairs, best first, until a distance is less than its own noise or a part of its table's; one at least."""
+        noise, cells = self._noise_of_scores(), self._cells_of_pairs()
+        worth = distances - self._noise_of_pairs(_USUAL_PAIRS)
+        chosen: list[int] = []
+        for p in sorted(allowed, key=lambda p: -worth[p]):
+            of_table = self.unit / math.sqrt(self._squares_of_pairs([*chosen, p])[-1])
+            if chosen and distances[p] < max(noise, _WORTH_MEASURING * NOISE_IN_DISTANCE * of_table * cells[p]):
+                break
+            chosen.append(p)
+        return chosen
+
+    def _prospect(self, scores: Array, guesses: list[Array]) -> Prospect:
+        """What noisy distances from these guesses say of the pairs, with what is known of single columns."""
+        kind = "one-way by target" if self.crossed else "one-way"
+        measured = [
+            (len(cells), square) for columns, square, cells in self.found[kind] if columns[-1] != self.kernel.target
+        ]
+        columns = np.array([(NOISE_IN_DISTANCE * self.unit * cells) ** 2 / square for cells, square in measured])
+        first, second = np.array(self._pairs()).T
+        sampling = NOISE_IN_DISTANCE / math.sqrt(self.size.count)
+        distances = Distances.of_scores(
+            scores,
+            self._noise_of_scores(),
+            largest=np.array(list(map(largest_distance, guesses))),
+            by_chance=sampling * np.array([np.sqrt(guess).sum() for guess in guesses]),
+            of_guesses=np.sqrt(columns[first] + columns[second]),
+        )
+        spent = sum(square for kind, tables in self.found.items() for _, square, _ in tables if "pairs" not in kind)
+        return Prospect(
+            distances, self._pairs(), self._cells_of_pairs() ** self.shares.power, self.unit, columns, spent
+        )
+
+    def _cheap(self, chosen: list[int], measured: set[int]) -> list[int]:
+        """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables left, if there is room."""
+        cells = self._cells_of_pairs()
+        powers, room = cells**self.shares.power, self._room() - cells[chosen].sum()
+        left = [p for p in range(self.n_pairs) if p not in measured and p not in chosen]
+        left.sort(key=lambda p: powers[p])
+        few = (np.cumsum(powers[left]) <= _CHEAP * powers[chosen].sum()) & (np.cumsum(cells[left]) <= room)
+        return [p for p, fits in zip(left, few, strict=True) if fits]
+
+    # ------------------------------------------------------------------ rounds
+
+    def _measure(self, tables: Sequence[tuple[str, int]], squares: Sequence[float]) -> None:
+        """One round of tables, named by their kind and their number there, with these squared heights."""
+        wanted = np.array([self._index(kind, t) for kind, t in tables])
+        heights = np.rint(np.sqrt(np.array(squares)) * (GRID * SHRINK)).astype(np.int64)
+        noisy = self.door.measure(wanted, heights)
+        ends = np.cumsum(np.diff(self.everything.starts)[wanted])
+        for (kind, t), square, own in zip(tables, squares, np.split(noisy, ends[:-1]), strict=True):
+            found, columns = self.found.setdefault(kind, []), self._columns(kind, t)
+            before = next((n for n, table in enumerate(found) if table[0] == columns), None)
+            if before is None:
+                found.append((columns, square, own))
+            else:
+                found[before] = (columns, *_together(found[before][1], found[before][2], square, own))
+
+    def _measure_pairs(self, pairs: list[int]) -> None:
+        self._measure([(self._kind_of_pairs, p) for p in pairs], self._squares_of_pairs(pairs))
+
+    def _measure_with_columns(self, pairs: list[int], again: float) -> None:
+        """A round of these pairs that spends a part `again` on the tables of the first round: all of it without pairs."""
+        again = again if pairs else 1.0
+        repeated = self._repeated() if again else []
+        square = again * self.shares.squares(self.door.made) / max(sum(part for *_, part in repeated), _TINY)
+        self._measure(
+            [*((kind, t) for kind, t, _ in repeated), *((self._kind_of_pairs, p) for p in pairs)],
+            [
+                *(square * part for *_, part in repeated),
+                *((1 - again) * each for each in self._squares_of_pairs(pairs)),
+            ],
+        )
+
+    def _repeated(self) -> list[tuple[str, int, float]]:
+        """The tables of the first round, smallest first while they have few enough cells."""
+        cells = [self._cells_of(kind)[t] for kind, t, _ in self.first]
+        order = np.argsort(cells, kind="stable")
+        few = order[np.cumsum(np.array(cells)[order]) <= MOST_REPEATED]
+        return [self.first[n] for n in sorted(few)]
+
+    def _score(self, guesses: list[Array]) -> Array:
+        """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
+        step = score_step(self.shares.allowances()[self.door.made], self._cells_of_pairs().tolist(), self.size)
+        noisy = self.door.scores(self._every_pair(), self._whole(guesses, step), step)
+        self.scores.append(Scores(noisy, step))
+        return noisy / (step * self.size.count)
+
+    def _choose(self, pairs: list[int], guesses: list[Array], count: int, costs: Array) -> list[int]:
+        """Some of these pairs, drawn by the exponential mechanism: by their tables' distances from guesses, less public costs.
+
+        guesses, costs   of all pairs: tables (Y, a, b), and (P,).
+        """
+        step = largest_step(self.size)
+        whole = np.rint(np.minimum(costs[pairs], MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
+        chosen, scale = self.door.choose(
+            self._every_pair()[pairs], self._whole([guesses[p] for p in pairs], step), step, costs=whole, count=count
+        )  # fmt: skip
+        self.choices.append(Choice(count, step, scale))
+        return [pairs[t] for t in chosen]
+
+    def _every_pair(self) -> Array:
+        """The index among all tables of each pair's table."""
+        return np.array([self._index(self._kind_of_pairs, p) for p in range(self.n_pairs)])
+
+    def _whole(self, guesses: list[Array], step: int) -> Array:
+        """Guesses (Y, a, b) of shares in whole numbers, one after the other: step times the number of rows."""
+        most = step * self.size.count  # as a float64 it may be more
+        shares = np.nan_to_num(np.concatenate([guess.ravel() for guess in guesses]))
+        return np.minimum(np.floor(np.clip(shares, 0.0, 1.0) * most).astype(np.int64), most)
+
+    def _room(self) -> int:
+        """How many cells further tables of pairs may have, so that a file can hold them and the round's allowance covers them."""
+        allowance = self.shares.allowances()[self.door.made]
+        most = min(MOST_CELLS - self.door.drawn, most_cells(self.kernel, allowance, self.size))
+        return math.floor(most) - MOST_REPEATED
+
+    def _noise_of_scores(self) -> float:
+        return self.door.deviation / (self.scores[-1].step * self.size.count)
+
+    # ------------------------------------------------------------------ tables
+
+    @property
+    def _kind_of_pairs(self) -> str:
+        return "pairs by target" if self.crossed else "pairs"
+
+    def _pairs(self) -> list[Pair]:
+        """All pairs, by the columns' numbers without the target."""
+        return list(combinations(range(len(self.kernel.others)), 2))
+
+    def _group(self, kind: str) -> Any:
+        return next(group for group in self.everything.groups if group.kind == kind)
+
+    def _index(self, kind: str, t: int) -> int:
+        """A table's index among all."""
+        before = 0
+        for group in self.everything.groups:
+            if group.kind == kind:
+                return before + t
+            before += len(group.tables)
+        raise AssertionError(kind)
+
+    def _columns(self, kind: str, t: int) -> tuple[int, ...]:
+        return self._group(kind).tables[t]
+
+    def _cells_of_pairs(self) -> Array:
+        return self._cells_of(self._kind_of_pairs)
+
+    def _cells_of(self, kind: str) -> Array:
+        return np.array([stop - start for start, stop in self._group(kind).ranges])
+
+    def _with_asked(self, tables: list[tuple[str, int]], squares: list[float]) -> list[float]:
+        """Squared heights of one-way tables, raised for the columns that a workload names alone."""
+        columns = [self._columns(kind, t)[-1] for kind, t in tables]
+        columns = [self.kernel.finer[j - len(self.kernel.edges)] if j >= len(self.kernel.edges) else j for j in columns]
+        own = dict.fromkeys(columns, 0.0)
+        for j, square in zip(columns, squares, strict=True):
+            own[j] += square
+        return [square * (1 + self.asked.get((j,), 0.0) / own[j]) for j, square in zip(columns, squares, strict=True)]
+
+    def _named_pairs(self) -> dict[int, float]:
+        """The pairs that a workload names, with their squared heights, by their index; none if all pairs are measured later."""
+        if self.shares.are_all_measured:
+            return {}
+        pairs = enumerate(combinations(self.kernel.others, 2))
+        return {p: self.asked[pair] for p, pair in pairs if pair in self.asked}
+
+    def _squares_of_pairs(self, pairs: list[int]) -> list[float]:
+        """Squared heights of the tables of these pairs in the coming round."""
+        powers = self._cells_of_pairs()[pairs] ** self.shares.power
+        squares = self.shares.squares(self.door.made) * powers / powers.sum()
+        named = list(combinations(self.kernel.others, 2))
+        return [square + self.asked.get(named[p], 0.0) for p, square in zip(pairs, squares.tolist(), strict=True)]
+
+    def _noise_of_pairs(self, count: int) -> Array:
+        """For each pair the |noise| to expect, summed over its table, if that many pairs are measured in a later round."""
+        cells = self._cells_of_pairs().astype(float)
+        coming = range(self.door.made, len(self.shares.parts))
+        share = self.shares.squares(next(r for r in coming if r not in self.shares.scores))
+        return NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * noise_by_cells(cells, count, self.shares.power)
+
+    def measurement(self) -> Measurement:
+        """All rounds so far as one measurement, of margins with a height for each table."""
+        tables: dict[str, list[tuple[tuple[int, ...], float, Array]]] = {
+            kind: self.found.get(kind, []) for kind in KINDS
+        }
+        for kind in ("pairs", "pairs by target"):
+            tables[kind].sort(key=lambda table: table[0])
+        squares = [[square for _, square, _ in tables[kind]] for kind in KINDS]
+        total = sum(map(sum, squares))  # 1 but for rounding, once all rounds are made
+        chosen = tuple(columns[-2:] for kind in ("pairs", "pairs by target") for columns, _, _ in tables[kind])
+        parts = (
+            tuple(tuple(square / total for square in own) for own in squares)
+            if self.door.made < len(self.shares.parts)
+            else (tuple(tuple(own) for own in squares))
+        )
+        kernel = ChosenMargins(
+            edges=self.kernel.edges, atoms=self.kernel.atoms, missing=self.kernel.missing, shares=tuple(map(sum, parts)),  # type: ignore[arg-type]
+            target=self.kernel.target, fine=self.kernel.fine, deeper=self.kernel.deeper, chosen=chosen, squares=parts,  # type: ignore[arg-type]
+        )  # fmt: skip
+        features = MarginFeatures(kernel)
+        noisy_sum = np.concatenate([cells for kind in KINDS for _, _, cells in tables[kind]])
+        if self.door.made < len(self.shares.parts):
+            unit = 1 / (GRID * SHRINK * self.size.count * math.sqrt(total))
+            return Measurement(
+                vector=noisy_sum * unit, noise_scale=self.door.deviation * unit, noise_law=self.noise.name,
+                n_rows=self.size.count, feature_map=features, noisy_sum=noisy_sum,
+            )  # fmt: skip
+        measured = Measurement.from_sum(
+            noisy_sum, grid_scale=self.door.deviation, n_rows=self.size.count, feature_map=features,
+            noise_law=self.noise.name,
+        )  # fmt: skip
+        pairs = list(combinations(self.kernel.others, 2))
+        by_rows = self.scores or self.choices  # else all pairs are those that were named
+        beforehand = tuple(pairs[p] for p in self._named_pairs()) if by_rows else ()
+        return replace(measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand)
+
+
+def _together(first: float, cells: Array, second: float, others: Array) -> tuple[float, Array]:
+    """A table measured twice as if once: squared heights add up, and the noise is as large as before (PROOF.md §12)."""
+    mean = (math.sqrt(first) * cells + math.sqrt(second) * others) / math.sqrt(first + second)
+    return first + second, np.rint(mean).astype(np.int64)
+
+
+__all__ = ["Rounds"]

@@ -1,0 +1,205 @@
+"""Which rounds there are, and the share of the budget that each one has: from public facts alone.
+
+Usually there are five: all one-way tables; scores of all pairs, their distance from independence; a tree of pairs; scores again,
+the distance from what the tree implies; further pairs. Where noise is large, there are no noisy scores of all pairs: the
+exponential mechanism draws three pairs by their exact ones, or no pair is measured where the noise of a usual table exceeds any
+distance. Of 30 columns or more it draws a tree, unless noise is small: first pairs of all, then pairs that lead from one part of
+what was drawn to another; and then further pairs, by what the tree implies. Of three columns or fewer all pairs are measured.
+
+A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
+one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
+questions of √cells / height: the noise of an answer, in standard errors of sampling, whatever of an even table is asked.
+(Three tenths is about what makes the mean of these noises as small as that of all others, for one pair as for thirty.) Pairs
+that are named are measured in the first round, before any score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from kmeanalyst.kernels import Margins as MarginsKernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.measurement import GRID, cells_of_all_pairs
+from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE
+from release_side.choices.workload import Workload
+from release_side.door.mechanism import Noise, RehearsalNoise
+from release_side.publishing.methods.adaptive.choice_of_pairs import MOST_DISTANCE
+from release_side.publishing.methods.adaptive.limits import MOST_REPEATED, most_of_a_pair
+
+_FEW_COLUMNS = 3  # other than the target: all pairs are measured
+_FEW_LEFT = 7  # pairs for each column that are left where all pairs of a column are named: with fewer all are measured
+_SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were measured alike
+# shares of the budget: one-way tables, scores, tree, scores, further pairs
+_SHARES = {"small": (0.20, 0.03, 0.27, 0.05, 0.45), "middle": (0.35, 0.05, 0.30, 0.05, 0.25)}
+_SHARES_LARGE = (0.80, 0.03, 0.17)
+PAIRS_LARGE = 3
+_MANY_COLUMNS = 30  # from which pairs are drawn
+# of many columns, where noise is not small: draws of pairs, their tables, a further draw, its tables. Each of the first draws
+# takes this part of the pairs that a tree still lacks
+PARTS_OF_TREE = (0.5, 0.5, 0.5, 0.5, 1.0)
+_SHARES_MANY, _DRAWS_MANY = (0.35, 0.04, 0.02, 0.01, 0.005, 0.005, 0.28, 0.05, 0.24), (1, 2, 3, 4, 5, 7)
+_SHARES_FEW = (0.5, 0.5)
+_SHARES_TARGET = (0.3, 0.7)  # where a workload names all pairs of a column
+# times √columns, the largest noise: a tree's tables then have as much as those of 20 columns at `_LARGE_NOISE`
+_LARGE_NOISE_OF_MANY = 0.009
+_SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs are seen well enough all the same
+# squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height, the distances of tables; where noise is
+# small ∝ √cells: half way to cells ** ⅓, which minimises that of √cells / height, the noise of answers (as with workloads, above)
+_POWER, _POWER_SMALL = 2 / 3, 1 / 2
+_ASKED = 0.3  # of what tables have: for those that a workload names
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The budget: each round's part of 1/m², and whether it is of tables or of scores.
+
+    asked   of what tables have, the parts of the first rounds for tables that a workload names; all others make room for them.
+    """
+
+    parts: tuple[float, ...]
+    scores: tuple[int, ...]  # or of a choice by scores
+    asked: tuple[float, ...] = ()
+
+    @property
+    def are_scored(self) -> bool:
+        """Whether there are noisy scores of all pairs."""
+        return self.parts in _SHARES.values()
+
+    @property
+    def noise_is_small(self) -> bool:
+        """Whether pairs are scored and noise is small, so that more of the budget goes to further pairs."""
+        return self.parts == _SHARES["small"]
+
+    @property
+    def are_all_measured(self) -> bool:
+        """Whether the second round, which is the last one, measures all pairs."""
+        return len(self.parts) == len(_SHARES_FEW)
+
+    @property
+    def are_few_drawn(self) -> bool:
+        """Whether a few pairs are drawn by their exact scores, all at once."""
+        return len(self.parts) == len(_SHARES_LARGE)
+
+    @property
+    def is_tree_drawn(self) -> bool:
+        """Whether a tree of pairs is drawn, and then further pairs."""
+        return self.parts == _SHARES_MANY
+
+    @property
+    def power(self) -> float:
+        """Of a table's cells, to which its squared height is proportional."""
+        return _POWER_SMALL if self.noise_is_small else _POWER
+
+    @property
+    def of_tables(self) -> float:
+        return sum(part for r, part in enumerate(self.parts) if r not in self.scores)
+
+    def squares(self, number: int) -> float:
+        """The part of k(x, x) that the tables of a round have, what they have for a workload left out."""
+        return self.parts[number] / self.of_tables * (1 - sum(self.asked))
+
+    def allowances(self) -> list[float]:
+        """How far a row may move each round, in steps of the grid: tables move by √2 of their norm."""
+        asked = (*self.asked, *[0.0] * len(self.parts))
+        squares = [
+            part / self.of_tables if r in self.scores else self.squares(r) + asked[r]
+            for r, part in enumerate(self.parts)
+        ]
+        return [math.sqrt(2 * square) * GRID for square in squares]
+
+
+def shares_of_rounds(
+    kernel: MarginsKernel,
+    size: PopulationSize,
+    noise: Noise | RehearsalNoise,
+    asked: Mapping[tuple[int, ...], float] = MappingProxyType({}),
+) -> Shares:
+    """The rounds and their budget, from public facts: the domain, N, ε, δ, and what a workload asks for.
+
+    asked   squared heights for columns and pairs of columns. Where fewer other pairs are left than there are columns, all pairs
+            are measured, and none is scored; where all pairs of a column are named, and noise is not large, up to seven times
+            as many.
+    """
+    columns = len(kernel.others)
+    alone, together = (sum(square for own, square in asked.items() if len(own) == n) for n in (1, 2))
+    if columns < 2:
+        return Shares((1.0,), (), (alone,))
+    named = sum(len(own) == 2 for own in asked)
+    left = kernel.n_pairs - named
+    if columns <= _FEW_COLUMNS or left < columns:
+        return Shares(_SHARES_FEW, (), (alone, together))
+    spread = noise_of_all_pairs(kernel, size, noise)
+    small = sum(cells <= most_of_a_pair(kernel) for cells in cells_of_all_pairs(kernel))
+    enough = small - named > most_drawn(columns)
+    if columns >= _MANY_COLUMNS and enough and _SEEN_WELL < spread <= _LARGE_NOISE_OF_MANY * math.sqrt(columns):
+        return Shares(_SHARES_MANY, _DRAWS_MANY, (alone + together,))
+    if spread > _LARGE_NOISE:
+        if _worth_drawing(kernel, size, noise):
+            return Shares(_SHARES_LARGE, (1,), (alone + together,))
+        return Shares((1.0,), (), (alone + together,))
+    if left < _FEW_LEFT * columns and is_about_one(kernel, asked) and kernel.n_cells <= MOST_REPEATED:
+        return Shares(_SHARES_TARGET, (), (alone, together))
+    return Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3), (alone + together,))
+
+
+def asked_squares(kernel: MarginsKernel, workload: Workload | None) -> dict[tuple[int, ...], float]:
+    """Squared heights for each column and pair of columns that a workload names, none without one; of sum `_ASKED`.
+
+    With a target all tables are crossed with it, and it is left out of names.
+    """
+    if workload is None:
+        return {}
+    questions = workload.by_columns(kernel.target).items()
+    cells = {columns: math.prod(kernel.sizes[j] for j in columns) for columns, _ in questions if len(columns) < 3}
+    worth = {columns: (n * math.sqrt(cells[columns])) ** _POWER for columns, n in questions if columns in cells}
+    return {columns: _ASKED * own / sum(worth.values()) for columns, own in worth.items()}
+
+
+def is_about_one(kernel: MarginsKernel, asked: Mapping[tuple[int, ...], float]) -> bool:
+    """Whether all pairs of some column are named, as those of a target that is a number are."""
+    return any(all((min(i, j), max(i, j)) in asked for i in kernel.others if i != j) for j in kernel.others)
+
+
+def noise_of_all_pairs(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> float:
+    """On a share, if the tables of all pairs were measured alike; from public facts."""
+    return math.sqrt(2) * noise.deviation(1.0) / size.count * math.sqrt(max(kernel.n_pairs, 1))
+
+
+def _worth_drawing(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> bool:
+    """Where noise is large: whether a usual table, one of those that are drawn, has less noise than two tables can differ."""
+    cells = np.array(cells_of_all_pairs(kernel), dtype=float)
+    unit = math.sqrt(2 / _SHARES_LARGE[2]) * noise.deviation(1.0) / size.count
+    return bool(np.median(NOISE_IN_DISTANCE * unit * noise_by_cells(cells, PAIRS_LARGE, _POWER)) <= MOST_DISTANCE)
+
+
+def noise_by_cells(cells: Array, count: int, power: float) -> Array:
+    """Σ|noise| of tables with so many cells, if `count` of them share a round by the power of their cells."""
+    return math.sqrt(count) * np.median(cells) ** (power / 2) * cells ** (1 - power / 2)
+
+
+def most_drawn(columns: int) -> int:
+    """How many pairs the draws of a tree take at most: the first ones may connect few columns, each with each."""
+    drawn = 0
+    for part in PARTS_OF_TREE:
+        connected = math.ceil((math.sqrt(8 * drawn + 1) - 1) / 2)  # n with n(n + 1)/2 ≥ drawn: fewest further columns
+        drawn += max(math.ceil(part * (columns - 1 - connected)), 1)
+    return drawn
+
+
+__all__ = [
+    "PAIRS_LARGE",
+    "PARTS_OF_TREE",
+    "Shares",
+    "asked_squares",
+    "is_about_one",
+    "most_drawn",
+    "noise_by_cells",
+    "noise_of_all_pairs",
+    "shares_of_rounds",
+]
