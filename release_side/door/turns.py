@@ -141,8 +141,9 @@ def _levels(column: int, phases: Array) -> Levels:
 
 
 def _in_steps(phases: Array) -> Array:
-    """Phases in radian → uint32, steps of 2^-32 turns."""
-    return np.rint(np.clip(phases * _STEPS_IN_RADIAN, -_FARTHEST, _FARTHEST)).astype(np.int64).astype(np.uint32)
+    """Phases in radian → uint32, steps of 2^-32 turns, row after row in memory as the compiled loop reads them."""
+    steps = np.rint(np.clip(phases * _STEPS_IN_RADIAN, -_FARTHEST, _FARTHEST)).astype(np.int64)
+    return steps.astype(np.uint32, order="C")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

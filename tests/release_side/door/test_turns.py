@@ -231,10 +231,14 @@ def test_the_table_is_the_rounded_cosine():
 
 @pytest.mark.parametrize("dimension", [2, 600, 4000])
 def test_the_compiled_loop_gives_the_same_sums(dimension: int, compiled: ModuleType, monkeypatch: pytest.MonkeyPatch):
-    """Of any rows, of none, and with a map without numbers or without levels; by several workers."""
+    """Of any rows, of none, with a map without numbers or levels, and with arrays column after column; by several workers."""
     rows = rows_of_everything(150)
     full = drawn(dimension)
-    maps = [full, replace(full, linear=np.zeros_like(full.linear)), replace(full, tables={})]
+    transposed = replace(
+        full, linear=np.asfortranarray(full.linear),
+        tables={j: np.asfortranarray(table) for j, table in full.tables.items()},
+    )  # fmt: skip
+    maps = [full, replace(full, linear=np.zeros_like(full.linear)), replace(full, tables={}), transposed]
     expected = [(turns_of(each).sum(rows), turns_of(each).sum(rows[:0])) for each in maps]
     monkeypatch.setattr(turns, "compiled", compiled)
     for feature_map, (some, none) in zip(maps, expected, strict=True):
