@@ -138,6 +138,11 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
         names = [column.name for column in release.columns.columns if not column.is_text]
         related = set() if target is None else _sources(release, target)
         left = [name for name in names if not related & _sources(release, name)]
+        if not left and not texts:
+            raise ValueError(
+                f"the release has no column to predict {words.written(str(target))} from: it has {', '.join(names)} alone. "
+                "Take a release of more columns."
+            )
         if texts and not left:
             raise ValueError(
                 f"all other columns are texts ({', '.join(sorted(text.name for text in texts))}), which no feature is made of. "
@@ -243,6 +248,11 @@ def training_rows(
     frame, weights = _weighted(release, view)
     known = np.ones(len(frame), dtype=bool) if goal is None else frame[goal.column.name].notna().to_numpy()
     share = fsum(weights[known])
+    if goal is not None and not known.any():
+        raise ValueError(
+            f"no row of the release has {words.written(goal.column.name)}: its cells are missing in all of them, so there is "
+            "nothing to learn from. Take another target."
+        )
     if not share > 0:
         raise ValueError(
             f"the rows in which the target is known have weights that sum to {share:.3g}, so there is nothing to learn from. "
