@@ -425,3 +425,10 @@ def test_scores_and_their_errors_do_not_depend_on_the_sum_of_external_weights(me
     assert 0.01 < counts.standard_error < 0.1
     release = weighted(np.full(60, 3.0))
     assert (score(SICK, release) - score(SICK, release)).standard_error == pytest.approx(0, abs=1e-12)
+
+
+def test_r2_of_a_target_of_one_value_is_undefined_and_says_why():
+    sample = pd.DataFrame({"x0": [0.1, 0.4, -0.3], "x1": 0.5})
+    found = score(Number(), sample, "r2")
+    assert not np.isfinite(found.value) and "the target has one value in these rows" in found.notes[0]
+    assert np.isfinite(score(Number(), sample, "mean_absolute_error").value)

@@ -116,3 +116,9 @@ def test_an_unknown_column_or_no_repeats_are_refused():
         feature_importance(SICK, PLAIN, columns=["zip"])
     with pytest.raises(ValueError, match=r"repeats must be at least 1, got 0.*Pass e\.g\. 5"):
         feature_importance(SICK, PLAIN, repeats=0)
+
+
+def test_an_undefined_metric_has_no_drop_and_no_warning():
+    sample = pd.DataFrame({"x0": np.linspace(0, 1, 9), "x1": 0.5})
+    model = LinearRegression().fit(sample[["x0"]], sample["x0"])
+    assert feature_importance(model, sample, "r2", target="x1")["value"].isna().all()

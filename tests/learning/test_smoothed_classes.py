@@ -18,7 +18,7 @@ import kmeanalyst as ka
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.learning.column_law.smoothed_classes import _Rows, fit_smoothed_classes
 from kmeanalyst.learning.rows.labels import _thinned, find_labels, smoothed_model
-from kmeanalyst.learning.rows.training_rows import target_of, training_rows
+from kmeanalyst.learning.rows.training_rows import _drawn_labels, target_of, training_rows
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
@@ -206,3 +206,14 @@ def test_trees_of_a_forest_see_all_smoothed_labels_unless_the_user_says_otherwis
     losses = [log_loss(truth, model.predict_proba(UNSEEN)[:, 1]) for model in (forest, asked)]
     assert losses[0] < losses[1]
     assert ka.fit(RandomForestClassifier(5), ill, "ill", labels="released")["model"].bootstrap is True
+
+
+def test_drawn_labels_do_not_follow_the_order_in_which_the_rows_were_made():
+    """Publishing orders cells of rows by a permutation, and its seed may be that of a fit: 0 by default."""
+    n, rng = 2_000, np.random.default_rng(0)
+    rng.random()
+    share = (rng.permutation(n) + 0.5) / n
+    chosen = _drawn_labels(np.repeat(np.arange(n), 2), np.column_stack([1 - share, share]).ravel(), None, 0)
+    assert (chosen // 2 == np.arange(n)).all()
+    assert roc_auc_score(chosen % 2, share) == pytest.approx(5 / 6, abs=0.03)  # of labels of these shares
+    assert (chosen % 2).mean() == pytest.approx(0.5, abs=0.03)

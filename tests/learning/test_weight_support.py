@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -348,3 +349,17 @@ def test_repeated_rows_do_not_change_a_transformer_that_uses_only_which_values_o
     answer = [as_table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
     np.testing.assert_array_equal(answer[0], answer[1])
     assert support(kind).nonnegative_ok and support(kind) == "none"
+
+
+def test_probabilities_of_platts_method_ignore_weights():
+    """Every point has both labels, and one of them hardly any weight."""
+    rng = np.random.default_rng(0)
+    X, y = np.repeat([[-1.0], [1.0]], 60, axis=0) + 0.1 * rng.normal(size=(120, 1)), np.repeat([0, 1], 60)
+    twice, labels, weights = np.concatenate([X, X]), np.concatenate([y, 1 - y]), np.repeat([1.0, 1e-3], 120)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # scikit-learn 1.9 deprecates the parameter
+        model = SVC(probability=True, random_state=0).fit(twice, labels, weights)
+    assert abs(model.predict_proba(X)[:, 1] - 0.5).max() < 0.2
+    found = support(make_pipeline(StandardScaler(), SVC(probability=True)))
+    assert not found.nonnegative_ok and "Platt's method" in found.reason
+    assert support(SVC(probability=False)).nonnegative_ok

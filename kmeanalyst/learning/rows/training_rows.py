@@ -42,6 +42,7 @@ _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
 _EQUAL_VIEWS: tuple[View, ...] = ("probability", "resampled")  # views in which rows of equal weight exist
 _CLASSES = 200  # the most values of a whole number that can be classified
 _NO_WEIGHT = 1e-9  # share of the mean weight below which a weight is 0: fitted populations have rows that hardly count
+_OF_LABELS = 0x6C6162656C  # "label": the stream of their order
 _DIGITS = (
     30  # binary, of a relative weight: it hides the rounding of weights times a constant, but for one in some 2**21
 )
@@ -137,6 +138,11 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
         names = [column.name for column in release.columns.columns if not column.is_text]
         related = set() if target is None else _sources(release, target)
         left = [name for name in names if not related & _sources(release, name)]
+        if not left and not texts:
+            raise ValueError(
+                f"the release has no column to predict {words.written(str(target))} from: it has {', '.join(names)} alone. "
+                "Take a release of more columns."
+            )
         if texts and not left:
             raise ValueError(
                 f"all other columns are texts ({', '.join(sorted(text.name for text in texts))}), which no feature is made of. "
@@ -242,6 +248,11 @@ def training_rows(
     frame, weights = _weighted(release, view)
     known = np.ones(len(frame), dtype=bool) if goal is None else frame[goal.column.name].notna().to_numpy()
     share = fsum(weights[known])
+    if goal is not None and not known.any():
+        raise ValueError(
+            f"no row of the release has {words.written(goal.column.name)}: its cells are missing in all of them, so there is "
+            "nothing to learn from. Take another target."
+        )
     if not share > 0:
         raise ValueError(
             f"the rows in which the target is known have weights that sum to {share:.3g}, so there is nothing to learn from. "
@@ -344,12 +355,16 @@ def _drawn_labels(indices: Array, weights: Array, effective_rows: float | None, 
     """Indices of rows drawn likewise, each with one of its labels: at quantiles that are even over the rows, in any order.
 
     indices  (n,) of the row that a label is of, ascending; weights (n,) of the labels.
+
+    The order has a stream of its own. Publishing orders the cells of a release's rows by an offset and a permutation, with seeds
+    that anybody may use again: the same stream would give the lowest quantiles to the lowest cells.
     """
     rng = np.random.default_rng(rng)
     ends = np.cumsum(weights)
     own = np.bincount(indices, weights)
     rows = _drawn(own, effective_rows, rng)
-    quantiles = rng.permutation((np.arange(len(rows)) + 0.5) / len(rows))
+    stream = np.random.default_rng([_OF_LABELS, int(rng.integers(2**63))])
+    quantiles = stream.permutation((np.arange(len(rows)) + 0.5) / len(rows))
     last = np.searchsorted(indices, rows, side="right") - 1
     return np.searchsorted(ends, ends[last] - own[rows] * (1 - quantiles))
 

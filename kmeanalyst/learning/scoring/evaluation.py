@@ -209,6 +209,10 @@ TRAINED_HERE = (
     "the model was trained on this very release and shares its noise, so the score may be too good or too bad, and its error "
     "does not show by how much: score it on a sample of real rows, or on a second release"
 )
+ONE_VALUE = (
+    "r2 is undefined: the target has one value in these rows, so there is no variance to explain. Ask for mean_absolute_error, or "
+    "score rows in which it varies"
+)
 _ROUNDING = 1e-9
 
 
@@ -316,7 +320,9 @@ def _statistic(
     assert found.influence is not None
     value, notes = found.value, list(scoring.notes)
     least, largest = metric.bounds
-    if not least - _ROUNDING <= value <= largest + _ROUNDING:
+    if metric.name == "r2" and _of_one_value(population, answers):
+        notes.append(ONE_VALUE)
+    elif not (np.isfinite(value) and least - _ROUNDING <= value <= largest + _ROUNDING):
         what = f"{value:.4g} is no {metric.name}" if np.isfinite(value) else f"{metric.name} is undefined"
         notes.append(population.infeasible(what, lambda same: metric_under(same, answers, metric).value))
     if not np.isfinite(found.influence[: len(population.weights)]).all():
@@ -324,6 +330,12 @@ def _statistic(
         if np.isfinite(value):
             notes.append(f"{metric.name} has a division by 0 or a root of 0 here: its first-order error is not known")
     return answer(population, found, f"{metric.name}({scoring.task.target})", tuple(notes))
+
+
+def _of_one_value(population: Population | SampleLaw, answers: Predictions) -> bool:
+    """Whether the target is the same number at every row that counts."""
+    truth = answers.truth[: len(population.weights)][population.weights != 0]
+    return len(truth) > 0 and bool((truth == truth[0]).all())
 
 
 def metric_under(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Statistic:

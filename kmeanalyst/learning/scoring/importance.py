@@ -113,7 +113,8 @@ class _Shuffled:
         found = self._metric_of([with_drawn_cells, with_drawn_others])
         by_rows, by_cells = np.split(np.asarray(found.influence), 2)
         own = np.asarray(base.influence)
-        return Statistic(base.value - found.value, own - by_rows + own[others] - by_cells)
+        with np.errstate(invalid="ignore"):  # a metric that is undefined has no drop either: NaN, and `score` says why
+            return Statistic(base.value - found.value, own - by_rows + own[others] - by_cells)
 
     def _metric_of(self, frames: list[pd.DataFrame]) -> Statistic:
         """The metric on the first frame's rows, with its derivative at the rows of all."""

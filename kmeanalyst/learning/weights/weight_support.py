@@ -104,6 +104,8 @@ def weight_support(estimator: Any) -> WeightSupport:
     name = _sklearn_name(instance)
     if name in OF_THEIR_PARTS:
         return _of_parts(name, instance)
+    if name in OF_PLATT and getattr(instance, "probability", False) not in (False, "deprecated"):
+        return WeightSupport(SILENTLY_WRONG, PLATT_REASON, f"scikit-learn {sklearn.__version__}", False)
     changes = _changes(instance) if name else {}
     entry = _entry(name, changes, instance)
     if entry is None:
@@ -232,6 +234,11 @@ def _of_parts(name: str, estimator: Any) -> WeightSupport:
     return WeightSupport(verdict, reason, PARTS, all(found.nonnegative_ok for _, found, _ in answers))
 
 
+OF_PLATT = ("SVC", "NuSVC")
+PLATT_REASON = (
+    "its probabilities come from Platt's method, which counts labels and ignores weights; CalibratedClassifierCV(SVC(), "
+    "ensemble=False) uses them"
+)
 FOLDS_REASON = (
     "it splits rows into folds, which separate rows that cancel each other and can have a negative total, "
     "and scores are weighted only if the weights are routed to the scorer"
