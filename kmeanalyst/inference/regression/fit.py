@@ -11,7 +11,7 @@ import numpy as np
 from kmeanalyst.inference.estimate.error_model import Parts
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
-from kmeanalyst.inference.regression.equations import (
+from kmeanalyst.inference.regression.equations.score_equations import (
     NEARLY_SINGULAR,
     Equations,
     LevelEquations,

@@ -13,14 +13,14 @@ from kmeanalyst.inference.estimate.estimate import Estimates
 from kmeanalyst.inference.estimate.population import Population, population_of, shown
 from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
-from kmeanalyst.inference.regression.equations import Equations
+from kmeanalyst.inference.regression.equations.families import FAMILIES, LINKS, GlmEquations
+from kmeanalyst.inference.regression.equations.multinomial import MultinomialEquations
+from kmeanalyst.inference.regression.equations.ordinal import OrdinalEquations
+from kmeanalyst.inference.regression.equations.score_equations import Equations
 from kmeanalyst.inference.regression.errors import answers
-from kmeanalyst.inference.regression.families import FAMILIES, LINKS, GlmEquations
 from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
 from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfiles
-from kmeanalyst.inference.regression.multinomial import MultinomialEquations
-from kmeanalyst.inference.regression.ordinal import OrdinalEquations
 from kmeanalyst.inference.regression.result import RegressionEstimate
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical

@@ -12,9 +12,9 @@ import numpy as np
 
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import Factor, column_of
-from kmeanalyst.inference.regression.equations import LevelEquations
+from kmeanalyst.inference.regression.equations.multinomial import MultinomialEquations
+from kmeanalyst.inference.regression.equations.score_equations import LevelEquations
 from kmeanalyst.inference.regression.fit import Fit, percent, values_at
-from kmeanalyst.inference.regression.multinomial import MultinomialEquations
 from kmeanalyst.kernels.base import Array
 
 _GENERAL = (

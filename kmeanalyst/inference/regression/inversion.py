@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_change
-from kmeanalyst.inference.regression.equations import NoRoot
+from kmeanalyst.inference.regression.equations.score_equations import NoRoot
 from kmeanalyst.inference.regression.errors import usual_errors
 from kmeanalyst.inference.regression.fit import Fit
 from kmeanalyst.kernels.base import Array

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
-from kmeanalyst.inference.regression.equations import LevelEquations
+from kmeanalyst.inference.regression.equations.score_equations import LevelEquations
 from kmeanalyst.kernels.base import Array
 
 _FAR = 700.0  # where the distribution function is 0 or 1

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import softmax
 
-from kmeanalyst.inference.regression.equations import LevelEquations
+from kmeanalyst.inference.regression.equations.score_equations import LevelEquations
 from kmeanalyst.kernels.base import Array
 
 

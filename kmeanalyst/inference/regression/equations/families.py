@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from kmeanalyst.inference.regression.equations import Equations
+from kmeanalyst.inference.regression.equations.score_equations import Equations
 from kmeanalyst.kernels.base import Array
 
 
