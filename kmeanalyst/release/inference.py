@@ -116,8 +116,10 @@ class Inference(ReleaseData):
         link       "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
         reference  {"race": "White"}: the levels that others are compared with; by default the first that occurs. With a rare one
                    all intervals of the column are wide, or infinite.
+        Returns    a RegressionEstimate: print it; to_frame() is its table; odds_ratios(), average_marginal_effects(),
+                   wald_test(["sex"]), score_test(["sex"]), predict(frame) with intervals.
         Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that
-                   they separate perfectly.
+                   they give exactly or separate perfectly. What is nearly so is a note under the table.
 
         The coefficients are the root of the population's score
         equations, whether the model is true or not; their errors are the sandwich's with privacy and resolution in it.

@@ -127,13 +127,17 @@ def claims(
     view     as in `expectation`.
     Errors   ExpressionError (a ValueError) for a text that is no claim, and ValueError where a statistic has no answer.
     """
-    if isinstance(texts, str) or not len(texts):
+    if isinstance(texts, str) or not isinstance(texts, Sequence) or not len(texts):
         raise ValueError(
             f"claims must be a list of at least one text, got {texts!r:.80}: rules for false claims are about lists. Write them "
             "in brackets, such as [\"mean(age) > 40\"]."
         )  # fmt: skip
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate!r}: it is a share of false claims. Pass e.g. 0.05.")
+    if names is not None and (isinstance(names, str) or len(names) != len(texts)):
+        raise ValueError(
+            f"names must be a list with a name for each of the {len(texts)} claims, got {names!r:.80}. Leave it out for none."
+        )
     parsed = [parse_claim(text) for text in texts]
     answers = _Answers(release, view)
     differences = [answers.difference(one) for one in parsed]

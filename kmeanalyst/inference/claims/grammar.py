@@ -151,6 +151,10 @@ class _ClaimParser(Parser):
             raise self.error(
                 f"both sides are numbers, so the claim says nothing of the population. Write {_EXAMPLE}.", root.span
             )
+        if len({self.text[side.span.start : side.span.end].strip() for side in sides}) == 1:
+            raise self.error(
+                f"both sides are the same, so the claim says nothing of the population. Write {_EXAMPLE}.", root.span
+            )
         return ParsedClaim(self.text, sides[0], signs[0], sides[1])
 
     def refuse_comparison(self, signs: list[str], span: Span) -> NoReturn:

@@ -35,10 +35,12 @@ def standardised(
                 should exclude each other.
     Errors      ValueError for a group that there is none of, shares that are negative or all 0, or a group without rows.
     """
-    total = float(sum(population.values())) if population else 0.0
-    if not population or not np.isfinite(total) or min(population.values()) < 0 or total <= 0:
+    shares = list(population.values()) if isinstance(population, Mapping) else []
+    are_numbers = all(isinstance(share, int | float | np.integer | np.floating) for share in shares)
+    total = float(sum(shares)) if are_numbers else 0.0
+    if not shares or not np.isfinite(total) or total <= 0 or min(shares) < 0:
         raise ValueError(
-            f"population must give each group a share or count of at least 0, not all 0, got {dict(population)!r:.200}. "
+            f"population must give each group a share or count of at least 0, not all 0, got {population!r:.200}. "
             "Write e.g. {'Female': 0.5, 'Male': 0.5}."
         )
     conditions = _conditions(release, list(population), by)

@@ -105,6 +105,11 @@ def survival(
     population = population_of(release, where=where, view=view)
     happened = population.values(event)
     check_condition(happened[: len(population.weights)])
+    if not happened.any():
+        raise ValueError(
+            f"the event {shown(event)} never occurs in this population, so that the curve is 1 throughout. Ask of another event, "
+            "or widen where."
+        )
     edges = _edges(release, time, column)
     last = np.append(edges, float(column.upper))
     at = np.searchsorted(edges, population.values(words.column(time)), side="right")

@@ -50,10 +50,14 @@ def draws(
     rows     of each table; N, the private table's, by default. Rubin's rule is right for N alone.
     Errors   ValueError where nothing was measured: the noise is then unknown; of an unknown column.
     """
-    if m < 2:
-        raise ValueError(f"m must be at least 2, got {m}: errors are read off the spread between tables. Pass m=20.")
-    if rows is not None and rows < 1:
-        raise ValueError(f"rows must be at least 1, got {rows}. Leave it out for as many as the private table has.")
+    if not is_whole(m, 2):
+        raise ValueError(
+            f"m must be at least 2, got {m!r:.80}: a whole number of tables, whose spread gives errors. Pass m=20."
+        )
+    if rows is not None and not is_whole(rows, 1):
+        raise ValueError(
+            f"rows must be at least 1, got {rows!r:.80}. Leave it out for as many as the private table has."
+        )
     rng = np.random.default_rng(rng)
     frame, _, drawn, n = _drawn(release, m, columns, rng)
     order = _even_order(frame)
@@ -78,8 +82,10 @@ def replicates(
     columns  those that the analysis is about; all by default.
     Errors   ValueError where nothing was measured, or R < 2; of an unknown column.
     """
-    if R < 2:
-        raise ValueError(f"R must be at least 2, got {R}: errors are read off the spread of replicates. Pass R=100.")
+    if not is_whole(R, 2):
+        raise ValueError(
+            f"R must be at least 2, got {R!r:.80}: a whole number of replicates, whose spread gives errors. Pass R=100."
+        )
     if R < FEWEST_REPLICATES:
         warnings.warn(too_few(R), stacklevel=2)
     rng = np.random.default_rng(rng)
@@ -88,6 +94,11 @@ def replicates(
     columns = pd.DataFrame(counts, index=frame.index, columns=[f"replicate_{r + 1}" for r in range(R)])
     used = (weights > 0) | (counts > 0).any(axis=1)
     return pd.concat([frame.assign(weight=n * weights), columns], axis=1)[used].reset_index(drop=True)
+
+
+def is_whole(number: object, least: int) -> bool:
+    """Whether something is a whole number that is large enough."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(number >= least)
 
 
 def too_few(R: int) -> str:

@@ -9,13 +9,16 @@ from typing import Any
 
 import pandas as pd
 
+from kmeanalyst.inference.draws.r_lines import r_call
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.file.export import export
 from kmeanalyst.releases.release import ReleaseData
 
 _R_DRAWS = """\
-tables <- lapply(1:{m}, function(i) read.csv(sprintf("rows_%d.csv", i)))
-fits <- lapply(tables, function(table) lm(OUTCOME ~ PREDICTOR, data = table))
+read <- function(file) read.csv(file, {reading})
+rows <- do.call(rbind, lapply(sprintf("rows_%d.csv", 1:{m}), read))
+tables <- split(rows, rep(1:{m}, each = {n}))  # read together, so that all have the same levels
+fits <- lapply(tables, function(table) {model})
 summary(mice::pool(fits), conf.int = TRUE)
 """
 _STATA_DRAWS = """\
@@ -34,11 +37,11 @@ mi import flong, m(imp) id(id) clear
 mi estimate: regress OUTCOME PREDICTOR
 """
 _R_REPLICATES = """\
-rows <- read.csv("rows.csv")
-design <- survey::svrepdesign(data = rows, weights = ~weight, repweights = "replicate_[0-9]+", type = "other",
+rows <- read.csv("rows.csv", {reading})
+design <- survey::svrepdesign(data = rows, weights = ~weight, repweights = "^replicate_[0-9]+$", type = "other",
                               scale = 1/{R}, rscales = rep(1, {R}), combined.weights = TRUE, mse = TRUE)
-survey::svymean(~COLUMN, design)
-summary(survey::svyglm(OUTCOME ~ PREDICTOR, design = design))
+survey::svymean(~{outcome}, design)
+summary(survey::svyglm({formula}, design = design{family}))
 """
 _STATA_REPLICATES = """\
 import delimited rows.csv
@@ -67,9 +70,10 @@ Not with rules for synthetic data: pool.syn of mice (U + B/m) and lm.synds of sy
 Their 95 % intervals are too narrow: on a simulated table they held .78 and .72 at epsilon = 1, .54 and .35 at epsilon = 0.1.
 Not with one of the tables alone, for the same reason, and not with all rows as one table.
 {scope}
-R:
+R (the model is an example: write your own; a level that is rare may be in none of the rows, or have no weight, and
+then has no coefficient or a senseless one: join it with another first):
 {r}
-Stata:
+Stata (these lines were not run; write your columns, as `import delimited` names them):
 {stata}"""
 _REPLICATES = """\
 rows.csv has rows with a weight and {R} columns of replicate weights.
@@ -80,9 +84,10 @@ Use them as replicate weights, and in no other way:
 It is the error of sampling, of the noise for privacy and of what the release leaves open, together. Standard errors that a
 program computes from the rows and one weight alone are wrong.
 {scope}
-R:
+R (the model is an example: write your own; a level that is rare may be in none of the rows, or have no weight, and
+then has no coefficient or a senseless one: join it with another first):
 {r}
-Stata:
+Stata (these lines were not run; write your columns, as `import delimited` names them):
 {stata}"""
 
 
@@ -91,7 +96,9 @@ def write_draws(
 ) -> int:
     """Write rows_1.csv … rows_m.csv, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
     m, scope = len(tables), _scope(release, list(tables[0]))
-    code = {"R": _R_DRAWS.format(m=m), "Stata": _STATA_DRAWS.format(m=m)}
+    call = r_call(release.columns, tables[0])
+    r = _R_DRAWS.format(m=m, n=len(tables[0]), reading=call.reading, model=call.model("table"))
+    code = {"R": r, "Stata": _STATA_DRAWS.format(m=m)}
     rule = {"rule": "Rubin", "m": m, "variance": "U + (1 + 1/m) B", "rows": len(tables[0])}
     text = _DRAWS.format(m=m, scope=scope, r=_indented(code["R"]), stata=_indented(code["Stata"]))
     frames = ((f"rows_{i + 1}.csv", table) for i, table in enumerate(tables))
@@ -104,7 +111,10 @@ def write_replicates(
     """Write rows.csv with its weights, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
     R = sum(str(name).startswith("replicate_") for name in frame)
     scope = _scope(release, list(frame))
-    code = {"R": _R_REPLICATES.format(R=R), "Stata": _STATA_REPLICATES}
+    call = r_call(release.columns, frame)
+    family = ", family = quasibinomial" if call.is_binary else ""
+    r = _R_REPLICATES.format(R=R, reading=call.reading, outcome=call.outcome, formula=call.formula, family=family)
+    code = {"R": r, "Stata": _STATA_REPLICATES}
     rule = {"rule": "replicate weights", "R": R, "variance": "scale * sum((theta_r - theta)^2)", "scale": 1 / R}
     text = _REPLICATES.format(R=R, scope=scope, r=_indented(code["R"]), stata=_indented(code["Stata"]))
     return _write(release, Path(folder), iter([("rows.csv", frame)]), rule | {"code": code}, text, keep_formulas)

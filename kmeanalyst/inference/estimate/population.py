@@ -27,6 +27,7 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, Terms
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
@@ -190,7 +191,7 @@ class Population(ConditionedRows):
         _check_met(self.release, question, values)
         if self.given is not None:
             values[~self.given] = 0.0
-        by_where = f'where, such as "{_a_condition(question)}"'
+        by_where = f'where, such as "{_a_condition(question, self.release.columns)}"'
         check_defined(values[:n_points], getattr(question, "exclusion", by_where))
         return values
 
@@ -386,13 +387,17 @@ def _checked(values: Any, n_points: int) -> Array:
     return values
 
 
-def _a_condition(question: Question) -> str:
-    """That a cell of a column the question names is there, as an example; or that its level is a number."""
+def _a_condition(question: Question, columns: Columns) -> str:
+    """That a cell of a column the question names is there, as an example; that its level is a number; or a number not 0."""
     expression = parse(question) if isinstance(question, str) else None
     if expression and expression.read_as_numbers:
         read = f"number({words.written(expression.read_as_numbers[0])})"
         return f"{read} == {read}"
-    return f"not missing({words.written(expression.columns[0]) if expression and expression.columns else 'age'})"
+    named = expression.columns if expression else ()
+    name = named[0] if named else "age"
+    if named and columns[name].is_number and not any(columns[each].missing for each in named):
+        return f"{words.written(name)} > 0"
+    return f"not missing({words.written(name)})"
 
 
 def default_view(release: ReleaseData) -> View:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,8 @@ from kmeanalyst.kernels.base import Array
 _MOST_STEPS, _HALVINGS = 100, 30
 _CLOSE = 1e-8  # a score below this is 0, and a step ends the search: standard errors are some 1e-2 in these coordinates
 _FLAT = 1e-6  # information relative to that at the start, below which a direction has no finite root
-_SINGULAR = 1e-11  # share of the largest eigenvalue of XᵀX, scaled to diagonal 1, below which it counts as singular
+SINGULAR = 1e-11  # share of the largest eigenvalue of XᵀX, scaled to diagonal 1, below which it counts as singular
+NEARLY_SINGULAR = 1e-6  # and below which a note says so: where the condition number passes 1,000
 
 
 class Equations(ABC):
@@ -58,7 +60,13 @@ class Equations(ABC):
         half = z * np.divide(errors, spread, out=np.full_like(errors, np.inf), where=spread > 0)
         with np.errstate(all="ignore"):
             odds = np.log(means / (1 - means))
-        return expit(odds - half), expit(odds + half)
+            low, high = expit(odds - half), expit(odds + half)
+        known = np.isnan(means) | (spread > 0)  # a mean that is 0 or 1 by rounding has no error on this scale
+        return np.where(known, low, 0.0), np.where(known, high, 1.0)
+
+    def interval_of_eta(self, eta: Array, half: Array) -> tuple[Array, Array]:
+        """The means at η ± half, the smaller first, of a model with one linear predictor."""
+        raise NotImplementedError
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -119,7 +127,8 @@ def root(equations: Equations, weights: Array, start: Array, reference: Array, f
     reference   as `reference_information` gives it.
     fixed       the indices of coefficients that keep their values; the equations of their own are left out.
     """
-    return _Search(equations, weights, ~np.isin(np.arange(len(start)), fixed), reference).root(start)
+    with np.errstate(all="ignore"):  # a root counts only where scores and information are finite
+        return _Search(equations, weights, ~np.isin(np.arange(len(start)), fixed), reference).root(start)
 
 
 class _Search:
@@ -127,7 +136,9 @@ class _Search:
 
     def __init__(self, equations: Equations, weights: Array, free: Array, reference: Array) -> None:
         self.equations, self.weights, self.free = equations, weights, free
-        lower = np.linalg.cholesky(reference[np.ix_(free, free)])
+        if not is_positive_definite(own := reference[np.ix_(free, free)]):
+            raise NoRoot("the information where the search starts is not positive definite")
+        lower = np.linalg.cholesky(own)
         self.inverse = np.linalg.inv(lower)  # β = inverseᵀ · coordinates
         self.lower, self.unit = lower, 1.0
 
@@ -160,11 +171,9 @@ class _Search:
         """By the information, or where that is not positive definite by what is expected of it."""
         for expected in (False, True):
             J = self.information(beta, expected=expected)
-            try:
-                np.linalg.cholesky(J)
-            except np.linalg.LinAlgError:
-                continue
-            return np.linalg.solve(J, score)
+            if is_positive_definite(J):
+                with suppress(np.linalg.LinAlgError):  # singular by rounding alone
+                    return np.linalg.solve(J, score)
         raise self.no_root(J)
 
     def shortened(self, beta: Array, step: Array, size: float) -> tuple[Array, Array]:
@@ -182,14 +191,18 @@ class _Search:
         if not self.free.any():
             return
         J = self.information(beta)
+        if not np.isfinite(J).all():
+            raise self.no_root(J)
         values = np.linalg.eigvalsh((J + J.T) / 2)
         if values[0] <= _FLAT:
             raise self.no_root(J)
-        if np.linalg.norm(score) > _CLOSE * self.unit * max(1.0, float(values[-1])):
+        if not np.linalg.norm(score) <= _CLOSE * self.unit * max(1.0, float(values[-1])):
             raise NoRoot("Newton's method found none")
 
     def no_root(self, J: Array) -> NoRoot:
         """Why there is none: a direction of the information (whitened) is flat, or negative."""
+        if not np.isfinite(J).all():
+            return NoRoot("the information is not finite: some rows have a mean at the end of its range")
         values, vectors = np.linalg.eigh((J + J.T) / 2)
         if values[0] < -_FLAT:
             return NoRoot("the information is negative in a direction, as weights are where it is determined")
@@ -198,15 +211,27 @@ class _Search:
         return Separated(direction)
 
 
+def is_positive_definite(J: Array) -> bool:
+    """Whether a symmetric matrix (k, k) is finite and has a Cholesky factor."""
+    try:
+        np.linalg.cholesky(J)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.isfinite(J).all())
+
+
 def influence_of(equations: Equations, beta: Array, weights: Array) -> Array:
     """J⁻¹ψ (n, k) at all rows."""
     return np.linalg.solve(equations.information(beta, weights), equations.scores(beta).T).T
 
 
-def dependent_columns(X: Array, weights: Array) -> Array | None:
-    """A direction (k,) in which the columns add up to 0 under probability weights (m,); None if there is none."""
+def dependent_columns(X: Array, weights: Array, share: float = SINGULAR) -> Array | None:
+    """A direction (k,) in which the columns, scaled, add up to 0 under probability weights (m,); None if there is none.
+
+    share   of the largest eigenvalue, up to which an eigenvalue counts as 0.
+    """
     at_points = X[: len(weights)]
     size = np.sqrt(np.maximum((at_points**2).T @ weights, 1e-300))
     scaled = at_points / size
     values, vectors = np.linalg.eigh((scaled * weights[:, None]).T @ scaled)
-    return vectors[:, 0] if values[0] <= _SINGULAR * values[-1] else None
+    return vectors[:, 0] if values[0] <= share * values[-1] else None

@@ -159,11 +159,11 @@ class GlmEquations(Equations):
         along = dX @ beta
         return (first * along)[:, None], ((second * along)[:, None] * X + first[:, None] * dX)[:, None, :]
 
-    def interval(self, means: Array, errors: Array, z: float) -> tuple[Array, Array]:
-        """Around means (n,), symmetric on the scale of the link."""
-        eta = self.link.forward(means)
-        half = z * errors / np.abs(self.link.backward(eta)[1])
-        low, high = (self.link.backward(eta + side * half)[0] for side in (-1, 1))
+    def interval_of_eta(self, eta: Array, half: Array) -> tuple[Array, Array]:
+        with np.errstate(all="ignore"):
+            low, high = (self.link.backward(eta + side * half)[0] for side in (-1, 1))
+        if self.link.name == "inverse":  # past η = 0 the mean has no upper end
+            high, low = high, np.where(eta - half > 0, low, np.inf)
         return np.minimum(low, high), np.maximum(low, high)
 
     def _score(self, beta: Array, rows: slice) -> tuple[Array, Array, Array]:

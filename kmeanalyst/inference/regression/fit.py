@@ -10,8 +10,9 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.error_model import Parts
 from kmeanalyst.inference.estimate.population import Population, population_of
-from kmeanalyst.inference.regression.design import Design
+from kmeanalyst.inference.regression.design import INTERCEPT, Design
 from kmeanalyst.inference.regression.equations import (
+    NEARLY_SINGULAR,
     Equations,
     NoRoot,
     Separated,
@@ -145,6 +146,11 @@ def _fitted(
     notes += tuple(
         f"{condition} never occurs and is left out" for factor in design.factors.values() for condition in factor.absent
     )
+    if (direction := dependent_columns(equations.X, positive, NEARLY_SINGULAR)) is not None:
+        notes += (
+            f"nearly collinear: {_involved(design.names, direction)} almost determine one another, so that their coefficients are "
+            "uncertain, and no one of them means much alone",
+        )
     return Fit(population, design, equations, names, beta, reference, notes)
 
 
@@ -166,11 +172,22 @@ def _refusal(
     reason: NoRoot, population: Population, make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]]
 ) -> ValueError:
     if isinstance(reason, Separated):
-        names = make(population)[2]
         return ValueError(
-            f"the target is perfectly separated: {_involved(names, reason.direction)} determine it in some of the rows, so that "
-            "these coefficients are not finite. Leave one of them out, or join rare levels in a condition such as x in ['a', 'b']."
+            f"the target is perfectly separated: in some of the rows it follows from {_separating(reason, *make(population))}, so "
+            "that these coefficients are not finite. Leave one of them out, or join rare levels in a condition such as "
+            "x in ['a', 'b']."
         )
     return ValueError(
         f"the score equations have no root under the {population.view} weights ({reason}). Fit fewer terms, or another link."
     )
+
+
+def _separating(reason: Separated, design: Design, equations: Equations, names: tuple[str, ...]) -> str:
+    """The coefficients that have no finite root, by what they do to means: the intercept only where it is alone."""
+    columns = equations.columns
+    sizes = np.sqrt((equations.X**2).mean(axis=0))
+    direction = reason.direction * np.where(columns >= 0, sizes[columns], 1.0)
+    others = np.array([column < 0 or design.names[column] != INTERCEPT for column in columns])
+    if (np.abs(direction[others]) > _INVOLVED * np.abs(direction).max()).any():
+        direction = np.where(others, direction, 0.0)
+    return _involved(names, direction)

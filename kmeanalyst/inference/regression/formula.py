@@ -68,7 +68,7 @@ def parse_formula(text: str) -> Formula:
             f"the formula {found}: it is a target, one ~ and the terms that explain it. Write it as 'income ~ age + sex'.",
             text, *((tildes[-1].start, tildes[-1].end) if tildes else (0, len(text))),
         )  # fmt: skip
-    target = factor_of(text[: tildes[0].start])
+    target = _target(text[: tildes[0].start])
     reader = _Reader(text, tokens[tokens.index(tildes[0]) + 1 :])
     terms = reader.whole()
     return Formula(target, tuple(sorted((term for term in terms if term), key=len)), () in terms)
@@ -81,6 +81,46 @@ def factor_of(text: str) -> str:
         text = text[2:-1].strip()
     expression = parse(text)
     return words.column(expression.columns[0]) if _bare(text) in expression.columns else text
+
+
+_ELSEWHERE = (  # what R, patsy and Python write at the start of a factor, and what to write here
+    (
+        r"(?:C|factor|as\.factor|ordered)\s*\(",
+        "a column of levels is a factor by its name alone: write sex, and name the level to compare with as reference",
+    ),
+    (r"(?:np|numpy|math)\s*\.", "functions stand without a module: write log(age)"),
+    (r"(?:poly|bs|ns|cr|cc|s|te|splines?)\s*\(", "there are no splines: write powers, such as age + I(age ** 2)"),
+    (
+        r"(?:scale|center|standardize)\s*\(",
+        "coefficients are in a column's own units: write age, or with numbers of your own I((age - 40) / 10)",
+    ),
+    (
+        r"(?:offset|exposure)\s*\(",
+        "no coefficient can be held at 1. Write the column as a factor, such as log(months): its coefficient is then estimated",
+    ),
+    (r"as\.(?:numeric|integer)\s*\(", "write number(column)"),
+    (r"Q\s*\(", "names that are no words stand in backticks: `hours-per-week`"),
+    (r"\.\s*$", "all columns are not meant by a sign: name those that explain, joined by +"),
+    (r"\S+\s*\|\s*\S+$", "there are no random effects or groups: join columns by + and *"),
+    (r"\S+\s*%in%", "write : for a product of factors"),
+)
+
+
+def _reason(text: str, error: ExpressionError) -> str:
+    """Why a text is no factor: what to write in place of what other languages write, or else the error's own message."""
+    for pattern, instead in _ELSEWHERE:
+        if re.match(pattern, text.strip()):
+            return instead + "."
+    return str(error).partition("\n")[0]
+
+
+def _target(text: str) -> str:
+    try:
+        return factor_of(text)
+    except ExpressionError as error:
+        if (reason := _reason(text, error)) == str(error).partition("\n")[0]:
+            raise
+        raise ExpressionError(f"{words.short(text.strip())} is no target: {reason}", text, 0, len(text)) from None
 
 
 def _bare(text: str) -> str:
@@ -232,6 +272,12 @@ class _Reader:
                 )  # fmt: skip
             for _ in range(int(token.text) - 1):
                 terms = self.limited(_union(terms, _products(terms, base)))
+            if len(terms) == 1 and int(token.text) > 1:
+                name = words.short(":".join(terms[0]))
+                raise self.error(
+                    f"{name}^{token.text} is {name}: ^ stands for products of different factors, as in R. For the power of a "
+                    f"number write I({name} ** {token.text}).", token,
+                )  # fmt: skip
             base = terms
         return terms
 
@@ -254,8 +300,8 @@ class _Reader:
             factor = factor_of(token.text)
             constant = not parse(factor).columns
         except ExpressionError as error:
-            reason = str(error).partition("\n")[0]
-            raise self.error(f"{words.short(token.text)} is no factor: {reason}", token) from None
+            message = f"{words.short(token.text)} is no factor: {_reason(token.text, error)}"
+            raise self.error(message, token) from None
         if constant:
             raise self.error(
                 f"{words.short(token.text)} names no column, so it explains nothing. Name a column; 1 and 0 stand alone, for the "

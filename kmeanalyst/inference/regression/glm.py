@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -27,6 +27,12 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
+_EXACTLY = (
+    "the predictors give {target} exactly in every row: an identity of columns, whose coefficients have no error, and z and p no "
+    "meaning. For a relation between columns leave out what the target is made of"
+)
+_EXACT = 1e-8  # share of the target's range below which residuals are rounding
+_LARGEST, _SMALLEST = 1e30, 1e-30  # sizes of values whose squares and their products are still exact to rounding
 OF_LEVELS = ("multinomial", "ordinal")  # families of targets of several levels
 
 
@@ -42,7 +48,8 @@ def glm(
 ) -> RegressionEstimate:
     """A generalised linear model of a formula, each coefficient with its error; see `Release.glm`."""
     check_family(family, link)
-    read = replace(parse_formula(formula), reference=dict(reference or {}))
+    read = replace(parse_formula(formula), reference=_references(reference))
+    _check_own_predictor(read)
     population = population_of(release, where=where, view=view)
     if family in OF_LEVELS:
         return fitted_levels(population, read, family)
@@ -64,7 +71,7 @@ def regression(
                 occurs, but for the first of them, which the others are compared with.
     Errors      ValueError where the predictors determine one another under the weights.
     """
-    if isinstance(predictors, str) or not len(predictors):
+    if isinstance(predictors, str) or not isinstance(predictors, Iterable) or not len(predictors):
         raise ValueError(
             f"predictors must be a list of at least one column or expression, got {predictors!r}. Write them in "
             'brackets, such as ["age", "city"].'
@@ -72,7 +79,28 @@ def regression(
     population = population_of(release, where=where, view=view)
     names = population.release.columns.names
     terms = tuple((words.column(name) if name in names else name,) for name in predictors)
-    return fitted_glm(population, Formula(population.question(target), terms), "gaussian", "identity")  # type: ignore[arg-type]
+    formula = Formula(population.question(target), terms)  # type: ignore[arg-type]
+    _check_own_predictor(formula)
+    return fitted_glm(population, formula, "gaussian", "identity")
+
+
+def _references(reference: Mapping[str, str] | None) -> dict[str, str]:
+    """ValueError for anything but a mapping."""
+    if reference is not None and not isinstance(reference, Mapping):
+        raise ValueError(
+            f'reference must name a column for each level, got {reference!r:.80}. Write {{"sex": "Male"}}, for example.'
+        )
+    return dict(reference or {})
+
+
+def _check_own_predictor(formula: Formula) -> None:
+    """ValueError where the target is one of the factors."""
+    factors = {factor for term in formula.terms for factor in term}
+    if isinstance(formula.target, str) and formula.target in factors:
+        raise ValueError(
+            f"{words.short(formula.target)} is the target and a predictor too, which explains it entirely. Leave it out of "
+            "the terms."
+        )
 
 
 def check_family(family: str, link: str | None) -> None:
@@ -91,7 +119,18 @@ def fitted_glm(population: Population, formula: Formula, family: str, link: str)
     """The fit of a parsed formula, or of one whose target is a question in another form."""
     target, notes = _target(population, formula.target, family)
     make = partial(_equations, formula=formula, target=target, family=family, link=link)
-    return result_of(fit_equations(population, make, notes), shown(target), family, link)
+    fit = fit_equations(population, make, notes)
+    if _is_exact(fit):
+        fit = replace(fit, notes=(*fit.notes, _EXACTLY.format(target=shown(target))))
+    return result_of(fit, shown(target), family, link)
+
+
+def _is_exact(fit: Fit) -> bool:
+    """Whether the model gives the target of each row exactly, so that nothing has an error."""
+    rows = np.flatnonzero(fit.population.weights)
+    assert isinstance(fit.equations, GlmEquations)
+    y, means = fit.equations.y[rows], fit.equations.means(fit.beta, fit.equations.X[rows])[0][:, 0]
+    return bool(np.abs(y - means).max() <= _EXACT * np.ptp(y))
 
 
 def _equations(
@@ -107,7 +146,23 @@ def _equations(
 def fitted_levels(population: Population, formula: Formula, family: str) -> RegressionEstimate:
     """The fit of a target of several levels: multinomial, or ordinal."""
     make = partial(_equations_of_levels, formula=formula, family=family)
-    return result_of(fit_equations(population, make), formula.target, family, "logit")
+    notes = _note_of_order(population, formula.target) if family == "ordinal" else ()
+    return result_of(fit_equations(population, make, notes), formula.target, family, "logit")
+
+
+def _note_of_order(population: Population, target: str) -> tuple[str, ...]:
+    """That levels which the domain gives no order are taken in the order in which it lists them."""
+    groups = _levels_of(population, target)
+    name = column_of(target)
+    assert name is not None
+    column = population.release.columns[name]
+    if not isinstance(column, Categorical) or column.ordered or len(groups) < 3:
+        return ()
+    order = " < ".join(words.short(group.label) for group in groups)
+    return (
+        f"the levels of {words.written(name)} have no order in the domain, and are taken in the one that it lists them in: "
+        f"{order:.300}. The multinomial family needs none",
+    )
 
 
 def _equations_of_levels(
@@ -156,7 +211,20 @@ def _levels_of(population: Population, target: str) -> list[Group]:
 
 def matrix_of(population: Population, design: Design) -> Array:
     """(n, k) the design at the rows of the population's model."""
-    return design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
+    X = design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
+    for name, column in zip(design.names, X.T, strict=True):
+        _check_size(name, column)
+    return X
+
+
+def _check_size(name: str, values: Array) -> None:
+    """ValueError where squares of values are beyond floating point."""
+    size = float(np.fmax.reduce(np.abs(values), initial=0.0))
+    if size > _LARGEST or 0 < size < _SMALLEST:
+        raise ValueError(
+            f"{words.short(name)} has values of size {size:.0e}, which cannot be calculated with beside others. Divide by a "
+            "unit, such as I(income / 1000), or take a logarithm."
+        )
 
 
 def _target(population: Population, target: Question, family: str) -> tuple[Question, tuple[str, ...]]:
@@ -189,6 +257,7 @@ def check_there(population: Population, name: str) -> None:
 
 
 def _check_target(population: Population, y: Array, target: str, family: str) -> None:
+    _check_size(target, y)
     at_points = y[: len(population.weights)][population.weights != 0]
     kind = FAMILIES[family]
     if not kind.target_allowed(at_points).all():

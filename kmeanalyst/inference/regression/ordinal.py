@@ -33,7 +33,8 @@ class OrdinalEquations(LevelEquations):
     def scores(self, beta: Array) -> Array:
         upper, lower, p = self._ends(beta, self.X, self.y)
         f = self._density
-        scores = self._by(f(upper) / p, self.y, self.X) - self._by(f(lower) / p, self.y - 1, self.X)
+        with np.errstate(all="ignore"):  # where p is 0 by rounding there is no root
+            scores = self._by(f(upper) / p, self.y, self.X) - self._by(f(lower) / p, self.y - 1, self.X)
         scores[self.y < 0] = np.nan
         return scores
 
@@ -43,7 +44,8 @@ class OrdinalEquations(LevelEquations):
         X, y = self.X[:m], self.y[:m]
         upper, lower, p = self._ends(beta, X, y)
         fu, fl = self._density(upper), self._density(lower)
-        uu, ll, ul = self._slope(upper) / p - (fu / p) ** 2, -self._slope(lower) / p - (fl / p) ** 2, fu * fl / p**2
+        with np.errstate(all="ignore"):
+            uu, ll, ul = self._slope(upper) / p - (fu / p) ** 2, -self._slope(lower) / p - (fl / p) ** 2, fu * fl / p**2
         ones = np.ones(m)
         U, L = self._by(ones, y, X), self._by(ones, y - 1, X)
         cross = U.T @ ((weights * ul)[:, None] * L)

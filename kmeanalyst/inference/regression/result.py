@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 class RegressionEstimate:
     """Coefficients of a regression, each an Estimate, in the order of the formula.
 
+    to_frame()                    the table: values, standard errors, intervals, p-values and the parts of errors
+    fit["age"]                    one coefficient, as an Estimate
+    odds_ratios()                 exp of coefficients and intervals, of logit and log links
+    average_marginal_effects()    in units of the target
+    wald_test(["sex", "age"])     that several coefficients are 0; score_test(...) where noise makes them uncertain
+    predict(frame)                means at rows of yours, with errors and intervals
+    summary(0.9), to_dict()       as text, or plain numbers
+
     target        what was explained, as text.
     names         (k,) of the coefficients, the terms of the formula: "intercept", "age", "city == 'Basel'",
                   "age:city == 'Basel'"; of the levels of a column the first that occurs is what the others are compared with.
@@ -92,7 +100,10 @@ class RegressionEstimate:
         return asked
 
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
-        """One row for each coefficient, indexed by its term; columns as `Estimates.to_frame` has them, and pvalue.
+        """One row for each coefficient, indexed by its term.
+
+        Columns   value, standard_error, low, high (the interval at `level`), pvalue, privacy, sampling, resolution (NaN
+                  where unknown).
 
         >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error", "pvalue"]].round(3)
                           value  standard_error  pvalue
@@ -102,7 +113,7 @@ class RegressionEstimate:
         """
         frame = self.coefficients.to_frame(level).set_axis(self._index)
         frame.insert(4, "pvalue", self.pvalues)
-        return frame
+        return frame.drop(columns=["view", "note"])
 
     def odds_ratios(self, level: float = 0.95) -> pd.DataFrame:
         """exp of the coefficients and of their intervals' ends: odds ratios of logit models, ratios of means of log links.
@@ -210,7 +221,8 @@ class RegressionEstimate:
             numbers = [row["value"], row["standard_error"], row["low"], row["high"]]
             value, error, low, high = (one.written(float(number)) for number in numbers)
             parts = ("unknown" if part is None else one.written(part) for part in one.parts.values())
-            rows.append((str(name), value, error, f"{each:.2f}", f"{row['pvalue']:.3f}", low, high, *parts))
+            z = f"{each:.2f}".replace("-0.00", "0.00")
+            rows.append((str(name), value, error, z, f"{row['pvalue']:.3f}", low, high, *parts))
         widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
         lines = [
             "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
@@ -230,6 +242,7 @@ def _note_of_infinite(frame: pd.DataFrame) -> tuple[str, ...]:
     if np.isfinite(frame[["low", "high"]].to_numpy(dtype=float)).all():
         return ()
     return (
-        "an interval is infinite where the noise leaves it open whether the rate of a level is 0. If the level that others "
-        "are compared with is rare, name a common one (reference)",
+        "an interval is infinite where the noise leaves it open whether a coefficient is finite: whether the rate of a level is 0, "
+        "or predictors determine one another or the target. If the level that others are compared with is rare, name a common one "
+        "(reference); else fit fewer terms",
     )

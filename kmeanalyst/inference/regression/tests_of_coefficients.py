@@ -7,7 +7,7 @@ tested. Covariances are the release's: privacy, sampling, resolution (Boos 1992)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -55,7 +55,12 @@ class CoefficientTest:
 
 def chosen(fit: Fit, names: Sequence[str]) -> list[int]:
     """Indices of coefficients by their names, or by a term or factor of the formula, which stands for all of its own."""
-    if isinstance(names, str) or not len(names):
+    if (
+        isinstance(names, str)
+        or not isinstance(names, Iterable)
+        or not all(isinstance(name, str) for name in names)
+        or not names
+    ):
         raise ValueError(
             f'names must be a list of at least one coefficient or term, got {names!r:.80}. Write ["age", "sex"], for example.'
         )

@@ -63,6 +63,7 @@ def test_text_within_quotes_is_no_where():
     ("mean(age) == 38", r"== is no claim: .*Claim a bound"),
     ("1 < mean(age) < 40", r"one comparison, so that .*Write two claims"),
     ("age > 3", r"age is not inside a statistic, and .*Write mean\(age\)"),
+    ("mean(age) < mean(age)", r"both sides are the same, so .*Write mean"),
     ("1 < 2", r"both sides are numbers, so .*Write mean"),
     ("meen(age) > 2", r"no statistic meen: .*Did you mean mean\?"),
     ("corr(age) > 1", r"corr takes 2 arguments .*got 1\. Write corr\(a, b\)"),
@@ -185,3 +186,13 @@ def test_a_file_that_is_no_list_of_claims_is_refused(tmp_path, content, message)
     (tmp_path / "f.toml").write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=f"(?s){message}"):
         read_findings(tmp_path / "f.toml")
+
+
+@pytest.mark.parametrize(("texts", "names", "message"), [
+    (None, None, r"claims must be a list of at least one text, got None"),
+    (["mean(age) > 1"], ["a", "b"], r"names must be a list with a name for each of the 1 claims"),
+    (["mean(age) > 1"], "a", r"names must be a list with a name for each"),
+])  # fmt: skip
+def test_claims_and_their_names_are_lists(mixed_release, texts, names, message):
+    with pytest.raises(ValueError, match=message):
+        mixed_release.claims(texts, names=names)

@@ -153,6 +153,8 @@ def test_what_is_no_time_is_refused():
         release.survival("time", "died", level=95)
     with pytest.raises(ValueError, match=r"a probability needs a condition"):
         release.survival("time", "dose")
+    with pytest.raises(ValueError, match=r"the event time > 1e6 never occurs in this population"):
+        release.survival("time", "time > 1e6")
 
 
 # ---------------------------------------------------------------- standardised rates
@@ -181,6 +183,7 @@ def test_in_its_own_shares_the_rate_is_the_crude_one(private):
 @pytest.mark.parametrize(("population", "message"), [
     ({"west": 1.0}, r"no group 'west' of site: there are north, south, east. Name these"), ({}, r"share or count of at least 0"),
     ({"north": -1.0, "south": 2.0}, r"share or count of at least 0"), ({"north": 0.0}, r"not all 0"),
+    (None, r"share or count of at least 0.*got None"), ([0.5, 0.5], r"got \[0\.5, 0\.5\]"), ({"north": "a"}, r"share or count"),
 ])  # fmt: skip
 def test_populations_that_cannot_be_are_refused(population, message):
     with pytest.raises(ValueError, match=message):

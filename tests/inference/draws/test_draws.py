@@ -107,6 +107,10 @@ def test_few_replicates_are_warned_of():
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda r: draws(r, 1), r"m must be at least 2, got 1: .*Pass m=20"),
+    (lambda r: draws(r, 2.5), r"m must be at least 2, got 2\.5: a whole number"),
+    (lambda r: draws(r, "2"), r"m must be at least 2, got '2': a whole number"),
+    (lambda r: draws(r, 2, rows="3"), r"rows must be at least 1, got '3'"),
+    (lambda r: replicates(r, "2"), r"R must be at least 2, got '2': a whole number"),
     (lambda r: draws(r, 2, rows=0), r"rows must be at least 1, got 0\. Leave"),
     (lambda r: replicates(r, 1), r"R must be at least 2, got 1: .*Pass R=100"),
     (lambda r: draws(ka.from_frame(pd.DataFrame({"x": [0.0, 1.0], "w": [0.5, 0.5]}), weight="w"), 3),

@@ -115,7 +115,7 @@ def test_weights_are_those_of_weighted_least_squares(plain):
 
 def test_regression_is_glm_of_the_gaussian_family(plain):
     one, other = plain.regression("cost", ["x", "g"]), plain.glm("cost ~ x + g")
-    assert one.to_frame().drop(columns="note").equals(other.to_frame().drop(columns="note"))
+    assert one.to_frame().equals(other.to_frame())
     assert list(one.to_frame().columns[:8]) == [
         "value", "standard_error", "low", "high", "pvalue", "privacy", "sampling", "resolution",
     ]  # fmt: skip
@@ -223,6 +223,17 @@ def test_weights_without_a_root_fall_back_on_the_probability_view_and_say_so():
         (lambda r: r.glm("asked ~ x", "binomial"), r"asked has missing cells.*where=\"not missing\(asked\)\""),
         (lambda r: r.glm("cost > 1000 ~ x", "binomial"), r"cost > 1000 is 0 in all rows.*Ask of another target"),
         (lambda r: r.glm("answer ~ x", "binomial", where="answer == 'yes'"), r"is 1 in all rows"),
+        (lambda r: r.glm("cost ~ x", reference="b"), r"reference must name a column for each level, got 'b'.*Write"),
+        (lambda r: r.glm("cost ~ cost", "gaussian"), r"cost is the target and a predictor too.*Leave it out of the terms"),
+        (lambda r: r.glm("answer ~ answer", "binomial"), r"answer is the target and a predictor too"),
+        (lambda r: r.glm("g ~ g * x", "ordinal"), r"g is the target and a predictor too"),
+        (lambda r: r.regression("cost", ["x", "cost"]), r"cost is the target and a predictor too"),
+        (lambda r: r.regression("cost", None), r"predictors must be a list of at least one.*got None"),
+        (lambda r: r.glm("cost ~ exp(visits * 20)"), r"exp\(visits \* 20\) has values of size \de\+.*Divide by a unit"),
+        (lambda r: r.glm("cost ~ I(1e-300 * z)"), r"1e-300 \* z has values of size 3e-300.*Divide by a unit"),
+        (lambda r: r.glm("I(1e200 * cost) ~ z"), r"1e200 \* cost has values of size .*Divide by a unit"),
+        (lambda r: r.glm("cost ~ log(visits)"), r"no finite value.*where, such as \"visits > 0\""),
+        (lambda r: r.glm("x > 1 ~ x", "binomial"), r"separated: in some of the rows it follows from x, so"),
         (lambda r: r.glm("g == 'a' ~ g", "binomial"), r"perfectly separated: .*g == 'b'.*not finite.*Leave one of them out"),
         (lambda r: r.glm("x > 0 ~ x", "binomial"), r"perfectly separated: .*x"),
     ],
@@ -230,6 +241,26 @@ def test_weights_without_a_root_fall_back_on_the_probability_view_and_say_so():
 def test_what_cannot_be_fitted_says_why_and_what_to_do(plain, ask, message):
     with pytest.raises(ValueError, match=message):
         ask(plain)
+
+
+def test_an_identity_of_columns_is_said_to_be_one(plain):
+    found = plain.glm("I(2 * x + 1) ~ x")
+    assert found["x"].value == pytest.approx(2.0)
+    assert any("x + 1 exactly in every row: an identity" in note for note in found.notes)
+    assert not any("exactly" in note for note in plain.glm("cost ~ x").notes)
+
+
+def test_columns_that_nearly_determine_one_another_have_a_note(plain):
+    assert any(
+        "nearly collinear: x, x + 0.0001 * z" in note for note in plain.glm("cost ~ x + I(x + 0.0001 * z)").notes
+    )
+    assert not any("collinear" in note for note in plain.glm("cost ~ z + I(z ** 2) + g").notes)
+
+
+def test_the_table_has_these_columns_alone_and_its_term_as_index(plain):
+    frame = plain.glm("cost ~ x").to_frame()
+    expected = ["value", "standard_error", "low", "high", "pvalue", "privacy", "sampling", "resolution"]
+    assert frame.columns.tolist() == expected and frame.index.name == "term"
 
 
 def test_no_root_is_an_error_of_its_own():

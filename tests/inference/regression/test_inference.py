@@ -247,3 +247,43 @@ def test_profiles_are_not_made_of_a_coefficient_without_error(mixed_release):
     profiles = found["age"].interval_by.profiles
     assert isinstance(profiles, ScoreProfiles) and profiles.is_exact(1)
     assert found["age"].interval() == pytest.approx((2.0, 2.0))
+
+
+def test_predictions_refuse_what_is_no_row_of_the_model(plain):
+    found = plain.glm("answer ~ x + g", "binomial")
+    frame = pd.DataFrame({"x": [0.5], "g": ["b"]})
+    for change, message in (
+        ({"g": ["d"]}, r"g has no level 'd': the model knows a, b, c\. Leave such rows out"),
+        ({"g": [1]}, r"g has no level '1'"),
+        ({"x": ["much"]}, r"x is real, and 'much' is no such value"),
+        ({"x": [np.inf]}, r"x is infinite at some rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            found.predict(frame.assign(**change))
+    for no_frame in ({"x": [0.5], "g": ["b"]}, None):
+        with pytest.raises(
+            ValueError, match=r"frame must be a DataFrame with the columns x, g, got .*Write pd\.DataFrame"
+        ):
+            found.predict(no_frame)
+    with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got 95"):
+        found.predict(frame, level=95)
+    without_c = plain.glm("answer ~ x + g", "binomial", where="g != 'c'")
+    with pytest.raises(ValueError, match=r"g is 'c' in some rows, a level that never occurs in the fitted"):
+        without_c.predict(frame.assign(g="c"))
+
+
+def test_predictions_at_missing_cells_are_missing_and_far_away_have_intervals(plain):
+    found = plain.glm("answer ~ x + g", "binomial")
+    at = found.predict(pd.DataFrame({"x": [0.5, np.nan, 0.5, 1e6, -1e6], "g": ["b", "b", None, "b", "b"]}))
+    assert at["value"].isna().tolist() == [False, True, True, False, False]
+    assert (at["low"] <= at["value"]).iloc[[0, 3, 4]].all() and (at["value"] <= at["high"]).iloc[[0, 3, 4]].all()
+    several = plain.glm("g ~ x", "multinomial").predict(pd.DataFrame({"x": [1e6]}))
+    assert (several["low"] <= several["value"]).all() and (several["value"] <= several["high"]).all()
+
+
+@pytest.mark.parametrize("names", [None, [1], [], "x"])
+def test_names_of_coefficients_are_a_list_of_texts(plain, names):
+    found = plain.glm("answer ~ x", "binomial")
+    for test in (found.wald_test, found.score_test):
+        with pytest.raises(ValueError, match=r"names must be a list of at least one coefficient or term"):
+            test(names)

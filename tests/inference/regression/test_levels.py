@@ -142,3 +142,23 @@ def test_a_level_that_never_occurs_given_the_condition_is_no_outcome(plain):
 def test_what_cannot_be_fitted_says_why_and_what_to_do(plain, ask, message):
     with pytest.raises(ValueError, match=message):
         ask(plain)
+
+
+def test_levels_without_an_order_are_said_to_be_taken_in_the_domains(plain):
+    unordered = Domain(
+        (*DOMAIN.columns[:2], Categorical(name="grade", levels=("low", "middle", "high")), *DOMAIN.columns[3:])
+    )
+    same = from_frame(ROWS.assign(weight=1 / N), domain=unordered)
+    note = "the levels of grade have no order in the domain, and are taken in the one that it lists them in: low < middle < high"
+    assert any(note in each for each in same.glm("grade ~ x", "ordinal").notes)
+    for found in (
+        same.glm("grade ~ x", "multinomial"),
+        same.glm("g ~ x", "ordinal"),
+        plain.glm("grade ~ x", "ordinal"),
+    ):
+        assert not any("no order" in each for each in found.notes)
+
+
+def test_an_ordinal_target_that_a_condition_gives_is_refused_without_warnings(plain):
+    with pytest.raises(ValueError, match=r"perfectly separated|no root under the"):
+        plain.glm("grade ~ (grade == 'low')", "ordinal")
