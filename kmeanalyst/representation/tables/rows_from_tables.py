@@ -40,7 +40,9 @@ from kmeanalyst.representation.wanted import FULL, Effort
 
 _SWEEPS = 120
 _CLASSES, _DEVIATION = 100, 1.5  # of latent classes: more, and with looser priors, than where all pairs are measured
-_SEEN_WELL = 0.004  # with less noise on a share, if all pairs were measured alike, all tables are smoothed together
+_SEEN_WELL = (
+    0.004  # with less noise on a share, if all pairs were measured alike, tables are smoothed together, and refined
+)
 _FAR = 2.0  # standard deviations of a sum of squares of noise
 _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved to fit the classes' tables of all of them
 
@@ -152,8 +154,9 @@ def _refined(
 ) -> TableEstimates:
     """Tables of classes, with what noisy ones say around them.
 
-    They are moved along the order of columns, by few parameters. Each cell is smoothed by itself only where a noisy table is still
-    further away than noise can be: the classes were fitted to the same noise, and would be believed twice.
+    They are moved along the order of columns, by few parameters; where noise is large, those alone that are further from the noisy
+    table than noise can be. Each cell is smoothed by itself where the table is still as far: the classes were fitted to the same
+    noise, which would be believed twice.
     """
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
@@ -161,9 +164,15 @@ def _refined(
         return found  # pairs that are not crossed with the target, as no release has them
     observed = Observed.of(measurement)
     pairs = [pair for pair in observed.pairs if pair in found.pairs]
+    if noise_of_all_pairs(measurement) >= _SEEN_WELL:
+        pairs = _far(pairs, observed, found.pairs)
     moved = found.pairs | moved_along_orders(observed, pairs, found.pairs, orders_of(domain, kernel))
-    far = [pair for pair in pairs if _is_far(*observed.pairs[pair], moved[pair])]
+    far = _far(pairs, observed, moved)
     return replace(found, pairs=moved | smoothed_around(observed, far, moved, found.ones, allowed))
+
+
+def _far(pairs: list[Pair], observed: Observed, guesses: dict[Pair, Array]) -> list[Pair]:
+    return [pair for pair in pairs if _is_far(*observed.pairs[pair], guesses[pair])]
 
 
 def _is_far(noisy: Array, variance: float, guess: Array) -> bool:
