@@ -26,7 +26,8 @@ from kmeanalyst.cli.terminal import print_json, say, working
     "references",
     multiple=True,
     metavar="COLUMN=LEVEL",
-    help="The level that the others of a column are compared with; by default the first. May be repeated.",
+    help="The level that the others of a column, or of a multinomial target, are compared with; by default the first. May be "
+    "repeated.",
 )
 @click.option("--where", metavar="CONDITION", help="Only rows for which this holds, e.g. \"sex == 'Female'\".")
 @view_option

@@ -115,7 +115,8 @@ class Inference(ReleaseData):
         family     "gaussian", "binomial", "poisson", "gamma"; "multinomial" and "ordinal" (proportional odds) of levels.
         link       "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
         reference  {"race": "White"}: the levels that others are compared with; by default the first that occurs. With a rare one
-                   all intervals of the column are wide, or infinite.
+                   all intervals of the column are wide, or infinite, and a note names the level that has the most rows. May name
+                   a level of a multinomial target as well.
         Returns    a RegressionEstimate: print it; to_frame() is its table; odds_ratios(), average_marginal_effects(),
                    wald_test(["sex"]), score_test(["sex"]), predict(frame) with intervals.
         Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that

@@ -11,9 +11,10 @@ repeats).
 
 A line for each table, model and ε: the share of coefficients and draws whose 95 % interval holds the truth, and the median width of
 the intervals relative to that of the non-private table, for the release, for the usual standard errors (HC0, which statsmodels
-gives; the tests compare) on N rows resampled from it, and for the table without privacy; with --each a line for each coefficient,
-with --curves coverage at levels .05, .10, …, .95. --figure draws these curves, the mean over
-models, a panel for each ε: README has that of --tables adult.
+gives; the tests compare) on N rows resampled from it, and for the table without privacy; in how many releases there was no answer,
+in how many the answer was the probability view's, and in how many a 95 % interval was infinite. With --each a line for each
+coefficient, with --curves coverage at levels .05, .10, …, .95. --figure draws these curves, the mean over models, a panel for each
+ε: README has that of --tables adult.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ DELTA = 1e-6
 
 def fitted(release: ka.Release, model: Model) -> Any:
     """The model on a release."""
-    return release.glm(model.formula, model.family, link=model.link, where=model.where)
+    return release.glm(model.formula, model.family, link=model.link, where=model.where, reference=model.reference)
 
 
 def of_rows(table: Table, frame: pd.DataFrame, model: Model) -> Any:
@@ -119,13 +120,14 @@ def show(name: str, epsilon: float, found: list[dict[str, Any]], each: bool, cur
                 f"{way} curve": np.nanmean(hits, axis=(0, 1)).tolist(),
                 f"{way} refused": sum(f"{way} refused" in one for one in own),
                 f"{way} each": np.nanmean(hits[..., -1], axis=0).tolist(),
+                f"{way} infinite": int(np.isinf(rows[..., -2:]).any(axis=(1, 2)).sum()),
             }  # fmt: skip
         seconds = np.median([one["ours seconds"] for one in own])
         back = sum(one.get("ours fell back", False) for one in own)
-        refused = f"{line['ours refused']}/{line['naive refused']}"
+        refused = f"{line['ours refused']}/{line['naive refused']} {back:4} {line['ours infinite']:4}"
         print(
             f"{name:10} {epsilon:4g}  {line['ours held']:.3f} {line['ours width']:6.2f}   {line['naive held']:.3f} "
-            f"{line['naive width']:6.2f}   {line['table held']:.3f}   {refused:>5} {back:4}  {seconds:5.1f}  "
+            f"{line['naive width']:6.2f}   {line['table held']:.3f}   {refused:>15}  {seconds:5.1f}  "
             f"{model.family}: {model.formula}",
             flush=True,
         )
@@ -185,7 +187,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     choice = parser.parse_args()
     warnings.simplefilter("ignore")
-    print("table         ε   held  width   naive  width   table   refused fell s     model")
+    print("table         ε   held  width   naive  width   table   refused fell inf    s     model")
     lines: list[dict[str, Any]] = []
     for name in choice.tables:
         if not is_there(name):

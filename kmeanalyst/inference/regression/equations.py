@@ -77,6 +77,12 @@ class Equations(ABC):
         """Whether the first m rows have means."""
         return bool(np.isfinite(beta).all())
 
+    def moved(self, beta: Array, index: int, value: float) -> Array:
+        """β (k,) with one coefficient at this value, where the search for the others may start."""
+        start = np.array(beta, dtype=float)
+        start[index] = value
+        return start
+
     def total(self, beta: Array, weights: Array) -> Array:
         """Σ w ψ (k,)."""
         return weights @ self.scores(beta)[: len(weights)]
@@ -98,6 +104,12 @@ class LevelEquations(Equations):
     @property
     def labels(self) -> tuple[str, ...]:
         return tuple(f" = {level}" for level in self.levels)
+
+    def shares(self, weights: Array) -> Array:
+        """(c,) of the levels, under the weights of the first rows."""
+        known = self.y[: len(weights)] >= 0
+        found = np.bincount(self.y[: len(weights)][known], weights[known], minlength=len(self.levels))
+        return found / found.sum()
 
 
 class NoRoot(ValueError):

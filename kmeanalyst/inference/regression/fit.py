@@ -14,6 +14,7 @@ from kmeanalyst.inference.regression.design import INTERCEPT, Design
 from kmeanalyst.inference.regression.equations import (
     NEARLY_SINGULAR,
     Equations,
+    LevelEquations,
     NoRoot,
     Separated,
     dependent_columns,
@@ -89,8 +90,7 @@ class Fit:
 
     def held_at(self, index: int, value: float, start: Array) -> Array:
         """β where one coefficient has this value and the equations of the others hold; NoRoot where there is none."""
-        beta = np.array(start, dtype=float)
-        beta[index] = value
+        beta = self.equations.moved(start, index, value)
         return root(self.equations, self.population.weights, beta, self.reference, fixed=[index])
 
 
@@ -168,14 +168,36 @@ def _dependent(involved: str) -> str:
     )
 
 
+def _rarest(equations: Equations, weights: Array) -> str:
+    """The rarest level of a target of several, as it may be what is separated; "" of other targets."""
+    if not isinstance(equations, LevelEquations):
+        return ""
+    shares = equations.shares(weights)
+    rarest = int(shares.argmin())
+    return (
+        f" The target's rarest level is {equations.levels[rarest]} ({percent(shares[rarest])}): where can leave it out."
+    )
+
+
+def percent(share: float) -> str:
+    """A share of rows in words.
+
+    >>> percent(0.0102), percent(0.85504), percent(0.0)
+    ('1 % of the rows', '86 % of the rows', '0 % of the rows')
+    """
+    return f"{100 * share:.2g} % of the rows"
+
+
 def _refusal(
     reason: NoRoot, population: Population, make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]]
 ) -> ValueError:
     if isinstance(reason, Separated):
+        design, equations, names = make(population)
+        separating = _separating(reason, design, equations, names)
         return ValueError(
-            f"the target is perfectly separated: in some of the rows it follows from {_separating(reason, *make(population))}, so "
-            "that these coefficients are not finite. Leave one of them out, or join rare levels in a condition such as "
-            "x in ['a', 'b']."
+            f"the target is perfectly separated: in some of the rows it follows from {separating}, "
+            "so that these coefficients are not finite. Leave one of them out, or join rare levels in a condition such as "
+            "x in ['a', 'b']." + _rarest(equations, population.weights)
         )
     return ValueError(
         f"the score equations have no root under the {population.view} weights ({reason}). Fit fewer terms, or another link."

@@ -145,9 +145,45 @@ def _equations(
 
 def fitted_levels(population: Population, formula: Formula, family: str) -> RegressionEstimate:
     """The fit of a target of several levels: multinomial, or ordinal."""
-    make = partial(_equations_of_levels, formula=formula, family=family)
-    notes = _note_of_order(population, formula.target) if family == "ordinal" else ()
-    return result_of(fit_equations(population, make, notes), formula.target, family, "logit")
+    formula, first = _first_level(formula, family)
+    population, notes = _without_absent(population, formula.target)
+    make = partial(_equations_of_levels, formula=formula, family=family, first=first)
+    if family == "ordinal":
+        notes += _note_of_order(population, formula.target)
+    fit = fit_equations(population, make, notes)
+    if isinstance(fit.equations, MultinomialEquations):
+        compared = f"the levels of {formula.target} are compared with {fit.equations.levels[0]}"
+        fit = replace(fit, notes=(compared, *fit.notes))
+    return result_of(fit, formula.target, family, "logit")
+
+
+def _first_level(formula: Formula, family: str) -> tuple[Formula, str | None]:
+    """The formula with references of its factors alone, and the level that the others of the target are compared with, if named."""
+    name = column_of(formula.target)
+    if name is None or name not in formula.reference:
+        return formula, None
+    if family == "ordinal":
+        raise ValueError(
+            f"reference names a level of {name}, and the levels of an ordinal target are cut by thresholds, not compared with "
+            'one of them. Leave it out, or pass family="multinomial".'
+        )
+    of_factors = {column: level for column, level in formula.reference.items() if column != name}
+    return replace(formula, reference=of_factors), formula.reference[name]
+
+
+def _without_absent(population: Population, target: str) -> tuple[Population, tuple[str, ...]]:
+    """The population without levels of a target whose estimated share is negative, as these have no log-odds; a note of each."""
+    conditions = [group.condition for group in _levels_of(population, target)]
+    shares = {condition: population.mean(population.values(condition)) for condition in conditions}
+    absent = [condition for condition in conditions if shares[condition] < 0]
+    if not absent:
+        return population, ()
+    where = (*population.where, *(f"not ({condition})" for condition in absent))
+    notes = tuple(
+        f"{condition} is left out: its share is estimated as {shares[condition]:.2g}, so that noise hides whether it occurs"
+        for condition in absent
+    )
+    return population_of(population.release, where=where, view=population.view), notes  # type: ignore[arg-type]
 
 
 def _note_of_order(population: Population, target: str) -> tuple[str, ...]:
@@ -166,9 +202,9 @@ def _note_of_order(population: Population, target: str) -> tuple[str, ...]:
 
 
 def _equations_of_levels(
-    population: Population, formula: Formula, family: str
+    population: Population, formula: Formula, family: str, first: str | None
 ) -> tuple[Design, Equations, tuple[str, ...]]:
-    groups = _levels_of(population, formula.target)
+    groups = _beginning_with(first, _levels_of(population, formula.target), formula.target)
     y = np.full(len(population.model.frame), -1)
     for code, group in enumerate(groups):
         y[values_at(population, group.condition) == 1] = code
@@ -184,6 +220,14 @@ def _equations_of_levels(
     design = design_of(population, formula)
     names = tuple(f"{a}|{b}" for a, b in pairwise(levels)) + design.names[1:]
     return design, OrdinalEquations(matrix_of(population, design), y, levels), names
+
+
+def _beginning_with(first: str | None, groups: list[Group], target: str) -> list[Group]:
+    """The levels of a target, this one before the others; ValueError if it is none of them."""
+    labels = [group.label for group in groups]
+    if first is not None and first not in labels:
+        raise ValueError(f"{target} has no level {first!r:.80} here: there are {', '.join(labels)}. Name one of these.")
+    return sorted(groups, key=lambda group: group.label != first) if first is not None else groups
 
 
 def _levels_of(population: Population, target: str) -> list[Group]:

@@ -4,7 +4,9 @@ The score S_j(b) of a coefficient held at b, the others at their roots, is linea
 follows from its influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient score, o the others). The interval is {b : |S_j(b)| ≤ z · error}:
 Fieller's for a slope, and of infinite length where the data do not say that b is finite. The interval given is the smallest that
 holds this one and value ± z · standard error. The score's error is that of usual questions: what an expected relation adds is in
-the standard error, and says nothing of the information. (Rao 1948; Fieller 1954; Boos 1992, *On generalized score tests*.)
+the standard error, and says nothing of the information. So the score is evaluated at multiples of the error that the coefficient
+has as a usual question: multiples of a far larger standard error lead to where the others have no root, whatever the data say.
+(Rao 1948; Fieller 1954; Boos 1992, *On generalized score tests*.)
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from kmeanalyst.inference.regression.errors import usual_errors
 from kmeanalyst.inference.regression.fit import Fit
 from kmeanalyst.kernels.base import Array
 
-STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # standard errors from the coefficient at which the score is evaluated
+STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # usual errors from the coefficient at which the score is evaluated
 _ROUNDING = 1e-9
 _RISING = 0.05  # the least slope of the score's ratio, in units of what is expected, with which it is continued
 
@@ -36,8 +38,13 @@ class ScoreProfiles:
     errors: Array
 
     @cached_property
+    def units(self) -> Array:
+        """(k,) the errors that the coefficients have as usual questions: scores are evaluated in steps of these."""
+        return usual_errors(self.fit.population, self.fit.population.influence(self.fit.influence))
+
+    @cached_property
     def ratios(self) -> tuple[tuple[Array, Array], ...]:
-        """For each coefficient u (m,) in standard errors from the estimate, and t(u) = −S/error (m,), rising through 0."""
+        """For each coefficient u (m,) in units from the estimate, and t(u) = −S/error (m,), rising through 0."""
         asked = [(j, u, *score) for j in range(len(self.errors)) for u, score in self._held(j)]
         found: list[list[tuple[float, float]]] = [[(0.0, 0.0)] for _ in self.errors]
         if asked:
@@ -53,7 +60,7 @@ class ScoreProfiles:
         return not self.errors[j] > _ROUNDING * abs(self.fit.beta[j])
 
     def _held(self, j: int) -> list[tuple[float, tuple[Array, float]]]:
-        """Scores of coefficient j held so many standard errors away, as far as there are roots for the others."""
+        """Scores of coefficient j held so many units away, as far as there are roots for the others."""
         found: list[tuple[float, tuple[Array, float]]] = []
         fit = self.fit
         if self.is_exact(j):
@@ -62,7 +69,7 @@ class ScoreProfiles:
             beta = fit.beta
             for u in side * STEPS:
                 try:
-                    beta = fit.held_at(j, float(fit.beta[j] + u * self.errors[j]), beta)
+                    beta = fit.held_at(j, float(fit.beta[j] + u * self.units[j]), beta)
                     found.append((float(u), self._efficient(j, beta)))
                 except (NoRoot, np.linalg.LinAlgError):  # the second: so far away all means are 0 or 1 by rounding
                     break
@@ -79,16 +86,18 @@ class ScoreProfiles:
         return efficient, float(weights @ efficient[: len(weights)])
 
     def ends(self, j: int, z: float) -> tuple[float, float]:
-        """Where t passes ± z for the last time, in standard errors; infinite where it does not."""
+        """Where t passes ± z for the last time, in distance from the estimate; infinite where it does not."""
         if self.is_exact(j):
-            return -z, z
+            return -z * float(self.errors[j]), z * float(self.errors[j])
         u, t = self.ratios[j]
-        return -_last_below(-u[::-1], -t[::-1], z), _last_below(u, t, z)
+        unit = float(self.units[j])
+        return -_last_below(-u[::-1], -t[::-1], z) * unit, _last_below(u, t, z) * unit
 
-    def ratio_at(self, j: int, u: float) -> float:
-        """t at u standard errors from the estimate."""
+    def ratio_at(self, j: int, distance: float) -> float:
+        """t at this distance from the estimate."""
         if self.is_exact(j):
-            return u
+            return distance / max(float(self.errors[j]), 1e-300)
+        u = distance / float(self.units[j])
         known, t = self.ratios[j]
         if known[0] <= u <= known[-1]:
             return float(np.interp(u, known, t))
@@ -131,7 +140,7 @@ class ScoreInterval:
         """The smallest interval that holds the inverted score's and value ± z standard errors."""
         error = float(self.profiles.errors[self.index])
         low, high = self.profiles.ends(self.index, z)
-        return self.value + min(low, -z) * error, self.value + max(high, z) * error
+        return self.value + min(low, -z * error), self.value + max(high, z * error)
 
     def robust(self, level: float) -> tuple[float, float]:
         """To first order, over all populations that agree with the measurement."""
@@ -139,5 +148,5 @@ class ScoreInterval:
 
     def distance_of(self, wald: float) -> float:
         """How many standard errors 0 is away, with the sign of `wald`: that many by the error, or fewer by the score."""
-        score = -self.profiles.ratio_at(self.index, -wald)
+        score = -self.profiles.ratio_at(self.index, -self.value)
         return float(np.sign(wald) * min(abs(wald), max(score * np.sign(wald), 0.0)))

@@ -59,6 +59,13 @@ class OrdinalEquations(LevelEquations):
     def is_feasible(self, beta: Array, m: int) -> bool:
         return bool(np.isfinite(beta).all() and (np.diff(beta[: self._cuts]) > 0).all())
 
+    def moved(self, beta: Array, index: int, value: float) -> Array:
+        """As of other equations, but all thresholds move with one, so that they stay in order."""
+        start = super().moved(beta, index, value)
+        if index < self._cuts:
+            start[: self._cuts] = beta[: self._cuts] + (value - beta[index])
+        return start
+
     def means(self, beta: Array, X: Array) -> tuple[Array, Array]:
         """P (n, c), and its derivative."""
         each = [np.full(len(X), c) for c in range(len(self.levels))]

@@ -89,6 +89,13 @@ class RegressionEstimate:
     def _index(self) -> pd.Index[Any]:
         return pd.Index(self.names, name="term")
 
+    def _notes_of_infinite(self, frame: pd.DataFrame) -> tuple[str, ...]:
+        """Why ends of the table's intervals are infinite."""
+        from kmeanalyst.inference.regression.infinite import notes_of_infinite
+
+        ends = frame[["low", "high"]].to_numpy(dtype=float)
+        return notes_of_infinite(self.fit, self.target, ~np.isfinite(ends).all(axis=1))
+
     def __getitem__(self, name: str) -> Estimate:
         """The coefficient of a name; a column's own name does where its question has backticks."""
         return self.coefficients[self.names.index(self._named(name))]
@@ -192,7 +199,7 @@ class RegressionEstimate:
             for name, one, p in zip(self.names, self.coefficients, self.pvalues, strict=True)
         ]
         about = {"target": self.target, "family": self.family, "link": self.link, "view": self.view}
-        notes = [*self.notes, *_note_of_infinite(self.to_frame(level))]
+        notes = [*self.notes, *self._notes_of_infinite(self.to_frame(level))]
         return about | {"coefficients": each, "notes": notes}
 
     def summary(self, level: float = 0.95) -> str:
@@ -230,19 +237,8 @@ class RegressionEstimate:
         ]
         title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights)"
         double, single = ("".ljust(len(lines[0]), sign) for sign in "=-")
-        notes = list_of_notes((*self.notes, *_note_of_infinite(frame)), self.coefficients)
+        notes = list_of_notes((*self.notes, *self._notes_of_infinite(frame)), self.coefficients)
         return "\n".join([title, double, lines[0], single, *lines[1:], double, *notes])
 
     def __repr__(self) -> str:
         return self.summary()
-
-
-def _note_of_infinite(frame: pd.DataFrame) -> tuple[str, ...]:
-    """Why ends of intervals are infinite, and what may help."""
-    if np.isfinite(frame[["low", "high"]].to_numpy(dtype=float)).all():
-        return ()
-    return (
-        "an interval is infinite where the noise leaves it open whether a coefficient is finite: whether the rate of a level is 0, "
-        "or predictors determine one another or the target. If the level that others are compared with is rare, name a common one "
-        "(reference); else fit fewer terms",
-    )

@@ -159,7 +159,7 @@ def test_an_infinite_end_is_explained():
     assert "infinite" not in repr(found)
     unbounded = type(found.coefficients)(replace(one, interval_by=Unbounded()) for one in found.coefficients)
     for said in (repr(wide := replace(found, coefficients=unbounded)), "".join(wide.to_dict()["notes"])):
-        assert "an interval is infinite" in said and "name a common one" in said
+        assert "intervals are infinite" in said and "too few for this noise" in said
 
 
 def test_a_target_of_two_levels_a_boolean_and_a_condition_are_binomial(plain):

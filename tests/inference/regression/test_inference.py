@@ -179,7 +179,7 @@ def test_an_interval_holds_the_linear_one_and_all_values_whose_score_is_less_tha
             for end, side in zip(rule.interval(z), (-1, 1), strict=True):
                 u = (end - one.value) / error
                 assert side * u >= z - 1e-9
-                assert side * rule.profiles.ratio_at(j, u) >= z - 1e-9
+                assert side * rule.profiles.ratio_at(j, end - one.value) >= z - 1e-9
                 wider.append((side, side * u > z + 1e-6))
     assert {(-1, True), (1, True)} <= set(wider)
 
@@ -192,6 +192,16 @@ def test_an_interval_holds_zero_where_its_p_value_says_so(measured):
             assert (low <= 0 <= high) == (p[name] >= 1 - level - 1e-9)
 
 
+def test_scores_are_evaluated_in_steps_of_usual_errors_however_large_the_standard_errors_are(measured):
+    """A standard error that an expected relation makes 50 times as large says nothing of where the score passes z errors."""
+    one, fit = measured["age"], measured.fit
+    own = one.interval_by.profiles
+    far = ScoreProfiles(fit, 50 * own.errors)
+    for j in range(len(fit.names)):
+        assert far.ends(j, 1.96) == own.ends(j, 1.96) and np.isfinite(own.ends(j, 1.96)).all()
+    assert own.units == pytest.approx(errors.usual_errors(fit.population, fit.population.influence(fit.influence)))
+
+
 def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
     known = [one.standard_error for one in measured.coefficients]
     assert np.sqrt(np.diag(measured.fit.total_covariance)) == pytest.approx(known)
@@ -201,20 +211,21 @@ def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
 
 
 def test_the_score_of_a_slope_is_fiellers(mixed_release):
-    """S(b) = Σ w x̃ (y − b x) is linear in b, and its error that of x̃ (y − b x − residual mean): t by hand at two errors away."""
+    """S(b) = Σ w x̃ (y − b x) is linear in b, and its error that of x̃ (y − b x − residual mean): t by hand two usual errors away."""
     found = mixed_release.glm("age ~ income")
     profiles = found["income"].interval_by.profiles
     population = found.fit.population
     x, y = (population.values(name) for name in ("income", "age"))
     w = population.weights
-    b = found["income"].value + 2 * found["income"].standard_error
+    distance = 2 * float(profiles.units[1])
+    b = found["income"].value + distance
     m = len(w)
     a = (w @ y[:m] - b * (w @ x[:m])) / w.sum()
     residual = y - a - b * x
     slope = (w @ x[:m]) / w.sum()
     influence = (x - slope) * residual
     error = errors.usual_errors(population, influence[:, None])[0]
-    assert profiles.ratio_at(1, 2.0) == pytest.approx(-(w @ influence[:m]) / error, rel=1e-6)
+    assert profiles.ratio_at(1, distance) == pytest.approx(-(w @ influence[:m]) / error, rel=1e-6)
 
 
 def test_resolution_of_coefficients_is_that_of_expected_relations(mixed_release):

@@ -126,9 +126,44 @@ def test_a_level_that_never_occurs_given_the_condition_is_no_outcome(plain):
     )
 
 
+def test_a_threshold_held_beyond_its_neighbours_moves_them_along(plain):
+    """The second threshold is 1.7 above the first: with the first held 3 higher the others still have a root."""
+    fit = plain.glm("grade ~ x + g", "ordinal").fit
+    for index, distance in ((0, 3.0), (1, -3.0)):
+        beta = fit.held_at(index, fit.beta[index] + distance, fit.beta)
+        assert beta[index] == fit.beta[index] + distance and beta[0] < beta[1]
+        score = fit.equations.total(beta, fit.population.weights)
+        assert np.delete(score, index) == pytest.approx(0, abs=1e-8) and abs(score[index]) > 0.01
+
+
+def test_the_target_of_a_multinomial_model_has_the_reference_that_is_named(plain):
+    usual, other = (plain.glm("grade ~ x", "multinomial", reference=ref) for ref in (None, {"grade": "middle"}))
+    assert other.names == ("low: intercept", "low: x", "high: intercept", "high: x")
+    assert [one.notes for one in (usual, other)] == [
+        (f"the levels of grade are compared with {level}",) for level in ("low", "middle")
+    ]
+    assert other["low: x"].value == pytest.approx(-usual["middle: x"].value)
+    assert other["high: x"].value == pytest.approx(usual["high: x"].value - usual["middle: x"].value)
+    assert other["low: x"].standard_error == pytest.approx(usual["middle: x"].standard_error)
+
+
+def test_a_level_of_negative_share_is_left_out_and_a_note_says_so():
+    rows = pd.concat([ROWS, ROWS.iloc[[0]].assign(grade="never")], ignore_index=True)
+    found = released(np.append(np.full(N, 1 / N), -0.001), rows).glm("grade ~ x", "multinomial", view="signed")
+    without = released().glm("grade ~ x", "multinomial", view="signed")
+    assert found.names == without.names
+    assert [one.value for one in found.coefficients] == pytest.approx([one.value for one in without.coefficients])
+    assert "grade == 'never' is left out: its share is estimated as -0.001" in " ".join(found.notes)
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
+        (lambda r: r.glm("grade ~ x", "ordinal", reference={"grade": "low"}), r"cut by thresholds.*Leave it out"),
+        (
+            lambda r: r.glm("grade ~ x", "multinomial", reference={"grade": "mild"}),
+            r"has no level 'mild' here.*Name one",
+        ),
         (lambda r: r.glm("x ~ g", "ordinal"), r"x is a column of numbers that are no levels.*gaussian"),
         (lambda r: r.glm("score ~ g", "multinomial"), r"score is a column of numbers that are no levels"),
         (lambda r: r.glm("x > 0 ~ g", "ordinal"), r"is a column of levels, got x > 0.*Name one"),
@@ -136,7 +171,10 @@ def test_a_level_that_never_occurs_given_the_condition_is_no_outcome(plain):
         (lambda r: r.glm("grade ~ 0 + x", "ordinal"), r"thresholds in place of an intercept.*Leave out 0 or -1"),
         (lambda r: r.glm("grade ~ x", "multinomial", where="grade == 'low'"), r"has one level in this population"),
         (lambda r: r.glm("grade ~ x", "ordinal", link="probit"), r"link must be one of logit for the ordinal family"),
-        (lambda r: r.glm("grade ~ (grade == 'low')", "multinomial"), r"perfectly separated"),
+        (
+            lambda r: r.glm("grade ~ (grade == 'low')", "multinomial"),
+            r"separated.*rarest level is .* % of the rows\): where can",
+        ),
     ],
 )
 def test_what_cannot_be_fitted_says_why_and_what_to_do(plain, ask, message):
