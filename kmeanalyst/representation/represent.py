@@ -4,9 +4,10 @@ A measurement of random Fourier features is denoised (`denoise`); points are dra
 get the most even weights whose mean feature is the estimate. If the points are too few for that, they are moved as well
 (`reduced_set`).
 
-A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`): equal weights are in
-the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. For all other features points are searched
-(`pool_search`). Rows of margins keep the rules of the domain; points of other features would not.
+A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`) and moved to fit its tables
+(`rows_from_tables`): equal weights are in the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. For
+all other features points are searched (`pool_search`). Rows of margins keep the rules of the domain; points of other features
+would not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
-from kmeanalyst.representation.mixture.latent_classes import draw_rows, fit_latent_classes
+from kmeanalyst.representation.mixture.latent_classes import fit_latent_classes
 from kmeanalyst.representation.points.pool_search import search_points
 from kmeanalyst.representation.points.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
@@ -76,10 +77,10 @@ def _rows_of_margins(
         return rows_from_tables(
             measurement, domain, M, rng, cells_only=wanted.cells_only, effort=effort, progress=report
         )
-    model = fit_latent_classes(measurement, rng, effort=effort, progress=report)
-    if domain.rules:
-        return rows_from_classes(model, measurement, domain, M, rng, effort=effort, progress=report)
-    return draw_rows(model, measurement, domain, M, rng)
+    model = fit_latent_classes(measurement, rng, effort=effort, progress=between(0.0, 0.9, report))
+    return rows_from_classes(
+        model, measurement, domain, M, rng, effort=effort, progress=between(0.9, 1.0, report)
+    )  # fmt: skip
 
 
 def place_points(

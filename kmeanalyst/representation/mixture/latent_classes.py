@@ -279,24 +279,30 @@ def _in_pair_order(sizes: Array, ends: Array) -> tuple[Array, Array]:
 def draw_rows(
     model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator
 ) -> Array:
-    """n encoded rows (n, d): stratified over classes and, within a class, over the cells of every column."""
+    """n encoded rows (n, d): cells of `draw_class_cells`, and values within them."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
     kernel = features.kernel
+    cells = draw_class_cells(model, kernel, n, rng)
+    target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
+    fine = fine_ranges(measurement, domain, _shares_by_target(model, kernel))
+    return rows_in_cells(kernel, domain, cells, target, fine, rng)
+
+
+def draw_class_cells(model: LatentClasses, kernel: Margins, n: int, rng: np.random.Generator) -> Array:
+    """The cell of each column (n, d), drawn evenly: stratified over classes and, within a class, over the cells of every column."""
     ends = np.cumsum(model.weights / model.weights.sum()) * n
     counts = np.diff(np.minimum(np.floor(ends + rng.random()).astype(int), n), prepend=0)
     counts[-1] += n - counts.sum()
     starts = np.concatenate([[0], np.cumsum(kernel.sizes)])
-    cells = np.empty((n, len(domain)), dtype=np.intp)
+    cells = np.empty((n, len(kernel.sizes)), dtype=np.intp)
     begin = 0
     for k in np.flatnonzero(counts):
         rows = slice(begin, begin + counts[k])
-        for j in range(len(domain)):
+        for j in range(len(kernel.sizes)):
             cells[rows, j] = draw_evenly(model.probabilities[k, starts[j] : starts[j + 1]], counts[k], rng)
         begin += counts[k]
-    target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
-    fine = fine_ranges(measurement, domain, _shares_by_target(model, kernel))
-    return rows_in_cells(kernel, domain, cells, target, fine, rng)
+    return cells
 
 
 def _shares_by_target(model: LatentClasses, kernel: Margins) -> Array:

@@ -202,13 +202,13 @@ def estimate_tables(
         worth[i, j] = worth[j, i] = np.abs(table - independent[i, j]).sum() - noise
     tree_pairs = spanning_tree(worth) if d > 1 else []
     seen = [pair for pair in tree_pairs if pair in observed.pairs]
-    known = {pair: independent[pair] for pair in tree_pairs} | _smoothed(
+    known = {pair: independent[pair] for pair in tree_pairs} | _measured(
         observed, seen, independent, ones, allowed, orders
     )
     tree = Tree.of(tree_pairs, d)
     implied = allowed_tables(implied_tables(tree, known), ones, allowed)
     further = [pair for pair in observed.pairs if pair not in known]
-    found = implied | _smoothed(observed, further, implied, ones, allowed, orders)
+    found = implied | _measured(observed, further, implied, ones, allowed, orders)
     return TableEstimates(target, ones, found, frozenset(observed.pairs), tree)
 
 
@@ -240,21 +240,36 @@ def noise_of_all_pairs(measurement: Measurement) -> float:
     return measurement.noise_scale * math.sqrt(max(few * (few - 1) / 2, 1))
 
 
-def _smoothed(
+def _measured(
     observed: Observed, pairs: list[Pair], guesses: dict[Pair, Array], ones: list[Array],
     allowed: AllowedCells | None, orders: tuple[Order, ...],
 ) -> dict[Pair, Array]:  # fmt: skip
-    """The measured tables of these pairs, smoothed around guesses, with the columns' margins.
+    """The measured tables of these pairs, smoothed around guesses that are first moved as far as orders explain the tables."""
+    moved = moved_along_orders(observed, pairs, guesses, orders) if orders else guesses
+    return smoothed_around(observed, pairs, moved, ones, allowed)
 
-    orders   of all columns: then guesses are first moved as far as these explain the tables.
-    """
-    noisy = [observed.pairs[pair][0] for pair in pairs]
-    noise = [observed.pairs[pair][1] ** 0.5 for pair in pairs]
+
+def moved_along_orders(
+    observed: Observed, pairs: list[Pair], guesses: dict[Pair, Array], orders: tuple[Order, ...]
+) -> dict[Pair, Array]:
+    """The guesses of these pairs, moved along the columns' orders as far as these explain the measured tables."""
+    noisy, noise = _noisy(observed, pairs)
     own = [guesses[pair] for pair in pairs]
-    if orders:
-        own = ordered_tables(noisy, own, noise, [(orders[i], orders[j]) for i, j in pairs])
-    tables = smoothed_tables(noisy, own, noise)
+    return dict(zip(pairs, ordered_tables(noisy, own, noise, [(orders[i], orders[j]) for i, j in pairs]), strict=True))
+
+
+def smoothed_around(
+    observed: Observed, pairs: list[Pair], guesses: dict[Pair, Array], ones: list[Array], allowed: AllowedCells | None
+) -> dict[Pair, Array]:
+    """The measured tables of these pairs, each cell smoothed around its guess, with the columns' margins."""
+    noisy, noise = _noisy(observed, pairs)
+    tables = smoothed_tables(noisy, [guesses[pair] for pair in pairs], noise)
     return {
         (i, j): with_margins(table, ones[i], ones[j], _may(allowed, i, j))
         for (i, j), table in zip(pairs, tables, strict=True)
     }
+
+
+def _noisy(observed: Observed, pairs: list[Pair]) -> tuple[list[Array], list[float]]:
+    """The noisy tables of these pairs, and the deviation of a cell of each."""
+    return [observed.pairs[pair][0] for pair in pairs], [observed.pairs[pair][1] ** 0.5 for pair in pairs]

@@ -1,20 +1,23 @@
-"""From noisy tables of chosen pairs to encoded rows; with rules, from the tables of latent classes too.
+"""From noisy tables to encoded rows: of chosen pairs by a tree of them, of all pairs by latent classes.
 
-Rows of cells are drawn and moved under the rules (`even_rows`), and values are drawn in them under the rules (`values_kept`).
+Rows of cells are drawn and moved until they fit all tables, under the rules (`even_rows`), and values are drawn in them under the
+rules (`values_kept`). Latent classes are too few for some tables, such as that of two numbers that are nearly one. So noisy
+tables are smoothed around theirs, and the rows are moved to fit them.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.kernels.margins import KINDS, MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.mixture.latent_classes import LatentClasses, fit_classes_to
+from kmeanalyst.representation.mixture.latent_classes import LatentClasses, draw_class_cells, fit_classes_to
 from kmeanalyst.representation.mixture.partly_observed import completed_shares
 from kmeanalyst.representation.mixture.within_cells import fine_ranges, rows_in_cells
 from kmeanalyst.representation.progress import Progress, silent
@@ -25,7 +28,9 @@ from kmeanalyst.representation.tables.estimates import (
     allowed_columns,
     allowed_tables,
     estimate_tables,
+    moved_along_orders,
     noise_of_all_pairs,
+    smoothed_around,
 )
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
 from kmeanalyst.representation.tables.ordered_pairs import orders_of
@@ -35,7 +40,10 @@ from kmeanalyst.representation.wanted import FULL, Effort
 
 _SWEEPS = 120
 _CLASSES, _DEVIATION = 100, 1.5  # of latent classes: more, and with looser priors, than where all pairs are measured
-_SEEN_WELL = 0.004  # with less noise on a share, if all pairs were measured alike, all tables are smoothed together
+_SEEN_WELL = (
+    0.004  # with less noise on a share, if all pairs were measured alike, tables are smoothed together, and refined
+)
+_FAR = 2.0  # standard deviations of a sum of squares of noise
 _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved to fit the classes' tables of all of them
 
 
@@ -57,6 +65,7 @@ def rows_from_tables(
     if not (cells_only or _mostly_ordered(domain, kernel)) and noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
         estimates = _of_classes(model, kernel, list(estimates.pairs), estimates.tree, allowed)
+        estimates = _refined(estimates, measurement, domain, allowed)
     return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress, cells_only=cells_only)
 
 
@@ -71,7 +80,10 @@ def rows_from_classes(
     model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *,
     effort: Effort = FULL, progress: Progress = silent,
 ) -> Array:  # fmt: skip
-    """n encoded rows (n, d) that keep the rules of the domain and fit the tables that latent classes have."""
+    """n encoded rows (n, d) that keep the rules of the domain and fit the tables of latent classes, and measured ones around them.
+
+    Without rules they are drawn from the classes, which know more than pairs; with rules from a tree of the tables.
+    """
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
     allowed = allowed_cells(domain, kernel)
@@ -79,21 +91,29 @@ def rows_from_classes(
     few = values * sum(kernel.sizes[j] for j in kernel.others) ** 2 / 2 <= _MOST_CELLS
     pairs = list(combinations(range(d), 2)) if few else [(0, j) for j in range(1, d)]
     found = _of_classes(model, kernel, pairs, Tree.of([(0, j) for j in range(1, d)], d), allowed)
-    worth = np.full((d, d), -np.inf)
-    for i, j in pairs:
-        independent = independent_table(found.ones[i], found.ones[j], found.target)
-        worth[i, j] = worth[j, i] = np.abs(found.pairs[i, j] - independent).sum()
-    found = replace(found, tree=Tree.of(spanning_tree(worth) if d > 1 else [], d))
-    return _rows(found, allowed, measurement, domain, n, rng, effort, progress)
+    found = _refined(found, measurement, domain, allowed)
+    drawn = None
+    if allowed is None:
+        cells = draw_class_cells(model, kernel, n, rng)
+        drawn = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp), cells[:, kernel.others]
+    else:
+        worth = np.full((d, d), -np.inf)
+        for i, j in pairs:
+            independent = independent_table(found.ones[i], found.ones[j], found.target)
+            worth[i, j] = worth[j, i] = np.abs(found.pairs[i, j] - independent).sum()
+        found = replace(found, tree=Tree.of(spanning_tree(worth) if d > 1 else [], d))
+    return _rows(found, allowed, measurement, domain, n, rng, effort, progress, drawn=drawn)
 
 
 def _rows(
     estimates: TableEstimates, allowed: AllowedCells | None, measurement: Measurement, domain: Domain, n: int,
     rng: np.random.Generator, effort: Effort, progress: Progress, *, cells_only: bool = False,
+    drawn: tuple[Array, Array] | None = None,
 ) -> Array:  # fmt: skip
+    """Rows from estimates.  drawn  the target's cell (n,) and the others' (n, columns), where they are not drawn from the tree."""
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
-    target, others = draw_cells(estimates, n, rng, allowed)
+    target, others = drawn or draw_cells(estimates, n, rng, allowed)
     if allowed is not None:
         estimates, target, others = rake_cells(estimates, target, others, allowed, rng)
     others = move_cells(
@@ -127,6 +147,38 @@ def _classes(
     return fit_classes_to(
         kernel, shares, rng, classes=_CLASSES, deviation=_DEVIATION, effort=effort, progress=progress
     )  # fmt: skip
+
+
+def _refined(
+    found: TableEstimates, measurement: Measurement, domain: Domain, allowed: AllowedCells | None
+) -> TableEstimates:
+    """Tables of classes, with what noisy ones say around them.
+
+    They are moved along the order of columns, by few parameters; where noise is large, those alone that are further from the noisy
+    table than noise can be. Each cell is smoothed by itself where the table is still as far: the classes were fitted to the same
+    noise, which would be believed twice.
+    """
+    kernel = measurement.feature_map.kernel
+    assert isinstance(kernel, Margins)
+    if kernel.target >= 0 and kernel.shares[KINDS.index("pairs")] > 0:
+        return found  # pairs that are not crossed with the target, as no release has them
+    observed = Observed.of(measurement)
+    pairs = [pair for pair in observed.pairs if pair in found.pairs]
+    if noise_of_all_pairs(measurement) >= _SEEN_WELL:
+        pairs = _far(pairs, observed, found.pairs)
+    moved = found.pairs | moved_along_orders(observed, pairs, found.pairs, orders_of(domain, kernel))
+    far = _far(pairs, observed, moved)
+    return replace(found, pairs=moved | smoothed_around(observed, far, moved, found.ones, allowed))
+
+
+def _far(pairs: list[Pair], observed: Observed, guesses: dict[Pair, Array]) -> list[Pair]:
+    return [pair for pair in pairs if _is_far(*observed.pairs[pair], guesses[pair])]
+
+
+def _is_far(noisy: Array, variance: float, guess: Array) -> bool:
+    """Whether the sum of squares is two standard deviations above that of normal noise."""
+    squares = float(((noisy - guess) ** 2).sum() / variance)
+    return squares > guess.size + _FAR * math.sqrt(2 * guess.size)
 
 
 def _of_classes(
