@@ -11,6 +11,7 @@ from learning_cases import release_around
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
@@ -195,6 +196,20 @@ def test_rows_of_one_class_have_nothing_to_smooth():
         fit_smoothed_classes(release, "ill")
     with pytest.raises(ValueError, match="no classes to separate"):
         ka.fit(DecisionTreeClassifier(), release, "ill")
+
+
+def test_boosting_of_smoothed_labels_has_a_penalty_unless_the_user_names_one(ill: Release):
+    """Also inside another estimator, where a search may set it."""
+
+    def penalty(model: HistGradientBoostingClassifier, labels: Any = None) -> tuple[float, bool]:
+        fitted = ka.fit(model, ill, "ill", labels=labels)
+        return fitted["model"].l2_regularization, any("l2_regularization is 10" in note for note in fitted.report.notes)
+
+    assert penalty(HistGradientBoostingClassifier(max_iter=5)) == (10.0, True)
+    assert penalty(HistGradientBoostingClassifier(max_iter=5, l2_regularization=0.5)) == (0.5, False)
+    assert penalty(HistGradientBoostingClassifier(max_iter=5), "released") == (0.0, False)
+    search = GridSearchCV(HistGradientBoostingClassifier(max_iter=5), {"l2_regularization": [0.1, 3.0]}, cv=2)
+    assert ka.fit(search, ill, "ill")["model"].best_params_["l2_regularization"] in (0.1, 3.0)
 
 
 def test_trees_of_a_forest_see_all_smoothed_labels_unless_the_user_says_otherwise(ill: Release):

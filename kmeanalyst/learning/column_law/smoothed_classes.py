@@ -38,6 +38,7 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.tables.estimates import Observed
 from kmeanalyst.representation.weights.views import systematic_indices, view_weights
 
+PENALTY = 10.0  # of boosted trees, in rows: without one, steps of leaves where a class is improbable are far too long
 _MOST_ROWS = 50_000  # rows that models are fitted to
 _MOST_ENTRIES = 5 * 10**7  # of the logistic regression's features: 400 MB
 _STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # C of the logistic regression
@@ -146,7 +147,7 @@ def _logistic_models() -> Iterator[LogisticRegression]:
 def _boosted_models() -> Iterator[HistGradientBoostingClassifier]:
     """The same model with ever more trees."""
     model = HistGradientBoostingClassifier(
-        max_leaf_nodes=7, l2_regularization=10.0, early_stopping=False, warm_start=True, random_state=0
+        max_leaf_nodes=7, l2_regularization=PENALTY, early_stopping=False, warm_start=True, random_state=0
     )
     for trees in _TREES:
         yield model.set_params(max_iter=trees)
@@ -300,4 +301,4 @@ def _of_first(table: Array, first: bool) -> Array:
     return table if first else table.T
 
 
-__all__ = ["SmoothedClasses", "fit_smoothed_classes", "smoothed_unavailable"]
+__all__ = ["PENALTY", "SmoothedClasses", "fit_smoothed_classes", "smoothed_unavailable"]

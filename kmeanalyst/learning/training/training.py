@@ -27,6 +27,7 @@ from sklearn.utils import get_tags
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.learning.column_law.smoothed_classes import PENALTY
 from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
 from kmeanalyst.learning.rows.labels import LABELS, RELEASED, Labels, LabelSource, choose_labels, find_labels
@@ -129,8 +130,9 @@ _TREES_INSIDE = ("AdaBoost", "Bagging")  # estimators of trees by default
 _LEAST = 0.5  # in units of a row's weight: any penalty outweighs such a negative direction of second moments
 _ROUNDING = 1e-9
 _OF_DATES = 'predictions are days since 1970-01-01: pd.to_datetime(predictions, unit="D") makes dates of them'
-_TURNED_OFF = {
+_CHANGED = {
     "early_stopping": "early_stopping is off: folds of a release's rows are not independent; pass True for it to have it",
+    "l2_regularization": f"l2_regularization is {PENALTY:g}: smoothed labels weigh little; pass another (1e-9) to have that",
     "bootstrap": "bootstrap is off: it would part the labels of a row; pass max_samples=1.0 with it to have it",
 }
 
@@ -275,25 +277,33 @@ class Training:
     def fit_clone(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
         """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
         estimator = _with_levels(clone(self.estimator), self.encoder)
-        for part, name in self.unsuitable_defaults(estimator):
-            part.set_params(**{name: False})
+        for part, name, value in self.better_defaults(estimator):
+            part.set_params(**{name: value})
         return fit_with_weights(estimator, X, rows.cells, rows.weights if weighted else None)
 
-    def unsuitable_defaults(self, estimator: Any) -> list[tuple[Any, str]]:
-        """Parts of an estimator of classes with the name of a parameter that is turned off, where it was left at its default.
+    def better_defaults(self, estimator: Any) -> list[tuple[Any, str, Any]]:
+        """Parts of an estimator of classes with a parameter that was left at its default, and the value that it gets.
 
         Histogram boosting of published rows does not stop by a fold of them: they were drawn to fit the same tables, so that no
-        fold is independent of the others, and a class of one row would end the fit. Trees of a forest see all smoothed labels:
-        a bootstrap that takes one label of a row and leaves out another would spoil its probabilities.
+        fold is independent of the others, and a class of one row would end the fit. Of smoothed labels, most of which weigh little,
+        it gets a penalty: steps of leaves where a class is improbable would be far too long. Trees of a forest see all smoothed
+        labels: a bootstrap that takes one label of a row and leaves out another would spoil its probabilities.
         """
         parts = (estimator, *inner_estimators(estimator)) if self.release.statement is not None else ()
-        boosted = [(part, "early_stopping") for part in parts if _stops_by_folds(part)]
-        forests = [(part, "bootstrap") for part in parts if self.labels.name == "smoothed" and _is_plain_forest(part)]
-        return boosted + forests
+        smoothed = parts if self.labels.name == "smoothed" else ()
+        return [
+            *((part, "early_stopping", False) for part in parts if _stops_by_folds(part)),
+            *((part, "l2_regularization", PENALTY) for part in smoothed if _has_no_penalty(part)),
+            *((part, "bootstrap", False) for part in smoothed if _is_plain_forest(part)),
+        ]
 
 
 def _stops_by_folds(part: Any) -> bool:
     return isinstance(part, HistGradientBoostingClassifier) and part.early_stopping == "auto"
+
+
+def _has_no_penalty(part: Any) -> bool:
+    return isinstance(part, HistGradientBoostingClassifier) and part.l2_regularization == 0
 
 
 def _is_plain_forest(part: Any) -> bool:
@@ -543,5 +553,5 @@ def _units(training: Training) -> tuple[str, ...]:
 
 def _changed_defaults(training: Training) -> tuple[str, ...]:
     """A note on parameters that were at their default, and were changed."""
-    changed = {name for _, name in training.unsuitable_defaults(training.estimator)}
-    return tuple(why for name, why in _TURNED_OFF.items() if name in changed)
+    changed = {name for _, name, _ in training.better_defaults(training.estimator)}
+    return tuple(why for name, why in _CHANGED.items() if name in changed)
