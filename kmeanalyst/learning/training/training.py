@@ -132,7 +132,7 @@ _ROUNDING = 1e-9
 _OF_DATES = 'predictions are days since 1970-01-01: pd.to_datetime(predictions, unit="D") makes dates of them'
 _CHANGED = {
     "early_stopping": "early_stopping is off: folds of a release's rows are not independent; pass True for it to have it",
-    "l2_regularization": f"l2_regularization is {PENALTY:g}: smoothed labels weigh little; pass another (1e-9) to have that",
+    "l2_regularization": f"l2_regularization is {PENALTY:g}: smoothed labels weigh little; with 1e-9 there is no penalty",
     "bootstrap": "bootstrap is off: it would part the labels of a row; pass max_samples=1.0 with it to have it",
 }
 
