@@ -14,7 +14,25 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date
 
 _SYNTACTIC = re.compile(r"(?:[A-Za-z]|\.(?![0-9]))[A-Za-z0-9._]*")
-_RESERVED = frozenset("if else repeat while function for next break in TRUE FALSE NULL Inf NaN NA".split())
+_RESERVED = frozenset(
+    [
+        "if",
+        "else",
+        "repeat",
+        "while",
+        "function",
+        "for",
+        "next",
+        "break",
+        "in",
+        "TRUE",
+        "FALSE",
+        "NULL",
+        "Inf",
+        "NaN",
+        "NA",
+    ]
+)
 _NO_TEXT = re.compile(  # what read.csv reads as a number or a logical value
     r"\s*(?:T|F|TRUE|FALSE|true|false|True|False|NA|NaN|[+-]?(?:inf(?:inity)?|0x[0-9a-f.]+(?:p[+-]?\d+)?|"
     r"(?:\d+\.?\d*|\.\d+)(?:[ed][+-]?\d+)?)L?)\s*",
