@@ -219,7 +219,7 @@ def test_survey_has_the_errors_of_the_release_by_exported_replicates(tmp_path, n
 def check_logistic(found: np.ndarray) -> None:
     """R's slopes of a logistic regression are those of `release.glm` within its errors; theirs are as large, or larger up to twice.
 
-    Draws of named columns leave relations more open than the fit does (see tutorials/measured.md). Those of `pool.syn` are .3 and .5.
+    Draws of named columns leave relations more open than the fit does (tutorials/measured.md). Those of `pool.syn` are .3 and .5.
     """
     ours = of_tables().glm(ODDS, "binomial").to_frame().iloc[1:]
     assert np.all(np.abs(found[:, 0] - ours["value"]) < ours["standard_error"])
