@@ -17,14 +17,13 @@ from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
-from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.mixture.components import (
     block_slope_in_logits,
     block_softmax,
     pooled_weights,
 )
-from kmeanalyst.representation.mixture.within_cells import draw_evenly, fine_ranges, rows_in_cells
+from kmeanalyst.representation.mixture.within_cells import draw_evenly
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.wanted import FULL, Effort
 
@@ -276,19 +275,6 @@ def _in_pair_order(sizes: Array, ends: Array) -> tuple[Array, Array]:
     return np.concatenate(rows), np.concatenate(columns)
 
 
-def draw_rows(
-    model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator
-) -> Array:
-    """n encoded rows (n, d): cells of `draw_class_cells`, and values within them."""
-    features = measurement.feature_map
-    assert isinstance(features, MarginFeatures)
-    kernel = features.kernel
-    cells = draw_class_cells(model, kernel, n, rng)
-    target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
-    fine = fine_ranges(measurement, domain, _shares_by_target(model, kernel))
-    return rows_in_cells(kernel, domain, cells, target, fine, rng)
-
-
 def draw_class_cells(model: LatentClasses, kernel: Margins, n: int, rng: np.random.Generator) -> Array:
     """The cell of each column (n, d), drawn evenly: stratified over classes and, within a class, over the cells of every column."""
     ends = np.cumsum(model.weights / model.weights.sum()) * n
@@ -303,12 +289,3 @@ def draw_class_cells(model: LatentClasses, kernel: Margins, n: int, rng: np.rand
             cells[rows, j] = draw_evenly(model.probabilities[k, starts[j] : starts[j + 1]], counts[k], rng)
         begin += counts[k]
     return cells
-
-
-def _shares_by_target(model: LatentClasses, kernel: Margins) -> Array:
-    """(Y, T) shares of the rows in the cells of all columns, for each value of the target (Y = 1 without a target)."""
-    if kernel.target < 0:
-        return (model.weights @ model.probabilities)[None]
-    before = sum(kernel.sizes[: kernel.target])
-    of_target = model.probabilities[:, before : before + kernel.sizes[kernel.target]]
-    return (of_target * model.weights[:, None]).T @ model.probabilities

@@ -25,7 +25,7 @@ from kmeanalyst.representation.mixture.latent_classes import (
     LatentClasses,
     ObservedShares,
     _Search,
-    draw_rows,
+    draw_class_cells,
     fit_latent_classes,
     observed_margins,
 )
@@ -35,6 +35,21 @@ from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
 SMALL = Effort(0.1)  # one fit of six classes
 EVERY_TARGET = pytest.mark.parametrize("target", [None, "rich", "city", "gain"])
+
+
+def draw_rows(
+    model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator
+) -> Array:
+    """n encoded rows (n, d) of the classes alone: cells, and values within them."""
+    kernel: Any = measurement.feature_map.kernel
+    cells = draw_class_cells(model, kernel, n, rng)
+    target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
+    ends = np.cumsum([0, *kernel.sizes])
+    block = model.probabilities[:, ends[kernel.target] : ends[kernel.target + 1]] if kernel.target >= 0 else 1.0
+    shares = (block * model.weights[:, None]).T @ model.probabilities
+    return within_cells.rows_in_cells(
+        kernel, domain, cells, target, within_cells.fine_ranges(measurement, domain, shares), rng
+    )
 
 
 def measurement_of(rows: Array, domain: Domain, *, noise_scale: float, target: str | None = None) -> Measurement:
