@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.questions.moments import MatrixEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
     from kmeanalyst.inference.regression.result import RegressionEstimate
-    from kmeanalyst.inference.two_sample.mmd_test import mmd, mmd_squared, mmd_test
+    from kmeanalyst.inference.two_sample.distance import mmd, mmd_squared
+    from kmeanalyst.inference.two_sample.mmd_test import mmd_test
     from kmeanalyst.inference.two_sample.result import TestResult
     from kmeanalyst.inference.variables.boundedness import UnboundedWeights
     from kmeanalyst.inference.variables.pushforward import pushforward
@@ -67,7 +68,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.questions.moments": ("MatrixEstimate",),
     "kmeanalyst.inference.regression.result": ("RegressionEstimate",),
     "kmeanalyst.inference.questions.tables": ("GroupBy",),
-    "kmeanalyst.inference.two_sample.mmd_test": ("mmd", "mmd_squared", "mmd_test"),
+    "kmeanalyst.inference.two_sample.distance": ("mmd", "mmd_squared"),
+    "kmeanalyst.inference.two_sample.mmd_test": ("mmd_test",),
     "kmeanalyst.inference.two_sample.result": ("TestResult",),
     "kmeanalyst.inference.variables.boundedness": ("UnboundedWeights",),
     "kmeanalyst.inference.variables.pushforward": ("pushforward",),

@@ -14,6 +14,3 @@ class PublishError(ValueError):
     release_side.errors.PublishError: epsilon must be a positive number between 1e-05 and 100000, got -1: the
         calibration is proven for these alone. Pass e.g. 1.0.
     """
-
-
-__all__ = ["SPENT", "PublishError"]

@@ -238,6 +238,3 @@ class _Partition(ArrowSource):
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
         return (batch.rename_columns(self.schema.names) for batch in self.rows)
-
-
-__all__ = ["publish"]

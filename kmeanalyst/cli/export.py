@@ -187,6 +187,3 @@ def _export_sdnist(
         print_json({"output": [str(table), str(own)], **facts})
     else:
         say(f"python -m sdnist.report {table} {target} --labels {own}")
-
-
-__all__ = ["export_command"]

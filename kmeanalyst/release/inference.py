@@ -193,6 +193,3 @@ class Inference(ReleaseData):
         from kmeanalyst.inference.claims.claims import claims
 
         return claims(self, texts, rate=rate, names=names, view=view)
-
-
-__all__ = ["Inference"]

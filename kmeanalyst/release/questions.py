@@ -296,6 +296,3 @@ class Questions(ReleaseData):
         from kmeanalyst.inference.questions.conditional import conditional_law
 
         return conditional_law(self, given=given, where=where, view=view, kernel=kernel)
-
-
-__all__ = ["Questions"]

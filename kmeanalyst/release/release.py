@@ -228,6 +228,3 @@ def from_frame(
         points=domain.decode(domain.encode(columns)), weights=frame[weight].to_numpy(dtype=float), measurement=None,
         kernel=kernel_from_spec(kernel, domain), domain=domain, statement=None,
     )  # fmt: skip
-
-
-__all__ = ["Release", "from_frame", "read_release"]

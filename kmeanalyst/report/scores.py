@@ -42,6 +42,3 @@ def _row(score: NoisyScore) -> Markup:
         element("td", value, data_v="" if score.value is None else key(score.value)), element("td", interval),
         element("td", held, class_="text"),
     )  # fmt: skip
-
-
-__all__ = ["scores_section"]

@@ -80,6 +80,3 @@ def cell_of(cell: Any) -> Any:
         return cell.as_py()
     except Exception:  # depends on the value of a private cell, so it must not leave this module
         return NO_CELL
-
-
-__all__ = ["cell_of", "cells_of", "distinct", "exact_cells_of", "joined", "pieces"]

@@ -46,6 +46,3 @@ def _opened(path: Path | StoreFile, columns: list[int] | None = None) -> Iterato
         except pa.ArrowInvalid:
             raise SourceError(f"{path} is not an Arrow IPC file. Write the table again, or name another.") from None
         yield file
-
-
-__all__ = ["ArrowFile"]

@@ -122,6 +122,3 @@ def _extension_of(declared: Any) -> str:
     metadata = declared.metadata or {}
     name = metadata.get(b"ARROW:extension:name") or metadata.get(b"ADBC:postgresql:typname") or b""
     return name.decode("utf-8", errors="replace")
-
-
-__all__ = ["why_refused"]

@@ -51,6 +51,3 @@ class Fragment(ArrowSource):
 
     def divided(self, n_rows: int) -> list[ArrowSource]:
         return [self]
-
-
-__all__ = ["Fragment", "fragments_of", "is_dataset"]

@@ -86,6 +86,3 @@ def open_file(file: File) -> ArrowSource:
     if not is_table(name):
         raise SourceError(f"{file} is not read: the name of a table ends in {FORMATS}. Convert it to one of these.")
     return next(read for ending, read in _READERS.items() if name.endswith(ending))(file)
-
-
-__all__ = ["FORMATS", "File", "check_regular", "files_of", "is_csv", "is_gzipped", "is_table", "open_file"]

@@ -66,6 +66,3 @@ def _opened(path: Path | StoreFile) -> Any:
         return pq.ParquetFile(path.open(cache="none"))
     except pa.ArrowInvalid:
         raise SourceError(f"{path} is not a Parquet file. Write the table again, or name another.") from None
-
-
-__all__ = ["ParquetFile"]

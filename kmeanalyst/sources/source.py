@@ -57,6 +57,3 @@ class ArrowSource(ABC):
             "this table is in the memory of one process, or can be read from one place only, so that no other process can read "
             "a part of it. Write it to Parquet files, or leave the processes out."
         )
-
-
-__all__ = ["BATCH_ROWS", "INFERRED", "NO_DRIVER", "TABLE_CHANGED", "ArrowSource", "SourceError"]

@@ -225,6 +225,3 @@ def _package(path: Path | StoreFile) -> str:
 
 def _ending(path: Path | StoreFile) -> str:
     return "." + path.name.lower().rpartition(".")[2]
-
-
-__all__ = ["StatisticsFile"]

@@ -122,6 +122,3 @@ def _asked(url: str, ask: Callable[[], _T]) -> _T:
             f"{url} could not be listed or opened: the store does not answer, or it is of a kind that fsspec does not know. Check "
             "the URL, and try it with fsspec.core.url_to_fs."
         ) from None
-
-
-__all__ = ["StoreFile", "is_url", "store_files"]

@@ -67,6 +67,3 @@ def _opened(source: ArrowStream) -> Any:
     import pyarrow as pa
 
     return pa.RecordBatchReader.from_stream(source)
-
-
-__all__ = ["ArrowStream", "Stream", "can_be_read_once"]

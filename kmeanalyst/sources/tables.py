@@ -219,6 +219,3 @@ def _frame_of_batches(source: ArrowSource, name: str) -> pd.DataFrame:
         batches = list(source.batches(source.schema.names))
         table = pa.Table.from_batches(batches) if batches else source.schema.empty_table()
         return table.replace_schema_metadata(source.schema.metadata).to_pandas()
-
-
-__all__ = ["Table", "TableSource", "read_table", "table_of"]

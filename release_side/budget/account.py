@@ -199,6 +199,3 @@ class TableAccount:
             "holds_if_adaptive": self.holds_if_adaptive,
             "releases": [release.to_dict() for release in self.releases],
         }
-
-
-__all__ = ["RecordedRelease", "TableAccount"]

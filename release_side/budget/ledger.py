@@ -290,6 +290,3 @@ def _table_name(name: object) -> str:
     spelled = unicodedata.normalize("NFKC", name) if isinstance(name, str) else name
     check_text("the name of a table", spelled)
     return str(spelled)
-
-
-__all__ = ["Ledger", "RecordedRelease", "TableAccount", "Verification"]

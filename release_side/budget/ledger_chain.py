@@ -103,6 +103,3 @@ def _has_its_digest(entry: Entry) -> bool:
         )
     except ValueError:
         return False
-
-
-__all__ = ["BEGINNING", "BUDGET", "LEDGER", "OUTPUT", "RELEASE", "Entry", "first_fault"]

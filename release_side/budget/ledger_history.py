@@ -80,6 +80,3 @@ class History:
         epsilon, delta = self.budgets[table]
         mine = tuple(release for name, release in self.releases if name == table)
         return TableAccount(table, epsilon, delta, mine)
-
-
-__all__ = ["SPEND_FIELDS", "History"]

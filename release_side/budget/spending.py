@@ -197,6 +197,3 @@ def weakness(guarantee: Guarantee, size: PopulationSize) -> str | None:
 @cache
 def _warn_once_without_ledger() -> None:
     warnings.warn(NO_LEDGER, LedgerWarning, stacklevel=4)
-
-
-__all__ = ["NO_LEDGER", "Counting", "LedgerWarning", "Spending", "weakness"]

@@ -170,9 +170,3 @@ class FunctionChoices:
         if self.pivots is not None and self.grid is not None:
             raise PublishError("pivots and grid both say where the function is measured. Pass one of them.")
         check_whole("grid", self.grid, 2)
-
-
-__all__ = [
-    "CALIBRATIONS", "FAMILIES", "METHOD_NAMES", "NOISES", "PAIRED_FAMILIES", "WEIGHTS", "Choices", "FunctionChoices",
-    "check_one_of", "check_whole",
-]  # fmt: skip

@@ -74,6 +74,3 @@ def check_not_the_sample(output: str | Path | None, sample: str | Path) -> None:
                 f"{output} is a file of the sample, which the domain would replace: the sample would be lost. "
                 "Name another file, such as domain.toml."
             )
-
-
-__all__ = ["check_not_the_sample", "draft_domain", "draft_toml"]

@@ -76,6 +76,3 @@ def _is_stamped(path: Path) -> bool:
             return STAMP.encode() in file.read(_HEAD)
     except OSError:
         return False
-
-
-__all__ = ["BESIDE", "INTERNAL", "STAMP", "check_internal_outputs", "warning_of_internal_files"]

@@ -28,6 +28,3 @@ def refuse_broken(public: Array, domain: Domain) -> None:
             f"{int(broken.any(axis=1).sum())} of the {len(public)} public points break a rule, which no row of the release may, "
             f"such as {rules.compiled[first].rule.named(first + 1)}. Remove these rows, or the rule."
         )
-
-
-__all__ = ["refuse_broken", "refuse_rules"]

@@ -125,6 +125,3 @@ def _check_replaceable(path: Path, what: str, *, force: bool) -> None:
         raise PublishError(
             f"{path} belongs to another user, in a folder where only owners may replace a file. Name a new file."
         )
-
-
-__all__ = ["check_output", "is_same_file"]

@@ -242,6 +242,3 @@ def _digest_of_frame(frame: pd.DataFrame) -> SampleDigest:
             data = b"" if text is None else text.encode("utf-8", errors="surrogatepass")
             digest.update(b"%d:" % (-1 if text is None else len(data)) + data)
     return SampleDigest(digest.hexdigest(), rows=len(frame))
-
-
-__all__ = ["public_files", "refuse_private_as_public", "samples_of"]

@@ -117,6 +117,3 @@ def _canonical(rows: Array) -> Array:
     mantissas, exponents = np.frexp(rows)
     rounded = np.ldexp(np.round(np.ldexp(mantissas, _DIGITS)), exponents - _DIGITS) + 0.0
     return np.ascontiguousarray(np.where(np.isnan(rows), np.nan, rounded))
-
-
-__all__ = ["same_rows"]

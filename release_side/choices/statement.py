@@ -83,6 +83,3 @@ def statement_of_draw(
         taken_as_public=taken_as_public(size, _KERNEL, *of_the_method),
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp"),
     )
-
-
-__all__ = ["NO_PROTECTION", "named_rules", "statement_of_draw", "statement_of_mean", "taken_as_public"]

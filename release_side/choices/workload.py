@@ -203,6 +203,3 @@ def _check(expression: Expression, statistic: str, domain: Domain) -> None:
 def _check_order(text: str) -> None:
     if not NUMBER.fullmatch(text) or not 0 <= float(text) <= 1:
         raise ExpressionError(f"the order of a quantile is a number from 0 to 1, got {text}. Write quantile(a, 0.5).")
-
-
-__all__ = ["Source", "Workload", "WorkloadQuestion", "lines_of", "read_workload", "without"]

@@ -53,6 +53,3 @@ def check_source_command(
         check_unit(table, unit, domain)
     if ignored:
         say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
-
-
-__all__ = ["check_source_command"]

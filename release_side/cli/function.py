@@ -37,6 +37,3 @@ def publish_function_command(
     with working("publishing") as progress:
         function = publish_function(table, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
     show_published(function, choices, as_json=as_json, kind=function.kind, n_pivots=function.basis.dimension)
-
-
-__all__ = ["publish_function_command"]

@@ -187,6 +187,3 @@ def _release_lines(account: TableAccount) -> list[str]:
         rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-__all__ = ["ledger"]

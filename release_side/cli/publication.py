@@ -196,22 +196,3 @@ def aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[s
         ).rstrip()
         for line in lines
     ]
-
-
-__all__ = [
-    "COUNTING",
-    "DOMAIN",
-    "EXECUTORS",
-    "FROM",
-    "RUN",
-    "Option",
-    "aligned",
-    "check_before_publishing",
-    "command_of_quality",
-    "executor_of",
-    "options_of",
-    "publication_options",
-    "show_counted",
-    "show_published",
-    "with_options",
-]

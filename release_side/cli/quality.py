@@ -100,6 +100,3 @@ def quality_command(
     spend_scores(release_path, table, spend)  # what the page cannot be made of is refused before it
     write_quality(found, output, json_output)
     say("\n".join(f"wrote {path}" for path in (output, json_output) if path is not None))
-
-
-__all__ = ["quality_command"]

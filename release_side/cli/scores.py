@@ -125,6 +125,3 @@ def _line(score: NoisyScore) -> tuple[str, ...]:
         return score.part, name, f"{value:.0f}", f"{low:.0f} to {high:.0f} of 1000", held
     digits = ".4g" if score.part == "questions" else ".3f"
     return score.part, name, f"{score.value:{digits}}", f"{score.low:{digits}} to {score.high:{digits}}", held
-
-
-__all__ = ["SPEND", "SPEND_NAMES", "check_spend", "spend_scores"]

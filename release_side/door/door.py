@@ -89,6 +89,3 @@ class Door(Generic[N]):
             raise ValueError("the door was used: reading the rows again would be a second spend. Measure once.")
         rows, self.rows = self.rows, None
         return rows
-
-
-__all__ = ["Door"]

@@ -178,6 +178,3 @@ def _in_order(work: Callable[[Array | UnitRows], _T], blocks: Iterable[Array | U
             if len(waiting) > workers:
                 yield waiting.popleft().result()
         yield from (future.result() for future in waiting)
-
-
-__all__ = ["PartialSum", "PrivateRows", "Sums", "sum_over_rows"]

@@ -368,6 +368,3 @@ def private_scores(
 def _by_part(parts: Sequence[ScorePart], noisy: Array) -> dict[str, tuple[int, ...]]:
     ends = np.cumsum([part.count for part in parts])
     return {part.name: tuple(own.tolist()) for part, own in zip(parts, np.split(noisy, ends[:-1]), strict=True)}
-
-
-__all__ = ["MOST_IN_SUMS", "NoisyScores", "QuestionValues", "ScoreCells", "ScoreQuery", "ScoreSums", "private_scores"]

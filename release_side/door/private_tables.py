@@ -233,6 +233,3 @@ def _whole(numbers: Array) -> Array:
 def _times(counts: Array, by_cell: Array) -> Array:
     """⌊counts · by_cell / GRID⌋ for counts ≥ 0 and 0 ≤ by_cell ≤ GRID, without overflow: exact where GRID divides counts."""
     return counts // GRID * by_cell + counts % GRID * by_cell // GRID
-
-
-__all__ = ["TableRounds", "count_tables"]

@@ -263,6 +263,3 @@ class _Table(ElsewhereTable):
 
         parts = guarded(self.frame.to_delayed, LOST)
         return [_Partition(self.header, delayed(open_private)(part)) for part in parts]
-
-
-__all__ = ["Dask", "check_address", "connected"]

@@ -118,6 +118,3 @@ def answers(executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any]
             "parts of the private table were not answered for, so that the sum would be of some rows only. Nothing was spent. "
             "Publish again, or read the table in one process."
         )
-
-
-__all__ = ["FAILED", "LOST", "Executor", "Here", "Quiet", "answers", "check_executor"]

@@ -54,6 +54,3 @@ class Processes(Executor):
                 yield numbers.pop(future), future.result()
         finally:
             pool.shutdown(kill_workers=True)
-
-
-__all__ = ["Processes"]

@@ -76,6 +76,3 @@ class Batches(PrivateTable):
                 f"the stream ended after {n_rows} rows, and n_rows announces {announced}. Nothing was spent. Pass the number of "
                 "rows that it has, and a new stream if this one was read before."
             )
-
-
-__all__ = ["Batches"]

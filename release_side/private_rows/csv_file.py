@@ -182,6 +182,3 @@ def _column(cells: Any, firsts: Array, index: int, odd: dict[int, list[str]]) ->
     codes[list(odd)] = np.arange(len(words), len(words) + len(odd))
     words += [row[index] if index < len(row) else NO_CELL for row in odd.values()]
     return CodedCells(codes, words)
-
-
-__all__ = ["CsvFile", "gunzipped", "open_bytes"]

@@ -36,6 +36,3 @@ def table_or_path(private: str, from_table: str | None) -> str | ArrowSource:
             "leave --from out."
         )
     return sql(private, from_table)
-
-
-__all__ = ["sql", "table_or_path"]

@@ -54,6 +54,3 @@ class GuardedBytes(io.RawIOBase):
         found = guarded(lambda: self._file.read(len(buffer)), BROKE_OFF)
         buffer[: len(found)] = found
         return len(found)
-
-
-__all__ = ["BROKE_OFF", "NOT_LISTED", "NOT_OPENED", "WITHHELD", "GuardedBytes", "guarded"]

@@ -39,6 +39,3 @@ class Parts:
 def parts_of(table: PrivateTable, n_rows: int, executor: Executor) -> list[PrivateTable]:
     """Parts of a table, enough for every worker and small enough to be repeated where one is lost; PublishError if it has none."""
     return table.divided(min(max(n_rows // (_PARTS_OF_A_WORKER * executor.n_workers), _LEAST), _MOST))
-
-
-__all__ = ["Parts", "parts_of"]

@@ -42,6 +42,3 @@ def counted_rows(
     if os.path.exists(folder):
         with suppress(UserWarning):  # no error, whatever filters say: the noise was drawn
             warnings.warn(f"temporary rows could not be removed: delete the folder {folder}.", stacklevel=3)
-
-
-__all__ = ["counted_rows"]

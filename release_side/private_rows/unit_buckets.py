@@ -154,6 +154,3 @@ class ReadUnits:
             units[place], rows[place] = records["unit"], records["row"]
             filled += len(records)
         yield UnitRows.grouped(rows, units)
-
-
-__all__ = ["BUCKETS", "ReadUnits", "Scatter", "Settle"]

@@ -107,6 +107,3 @@ def is_one_unit(bucket: Sequence[Chunk], record: np.dtype[Any]) -> bool:
     """Whether all records of a bucket, one at least, are of one unit."""
     first = next(records_of(bucket, record, 1))["unit"][0]
     return all((each["unit"] == first).all() for each in records_of(bucket, record, CHUNK_ROWS))
-
-
-__all__ = ["MOST_ROWS", "Chunk", "OneUnit", "UnitRows", "is_one_unit", "record_of", "records_of", "size_of"]

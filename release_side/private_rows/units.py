@@ -79,6 +79,3 @@ class Units:
         tasks = [task for number, (_, leaves) in settled for task in ([buckets[number]] if leaves is None else leaves)]
         count = sum(count for _, (count, _) in settled)
         return cls(Parts(executor, tasks, ReadUnits(domain.width), domain), count)
-
-
-__all__ = ["Units", "check_unit"]

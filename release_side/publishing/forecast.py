@@ -164,6 +164,3 @@ def _range(scores: list[tuple[float, float]]) -> dict[str, float]:
         low, high = np.quantile(values, _RANGE).tolist()
         found |= {f"{name}_low": low, name: float(np.mean(values)), f"{name}_high": high}
     return found
-
-
-__all__ = ["FEWEST_ROWS", "MOST_ROWS", "TABLES", "Forecaster"]

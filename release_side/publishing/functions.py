@@ -277,6 +277,3 @@ def _statement(
         versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
         ledger_head=ledger_head,
     )  # fmt: skip
-
-
-__all__ = ["kernel_of_function", "publish_function"]

@@ -96,6 +96,3 @@ def _cells_of_classes(domain: Domain, shares: list[Array], n: int, strength: flo
         each = rng.dirichlet(np.maximum(alike * share, _LEAST_SHARE), classes).cumsum(axis=1)
         found.append((rng.random(n)[:, None] > each[own, :-1]).sum(axis=1))
     return np.column_stack(found)
-
-
-__all__ = ["made_rows"]

@@ -495,6 +495,3 @@ def _near_half(column: Column, cells: Array) -> Callable[[pd.DataFrame], Array]:
         return lambda frame: column.encode(frame[column.name])[0] == level
     middle = float(np.nanmedian(cells))
     return lambda frame: column.encode(frame[column.name])[0] > middle
-
-
-__all__ = ["EPSILONS", "NOTE", "SyntheticPopulation", "bootstrap_like", "clustered_rows", "plan"]

@@ -207,6 +207,3 @@ def to_release(
         weight_view="probability" if view == "uniform" else view,
         fit_distance=distance,
     )
-
-
-__all__ = ["publish", "to_release"]

@@ -478,6 +478,3 @@ def _draft(asked: _Asked, query: ScoreQuery, noise: Noise | RehearsalNoise) -> P
     except ValueError as error:
         raise PublishError(f"no file could hold these scores: {error}") from None
     return draft
-
-
-__all__ = ["WIDEST", "plan_quality", "publish_quality", "whole_shares"]

@@ -56,6 +56,3 @@ class SimulatedDoor:
         shares = self.population.mean_feature(tables) / np.repeat(tables.heights, np.diff(tables.starts))
         counts = np.rint(shares * self.size.count).astype(np.int64) * GRID
         return TableRounds(tables, counts, self.noise, self.size.count, allowances, rounded=self.size.unit is not None)
-
-
-__all__ = ["SimulatedDoor", "SyntheticRows"]

@@ -73,6 +73,3 @@ def copies(table: Array, release: Array) -> Copies:
         equal=int(np.count_nonzero(np.isin(release, table))),
         expected=len(release) * again / max(len(halves[1]), 1),
     )
-
-
-__all__ = ["copies", "synthpop_scores"]

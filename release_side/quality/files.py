@@ -34,6 +34,3 @@ def _write(path: str | Path, text: str) -> None:
     with atomic_write(path, mode=_OWNER_ALONE) as temporary:  # so made: who opened it before a chmod could read on
         os.chmod(temporary, _OWNER_ALONE)  # whatever the umask takes away
         temporary.write_bytes(text.encode())
-
-
-__all__ = ["open_compared", "write_quality"]

@@ -177,6 +177,3 @@ def _or_why(work: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:
         return work(), ""
     except ValueError as error:
         return otherwise, str(error)
-
-
-__all__ = ["ModelScore", "ModelScores", "chosen_target", "compare_models"]

@@ -129,6 +129,3 @@ def _effects(codes: Array, has_levels: bool) -> Iterator[Array]:
         yield from ((codes == level).astype(float) for level in np.unique(codes[~missing])[1:])
     elif not missing.all():
         yield np.where(missing, np.nanmean(codes), codes)
-
-
-__all__ = ["Propensity", "propensity"]

@@ -159,6 +159,3 @@ def _notes(release: Release, count: int) -> list[str]:
     if release.measurement is None:
         notes.append("the release has no measurement, so that the noise of its answers is not known")
     return notes
-
-
-__all__ = ["Quality", "quality"]

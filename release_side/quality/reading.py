@@ -106,6 +106,3 @@ class _OneOfEach:
         best = order[first]
         better = keys[best] < self._keys[present]
         self._keys[present[better]], self.rows[present[better]] = keys[best[better]], rows[best[better]]
-
-
-__all__ = ["SAMPLE_ROWS", "Add", "read_once"]

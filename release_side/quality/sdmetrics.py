@@ -160,6 +160,3 @@ def _cramers_v(shares: Array, rows: Array, columns: Array) -> float:
     seen = shares > 0
     phi_squared = float((shares[seen] ** 2 / (by_row[rows[seen]] * by_column[columns[seen]])).sum()) - 1
     return float(np.sqrt(max(phi_squared, 0.0) / least))
-
-
-__all__ = ["sdmetrics_scores"]

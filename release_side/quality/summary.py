@@ -212,6 +212,3 @@ def _mixed(bits: Array) -> Array:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
-
-
-__all__ = ["Summary", "TableSummary", "numbers_of", "ordered_columns"]

@@ -178,6 +178,3 @@ def _pairs(table: Summary, release: Summary, tv: Array) -> PairScores:
 
 def _tuples(matrix: Array) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, row)) for row in matrix)
-
-
-__all__ = ["table_scores"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kmeanalyst.inference.two_sample.distance import Sample, mmd, mmd_squared
+from kmeanalyst.inference.two_sample.distance import Sample
 from kmeanalyst.inference.two_sample.fixed_distribution import fixed_against_sample, weighted_against_sample
 from kmeanalyst.inference.two_sample.noise_aware import release_against_sample
 from kmeanalyst.inference.two_sample.permutation import KernelChoice, permutation_test
@@ -99,6 +99,3 @@ def _check_options_with_release(other: ReleaseData | Sample, kernel: KernelChoic
             "a release is tested against rows, and these have weights: the distribution of a weighted sample is unknown. Give the "
             "rows without weights, or ask for the distance alone with mmd."
         )
-
-
-__all__ = ["TestResult", "mmd", "mmd_squared", "mmd_test"]

@@ -181,6 +181,3 @@ class _Fit:
                 precision[own] = new = float(np.clip(new, *_PRECISIONS))
                 largest = max(largest, abs(np.log(new / old)))
         return largest
-
-
-__all__ = ["Basis", "ConditionalExponentialFamily", "FitRules", "Misfit", "family_probabilities", "fit_family"]

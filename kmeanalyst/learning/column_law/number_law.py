@@ -309,6 +309,3 @@ class _PhasorMisfit:
         J = np.vstack(slopes).astype(float) / np.sqrt(self.error2)  # (RP, 2r) of the residual's parts
         parts = np.concatenate([residual.real, residual.imag]).astype(float) / np.sqrt(self.error2)
         return J @ J.T, J @ parts - np.concatenate(correction) / self.error2
-
-
-__all__ = ["Bins", "NumberLaw", "RowFunctions", "fit_number_law", "rows_for"]

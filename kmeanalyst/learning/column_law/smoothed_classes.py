@@ -299,6 +299,3 @@ def _table(kernel: Any, position: int, columns: tuple[int, ...], shares: Array, 
 def _of_first(table: Array, first: bool) -> Array:
     """A table of two columns with the one in question first."""
     return table if first else table.T
-
-
-__all__ = ["PENALTY", "SmoothedClasses", "fit_smoothed_classes", "smoothed_unavailable"]

@@ -159,6 +159,3 @@ def _linear_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
 
 def _tree_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
     return DomainEncoder(columns.to_dict(), encoding="codes", missing="nan").transform(frame)
-
-
-__all__ = ["SmoothedNumbers", "fit_smoothed_numbers", "numbers_of", "numbers_unavailable"]

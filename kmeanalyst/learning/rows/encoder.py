@@ -195,6 +195,3 @@ def _free(name: str, taken: Container[str]) -> str:
     while name in taken:
         name += "'"
     return name
-
-
-__all__ = ["ENCODINGS", "MISSING", "DomainEncoder", "Encoding", "Missing", "refuse_texts"]

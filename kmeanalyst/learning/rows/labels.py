@@ -355,9 +355,3 @@ def _draw_labels(bins: Bins, probabilities: Array, rng: np.random.Generator) -> 
         own = chosen == c
         out[own] = part[(within[own] * len(part)).astype(int)]
     return out
-
-
-__all__ = [
-    "LABELS", "RELEASED", "DrawnRows", "LabelSource", "Labels", "choose_labels", "drawn_rows", "find_labels",
-    "measured_labels", "measured_model", "number_law", "smoothed_model",
-]  # fmt: skip

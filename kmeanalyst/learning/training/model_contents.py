@@ -158,6 +158,3 @@ def check_texts(report: Any) -> None:
                 f"the report of its training has a text with {flaw}, which could deceive where it is shown"
             )
         waiting += _items(value)
-
-
-__all__ = ["OLDEST_SKOPS", "OURS", "bytes_referred_to", "check_made", "check_schema", "check_skops", "check_texts"]

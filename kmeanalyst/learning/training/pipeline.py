@@ -313,6 +313,3 @@ def check_name(path: str | Path) -> None:
     """ValueError unless the name's ending is .skops."""
     if Path(path).suffix.lower() != ".skops":
         raise ValueError(f"a model is written as a .skops file, got {path}: other formats hold code. Name model.skops.")
-
-
-__all__ = ["TrainedPipeline", "TrainingReport", "check_name", "read_model", "untrusted_types", "write_model"]

@@ -143,6 +143,3 @@ def _prediction(model: TrainedPipeline, X: pd.DataFrame, of: Any) -> Array:
     index = len(model.classes_) - 1 if of is None else list(model.classes_).index(of)
     found = model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X)
     return found[:, index] if found.ndim == 2 else found if index == 1 else -found
-
-
-__all__ = ["Refits", "refit"]

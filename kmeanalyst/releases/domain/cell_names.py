@@ -55,6 +55,3 @@ def _joined(first: list[str], last: list[str]) -> list[str]:
 
 def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
-
-
-__all__ = ["cell_names"]

@@ -60,6 +60,3 @@ def summed_guarantee(statement: PrivacyStatement, spent: Spent) -> tuple[float, 
         else:
             low = middle
     return high, both[1]
-
-
-__all__ = ["SLACK", "Spent", "spends_at_most", "summed_guarantee"]

@@ -60,6 +60,3 @@ def points_text(score: NoisyScore) -> str:
         return "not given"
     value, low, high = points
     return f"{value:.0f} ({low:.0f} to {high:.0f})"
-
-
-__all__ = ["NoisyScore", "points_text"]

@@ -484,6 +484,3 @@ def _alike(said: Any, found: Any) -> bool:
         (math.isclose(a, b, rel_tol=SLACK, abs_tol=SLACK) if is_number(a) and is_number(b) else type(a) is type(b) and a == b)
         for a, b in zip(said, found, strict=True)
     )  # fmt: skip
-
-
-__all__ = ["FORMAT", "PublishedScores"]

@@ -419,6 +419,3 @@ def _check_together(compiled: Sequence[CompiledRule], domain: Columns) -> None:
         raise DomainError(
             f"the derived columns {names} depend on each other in a circle. Compute one of them from others."
         )
-
-
-__all__ = ["CompiledRule", "Rules", "rules_of"]

@@ -123,6 +123,3 @@ def _moved(rules: Rules, row: Array, broken: Array, values: Sequence[Array], rng
     j = int(rng.choice(sorted(sources)))
     row[j] = rng.choice(values[j])
     return row
-
-
-__all__ = ["check_compatible", "row_that_keeps"]

@@ -278,6 +278,3 @@ def _of_order(domain: Domain, X: Array) -> Iterator[Proposal]:
         if shared >= _ALIKE * max(np.ptp(a), np.ptp(b)) and expected >= _EXPECTED:
             rule = Rule(ALWAYS, f"{words.column(columns[i].name)} >= {words.column(columns[j].name)}")
             yield Proposal(rule, expected, len(X))
-
-
-__all__ = ["Proposal", "propose_rules"]

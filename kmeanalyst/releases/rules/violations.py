@@ -118,6 +118,3 @@ def _forbidden(
     cells = np.broadcast_to(cells, shape)
     deviation = measurement.noise_scale / math.sqrt(table.square)
     return float(shares[cells].sum()), deviation * math.sqrt(max(int(cells.sum()), 1))
-
-
-__all__ = ["CONTRADICTED", "Violation", "contradicted", "violations_of"]

@@ -84,6 +84,3 @@ def _noise_of_one(observed: Observed, j: int) -> float:
 def _deviation(precision: Array) -> Array:
     with np.errstate(divide="ignore"):
         return 1 / np.sqrt(precision)
-
-
-__all__ = ["completed_shares"]

@@ -63,6 +63,3 @@ def _second_differences(knots: Array) -> Array:
     found[rows, rows], found[rows, rows + 2] = scale / before, scale / after
     found[rows, rows + 1] = -(scale / before + scale / after)
     return found
-
-
-__all__ = ["smooth_shares"]

@@ -20,6 +20,3 @@ def averaged_by_precision(versions: Sequence[tuple[Array, float]]) -> tuple[Arra
     precisions = np.array([1 / variance for _, variance in versions])
     total = sum(precision * values for precision, (values, _) in zip(precisions, versions, strict=True))
     return np.asarray(total / precisions.sum()), float(1 / precisions.sum())
-
-
-__all__ = ["averaged_by_precision"]

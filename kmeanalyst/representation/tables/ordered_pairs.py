@@ -172,6 +172,3 @@ def _slopes(table: Array, terms: Array) -> Array:
     of_margins = np.linalg.solve(system, sums.T).T
     own, other = of_margins[:, : len(rows), None], of_margins[:, None, len(rows) :]
     return (table * (terms - own - other)).reshape(len(terms), -1)
-
-
-__all__ = ["Order", "ordered_tables", "orders_of"]

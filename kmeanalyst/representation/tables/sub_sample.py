@@ -92,6 +92,3 @@ def mean_absolute_deviation(n_rows: int, values: Array, n: int) -> Array:
 
 def _log_choose(n: Array | int, k: Array | int) -> Array:
     return gammaln(np.add(n, 1.0)) - gammaln(np.add(k, 1.0)) - gammaln(np.subtract(n, k) + 1.0)
-
-
-__all__ = ["SampleScores", "mean_absolute_deviation"]

@@ -96,6 +96,3 @@ def _reader(session: Any, query: str) -> Any:
     import pyarrow as pa
 
     return pa.RecordBatchReader.from_stream(session.sql(query))
-
-
-__all__ = ["DuckTable"]

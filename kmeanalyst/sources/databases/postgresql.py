@@ -238,6 +238,3 @@ def _close(handle: Any, process: int) -> None:
 def _literal(text: str) -> str:
     """A text in SQL, whatever the session's settings are."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-__all__ = ["PostgresTable", "Transaction", "check_no_password"]

@@ -98,6 +98,3 @@ def _selected(schema: Any, columns: Sequence[str]) -> Any:
             f"the table has no column {', '.join(map(repr, absent))}. Check the spelling, upper and lower case included."
         )
     return pa.schema([schema.field(each) for each in columns])
-
-
-__all__ = ["is_database", "sql"]

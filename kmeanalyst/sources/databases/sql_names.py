@@ -29,6 +29,3 @@ def _unquoted(part: str) -> str:
 def quoted(*names: str) -> str:
     """A name of one or several parts as SQL has it, whatever characters it has."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
-
-
-__all__ = ["parts_of", "quoted"]

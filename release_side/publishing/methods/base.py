@@ -216,6 +216,3 @@ def expected_deviation(feature_map: FeatureMap, noise: Noise | RehearsalNoise, s
     """Standard deviation of the noise on each coordinate of the mean of a table of this size."""
     unit = mean_unit(n_rows=size.count, feature_map=feature_map)
     return noise.deviation(grid_sensitivity(feature_map, noise.name)) * unit
-
-
-__all__ = ["SIZES", "Drawn", "MeanMethod", "Measured", "ReleaseMethod", "expected_deviation"]

@@ -131,6 +131,3 @@ class Exponential(ReleaseMethod):
     ) -> PrivacyStatement:
         assert measured.drawn is not None
         return statement_of_draw(noise, measured.drawn.databases, size, self.taken_as_public(measured, n_points))
-
-
-__all__ = ["Exponential"]

@@ -86,6 +86,3 @@ class Generator(MeanMethod):
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
         return ("the frequencies, drawn from a public seed", SIZES)
-
-
-__all__ = ["Generator"]

@@ -50,6 +50,3 @@ class Margins(RandomFeatures):
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """As many rows as the table has, within limits."""
         return drawn_rows(measurement, domain)
-
-
-__all__ = ["Margins"]

@@ -146,6 +146,3 @@ def _bounds(domain: Domain) -> Array:
             f"these features are of numbers, and {', '.join(levels)} have levels. Choose another family, or leave them out"
         )
     return np.array([column.bounds for column in domain.columns], dtype=float)  # type: ignore[attr-defined]
-
-
-__all__ = ["RandomFeatures", "features_of"]

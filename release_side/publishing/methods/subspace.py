@@ -141,6 +141,3 @@ def _expected_square(
     mean = feature_mean(feature_map, public)
     unseen = KernelMean(feature_map.kernel, public).squared_norm() - float(mean @ mean)
     return feature_map.dimension * expected_deviation(feature_map, noise, size) ** 2 + max(0.0, unseen)
-
-
-__all__ = ["Subspace", "better_basis"]

@@ -222,6 +222,3 @@ def noise_interval(estimate: Any) -> tuple[float, float, str]:
         return (*estimate.interval(0.95, kind="noise"), "")
     except ValueError as error:
         return math.nan, math.nan, str(error)
-
-
-__all__ = ["Compared", "QuestionsCompared", "chosen_questions", "compare_answers", "drawn_questions", "noise_interval"]

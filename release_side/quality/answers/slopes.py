@@ -158,6 +158,3 @@ def _standard_error(slope: Slope, release: Release, sample: pd.DataFrame, n_rows
 
 def _values(expression: Expression, release: Release, sample: pd.DataFrame) -> np.ndarray[Any, Any]:
     return expression.evaluate(sample, release.columns).astype(float)
-
-
-__all__ = ["Slope", "SlopeCompared", "chosen_slopes", "compare_slopes"]

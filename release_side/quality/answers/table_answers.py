@@ -107,6 +107,3 @@ class _Values:
         cumulative = np.cumsum(weights[order]) / weights.sum()
         index = np.searchsorted(cumulative, float(question.arguments[1]) * (1 - 1e-12))
         return float(values[order[min(int(index), len(order) - 1)]])
-
-
-__all__ = ["TableAnswers"]

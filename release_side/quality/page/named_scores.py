@@ -76,6 +76,3 @@ def _of_synthpop(found: Quality) -> Iterator[Line]:
         f"values of {other.target or 'a target'} that keys disclose; in the table (Dorig): {per_cent(other.Dorig)}"
     )
     yield "DiSCO", per_cent(other.DiSCO), "0", f"synthpop: {disclosed}"
-
-
-__all__ = ["named_scores", "number", "per_cent"]

@@ -476,6 +476,3 @@ def _mean(numbers: Sequence[float]) -> float:
 
 def _value(value: object) -> str:
     return number(value, ".5g") if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
-
-
-__all__ = ["quality_html"]

@@ -122,6 +122,3 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
 
 def _text(text: str, x: float, y: float, kind: str) -> Markup:
     return element("text", text, x=f"{x:g}", y=f"{y:g}", class_=kind)
-
-
-__all__ = ["column_picture", "percent", "sample_picture"]

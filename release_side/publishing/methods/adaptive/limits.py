@@ -43,6 +43,3 @@ def score_step(allowance: float, cells: Sequence[int], size: PopulationSize) -> 
 def largest_step(size: PopulationSize) -> int:
     """Of scores, so that 64 bits hold them."""
     return min(GRID, 2**60 // size.count)
-
-
-__all__ = ["MOST_CELLS", "MOST_REPEATED", "largest_step", "most_cells", "most_of_a_pair", "score_step"]

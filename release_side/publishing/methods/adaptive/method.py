@@ -157,6 +157,3 @@ def _largest(everything: FeatureMap) -> FeatureMap:
     if kernel.n_cells <= MOST_CELLS:
         return everything
     return MarginFeatures(replace(kernel, shares=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)))
-
-
-__all__ = ["AdaptiveMargins"]

@@ -73,6 +73,3 @@ def _limited(finer: list[float], total: float, kernel: MarginsKernel, domain: Do
     limited = sum(own for stays, own in zip(kept, finer, strict=True) if not stays)
     scale = min(1.0, _MOST_FINER / (1 - _MOST_FINER) * (total - limited) / max(limited, _TINY))
     return [own if stays else scale * own for stays, own in zip(kept, finer, strict=True)]
-
-
-__all__ = ["one_way_tables"]

@@ -434,6 +434,3 @@ def _together(first: float, cells: Array, second: float, others: Array) -> tuple
     """A table measured twice as if once: squared heights add up, and the noise is as large as before (PROOF.md §12)."""
     mean = (math.sqrt(first) * cells + math.sqrt(second) * others) / math.sqrt(first + second)
     return first + second, np.rint(mean).astype(np.int64)
-
-
-__all__ = ["Rounds"]

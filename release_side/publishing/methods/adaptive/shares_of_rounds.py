@@ -190,16 +190,3 @@ def most_drawn(columns: int) -> int:
         connected = math.ceil((math.sqrt(8 * drawn + 1) - 1) / 2)  # n with n(n + 1)/2 ≥ drawn: fewest further columns
         drawn += max(math.ceil(part * (columns - 1 - connected)), 1)
     return drawn
-
-
-__all__ = [
-    "PAIRS_LARGE",
-    "PARTS_OF_TREE",
-    "Shares",
-    "asked_squares",
-    "is_about_one",
-    "most_drawn",
-    "noise_by_cells",
-    "noise_of_all_pairs",
-    "shares_of_rounds",
-]
