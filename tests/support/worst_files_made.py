@@ -283,7 +283,7 @@ def subspace_of_strings(path: Path) -> None:
 
 
 def _rows_for(per_row: float) -> int:
-    return int(min(USUAL.feature_work / per_row - 2000, USUAL.points))
+    return int(min(USUAL.feature_work / per_row, USUAL.points))
 
 
 def random_features(path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from file_tools import AGAIN, NO_ZIP, same
 from simulated_releases import release_of
 
@@ -88,3 +89,11 @@ def test_a_scaled_kernel_keeps_its_bound_in_the_file(numeric_release, tmp_path):
     write_release(release, tmp_path / "a.kme")
     same(release, read_release(tmp_path / "a.kme"))
     assert validate_release(tmp_path / "a.kme") == []
+
+
+def test_a_release_reports_its_residual_relative_to_the_noise(mixed_release):
+    measurement = mixed_release.measurement
+    expected = mixed_release.fit_distance / (len(measurement.vector) * measurement.noise_scale**2) ** 0.5
+    assert mixed_release.residual_over_noise == pytest.approx(expected, rel=1e-12)
+    assert mixed_release.summary()["fit"] == f"residual {expected:.3g} of the noise's size"
+    assert "fit" not in mixed_release.replaced(fit_distance=None).summary()
