@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from release_side.publishing.functions import publish_function
     from release_side.publishing.plan import plan
     from release_side.publishing.publish import publish
-    from release_side.publishing.scores import plan_quality, publish_quality
 
 _HOMES: dict[str, tuple[str, ...]] = {
     **DOMAIN_HOMES,
@@ -50,13 +49,12 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "release_side.publishing.functions": ("publish_function",),
     "release_side.publishing.plan": ("plan",),
     "release_side.publishing.publish": ("publish",),
-    "release_side.publishing.scores": ("plan_quality", "publish_quality"),
     "release_side.spark": (),
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Dask", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
     "Ledger", "LedgerWarning", "Ordinal", "Processes", "PublishError", "Real", "Rule", "Spend", "Text", "Tree", "draft_domain",
-    "plan", "plan_quality", "publish", "publish_function", "publish_quality", "read_domain", "sql",
+    "plan", "publish", "publish_function", "read_domain", "sql",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -97,7 +97,6 @@ def info(release_path: str, as_json: bool) -> None:
         "statement": statement.to_dict() if statement else None,
         "columns": release.domain.to_dict(),
         "derived": [one.to_dict() for one in release.derived],
-        "quality": release.quality.to_dict() if release.quality else None,
         "rules": [
             rule.to_dict() | {"broken": broken.get(i, {"share": None, "standard_deviation": None, "contradicted": False})}
             for i, rule in enumerate(release.domain.rules)

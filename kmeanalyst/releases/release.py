@@ -18,7 +18,6 @@ from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, memo
-from kmeanalyst.releases.quality.scores import PublishedScores
 from kmeanalyst.releases.rules.violations import contradicted
 from kmeanalyst.releases.statement import METHOD, PrivacyStatement, guarantee_lines
 from kmeanalyst.releases.texts import shortened
@@ -52,7 +51,6 @@ class ReleaseData(Memoised):
     fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
     thinning_error  RKHS distance to the release this one was thinned from; None if it was not. A file does not store it.
     derived      columns that were computed from others (`transform`), in order; `points` need not have them.
-    quality      noisy scores of these points against the table; None where none were bought (`release-side quality --spend`).
 
     >>> release = ka.read_release("adult.kme")
     >>> len(release), release.domain.names[:3], release.is_probability, release.is_rehearsal
@@ -79,7 +77,6 @@ class ReleaseData(Memoised):
         fit_distance: float | None = None,
         thinning_error: float | None = None,
         derived: Sequence[Derived] = (),
-        quality: PublishedScores | None = None,
     ) -> None:
         weights = np.array(weights, dtype=np.float64)
         if len(points) == 0 or weights.shape != (len(points),):
@@ -120,7 +117,6 @@ class ReleaseData(Memoised):
         self.kernel = kernel
         self.domain = domain
         self.derived = tuple(derived)
-        self.quality = quality
         self.statement = statement
         self.method = method
         self.weight_view = weight_view
@@ -200,8 +196,6 @@ class ReleaseData(Memoised):
         """
         fields = {name: getattr(self, name) for name in _FIELDS} | {"points": self._frame}
         given: dict[str, Any] = {"weight_view": "given"} if "weights" in changes else {}
-        if {"points", "weights", "statement", "domain"} & set(changes):
-            given["quality"] = None  # the scores were of other points
         return type(self)(**(fields | given | changes))
 
     def decode(self, rows: Array) -> pd.DataFrame:
@@ -253,8 +247,7 @@ class ReleaseData(Memoised):
         >>> release.is_rehearsal
         False
         """
-        of_scores = self.quality is not None and self.quality.is_rehearsal
-        return of_scores or (self.statement is not None and self.statement.is_rehearsal)
+        return self.statement is not None and self.statement.is_rehearsal
 
     @property
     def residual_over_noise(self) -> float | None:
@@ -296,8 +289,6 @@ class ReleaseData(Memoised):
             return lines | {"privacy": "none known: weighted points without a measurement"}
         if self.residual_over_noise is not None:
             lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size"
-        if self.quality is not None:
-            lines |= self.quality.summary()
         return guarantee_lines(self.statement) | self._noise_lines(self.statement) | lines
 
     def _noise_lines(self, statement: PrivacyStatement) -> dict[str, str]:

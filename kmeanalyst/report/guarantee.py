@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PrivacyStatement, guarantee, is_pure, loss_above_epsilon
@@ -31,9 +30,6 @@ def plain_words(release: ReleaseData) -> list[str]:
             "This is a rehearsal. Its noise was drawn from a seed, and whoever knows the seed can remove it: no row of "
             "the table is protected. The numbers below are what the same release would guarantee with real noise."
         ]
-    if release.quality is not None:  # the page shows the scores too
-        total = release.quality.total_epsilon, release.quality.total_delta
-        statement = replace(statement, epsilon=total[0], delta=total[1])
     return [_of_likelihood(statement), _of_guessing(statement), *_of_everything(statement)]
 
 
@@ -106,9 +102,6 @@ def numbers(release: ReleaseData) -> list[tuple[str, str]]:
         ("sum of absolute weights", f"{abs(weights).sum():.4g}"),
         ("negative weights", f"{100 * (weights < 0).mean():.3g} %"),
     ]
-    if release.quality is not None:
-        total = f"ε = {release.quality.total_epsilon:.4g}, δ = {release.quality.total_delta:.4g}"
-        lines.append(("together with its scores", total))
     if release.residual_over_noise is not None:
         lines.append(("misfit", f"{release.residual_over_noise:.3g} times the size of the noise"))
     return lines

@@ -19,12 +19,10 @@ from kmeanalyst.report.citation import citation, commands, papers
 from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
 from kmeanalyst.report.markup import Markup, element, joined, key, name_of, scrolling, table
 from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_error
-from kmeanalyst.report.scores import scores_section
 
 _SECTIONS = (
     ("guarantee", "What this is, and what it guarantees"),
     ("limits", "What it cannot show"),
-    ("scores", "How near it is to its table"),
     ("columns", "Columns at a glance"),
     ("distributions", "Distributions"),
     ("pairs", "Which columns go together"),
@@ -56,7 +54,7 @@ def report_html(facts: ReleaseFacts) -> str:
     rehearsal = facts.release.is_rehearsal
     title = ("NOT PRIVATE (rehearsal): " if rehearsal else "") + f"Report on {facts.source or 'a release'}"
     return document(
-        title, _stamp() if rehearsal else None, element("main", _header(facts), _navigation(facts), _sections(facts)),
+        title, _stamp() if rehearsal else None, element("main", _header(facts), _navigation(), _sections(facts)),
         element("p", "NOT PRIVATE: a rehearsal", class_="foot") if rehearsal else None,
         kind="rehearsal" if rehearsal else None,
     )  # fmt: skip
@@ -80,8 +78,6 @@ def _header(facts: ReleaseFacts) -> Markup:
     known = [] if stated is None else [
         (f"{stated.n_rows:,}", f"private {stated.counted} (N)"), (f"{stated.epsilon:g}", "ε"), (f"{stated.delta:g}", "δ"),
     ]  # fmt: skip
-    if release.quality is not None:
-        known.append((f"{release.quality.total_epsilon:.3g}", "ε with the scores"))
     known += [
         (f"{len(release):,}", "weighted points"),
         (f"{len(release.columns):,}", "columns"),
@@ -97,19 +93,14 @@ def _header(facts: ReleaseFacts) -> Markup:
     return element("header", title, element("ul", items, class_="facts"), element("p", made, class_="soft"))
 
 
-def _shown(facts: ReleaseFacts) -> list[tuple[str, str]]:
-    """The sections of a page: scores only where the file has them."""
-    return [section for section in _SECTIONS if section[0] != "scores" or facts.release.quality is not None]
-
-
-def _navigation(facts: ReleaseFacts) -> Markup:
-    links = [element("li", element("a", label, href=f"#{name}")) for name, label in _shown(facts)]
+def _navigation() -> Markup:
+    links = [element("li", element("a", label, href=f"#{name}")) for name, label in _SECTIONS]
     return element("nav", element("ul", links), aria_label="Sections")
 
 
 def _sections(facts: ReleaseFacts) -> list[Markup]:
     makers = {
-        "guarantee": _guarantee, "limits": _caveats, "scores": _scores, "columns": _glance, "distributions": _distributions,
+        "guarantee": _guarantee, "limits": _caveats, "columns": _glance, "distributions": _distributions,
         "pairs": _pairs, "further": _further, "cite": _cite,
     }  # fmt: skip
     return [
@@ -121,7 +112,7 @@ def _sections(facts: ReleaseFacts) -> list[Markup]:
             id=name,
             open=True,
         )
-        for name, label in _shown(facts)
+        for name, label in _SECTIONS
     ]
 
 
@@ -141,10 +132,6 @@ def _guarantee(facts: ReleaseFacts) -> Markup:
         words += [element("p", text), element("ul", named, class_="plain")]
         words += [element("p", f"and {len(rules) - 50} more")] if len(rules) > 50 else []
     return element("div", element("div", words), element("dl", lines), class_="two")
-
-
-def _scores(facts: ReleaseFacts) -> list[Markup]:
-    return [] if facts.release.quality is None else scores_section(facts.release.quality)
 
 
 def _caveats(facts: ReleaseFacts) -> Markup:

@@ -29,7 +29,6 @@ def check_internal_outputs(
     outputs: tuple[str | Path | None, ...],
     *,
     private: PrivateSource,
-    ledger: str | Path | None = None,
     others: tuple[object, ...] = (),
 ) -> None:
     """PublishError, before anything is read, unless each file has .internal in its name, can be written and replaces no input.
@@ -46,7 +45,7 @@ def check_internal_outputs(
                 f"{output} will hold exact numbers of private rows, and its name does not say so. Nothing was read. Name it with "
                 f"{INTERNAL}, such as {Path(output).stem or 'quality'}{INTERNAL}{Path(output).suffix or '.html'}."
             )
-        check_output(output, private=private, ledger=ledger, others=others, force=True, what="page")
+        check_output(output, private=private, ledger=None, others=others, force=True, what="page")
     if any(is_same_file(Path(one), Path(other)) for i, one in enumerate(wanted) for other in wanted[:i]):
         raise PublishError(f"{wanted[0]} is named as two files, of which one would replace the other. Name another.")
 
@@ -64,7 +63,7 @@ def warning_of_internal_files(output: str | Path) -> str | None:
     return (
         f"{BESIDE} {one_line(found[0].name)}, with exact numbers of private rows. If this release is made, or will be chosen, "
         "because of what such a page shows, no ε covers that choice, and the ledger cannot count it. Choose from release-side "
-        "plan, from releases themselves, or from scores bought with noise (release-side quality --spend)."
+        "plan, or from releases themselves."
     )
 
 

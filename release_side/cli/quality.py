@@ -1,4 +1,4 @@
-"""`release-side quality`: parses, calls, and prints the names of files. Only numbers that met noise (--spend) are printed."""
+"""`release-side quality`: parses, calls, and prints the names of files, and no number."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import click
 
 from kmeanalyst.cli.terminal import say, working
-from release_side.cli.publication import FROM, with_options
-from release_side.cli.scores import SPEND, SPEND_NAMES, check_spend, spend_scores
-from release_side.errors import PublishError
+from release_side.cli.publication import FROM
 
 
 @click.command("quality", short_help="Compare a release with its table, for your eyes only.")
@@ -18,6 +16,7 @@ from release_side.errors import PublishError
 @FROM
 @click.option(
     "--output",
+    required=True,
     type=click.Path(dir_okay=False),
     metavar="X.internal.html",
     help="The page to write, with .internal in its name: it is of the curator alone (mode 0600).",
@@ -50,12 +49,11 @@ from release_side.errors import PublishError
     help="The questions to compare, one on each line, as in publish; by default 50 that are drawn from the domain.",
 )
 @click.option("--allow-rehearsal", is_flag=True, help="Read a FILE.kme stamped NOT PRIVATE too (a rehearsal).")
-@with_options(*SPEND)
 def quality_command(
     release_path: str,
     private: str,
     from_table: str | None,
-    output: str | None,
+    output: str,
     json_output: str | None,
     allow_rehearsal: bool,
     **choices: Any,
@@ -66,15 +64,11 @@ def quality_command(
     (publish or not, which of several draws, which options next) is covered by no ε. To choose, use release-side plan or the
     release itself. Nothing but the names of the files is printed.
 
-    With --spend E, scores are published instead (or as well, with --output): with noise, differentially private, and counted
-    in the ledger. They are printed, and --attach writes them into a copy of FILE.kme.
-
     \b
     Examples:
       release-side quality table.kme private.csv --output table.internal.html
       release-side quality table.kme private.csv --output table.internal.html --json table.internal.json \\
           --group ill --target ill
-      release-side quality table.kme private.csv --spend 0.1 --ledger budget.ledger --table people --attach scored.kme
     """
     from release_side.choices.internal_files import check_internal_outputs
     from release_side.private_rows.databases import table_or_path
@@ -82,21 +76,10 @@ def quality_command(
     from release_side.quality.quality import quality
 
     table = table_or_path(private, from_table)
-    spend = {name: choices.pop(name) for name in SPEND_NAMES} | {name: choices[name] for name in ("group", "workload")}
-    check_spend(spend)
-    if output is None and (spend["spend"] is None or json_output is not None):
-        raise PublishError("no page is named. Name --output X.internal.html, or publish scores with noise (--spend).")
-    if output is not None and spend["dry_run"]:
-        raise PublishError("--dry-run opens no private file, and a page shows one. Leave out --output or --dry-run.")
-    if output is not None:
-        others = (release_path, choices["workload"], spend["attach"])
-        check_internal_outputs((output, json_output), private=table, ledger=spend["ledger"], others=others)
-    if output is None:
-        spend_scores(release_path, table, spend)
-        return
+    others = (release_path, choices["workload"])
+    check_internal_outputs((output, json_output), private=table, others=others)
     release = open_compared(release_path, allow_rehearsal=allow_rehearsal)
     with working("comparing") as progress:
         found = quality(release, table, source=release_path, progress=progress, **choices)
-    spend_scores(release_path, table, spend)  # what the page cannot be made of is refused before it
     write_quality(found, output, json_output)
     say("\n".join(f"wrote {path}" for path in (output, json_output) if path is not None))

@@ -4,7 +4,6 @@ A privacy reviewer reads that page and these files. The page names the functions
 
 private_mean           the door: a noisy mean of features (PROOF.md §1 to §7, and §10 for densities)
 private_tables         rounds of noisy tables and scores from one reading (§12)
-private_scores         distances between a release and the table, with noise, that can be published (§13)
 private_function       a kernel machine, such as an SVM, by its noisy coordinates (§11)
 exponential_mechanism  a small database, drawn with a probability that decreases with its distance from the table (§9)
 

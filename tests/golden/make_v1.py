@@ -114,17 +114,8 @@ def releases_of_other_parts(mixed: pd.DataFrame, rng: np.random.Generator) -> It
     coded = CODES.decode(CODES.draw(200, rng))
     yield "tree", release_side.publish(coded, CODES, points=20, **usual)
     yield "derived", release_side.publish(mixed, MIXED, **small, **usual).transform(DERIVED)
-    yield "scored", scored(release_side.publish(mixed, MIXED, **small, **usual), mixed)
     if not (FOLDER / "generator.kme").exists():  # needs PyTorch, which reading does not
         yield "generator", release_side.publish(mixed, MIXED, method="generator", target="c", **small, **usual)
-
-
-def scored(release: Release, private: pd.DataFrame) -> Release:
-    """With every kind of score that a file can hold."""
-    found = release_side.publish_quality(
-        release, private, epsilon=2.0, delta=1e-6, group="c", workload=["x", "n > 4"], uncounted=True, force_wide=True
-    )
-    return release.replaced(quality=found)
 
 
 def values(release: Release) -> dict[str, object]:
@@ -138,8 +129,6 @@ def values(release: Release) -> dict[str, object]:
     }
     if release.statement is not None:
         found["statement"] = release.statement.to_dict()
-    if release.quality is not None:
-        found["quality"] = release.quality.to_dict()
     if release.derived:
         found["derived"] = [one.to_dict() for one in release.derived]
         frame = release.to_frame()[[one.column.name for one in release.derived]].astype(float)

@@ -218,7 +218,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "spend": lambda: release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features"),
     "age_model": functools.cache(lambda: ka.fit_embedding(ka.read_release(_SURVEY), "age")),
     "comparison": _comparison,
-    "published_scores": functools.cache(lambda: ka.read_release(_GOLDEN / "v1" / "scored.kme").quality),
     "function": functools.cache(lambda: ka.read_function(_GOLDEN / "function_v1" / "density.kme")),
 }
 

@@ -28,7 +28,6 @@ from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_MEMBERS, FileRefuse
 
 HEADER, POINTS, NOISY_SUM = "release.json", "points.csv", "measurement/noisy_sum.npy"
 BLOCK = 2**23  # bytes of a member that are inflated at a time
-QUALITY = "quality.json"  # noisy scores of the release against its table
 PIVOTS = "measurement/points.npy"  # the points of a released function; the release of a subspace has a member of this name too
 
 

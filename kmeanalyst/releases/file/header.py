@@ -20,7 +20,6 @@ from kmeanalyst.releases.file.archive import (
     NOISY_SUM,
     PIVOTS,
     POINTS,
-    QUALITY,
     Members,
     scores_name,
     without_points,
@@ -297,12 +296,11 @@ def check_members(header: dict[str, Any], members: Members) -> None:
 
 
 def _members_of_release(header: dict[str, Any]) -> set[str]:
-    always = {POINTS} | ({QUALITY} & set(header["members"]))  # scores are a member where the header declares them
     if header["measurement"] is None:
-        return always
+        return {POINTS}
     arrays = header["measurement"]["feature_map"]["arrays"]
     scores = {scores_name(number) for number in range(1, 1 + len(header["measurement"].get("scores", ())))}
-    return always | {NOISY_SUM} | scores | {f"measurement/{name}.npy" for name in arrays}
+    return {POINTS, NOISY_SUM} | scores | {f"measurement/{name}.npy" for name in arrays}
 
 
 def plain(value: Any) -> Any:

@@ -34,7 +34,6 @@ from kmeanalyst.releases.file.limits import (
 )
 from kmeanalyst.releases.file.measurement import measurement_of, statement_of
 from kmeanalyst.releases.file.points import points_and_weights
-from kmeanalyst.releases.file.quality import quality_of
 from kmeanalyst.releases.file.rules import REMAINDER, check_trying_work, length_of, rules_in
 from kmeanalyst.releases.function import ReleasedFunction
 from kmeanalyst.releases.release import ReleaseData
@@ -113,7 +112,6 @@ def release_of(members: Members, kind: type[R]) -> R:
             statement=statement, method=header["method"],
             weight_view=header["weight_view"],
             fit_distance=None if header["fit_distance"] is None else float(header["fit_distance"]), derived=derived,
-            quality=quality_of(members, domain, statement),
         )  # fmt: skip
     check_cells(release, points)
     check_trying_work(domain, len(release), None if measurement is None else measurement.feature_map)

@@ -23,7 +23,6 @@ from kmeanalyst.releases.file.archive import (
     HEADER,
     NOISY_SUM,
     POINTS,
-    QUALITY,
     Members,
     atomic_write,
     members_in,
@@ -41,7 +40,6 @@ from kmeanalyst.releases.file.header import (
 )
 from kmeanalyst.releases.file.limits import FileRefused, reading
 from kmeanalyst.releases.file.points import arrow_type, is_text, quoted
-from kmeanalyst.releases.file.quality import quality_bytes
 from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.measurement import Measurement, mean_unit
 from kmeanalyst.releases.release import ReleaseData
@@ -82,8 +80,6 @@ def _members_of(release: ReleaseData) -> dict[str, bytes]:
             members[scores_name(number)] = npy_of(score.noisy, "<i8")
         for name, array in release.measurement.feature_map.arrays().items():
             members[f"measurement/{name}.npy"] = npy_of(array, "<f8")
-    if release.quality is not None:
-        members[QUALITY] = quality_bytes(release.quality)
     return {HEADER: canonical(_header(release, members)), **members}
 
 

@@ -262,39 +262,6 @@ def test_publish_ends_by_naming_the_command_that_runs_as_printed(here: Path):
     assert "quality" not in quiet.stderr and json.loads(quiet.stdout)["output"] == "json.kme"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--output", "b.internal.ledger"], ["--output", "b.internal.ledger-wal"], ["--json", "b.internal.ledger"],
-        ["--output", "s.internal.kme"], ["--json", "./s.internal.kme"],
-    ],
-)  # fmt: skip
-def test_a_page_replaces_neither_the_ledger_nor_the_release_with_scores(here: Path, options: list[str]):
-    ledger = "b.internal.ledger"
-    Ledger(ledger).init("people", 5.0, 1e-4)
-    publish("private.csv", DOMAIN, epsilon=1, delta=1e-6, uncounted=True, output="real.kme")
-    before = Path(ledger).read_bytes()
-    spend = ("--spend", 1, "--ledger", ledger, "--table", "people", "--attach", "s.internal.kme")
-    result = compare(*spend, *options, release="real.kme")
-    assert result.exit_code == 1 and re.search("which it would replace", result.stderr), result.stderr
-    assert Path(ledger).read_bytes() == before and not Path("s.internal.kme").exists() and result.stdout == ""
-
-
-def test_a_dry_run_reads_no_row_for_a_page_either(here: Path, monkeypatch: pytest.MonkeyPatch):
-    no_reading(monkeypatch)
-    result = compare("--spend", 1, "--dry-run")
-    assert result.exit_code == 1 and "--dry-run opens no private file" in result.stderr and result.stdout == ""
-
-
-def test_a_page_that_cannot_be_made_costs_nothing(here: Path):
-    Ledger("budget.ledger").init("people", 5.0, 1e-4)
-    publish("private.csv", DOMAIN, epsilon=1, delta=1e-6, uncounted=True, output="real.kme")
-    spend = ("--spend", 1, "--ledger", "budget.ledger", "--table", "people")
-    result = compare(*spend, "--target", "nix", release="real.kme")
-    assert result.exit_code == 1 and "nix" in result.stderr and result.stdout == ""
-    assert Ledger("budget.ledger").account("people").releases == ()
-
-
 def test_publish_warns_next_to_an_internal_page_and_spends_all_the_same(here: Path):
     Ledger("budget.ledger").init("people", 5.0, 1e-4)
     words = ("publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6)
