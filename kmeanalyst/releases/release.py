@@ -30,7 +30,7 @@ VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
 Question = str | Callable[[pd.DataFrame], Any]
 _FIELDS = (
     "weights", "measurement", "kernel", "domain", "statement", "method", "weight_view", "fit_distance", "thinning_error",
-    "derived", "quality",
+    "derived",
 )  # fmt: skip
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
 _OF_THE_POINTS = ("population fit", "point features", "probability weights")  # derived columns keep these
