@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.statement import PrivacyStatement
     from kmeanalyst.representation.points.thinning import thin
     from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
-    from kmeanalyst.sources.databases.sql import sql
+    from kmeanalyst.sources.sql import sql
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.compare.comparison": ("Comparison", "compare"),
@@ -91,7 +91,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.releases.statement": ("PrivacyStatement",),
     "kmeanalyst.representation.points.thinning": ("thin",),
     "kmeanalyst.representation.shrinkage": ("shrunk_mean", "shrunk_vector"),
-    "kmeanalyst.sources.databases.sql": ("sql",),
+    "kmeanalyst.sources.sql": ("sql",),
 }
 __version__ = "0.1.0"
 __all__ = [

@@ -117,7 +117,7 @@ def column_names(text: str | None) -> list[str] | None:
 
 def sample_named(path: str | None, from_table: str | None) -> str | ArrowSource | None:
     """What a command reads as SAMPLE: a path, a table of a database, or nothing; ValueError for half of a database's table."""
-    from kmeanalyst.sources.databases.sql import is_database, sql
+    from kmeanalyst.sources.sql import is_database, sql
 
     if from_table is None:
         return path

@@ -33,7 +33,7 @@ _false_alarm_option = level_option(0.05, "Probability of a false alarm: a smalle
 def mmd_test_command(release_path: str, sample_path: str, level: float, from_table: str | None, as_json: bool) -> None:
     """Test whether SAMPLE (a table, or another .kme) comes from the population of the release.
 
-    A table is a file (.csv, .parquet, .feather, .sav, .dta, .sas7bdat, …), a folder, glob or URL of them, or a table of a database.
+    A table is a file (.csv, .parquet, .feather, …), a folder, glob or URL of them, or a table of a database.
 
     \b
     Examples:

@@ -19,11 +19,10 @@ from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, SampleCounts
 from kmeanalyst.sources.arrow_cells import cells_of, joined, pieces
 from kmeanalyst.sources.arrow_types import why_refused
-from kmeanalyst.sources.databases.sql import is_database
-from kmeanalyst.sources.datasets import fragments_of, is_dataset
 from kmeanalyst.sources.files import File, files_of, is_csv, is_gzipped, open_file
 from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
-from kmeanalyst.sources.streams import ArrowStream, Stream, can_be_read_once
+from kmeanalyst.sources.sql import is_database
+from kmeanalyst.sources.streams import ArrowStream, Stream, can_be_read_once, fragments_of, is_dataset
 
 TableSource: TypeAlias = (
     str | Path | ArrowSource | ArrowStream | Any

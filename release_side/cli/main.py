@@ -332,8 +332,7 @@ def publish(private: str, domain_path: str, from_table: str | None, as_json: boo
     """Publish PRIVATE once, with (ε, δ)-differential privacy.
 
     PRIVATE is a file, a directory, a glob, or a URL such as "s3://bucket/visits/*.parquet", of CSV (.csv, .csv.gz), Parquet,
-    Arrow (.feather, .arrow, .ipc), SPSS (.sav, .zsav), Stata (.dta) or SAS (.xpt, .sas7bdat). Credentials for a URL come from
-    the environment.
+    or Arrow (.feather, .arrow, .ipc). Credentials for a URL come from the environment.
 
     With --from, PRIVATE is a database (postgresql: or a .duckdb file). Its password is never an argument: libpq reads
     PGSERVICE, ~/.pgpass and the rest of its environment.

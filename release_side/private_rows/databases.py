@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kmeanalyst.sources.databases.sql import is_database
-from kmeanalyst.sources.databases.sql import sql as table_by_name
 from kmeanalyst.sources.source import ArrowSource
+from kmeanalyst.sources.sql import is_database
+from kmeanalyst.sources.sql import sql as table_by_name
 from release_side.errors import PublishError
 from release_side.private_rows.foreign import NOT_OPENED, guarded
 

@@ -17,11 +17,10 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.sources.databases.sql import is_database
-from kmeanalyst.sources.datasets import fragments_of, is_dataset
 from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
 from kmeanalyst.sources.source import ArrowSource
-from kmeanalyst.sources.streams import ArrowStream, Stream
+from kmeanalyst.sources.sql import is_database
+from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_dataset
 from release_side.errors import PublishError
 from release_side.private_rows.batches import Batches
 from release_side.private_rows.csv_file import CsvFile

@@ -68,14 +68,9 @@ def publish(
 ) -> Release:
     """Release the kernel mean embedding of a private table, once, with (epsilon, delta)-differential privacy.
 
-    private         path, folder, glob or URL of files (CSV, Parquet, Arrow, SPSS, Stata, SAS: see
-                    kmeanalyst/sources/SOURCES.md for all of these); a DataFrame of pandas, read cell by cell; a
-                    table or view of a database, by `release_side.sql`; or what yields Arrow record batches: a DataFrame of
-                    polars, a table, dataset or RecordBatchReader of pyarrow, a relation of DuckDB. Its types are judged as
-                    they are declared, before a row is read. No cell and no type of it may depend on other rows' cells:
-                    readers that infer types let one cell change its column (read with dtype=str in pandas,
-                    infer_schema=False in polars). With executor=Dask(client) also a DataFrame of Dask; one of Spark goes to
-                    `release_side.spark.publish`.
+    private         path, folder, glob or URL of files (CSV, Parquet, Arrow), a DataFrame of pandas, `release_side.sql(…)`, or what
+                    yields Arrow record batches; how each is read, and how to read types without guesses, is in
+                    kmeanalyst/sources/SOURCES.md. With executor=Dask(client) also a DataFrame of Dask.
     domain          Domain, or the path of its TOML file: public columns, bounds and levels.
     method          "random-features" (Algorithm 2), "subspace" (Algorithm 1), "generator" (DP-MERF: a network is
                     trained on the measurement and gives rows of equal weight; needs the extra kmeanalyst[generator]), or

@@ -27,7 +27,7 @@ def mmd_test(
     """Test whether two sides have one population.
 
     a, b           a release and a sample (DataFrame in natural units, encoded rows (L, d), or rows in blocks: a path,
-                   folder, glob or URL of files (.csv, .csv.gz, .parquet, .feather, .sav, .dta, .xpt, .sas7bdat), a
+                   folder, glob or URL of files (.csv, .csv.gz, .parquet, .feather), a
                    DataFrame of polars, a table, dataset or RecordBatchReader of pyarrow, a relation of DuckDB,
                    `kmeanalyst.sql(…)`, or an iterable of DataFrames), two releases, of one feature map or of different
                    ones, two plain samples (arrays, DataFrames or what yields Arrow batches, compared by the names of

@@ -58,13 +58,6 @@ def sample() -> pa.Table:
     return people()[150:]
 
 
-def as_statistics(table: pa.Table, path: Path) -> Path:
-    pyreadstat = pytest.importorskip("pyreadstat", reason="pyreadstat, of the extra [sources], is not installed")
-    write = pyreadstat.write_sav if path.suffix == ".sav" else pyreadstat.write_dta
-    write(table.to_pandas(), str(path))
-    return path
-
-
 def as_feather(table: pa.Table, path: Path) -> Path:
     pyarrow.feather.write_feather(table, path)
     return path
@@ -123,8 +116,6 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
     "glob": lambda table, folder: str(as_parquet(table, folder / "a.parquet").parent / "*.parquet"),
     "folder": lambda table, folder: in_a_folder(table, folder / "mixed"),
     "feather": lambda table, folder: as_feather(table, folder / "a.feather"),
-    "sav": lambda table, folder: as_statistics(table, folder / "a.sav"),
-    "dta": lambda table, folder: as_statistics(table, folder / "a.dta"),
 }
 
 
@@ -165,7 +156,7 @@ def test_the_test_of_a_table_of_postgresql_is_that_of_the_csv_file(server, rehea
 
 
 def test_the_test_of_a_file_in_s3_is_that_of_the_csv_file(rehearsal, sample, expected, tmp_path, monkeypatch):
-    writers = {"a.csv": as_csv, "b.parquet": as_parquet, "c.feather": as_feather, "d.sav": as_statistics}
+    writers = {"a.csv": as_csv, "b.parquet": as_parquet, "c.feather": as_feather}
     paths = [write(sample, tmp_path / name) for name, write in writers.items()]
     paths.append(tmp_path / "e.csv.gz")
     paths[-1].write_bytes(gzip.compress(paths[0].read_bytes()))
@@ -291,6 +282,7 @@ def test_types_are_judged_before_a_row_of_any_file_is_read(rehearsal, sample, tm
     [
         ("postgresql:", r'this is a database.*Add --from TABLE \(in Python kmeanalyst.sql\("postgresql:"'),
         ("a.duckdb", "this is a database"),
+        ("a.dta", "of a statistical package.*Read it with pyreadstat"),
         ("a.xlsx", "is a spreadsheet.*Save the sheet as CSV"),
         ("a.json", "the name of a table ends in .csv, .csv.gz, .parquet, .*Convert it to one of these"),
         ("*.feather", "no file at .*Check the path; a glob must match at least one file"),
@@ -320,7 +312,7 @@ def test_what_a_library_says_about_the_analysts_own_rows_is_shown_in_one_sentenc
 # ---------------------------------------------------------------------- public rows of the curator, and commands
 
 
-@pytest.mark.parametrize("kind", ["parquet", "feather", "sav", "dta", "folder", "glob"])
+@pytest.mark.parametrize("kind", ["parquet", "feather", "folder", "glob"])
 def test_public_points_and_samples_of_domains_come_from_every_file(kind, sample, tmp_path):
     private, csv = as_csv(people()[:150], tmp_path / "t.csv"), as_csv(sample, tmp_path / "s.csv")
     source = SOURCES[kind](sample, tmp_path)
@@ -331,7 +323,7 @@ def test_public_points_and_samples_of_domains_come_from_every_file(kind, sample,
     assert drafted[0].columns == drafted[1].columns
 
 
-@pytest.mark.parametrize("kind", ["parquet", "feather", "sav", "folder"])
+@pytest.mark.parametrize("kind", ["parquet", "feather", "folder"])
 def test_public_points_that_are_the_private_rows_are_refused_in_every_format(kind, sample, tmp_path):
     private, public = as_csv(sample, tmp_path / "t.csv"), SOURCES[kind](sample, tmp_path)
     with pytest.raises(ValueError, match="the two hold the same rows"):

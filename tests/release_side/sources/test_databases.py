@@ -24,8 +24,8 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
-from kmeanalyst.sources.databases import postgresql
-from kmeanalyst.sources.databases.postgresql import PostgresTable
+from kmeanalyst.sources import postgresql
+from kmeanalyst.sources.postgresql import PostgresTable
 from release_side import PublishError, publish, publish_function, sql
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
@@ -285,7 +285,7 @@ def test_sessions_end_with_the_rows_and_with_the_source(server):
 
 def test_a_forked_process_does_not_end_its_parent_s_session(server):
     code = (
-        "import os, sys; from kmeanalyst.sources.databases.postgresql import Transaction; begun = Transaction(sys.argv[1])\n"
+        "import os, sys; from kmeanalyst.sources.postgresql import Transaction; begun = Transaction(sys.argv[1])\n"
         "if os.fork() == 0:\n    del begun\n    os._exit(0)\n"
         "os.wait(); print(begun.rows('select 13'))"
     )

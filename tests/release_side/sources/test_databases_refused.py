@@ -18,7 +18,7 @@ from postgres import Server, started
 import kmeanalyst
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.numbers import Integer
-from kmeanalyst.sources.databases.postgresql import PostgresTable
+from kmeanalyst.sources.postgresql import PostgresTable
 from kmeanalyst.sources.source import SourceError
 from release_side import Ledger, PublishError, publish, sql
 from release_side.private_rows.batches import Batches

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
-from kmeanalyst.sources.databases.sql_names import quoted
 from kmeanalyst.sources.source import NO_DRIVER, TABLE_CHANGED, ArrowSource, SourceError
 
 _BATCH_BYTES = 1_000_000
@@ -238,3 +237,8 @@ def _close(handle: Any, process: int) -> None:
 def _literal(text: str) -> str:
     """A text in SQL, whatever the session's settings are."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def quoted(*names: str) -> str:
+    """A name of one or several parts as SQL has it, whatever characters it has."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -1,1 +1,0 @@
-"""Tables and views of PostgreSQL and DuckDB, by name."""
