@@ -8,10 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from kmeanalyst.releases.domain.column import DomainError
-from kmeanalyst.releases.domain.domain import domain_toml, rule_toml
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
-from kmeanalyst.releases.rules.proposals import propose_rules
 from kmeanalyst.sources.tables import read_table
 from release_side.choices.output_file import is_same_file
 from release_side.choices.public_inputs import public_files, samples_of
@@ -32,8 +30,7 @@ def draft_domain(
     this_sample_is_public   must be True: the curator declares that everybody may see every row.
     collapse_rare           whether levels seen fewer than ten times become one level, "other", the column's default.
     strings                 whether a column of many different texts becomes a column of strings instead of an error.
-    Returns                 Draft, with rules that the sample suggests; its domain keeps the sample's digest, so that `publish`
-                            refuses this file as private table.
+    Returns                 Draft; its domain keeps the sample's digest, so that `publish` refuses this file as private table.
 
     >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
     >>> draft.domain["age"].edges
@@ -43,24 +40,7 @@ def draft_domain(
         raise DomainError(f"{NOT_DECLARED}this_sample_is_public=True.")
     frame = sample if isinstance(sample, pd.DataFrame) else read_table(sample)
     draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare)
-    rules = tuple((each.rule, each.note) for each in propose_rules(frame, draft.domain))
-    return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)), rules=rules)
-
-
-def draft_toml(draft: Draft) -> str:
-    """The draft as a domain file: its CHECKs as comments, and the rules that it proposes commented out.
-
-    A rule is an assumption that every answer then rests on, so that the curator, not a sample, puts it in force.
-    """
-    text = domain_toml(draft.domain, draft.notes)
-    blocks = [
-        f"# {note}\n" + "\n".join(f"# {line}" for line in rule_toml(rule).splitlines()) for rule, note in draft.rules
-    ]
-    return text + "".join(f"\n{block}\n" for block in [_PROPOSED, *blocks]) if blocks else text
-
-
-_PROPOSED = """# Rules that the sample suggests, two columns at a time. A rule is taken as true of every row, and released rows
-# keep it: remove the "# " before those that the code book confirms, and correct their thresholds."""
+    return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))
 
 
 def check_not_the_sample(output: str | Path | None, sample: str | Path) -> None:

@@ -127,14 +127,14 @@ def draft_domain_command(
 ) -> None:
     """Draft a domain file (columns, bounds, levels) from a PUBLIC sample, never from the private table.
 
-    Bounds are drafted wider than the sample; read each line marked CHECK. Rules that the sample suggests (what would be
-    frequent by chance and is never seen) stand at the end, commented out. The file keeps the sample's SHA-256, and
+    Bounds are drafted wider than the sample; read each line marked CHECK. The file keeps the sample's SHA-256, and
     publish refuses a private table with the same content.
 
     Example: release-side draft-domain public_sample.csv --this-sample-is-public --output domain.toml
     """
+    from kmeanalyst.releases.domain.domain import domain_toml
     from kmeanalyst.releases.file.archive import atomic_write
-    from release_side.choices.drafting import NOT_DECLARED, check_not_the_sample, draft_domain, draft_toml
+    from release_side.choices.drafting import NOT_DECLARED, check_not_the_sample, draft_domain
 
     if not this_sample_is_public:
         raise click.UsageError(f"{NOT_DECLARED}--this-sample-is-public.")
@@ -144,23 +144,17 @@ def draft_domain_command(
     head = (
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     )
-    text = head + draft_toml(draft)
+    text = head + domain_toml(draft.domain, draft.notes)
     checks = sum(note.startswith("CHECK") for notes in draft.notes.values() for note in notes)
     if output is not None:
         with atomic_write(Path(output)) as temporary:
             temporary.write_text(text, encoding="utf-8")
         say(f"wrote {output}: {len(draft.domain)} columns, {checks} lines marked CHECK", err=True)
-        if draft.rules:
-            say(
-                f"{len(draft.rules)} rules are proposed at its end, commented out: put those in force that are true",
-                err=True,
-            )
     if as_json:
         samples = [sample.to_dict() for sample in draft.domain.samples]
         columns = draft.domain.to_dict()
         print_json({
             "output": output, "columns": columns, "notes": draft.notes, "checks": checks, "samples": samples,
-            "rules": [rule.to_dict() | {"note": note} for rule, note in draft.rules],
         })  # fmt: skip
     elif output is None:
         say(text, nl=False)

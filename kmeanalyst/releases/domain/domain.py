@@ -501,16 +501,11 @@ def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = N
     for column in domain.to_dict():
         notes = [f"# {note}" for note in (comments or {}).get(column["name"], [])]
         blocks.append("\n".join([*notes, _toml_table("column", column)]))
-    blocks += map(rule_toml, domain.rules)
+    blocks += [_toml_table("rule", rule.to_dict()) for rule in domain.rules]
     samples = "\n".join(_toml_table("sample", sample.to_dict()) for sample in domain.samples)
     if samples:
         blocks.append(f"{_SAMPLE_COMMENT}\n{samples}")
     return "\n\n".join(blocks) + "\n"
-
-
-def rule_toml(rule: Rule) -> str:
-    """A rule as its TOML table."""
-    return _toml_table("rule", rule.to_dict())
 
 
 _SAMPLE_COMMENT = "# What this was drafted from. Keep it: publish refuses a private table with the same content."

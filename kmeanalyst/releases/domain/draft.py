@@ -26,7 +26,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
-from kmeanalyst.releases.rules.rule import Rule
 
 _MOST_LEVELS = 200
 _FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
@@ -62,8 +61,6 @@ _SHOWN = 6  # values that a note lists
 class Draft:
     """A drafted domain, and for each column the notes on what the curator should check.
 
-    rules   rules that the sample suggests, each with what to check: the domain does not have them.
-
     >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
     >>> draft.notes["age"]
     ['CHECK bounds: the sample runs from 17 to 80; values outside are clamped', 'CHECK edges: tables are cut at 20, 25, ...']
@@ -71,7 +68,6 @@ class Draft:
 
     domain: Domain
     notes: dict[str, list[str]] = field(default_factory=dict)
-    rules: tuple[tuple[Rule, str], ...] = ()
 
 
 def draft_domain(sample: pd.DataFrame, *, strings: bool = False, collapse_rare: bool = False) -> Draft:
