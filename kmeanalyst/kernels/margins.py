@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, as_rows, checked_pair, is_number, is_whole, slices
+from kmeanalyst.kernels.base import Array, as_rows, checked_pair, is_whole, slices
+from kmeanalyst.kernels.cells import MOST_CELLS, Cells, check_increasing, is_finite
 from kmeanalyst.kernels.continuous import UnitDiagonal
 from kmeanalyst.kernels.features.base import CellFeatures
 
-_MOST_CELLS = 100_000  # cells of all columns together
 _MOST_IN_PAIRS = 1000  # columns whose pairs are all measured
 _ROUNDING = 1e-9
 _MOST_COUNTED = 10**6  # cells of all tables that a sum over pairs of rows is found by counting in
@@ -31,7 +31,7 @@ _BLOCK_ENTRIES = 2**20  # entries of the Gram matrix at a time
 
 
 @dataclass(frozen=True)
-class Margins(UnitDiagonal):
+class Margins(Cells, UnitDiagonal):
     """A mean of matches: in one column, one and the target, two columns, two and the target, one in finer ranges, the target.
 
     With n the number of columns (of d) whose cells agree, t whether the target's do, n', d' the same without the
@@ -39,9 +39,7 @@ class Margins(UnitDiagonal):
     k = s₁ n/d + s₂ t n'/d' + s₃ C(n', 2)/C(d', 2) + s₄ t C(n', 2)/C(d', 2) + s₅ t n″/d″ + s₆ t;
     without a target t = 1, n' = n, d' = d, s₂ = s₄ = s₆ = 0.
 
-    edges    for each column the inner edges of its ranges, increasing, in encoded units: cells [e_i, e_{i+1}).
-    atoms    for each column single values that are cells of their own.
-    missing  for each column whether a missing cell (NaN) is one.
+    edges, atoms, missing   the cells of each column: see `Cells`.
     shares   (s₁, s₂, s₃, s₄, s₅, s₆), at least 0, of sum 1.
     target   the column the others are crossed with; −1 for none.
     fine     for each column the inner edges of its finer ranges; none for a column that has no finer table. Atoms and
@@ -58,9 +56,6 @@ class Margins(UnitDiagonal):
     ((), ())
     """
 
-    edges: tuple[tuple[float, ...], ...]
-    atoms: tuple[tuple[float, ...], ...]
-    missing: tuple[bool, ...]
     shares: tuple[float, float, float, float, float, float]
     target: int = -1
     fine: tuple[tuple[float, ...], ...] = ()
@@ -71,20 +66,18 @@ class Margins(UnitDiagonal):
         d = len(self.edges)
         if self.fine == ():
             object.__setattr__(self, "fine", ((),) * d)
-        given = (self.atoms, self.missing, self.fine)
-        if not (d and all(isinstance(each, tuple) and len(each) == d for each in given)):
+        if not (isinstance(self.fine, tuple) and len(self.fine) == d):
             raise ValueError(
-                "margins need edges, atoms and missing for each column, and fine if it is given. Pass one entry per column."
+                "fine must have an entry for each column if it is given. Pass () for those without finer ranges."
             )
-        for values in (*self.edges, *self.atoms, *self.fine):
-            _check_increasing(values)
-        if not all(isinstance(missing, bool) for missing in self.missing):
-            raise ValueError("missing must be true or false for each column. Pass one of the two for each.")
+        super().__post_init__()
+        for values in self.fine:
+            check_increasing(values)
         if not is_whole(self.target) or not -1 <= self.target < d:
             raise ValueError(f"target must be a column's number, 0 to {d - 1}, or -1 for none, got {self.target!r}.")
         self._check_deeper()
-        if (cells := sum(self.sizes) + sum(self.fine_sizes)) > _MOST_CELLS:
-            raise ValueError(f"margins have at most {_MOST_CELLS} cells in all columns, got {cells}.")
+        if (cells := sum(self.sizes) + sum(self.fine_sizes)) > MOST_CELLS:
+            raise ValueError(f"margins have at most {MOST_CELLS} cells in all columns, got {cells}.")
         self._check_shares()
         if self.n_pairs > _MOST_IN_PAIRS * (_MOST_IN_PAIRS - 1) // 2 and (self.shares[2] or self.shares[3]):
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
@@ -98,7 +91,7 @@ class Margins(UnitDiagonal):
         for j, edges in self.deeper:
             if not is_whole(j) or j not in self.others or not isinstance(edges, tuple):
                 raise ValueError(f"deeper names a column other than the target, got {j!r:.80}. Name its number.")
-            _check_increasing(edges)
+            check_increasing(edges)
             if not last[j] or not set(last[j]) < set(edges):
                 raise ValueError(
                     f"deeper edges of column {j} must be those of its table before and more. Add the edges that are left out."
@@ -106,7 +99,7 @@ class Margins(UnitDiagonal):
             last[j] = edges
 
     def _check_shares(self) -> None:
-        if len(self.shares) != 6 or not all(_is_finite(share) and share >= 0 for share in self.shares):
+        if len(self.shares) != 6 or not all(is_finite(share) and share >= 0 for share in self.shares):
             raise ValueError(f"shares must be six numbers of at least 0, got {self.shares!r}.")
         if abs(sum(self.shares) - 1) > _ROUNDING:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares)!r}: they are parts of k(x, x).")
@@ -119,14 +112,6 @@ class Margins(UnitDiagonal):
             raise ValueError("margins of two columns need two columns other than the target. Give their shares 0.")
         if not self.finer and finely:
             raise ValueError("no column other than the target has finer ranges. Give the fifth share 0.")
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each column."""
-        return tuple(
-            len(edges) + 1 + len(atoms) + missing
-            for edges, atoms, missing in zip(self.edges, self.atoms, self.missing, strict=True)
-        )
 
     @property
     def fine_sizes(self) -> tuple[int, ...]:
@@ -204,16 +189,6 @@ class Margins(UnitDiagonal):
         """
         return (*((j, self.fine[j]) for j in self.others if self.fine[j]), *self.deeper)
 
-    def cells(self, X: Array) -> Array:
-        """The cell (n, d) of each value: ranges first, then atoms, then missing; a NaN where none is declared is in the first.
-
-        >>> kernel = ka.kernels.Margins(((0.0,), (0.5,)), ((), ()), (True, True), (1.0, 0, 0, 0, 0, 0))
-        >>> kernel.cells(np.array([[1.0, 0], [-1.0, np.nan]]))
-        array([[1, 0],
-               [0, 2]])
-        """
-        return self._cells(X, self._edges)
-
     def fine_cells(self, X: Array) -> Array:
         """The cell (n, d″) of each finer table, numbered likewise.
 
@@ -222,33 +197,11 @@ class Margins(UnitDiagonal):
         array([[2],
                [3]])
         """
-        return self._cells(X, self._finer_edges)
-
-    @cached_property
-    def _edges(self) -> list[tuple[int, Array]]:
-        return [(j, np.array(edges)) for j, edges in enumerate(self.edges)]
+        return self._cells_in(X, self._finer_edges)
 
     @cached_property
     def _finer_edges(self) -> list[tuple[int, Array]]:
         return [(j, np.array(edges)) for j, edges in self.finer_tables]
-
-    def _cells(self, X: Array, tables: Sequence[tuple[int, Array]]) -> Array:
-        """The cell (n, tables) of each value, of tables of single columns with these inner edges."""
-        if X.shape[1] != len(self.edges):
-            raise ValueError(
-                f"these margins are of {len(self.edges)} columns, the rows have {X.shape[1]}. "
-                "Encode the rows with the domain the kernel was made for."
-            )
-        found = np.empty((len(tables), len(X)), dtype=np.intp)  # columns one after the other
-        columns = np.ascontiguousarray(X.T)
-        for own, (j, edges) in zip(found, tables, strict=True):
-            own[:] = np.searchsorted(edges, columns[j], side="right")
-            if self.atoms[j]:
-                atoms = np.array(self.atoms[j])
-                nearest = np.minimum(np.searchsorted(atoms, columns[j]), len(atoms) - 1)
-                own[:] = np.where(atoms[nearest] == columns[j], len(edges) + 1 + nearest, own)
-            own[np.isnan(columns[j])] = len(edges) + 1 + len(self.atoms[j]) if self.missing[j] else 0
-        return found.T
 
     def to_dict(self) -> dict[str, Any]:
         """As other kernels; `deeper` is there where there are such tables."""
@@ -332,7 +285,7 @@ class ChosenMargins(Margins):
             raise ValueError(
                 f"squares must hold a number for each table: {counts}, got {[len(each) for each in given]}."
             )
-        if not all(_is_finite(square) and square > 0 for each in given for square in each):
+        if not all(is_finite(square) and square > 0 for each in given for square in each):
             raise ValueError(
                 "squares must be positive numbers: they are squared heights. Leave tables of height 0 out."
             )
@@ -399,15 +352,6 @@ def _matches(x: Array, y: Array, columns: Sequence[int]) -> Array:
     return count.astype(np.float64)
 
 
-def _check_increasing(values: tuple[float, ...]) -> None:
-    if not all(_is_finite(value) for value in values) or any(a >= b for a, b in pairwise(values)):
-        raise ValueError(f"edges, atoms and fine must be finite and increase, got {str(values)[:80]}.")
-
-
-def _is_finite(value: object) -> bool:
-    return is_number(value) and math.isfinite(value)  # type: ignore[arg-type]
-
-
 _FEW_ROWS = 1000
 KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer", "target")  # the order of `shares`
 
@@ -456,7 +400,7 @@ class MarginFeatures(CellFeatures):
         X = as_rows(X)
         narrow = np.int32 if self.dimension < 2**31 else np.intp  # half the memory is half the time
         finer = self.kernel._finer_edges if self.kernel.shares[4] else []
-        cells = self.kernel._cells(X, [*self.kernel._edges, *finer]).T.astype(narrow)
+        cells = self.kernel._cells_in(X, [*self.kernel._edges, *finer]).T.astype(narrow)
         indices = np.empty((len(self.heights), len(X)), dtype=narrow)
         first = 0
         for group in self.groups:

@@ -18,8 +18,6 @@ from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.rules.compiled import rules_of
-from kmeanalyst.releases.rules.contradictions import check_compatible
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import Counting
 from release_side.choices.choices import check_whole
@@ -137,7 +135,6 @@ def publish(
     >>> published.write("age.kme")
     """
     domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
-    check_compatible(rules_of(domain))
     kind = method_class(method)
     choices = kind.options(
         public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,

@@ -196,7 +196,7 @@ MANY = {"edges": ((),) * 1001, "atoms": ((),) * 1001, "missing": (False,) * 1001
         ({"shares": (1, 0, 0, 0, 0)}, "six numbers"),
         ({"shares": (0.5, 0, 0, 0, 0, 0.5)}, "need one"),
         ({"shares": (0.5, 0, 0, 0, 0.5, 0)}, "no column other than the target has finer ranges"),
-        ({"fine": ((0.5,),)}, "fine if it is given"),
+        ({"fine": ((0.5,),)}, "fine must have an entry for each column"),
         ({"fine": ((0.5, 0.5), ())}, "must be finite and increase"),
         ({"target": 2}, "target must be a column's number"),
         ({"shares": (0.5, 0, 0, 0, 0, 0)}, "must add up to 1"),

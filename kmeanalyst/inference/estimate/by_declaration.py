@@ -15,15 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import numpy as np
-
-from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import Expression, ExpressionError, any_of, parse
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.rules.compiled import CompiledRule, Rules, rules_of
+from kmeanalyst.releases.rules.compiled import CompiledRule, rules_of
 from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, NEVER, Rule
 from kmeanalyst.releases.rules.violations import Violation, violations_of
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
@@ -126,9 +123,9 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
     asked = CompiledRule(Rule(NEVER, event), tuple(sorted(columns)), otherwise)
     plain = [i for i, one in enumerate(rules.compiled) if _compares_alone(one)]
     together = replace(rules, compiled=(*(rules.compiled[i] for i in plain), asked))
-    kernel = _kernel_of(together)
+    cells = together.cells
     try:
-        tables = [(own, together.cells_allowed(kernel, i)) for i, own in enumerate(together.columns)]
+        tables = [(own, together.cells_allowed(cells, i)) for i, own in enumerate(together.columns)]
     except DomainError:  # too many values to try
         return ()
 
@@ -139,8 +136,8 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
     def impossible(some: Sequence[int]) -> bool:
         inside = [broken for i in some if (broken := broken_inside(together.compiled[i])) is not None]
         joint = replace(asked, expression=any_of(otherwise, *inside))
-        own = replace(together, compiled=(joint,)).cells_allowed(kernel, 0) if inside else tables[-1][1]
-        return not AllowedCells.of([*(tables[i] for i in some), (asked.columns, own)], kernel).any_left
+        own = replace(together, compiled=(joint,)).cells_allowed(cells, 0) if inside else tables[-1][1]
+        return not AllowedCells.of([*(tables[i] for i in some), (asked.columns, own)], cells).any_left
 
     kept = list(range(len(plain)))
     if impossible([]) or not impossible(kept):  # the event is impossible by itself, or possible
@@ -153,17 +150,3 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
 
 def _compares_alone(one: CompiledRule) -> bool:
     return one.rule.kind == COMBINATIONS or (one.expression is not None and one.expression.compares_alone)
-
-
-def _kernel_of(rules: Rules) -> Margins:
-    """Margins of the rules' columns that are cut where a rule changes and nowhere else; of the others, one cell."""
-    columns, named = rules.domain.columns, {j for own in rules.columns for j in own}
-    edges = tuple(
-        ()
-        if j not in named
-        else tuple((np.arange(len(column.levels) - 1) + 0.5).tolist())  # type: ignore[attr-defined]
-        if column.has_levels
-        else rules.cuts.get(j, ())
-        for j, column in enumerate(columns)
-    )
-    return Margins(edges, ((),) * len(columns), tuple(column.missing for column in columns), (1.0, 0, 0, 0, 0, 0))

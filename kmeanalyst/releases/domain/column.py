@@ -248,6 +248,14 @@ class Column(ABC):
     @abstractmethod
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array: ...
 
+    def cut_at(self, cuts: Sequence[float]) -> tuple[float, ...]:
+        """Inner edges of the column's cells, in encoded units: these cuts; of levels those between all of them.
+
+        >>> ka.Boolean(name="ill").cut_at(())
+        (0.5,)
+        """
+        return tuple(cuts)
+
     def with_missing(self, values: Array) -> Array:
         """Values, and NaN after them where the column can be missing.
 

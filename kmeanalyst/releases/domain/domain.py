@@ -30,7 +30,7 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree, parents_by_prefixes, parents_in
 from kmeanalyst.releases.memo import Memoised
 from kmeanalyst.releases.rules.compiled import rules_of
-from kmeanalyst.releases.rules.contradictions import check_compatible
+from kmeanalyst.releases.rules.kept_rows import check_kept
 from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
 from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line
@@ -447,7 +447,7 @@ def read_domain(path: str | Path) -> Domain:
     domain = Domain(
         columns, rules=rules_from(parsed.get("rule", []), folder), samples=_digests_of(parsed.get("sample", []))
     )
-    check_compatible(rules_of(domain))
+    check_kept(domain)
     return domain
 
 

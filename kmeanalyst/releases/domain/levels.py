@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -70,6 +71,9 @@ class Categorical(Column):
         codes = np.where(np.isnan(encoded), -1, encoded).astype(int)
         values = pd.Categorical.from_codes(codes, categories=list(self.levels), ordered=self.ordered)
         return pd.Series(values, name=self.name)
+
+    def cut_at(self, cuts: Sequence[float]) -> tuple[float, ...]:
+        return tuple((np.arange(len(self.levels) - 1) + 0.5).tolist())
 
     def grid(self, size: int, rng: np.random.Generator) -> Array:
         codes = np.arange(len(self.levels), dtype=float)

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.releases.domain.column import KEPT, Columns, DomainError
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number
@@ -40,6 +40,8 @@ class RuledColumns(Columns, Protocol):
 
     @property
     def rules(self) -> tuple[Rule, ...]: ...
+
+    def draw(self, n: int, rng: np.random.Generator | int) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,13 @@ class Rules:
         found = cuts_of(compared, self.domain)
         return {j: tuple(sorted(own)) for j, own in found.items() if own}
 
+    @cached_property
+    def cells(self) -> Cells:
+        """Cells of the columns that rules name, cut where a rule changes and nowhere else; of the others, one cell."""
+        columns, named = self.domain.columns, {j for own in self.columns for j in own}
+        edges = tuple(column.cut_at(self.cuts.get(j, ())) if j in named else () for j, column in enumerate(columns))
+        return Cells(edges, ((),) * len(columns), tuple(column.missing for column in columns))
+
     @property
     def derived(self) -> Mapping[int, Expression]:
         """The expression of each derived column, by its index; each names only columns before it here, or that are not derived."""
@@ -125,12 +134,15 @@ class Rules:
             X[:, one.target] = self._derived(one, _cells(X, one.columns))
         return X
 
-    def _derived(self, one: CompiledRule, cells: Mapping[int, Array]) -> Array:
-        """The encoded derived cells (n,) of rows with these cells in the rule's other columns."""
+    def _named(self, one: CompiledRule, cells: Mapping[int, Array]) -> pd.DataFrame:
+        """The cells that a rule's expression names, decoded."""
+        return self.frame({j: values for j, values in cells.items() if j != one.target})
+
+    def _derived(self, one: CompiledRule, cells: Mapping[int, Array], frame: pd.DataFrame | None = None) -> Array:
+        """The encoded derived cells (n,) of rows with these cells in the rule's other columns; `frame` has them decoded."""
         assert one.expression is not None
         column = self.domain.columns[one.target]
-        named = {j: values for j, values in cells.items() if j != one.target}
-        values = one.expression.evaluate(self.frame(named), self.domain)
+        values = one.expression.evaluate(self._named(one, cells) if frame is None else frame, self.domain)
         if isinstance(column, Boolean):
             return values.astype(np.float64)
         with np.errstate(all="ignore"):
@@ -138,33 +150,31 @@ class Rules:
 
     def broken_by(self, X: Array) -> Array:
         """(n, R) whether each encoded row breaks each rule; a derived cell does that is not what the other cells give."""
+        frame = self.frame(_cells(X, sorted({j for one in self.compiled for j in one.columns})))
         found = np.zeros((len(X), len(self)), dtype=bool)
         for i, one in enumerate(self.compiled):
-            found[:, i] = self._broken(one, _cells(X, one.columns))
+            found[:, i] = self._broken(one, _cells(X, one.columns), frame)
         return found
 
     def broken(self, X: Array) -> Array:
         """(n,) whether each encoded row breaks a rule."""
-        found = np.zeros(len(X), dtype=bool)
-        for one in self.compiled:
-            found |= self._broken(one, _cells(X, one.columns))
-        return found
+        return np.asarray(self.broken_by(X).any(axis=1))
 
-    def _broken(self, one: CompiledRule, cells: Mapping[int, Array]) -> Array:
-        """(n,) whether rows with these cells in the rule's columns break it."""
+    def _broken(self, one: CompiledRule, cells: Mapping[int, Array], frame: pd.DataFrame | None = None) -> Array:
+        """(n,) whether rows with these cells in the rule's columns break it; `frame` has them decoded."""
         if one.rule.kind == COMBINATIONS:
             return ~_are_among(np.column_stack([cells[j] for j in one.columns]), one.codes)
         assert one.expression is not None
         if one.rule.kind == DERIVE:
-            return ~np.isclose(cells[one.target], self._derived(one, cells), rtol=1e-12, atol=0.0, equal_nan=True)
-        named = {j: values for j, values in cells.items() if j != one.target}
-        holds = one.expression.evaluate(self.frame(named), self.domain)
+            computed = self._derived(one, cells, frame)
+            return ~np.isclose(cells[one.target], computed, rtol=1e-12, atol=0.0, equal_nan=True)
+        holds = one.expression.evaluate(self._named(one, cells) if frame is None else frame, self.domain)
         return np.isnan(cells[one.target]) != holds if one.target >= 0 else holds
 
-    def cells_allowed(self, kernel: Margins, rule: int) -> Array:
+    def cells_allowed(self, within: Cells, rule: int) -> Array:
         """Of all cells of a rule's columns together, which hold a row that keeps the rule: bool, of shape their sizes.
 
-        kernel   margins over the domain's columns, in order; the axes are the rule's columns, increasing, cut by `kernel.cells`.
+        within   cells of the domain's columns, in order; the axes are the rule's columns, increasing.
 
         Exact for levels, missing cells, atoms, whole numbers of at most a thousand values in a rule of one or two columns, and
         ranges that end where the rule changes (`cuts`). Elsewhere a cell is tried at values at its ends and inside it: one where
@@ -173,21 +183,21 @@ class Rules:
         Errors   DomainError if there are more than four million combinations of values to try.
         """
         one = self.compiled[rule]
-        allowed = np.zeros([kernel.sizes[j] for j in one.columns], dtype=bool)
+        allowed = np.zeros([within.sizes[j] for j in one.columns], dtype=bool)
         if one.rule.kind == DERIVE and "%" in one.rule.text:  # a remainder runs through its range again and again
             return np.ones_like(allowed)
         spans = _Spans(allowed.shape, one.columns.index(one.target)) if one.rule.kind == DERIVE else None
-        for tried in self._tried(rule, kernel):
+        for tried in self._tried(rule, within):
             kept = tried if one.rule.kind in (COMBINATIONS, DERIVE) else _rows(tried, ~self._broken(one, tried))
-            cells = np.column_stack([_cells_in(kernel, j, kept[j]) for j in one.columns])
+            cells = np.column_stack([within.cells_of(j, kept[j]) for j in one.columns])
             allowed[tuple(cells.T)] = True
             if spans is not None:
                 spans.add(cells, kept[one.target])
         if spans is not None and self.domain.columns[one.target].is_number:
-            allowed |= spans.cells(kernel.edges[one.target], kernel.atoms[one.target])
+            allowed |= spans.cells(within.edges[one.target], within.atoms[one.target])
         return allowed
 
-    def _tried(self, rule: int, kernel: Margins) -> Iterator[dict[int, Array]]:
+    def _tried(self, rule: int, within: Cells) -> Iterator[dict[int, Array]]:
         """Encoded cells of a rule's columns at which it is tried, in blocks: all values, or some of each cell.
 
         Of combinations and derived columns these are rows that keep the rule.
@@ -196,18 +206,18 @@ class Rules:
         if one.rule.kind == COMBINATIONS:
             yield dict(zip(one.columns, one.codes.T, strict=True))
             return
-        n = self.n_tried(rule, kernel)
-        free, values = self._free_values(one, kernel)
+        n = self.n_tried(rule, within)
+        free, values = self._free_values(one, within)
         sizes = [len(own) for own in values]
         for start in range(0, n, _AT_ONCE):
             at = np.unravel_index(np.arange(start, min(start + _AT_ONCE, n)), sizes)
             cells = {j: own[indices] for j, own, indices in zip(free, values, at, strict=True)}
             yield cells | ({one.target: self._derived(one, cells)} if one.rule.kind == DERIVE else {})
 
-    def n_tried(self, rule: int, kernel: Margins | None = None) -> int:
+    def n_tried(self, rule: int, within: Cells | None = None) -> int:
         """The number of rows at which `cells_allowed` tries a rule; DomainError if they are more than four million."""
         one = self.compiled[rule]
-        n = len(one.codes) or math.prod(len(own) for own in self._free_values(one, kernel)[1])
+        n = len(one.codes) or math.prod(len(own) for own in self._free_values(one, within)[1])
         if n > _MOST_POINTS:
             raise DomainError(
                 f"{one.rule.named(rule + 1)} couples columns with {n:,} combinations of values, and at most {_MOST_POINTS:,} are "
@@ -215,29 +225,29 @@ class Rules:
             )
         return n
 
-    def _free_values(self, one: CompiledRule, kernel: Margins | None) -> tuple[list[int], list[Array]]:
+    def _free_values(self, one: CompiledRule, within: Cells | None) -> tuple[list[int], list[Array]]:
         """The columns of a rule whose values are chosen, and these."""
         free = [j for j in one.columns if not (one.rule.kind == DERIVE and j == one.target)]
-        return free, [self._values(j, free, kernel) for j in free]
+        return free, [self._values(j, free, within) for j in free]
 
-    def _values(self, j: int, free: Sequence[int], kernel: Margins | None) -> Array:
+    def _values(self, j: int, free: Sequence[int], within: Cells | None) -> Array:
         coupled = len(free)
         also = [k for k in free if k != j] if coupled == 2 else []  # columns that are compared need values in common
-        edges = [*self._ends(j, kernel), *(end for k in also for end in self._natural_ends(k, kernel, j))]
-        atoms = [*self.equated.get(j, ()), *(kernel.atoms[j] if kernel else ())]
+        edges = [*self._ends(j, within), *(end for k in also for end in self._natural_ends(k, within, j))]
+        atoms = [*self.equated.get(j, ()), *(within.atoms[j] if within else ())]
         return values_of(self.domain.columns[j], edges, atoms, coupled)
 
-    def _ends(self, j: int, kernel: Margins | None) -> tuple[float, ...]:
+    def _ends(self, j: int, within: Cells | None) -> tuple[float, ...]:
         """Where ranges of a column end, in encoded units."""
-        return (*self.cuts.get(j, ()), *(kernel.edges[j] if kernel else ()))
+        return (*self.cuts.get(j, ()), *(within.edges[j] if within else ()))
 
-    def _natural_ends(self, k: int, kernel: Margins | None, j: int) -> list[float]:
+    def _natural_ends(self, k: int, within: Cells | None, j: int) -> list[float]:
         """Where ranges of column k end, in the encoded units of column j, if both are numbers."""
         theirs, own = self.domain.columns[k], self.domain.columns[j]
         if not (isinstance(theirs, Number) and isinstance(own, Number)):
             return []
         with np.errstate(all="ignore"):
-            natural = FROM_SCALE[theirs.scale](np.array(self._ends(k, kernel), dtype=float))
+            natural = FROM_SCALE[theirs.scale](np.array(self._ends(k, within), dtype=float))
             ends = TO_SCALE[own.scale](natural)
         return [float(end) for end in ends if np.isfinite(end)]
 
@@ -288,12 +298,6 @@ def _cells(X: Array, columns: Sequence[int]) -> dict[int, Array]:
 
 def _rows(cells: Mapping[int, Array], which: Array) -> dict[int, Array]:
     return {j: values[which] for j, values in cells.items()}
-
-
-def _cells_in(kernel: Margins, j: int, values: Array) -> Array:
-    """The cells (n,) of a column's encoded values, as `kernel.cells` counts them."""
-    shares = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    return Margins((kernel.edges[j],), (kernel.atoms[j],), (kernel.missing[j],), shares).cells(values[:, None])[:, 0]
 
 
 def _are_among(rows: Array, codes: Array) -> Array:

@@ -8,18 +8,19 @@ target is the last one, of one cell where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.kept_rows import kept_row
 
 Columns = tuple[int, ...]
 _ROUNDS = 20  # of taking what one rule excludes out of the others
@@ -28,13 +29,35 @@ _MOST_STEPS = 10**9  # of looking for pairs of columns that rules tie by way of 
 
 def allowed_cells(domain: Domain, kernel: Margins) -> AllowedCells | None:
     """The cells of this kernel that the rules of a domain allow together; None without rules."""
-    return _allowed(domain, kernel.edges, kernel.atoms, kernel.missing, kernel.target) if domain.rules else None
+    return _allowed(domain, Cells(kernel.edges, kernel.atoms, kernel.missing), kernel.target) if domain.rules else None
 
 
 @lru_cache(maxsize=8)
-def _allowed(domain: Domain, edges: Any, atoms: Any, missing: Any, target: int) -> AllowedCells:
-    kernel, rules = Margins(edges, atoms, missing, (1.0, 0, 0, 0, 0, 0), target), rules_of(domain)
-    return AllowedCells.of(((own, rules.cells_allowed(kernel, i)) for i, own in enumerate(rules.columns)), kernel)
+def _allowed(domain: Domain, cells: Cells, target: int) -> AllowedCells:
+    rules = rules_of(domain)
+    tables = [(columns, rules.cells_allowed(cells, i)) for i, columns in enumerate(rules.columns)]
+    return replace(AllowedCells.of(tables, cells, target), row_of=partial(_row_of, domain, cells, target))
+
+
+def _row_of(domain: Domain, cells: Cells, target: int, y: int) -> Array | None:
+    """The cells, the target's last, of a row that keeps all rules: with this cell of the target if such a row was found, or any."""
+    row = None
+    if target >= 0 and (column := domain.columns[target]).has_levels:
+        codes = column.with_missing(np.arange(len(column.levels), dtype=float))  # type: ignore[attr-defined]
+        row = kept_row(domain, target, codes[cells.cells_of(target, codes) == y][0])
+    row = kept_row(domain) if row is None else row
+    return None if row is None else _arranged(cells.cells(row[None]), _order(cells, target))[0]
+
+
+def _order(cells: Cells, target: int) -> Columns:
+    return (*(j for j in range(len(cells.edges)) if j != target), target)
+
+
+def _arranged(cells: Array, order: Columns) -> Array:
+    """(n, columns and target) cells in this order, from those of the domain's columns (n, d)."""
+    arranged = cells[:, list(order)]
+    arranged[:, -1] *= order[-1] >= 0
+    return arranged
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,28 +68,32 @@ class AllowedCells:
     tables   columns, increasing, and the table over their cells, an axis for each: those of rules, then those that follow.
     n_rules  how many of the tables are those of rules: a row that is allowed by them is allowed.
     order    the columns' numbers in the domain, the target's last; -1 where there is none.
+    row_of   a row of cells to fall back on where none that was drawn is allowed, for a cell of the target: one that
+             `publish` has found before it spends (see `rules.kept_rows`). None where there is none.
     """
 
     sizes: tuple[int, ...]
     tables: tuple[tuple[Columns, Array], ...]
     n_rules: int
     order: Columns
+    row_of: Callable[[int], Array | None] = field(default=lambda _: None, repr=False)
     _projected: dict[tuple[int, Columns], Array] = field(default_factory=dict, repr=False)
     _together: dict[Columns, Array] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, tables: Iterable[tuple[Columns, Array]], kernel: Margins) -> AllowedCells:
-        """From tables over the cells of this kernel, whose columns are those of the domain."""
-        place = {j: n for n, j in enumerate(kernel.others)} | {kernel.target: len(kernel.others)}
-        sizes = (*(kernel.sizes[j] for j in kernel.others), kernel.sizes[kernel.target] if kernel.target >= 0 else 1)
-        found: dict[Columns, Array] = {}
+    def of(cls, tables: Iterable[tuple[Columns, Array]], cells: Cells, target: int = -1) -> AllowedCells:
+        """From tables over these cells of the domain's columns."""
+        order = _order(cells, target)
+        place = {j: n for n, j in enumerate(order)}
+        sizes = tuple(cells.sizes[j] if j >= 0 else 1 for j in order)
+        together: dict[Columns, Array] = {}
         for columns, table in tables:
             places = [place[j] for j in columns]
-            order = np.argsort(places)
-            key, own = tuple(sorted(places)), np.array(table, dtype=bool).transpose(tuple(order.tolist()))
-            found[key] = found[key] & own if key in found else own
-        known = _with_pairs(_consistent(found))
-        return cls(sizes, tuple(known.items()), len(found), (*kernel.others, kernel.target))
+            axes = np.argsort(places)
+            key, own = tuple(sorted(places)), np.array(table, dtype=bool).transpose(tuple(axes.tolist()))
+            together[key] = together[key] & own if key in together else own
+        consistent = _with_pairs(_consistent(together))
+        return cls(sizes, tuple(consistent.items()), len(together), order)
 
     @property
     def columns(self) -> list[int]:
@@ -81,9 +108,7 @@ class AllowedCells:
 
     def arranged(self, cells: Array) -> Array:
         """(n, columns and target) cells in this order, from those of the domain's columns (n, d)."""
-        found = cells[:, list(self.order)]
-        found[:, -1] *= self.order[-1] >= 0
-        return found
+        return _arranged(cells, self.order)
 
     @property
     def any_left(self) -> bool:
@@ -139,26 +164,6 @@ class AllowedCells:
                 np.asarray(table.any(axis=left_out)).transpose([kept.index(j) for j in axes])
             )
         return self._projected[t, axes]
-
-    def some_row(self, fixed: Sequence[tuple[int, int]] = ()) -> Array | None:
-        """An allowed row of cells with these cells in these columns, found by trying one after the other; None without one."""
-        row, known = np.zeros((1, len(self.sizes)), dtype=np.intp), frozenset(j for j, _ in fixed)
-        for j, cell in fixed:
-            row[0, j] = cell
-        order = [j for j in (*self.columns, len(self.sizes) - 1) if j not in known]
-        return row[0] if self._complete(row, order, known) else None
-
-    def _complete(self, row: Array, order: list[int], known: frozenset[int]) -> bool:
-        if not order:
-            return bool(self.keeps(row)[0])
-        may = {j: self.values(row, j, known)[0] for j in order}
-        j = min(order, key=lambda k: int(may[k].sum()))
-        left = [k for k in order if k != j]
-        for cell in np.flatnonzero(may[j]):
-            row[0, j] = cell
-            if self._complete(row, left, known | {j}):
-                return True
-        return False
 
 
 def _consistent(tables: dict[Columns, Array]) -> dict[Columns, Array]:

@@ -96,19 +96,27 @@ def _shared_out(shares: Array, rows: Array, patterns: Array, which: Array) -> It
 
 
 def _completed(allowed: AllowedCells, target: Array, cells: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Rows that are not allowed, replaced by others of the same target: allowed ones among them, or one that is searched for."""
+    """Rows that are not allowed, replaced by allowed ones of the same target; where there is none, by one that was found before."""
     whole = np.column_stack([cells, target])
     keeps = allowed.keeps(whole)
     for y in np.unique(target[~keeps]):
         broken, kept = np.flatnonzero(~keeps & (target == y)), np.flatnonzero(keeps & (target == y))
-        named = np.array([*allowed.columns, -1])
         if len(kept):
             whole[broken] = whole[rng.choice(kept, len(broken))]
-        elif (row := allowed.some_row([(len(allowed.sizes) - 1, int(y))])) is not None:
+            continue
+        row = allowed.row_of(int(y))
+        if row is not None and row[-1] == y:
+            named = np.array([*allowed.columns, -1])
             whole[np.ix_(broken, named)] = row[named]
         else:
-            whole[broken] = _any_row(allowed, whole[keeps])
+            whole[broken] = whole[keeps][0] if keeps.any() else _any_row(row)
     return whole[:, -1], whole[:, :-1]
+
+
+def _any_row(row: Array | None) -> Array:
+    if row is None:  # `publish` refuses such rules before it opens a table
+        raise DomainError("no row keeps all rules of the table: together they exclude everything. Leave one out.")
+    return row
 
 
 def rake_cells(
@@ -143,13 +151,6 @@ def _raked(ones: list[Array], target: Array, cells: Array) -> Array:
             weights = weights * np.clip(one.ravel() / np.maximum(shares, _TINY), *_RAKED)[own] ** 0.5
             weights /= weights.sum()
     return weights
-
-
-def _any_row(allowed: AllowedCells, kept: Array) -> Array:
-    row = kept[0] if len(kept) else allowed.some_row()
-    if row is None:
-        raise DomainError("no row keeps all rules of the table: together they exclude everything. Leave one out.")
-    return row
 
 
 def move_cells(

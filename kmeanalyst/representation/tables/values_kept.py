@@ -20,7 +20,7 @@ from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.rules.compiled import Rules, rules_of
-from kmeanalyst.releases.rules.contradictions import row_that_keeps
+from kmeanalyst.releases.rules.kept_rows import kept_row
 from kmeanalyst.representation.mixture.within_cells import FineRanges, values_in_cells
 
 _TRIES = 8  # of each row by itself
@@ -153,17 +153,17 @@ def _with_named(values: Array, special: dict[int, Array], cells: Array, rng: np.
 
 
 def without_broken(rows: Array, domain: Domain, rng: np.random.Generator) -> Array:
-    """The rows (n, d), those that break a rule replaced by others of them; by one that is searched for where all do."""
+    """The rows (n, d), those that break a rule replaced by others of them; by one that was found before where all do."""
     broken = rules_of(domain).broken(rows) if domain.rules else np.zeros(len(rows), dtype=bool)
     if not broken.any():
         return rows
     rows = rows.copy()
     if broken.all():
-        found = row_that_keeps(rules_of(domain))
-        if found is None:  # which `publish` refuses before it opens a table
+        row = kept_row(domain)
+        if row is None:  # which `publish` refuses before it opens a table
             raise DomainError(
                 "no row was found that keeps all rules of the table: correct the rules, or leave one out."
             )
-        rows[0], broken[0] = found[0], False
+        rows[0], broken[0] = row, False
     rows[broken] = rows[rng.choice(np.flatnonzero(~broken), int(broken.sum()))]
     return rows

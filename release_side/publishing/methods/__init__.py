@@ -19,6 +19,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, margin_kernel, position_of
 from kmeanalyst.releases.domain.numbers import Integer, Number
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.rules.kept_rows import check_kept
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
 from release_side.choices.kept_rules import refuse_broken, refuse_rules
 from release_side.choices.options import public_rows
@@ -55,7 +56,8 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
     """The method with its choices, the public rows read; PublishError or DomainError if they do not go with the domain.
 
     Margins where random features are asked for under a kernel of margins. The workload is read too. PublishError as well for
-    rules with a method that does not keep them, and for public rows that break one.
+    rules with a method that does not keep them, and for public rows that break one; DomainError where no row
+    was found that keeps all rules.
     """
     kind = method_class(method)
     choices = _of_targets(kind, choices, domain)
@@ -70,6 +72,7 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
         kind = Margins
     if kind.no_rules:
         refuse_rules(domain, kind.no_rules)
+    check_kept(domain, choices.target)
     if public is not None:
         refuse_broken(public, domain)
     if choices.workload is not None:

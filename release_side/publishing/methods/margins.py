@@ -35,7 +35,7 @@ class Margins(RandomFeatures):
                 'pairs of columns are chosen by rounds of scores. Choose the kernel "adaptive", or Margins.'
             )
         allowed = allowed_cells(domain, kernel)  # type: ignore[arg-type]
-        if allowed is not None and allowed.some_row() is None:
+        if allowed is not None and not allowed.any_left:
             raise PublishError(
                 "no row of these margins keeps all rules of the domain: together they exclude everything. Leave one out."
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from ruled_tables import HOSPITAL, hospital, share_broken
 
 from kmeanalyst.kernels.margins import ChosenMargins, Margins
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, margin_kernel, table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -20,6 +23,7 @@ from kmeanalyst.releases.file.kernel import diameter_over, listed_rows
 from kmeanalyst.releases.file.validating import validate_release
 from kmeanalyst.releases.rules.rule import Rule
 from release_side import PublishError, publish
+from release_side.budget.ledger import Ledger
 from release_side.door.exponential_mechanism import small_databases
 
 GRID = Domain(
@@ -152,3 +156,37 @@ def test_private_rows_that_break_rules_are_measured_like_any_other(rough_represe
     )
     assert first.measurement is not None and second.measurement is not None
     assert np.array_equal(first.measurement.vector, second.measurement.vector)
+
+
+# ------------------------------------------------------------------ rules that no row keeps, and that some do
+
+HOLES = tuple(Integer(name=f"c{i}", lower=0, upper=9) for i in range(11))
+
+
+def pigeons(count: int) -> Domain:
+    """Where t is true, no two of `count` numbers of ten values are equal: of eleven, no row with t keeps that."""
+    pairs = combinations(range(count), 2)
+    return Domain((Boolean(name="t"), *HOLES), rules=tuple(Rule("never", f"t and c{i} == c{j}") for i, j in pairs))
+
+
+def test_rules_that_no_row_of_a_level_keeps_are_refused_within_seconds_and_nothing_is_spent(tmp_path: Path):
+    ledger = tmp_path / "budget.ledger"
+    Ledger(ledger).init("people", epsilon=2.0, delta=1e-5)
+    before, start = ledger.read_bytes(), time.process_time()
+    with pytest.raises(
+        DomainError, match=r"no row that keeps all 55 rules .*t = 'True'.*search.*Correct or remove a rule"
+    ):
+        publish("no-such-table.csv", pigeons(11), epsilon=1.0, delta=1e-6, target="t", ledger=ledger, table="people")
+    assert ledger.read_bytes() == before
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize(("count", "target"), [(6, "t"), (11, None)])
+def test_rules_that_some_row_keeps_for_each_level_are_published(
+    count: int, target: str | None, rough_representation: None
+):
+    """Also without a target: rows then have t false."""
+    domain = pigeons(count)
+    rows = pd.DataFrame(domain.draw(300, 0)[:, 1:].astype(int), columns=domain.names[1:]).assign(t=False)
+    release = publish(rows, domain, epsilon=1.0, delta=1e-6, rehearsal=1, points=200, target=target)
+    assert share_broken(domain, release.frame) == 0

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from itertools import combinations
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import refusals
 
-from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, one_way_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.kept_rows import check_kept, kept_row
 from kmeanalyst.releases.rules.rule import Rule
 
 AGE = Integer(name="age", lower=0, upper=99)
@@ -152,86 +156,36 @@ def test_rules_read_back_from_the_domain_file_are_the_rules_written(tmp_path):
     assert read_domain(path) == domain
 
 
-REFUSED = [
-    (Rule("never", "agee > 3"), "rule 1 (never agee > 3): no column agee", "Did you mean age?"),
-    (Rule("never", "age"), "a condition is needed", "age > 0"),
-    (Rule("never", "1 > 2"), "names no column", "Name one"),
-    (Rule("never", "age >= 0"), "excludes every row", "Correct it"),
-    (Rule("missing", "works", ("age",)), "no missing cells", "missing = true"),
-    (Rule("missing", "wage > 3", ("wage",)), "depend on itself", "other columns"),
-    (Rule("missing", "works", ("wag",)), "no column 'wag'", "name one of"),
-    (Rule("derive", "works", ("city",)), "gives a condition", "boolean from a condition"),
-    (Rule("derive", "age", ("works",)), "is a number", "Compare it"),
-    (Rule("never", "age > 1 and works and wage > 1 and came > 1 and left > 1"), "couples 5 columns", "several rules"),
-    (Rule("combinations", columns=("city", "state"), rows=(("Rom", "BS"),)), "'Rom' is no value of column city", "Remove the row"),
-    (Rule("combinations", columns=("city", "state"), rows=(("", "BS"),)), "'' is no value of column city", "Remove the row"),
-]  # fmt: skip
+COLUMNS = (AGE, WORKS, WAGE, CAME, LEFT, STAY, CITY, STATE)
 
 
-@pytest.mark.parametrize(("rule", "what", "fix"), REFUSED, ids=lambda each: each.text if isinstance(each, Rule) else "")
-def test_a_rule_that_does_not_fit_the_domain_is_refused(rule, what, fix, tmp_path):
-    columns = (AGE, WORKS, WAGE, CAME, LEFT, STAY, CITY, STATE)
-    path = tmp_path / "domain.toml"
-    lines = domain_toml(Domain(columns)) + "\n[[rule]]\n"
-    lines += "\n".join(f"{key} = {value!r}".replace("\\'", "'") for key, value in rule.to_dict().items())
-    path.write_text(lines)
-    with pytest.raises(DomainError) as refused:
-        read_domain(path)
-    assert what in str(refused.value) and fix in str(refused.value)
+def read(rule: str) -> Domain:
+    """The domain of all columns with this rule, from its file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "domain.toml"
+        path.write_text(f"{domain_toml(Domain(COLUMNS))}\n[[rule]]\n{rule}".replace("; ", "\n"))
+        return read_domain(path)
 
 
-def test_rules_that_contradict_each_other_are_named_and_others_are_not(tmp_path):
-    rules = (
-        Rule("never", "came > 5"),
-        Rule("always", "age < 10"),
-        Rule("always", "works"),
-        Rule("never", "works and age < 15"),
-    )
-    path = tmp_path / "domain.toml"
-    path.write_text(domain_toml(Domain((AGE, WORKS, CAME), rules=rules)))
-    with pytest.raises(DomainError, match=r"together: rule 2 .*; rule 3 .*; rule 4 ") as refused:
-        read_domain(path)
-    assert "rule 1" not in str(refused.value)
+def kept(*texts: str, **options: str) -> None:
+    """Whether a row of three small numbers and a boolean keeps these rules."""
+    numbers = tuple(Integer(name=name, lower=0, upper=500) for name in ("x", "y", "z"))
+    check_kept(Domain((*numbers, WORKS), rules=tuple(Rule("always", text) for text in texts)), **options)
 
 
-def test_a_contradiction_of_columns_against_columns_is_found(tmp_path):
-    rules = (Rule("always", "came > left"), Rule("always", "left > stay"), Rule("always", "stay > came"))
-    columns = [Integer(name=name, lower=0, upper=500) for name in ("came", "left", "stay")]
-    path = tmp_path / "domain.toml"
-    path.write_text(domain_toml(Domain(tuple(columns), rules=rules)))
-    with pytest.raises(DomainError, match="no row that keeps all 3 rules was found"):
-        read_domain(path)
-    path.write_text(domain_toml(Domain(tuple(columns), rules=rules[:2])))
-    assert len(read_domain(path).rules) == 2
+def test_rules_that_do_not_fit_a_domain_or_leave_no_row_are_refused():
+    refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, globals()))
 
 
-TABLES = [
-    ({"never": "age > 3", "always": "age > 3"}, "one of five kinds"),
-    ({"sometimes": "age > 3"}, "one of five kinds"),
-    ({"never": 3}, "must be a text"),
-    ({"missing": "wage"}, "missing and where"),
-    ({"derive": "stay", "where": "x"}, "derive and as"),
-    ({"combinations": ["city"], "rows": [["Basel"]]}, "2 to 4 different columns"),
-    ({"combinations": ["city", "state"], "rows": []}, "1 to 20,000 rows"),
-    ({"combinations": ["city", "state"], "rows": [["Basel"]]}, "a list of 2 texts"),
-    ({"combinations": ["city", "state"], "file": "../none.csv"}, "could not be read"),
-    ({"never": "age > " + "1" * 3000}, "at most 2000"),
-]
-
-
-@pytest.mark.parametrize(("table", "what"), TABLES, ids=lambda each: each if isinstance(each, str) else "")
-def test_a_table_that_is_no_rule_is_refused(table, what, tmp_path):
-    with pytest.raises(DomainError, match=what):
-        Rule.from_dict(table, tmp_path)
-
-
-def test_two_rules_of_how_one_column_comes_about_are_refused():
-    two = (Rule("derive", "left - came", ("stay",)), Rule("derive", "left", ("stay",)))
-    with pytest.raises(DomainError, match="about the column stay"):
-        Domain((CAME, LEFT, STAY), rules=two)
-    circle = (Rule("derive", "left", ("stay",)), Rule("derive", "stay", ("left",)))
-    with pytest.raises(DomainError, match="in a circle"):
-        Domain((CAME, LEFT, STAY), rules=circle)
+def test_a_row_is_found_that_keeps_rules_which_hardly_any_drawn_row_keeps():
+    """Each column alone, a chain of equal columns, and a permutation of ten values."""
+    kept("x == 77", "y == x", "z == y")
+    kept("x > y", "y > z", "z == 100", "works == (x == 200)", target="works")
+    places = tuple(Integer(name=f"x{i}", lower=0, upper=9) for i in range(10))
+    domain = Domain(places, rules=tuple(Rule("never", f"x{i} == x{j}") for i, j in combinations(range(10), 2)))
+    row = kept_row(domain)
+    assert row is not None and sorted(row) == list(range(10)) and not rules_of(domain).broken(row[None]).any()
+    assert np.array_equal(kept_row(Domain(places, rules=domain.rules)), row)
 
 
 SOUND = [

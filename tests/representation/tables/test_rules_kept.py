@@ -34,12 +34,12 @@ from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, margi
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.rules.compiled import rules_of
-from kmeanalyst.releases.rules.contradictions import check_compatible
+from kmeanalyst.releases.rules.kept_rows import check_kept
 from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.representation.redraw import redraw
 from kmeanalyst.representation.represent import represent
-from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
-from kmeanalyst.representation.tables.estimates import estimate_tables
+from kmeanalyst.representation.tables.allowed_cells import allowed_cells
+from kmeanalyst.representation.tables.estimates import TableEstimates, estimate_tables
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
 from kmeanalyst.representation.tables.values_kept import without_broken
 from kmeanalyst.representation.wanted import Effort, Wanted
@@ -229,23 +229,36 @@ def test_a_row_for_which_no_values_were_found_takes_those_of_another():
     assert not rules_of(CHAIN).broken(without_broken(rows[broken], CHAIN, np.random.default_rng(0))).any()
 
 
-def test_rules_that_leave_no_row_of_cells_are_refused():
-    sizes, nothing = (3, 3, 1), np.zeros((3, 3), dtype=bool)
-    allowed = AllowedCells(sizes, (((0, 1), nothing),), 1, (0, 1, -1))
-    assert allowed.some_row() is None and not allowed.any_left
-    features = MarginFeatures(margin_kernel(replace(CHAIN, columns=CHAIN.columns[:2], rules=())))
-    estimates = estimate_tables(measured(features, chain(100, np.random.default_rng(0))[:, :2], noise_scale=0.01))
+def estimates_of(*rules: Rule) -> tuple[Domain, Margins, TableEstimates]:
+    """Of the chain's domain with other rules, whose target is d, drawn from rows that keep none of them."""
+    domain = replace(CHAIN, rules=rules)
+    kernel = margin_kernel(domain, "a")
+    return domain, kernel, estimate_tables(measured(MarginFeatures(kernel), domain.draw(500, 0), noise_scale=0.01))
+
+
+def test_drawn_rows_that_are_stuck_take_the_row_that_was_found_before_for_their_level():
+    """No row is drawn with c == 'q' and d == 9: 500 private rows were all drawn evenly, and the tables do not know the rule."""
+    domain, kernel, estimates = estimates_of(Rule("always", "a == 'p' or (b == 'q' and c == 'q' and d == 9)"))
+    allowed = allowed_cells(domain, kernel)
+    assert allowed is not None
+    stuck = replace(allowed, tables=tuple((columns, table & False) for columns, table in allowed.tables))
+    target, cells = draw_cells(estimates, 50, np.random.default_rng(0), stuck)
+    whole = np.column_stack([cells, target])
+    assert allowed.keeps(whole).all() and set(target) == {0, 1, 2}
+    assert (cells[target == 1] == [1, 1, 9]).all()
+
+
+def test_a_level_for_which_no_row_is_known_takes_any_row_and_without_one_rules_are_refused():
+    domain, kernel, estimates = estimates_of(Rule("never", "a == 'r'"))
+    allowed = allowed_cells(domain, kernel)
+    assert allowed is not None and allowed.any_left
+    target, _ = draw_cells(estimates, 50, np.random.default_rng(0), allowed)
+    assert set(target) == {0, 1}
+    nothing = tuple((columns, table & False) for columns, table in allowed.tables)
+    stuck = replace(allowed, tables=nothing, row_of=lambda _: None)
+    assert not stuck.any_left
     with pytest.raises(DomainError, match=r"no row keeps all rules .* exclude everything\. Leave one out"):
-        draw_cells(estimates, 50, np.random.default_rng(0), allowed)
-
-
-def test_a_row_is_searched_for_where_every_drawn_one_is_stuck():
-    """x + y + z even, for every pair of four columns: looks at single rules find nothing wrong until the last column."""
-    parity = np.indices((2, 2, 2)).sum(axis=0) % 2 == 0
-    tables = tuple((columns, parity) for columns in combinations(range(4), 3))
-    allowed = AllowedCells((2, 2, 2, 2, 1), tables, len(tables), (0, 1, 2, 3, -1))
-    row = allowed.some_row([(4, 0)])
-    assert row is not None and allowed.keeps(row[None]).all()
+        draw_cells(estimates, 50, np.random.default_rng(0), stuck)
 
 
 # ------------------------------------------------------------------ any rules over any domain
@@ -271,7 +284,7 @@ def ruled_domains(draw: st.DrawFn) -> tuple[Domain, int]:
     domain = Domain((*levels, *numbers))
     try:
         domain = replace(domain, rules=tuple(rules))
-        check_compatible(rules_of(domain))
+        check_kept(domain)
     except DomainError:
         assume(False)  # refused before a table is opened
     return domain, draw(st.integers(0, 100))
