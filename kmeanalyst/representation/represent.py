@@ -74,9 +74,7 @@ def _rows_of_margins(
     """From the tables of chosen pairs and a tree of them; from latent classes where all pairs were measured."""
     M, effort = wanted.n_points, wanted.effort
     if isinstance(measurement.feature_map.kernel, ChosenMargins):
-        return rows_from_tables(
-            measurement, domain, M, rng, cells_only=wanted.cells_only, effort=effort, progress=report
-        )
+        return rows_from_tables(measurement, domain, M, rng, effort=effort, progress=report)
     model = fit_latent_classes(measurement, rng, effort=effort, progress=between(0.0, 0.9, report))
     return rows_from_classes(
         model, measurement, domain, M, rng, effort=effort, progress=between(0.9, 1.0, report)

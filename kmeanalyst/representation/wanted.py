@@ -41,8 +41,6 @@ class Wanted:
     float32    real columns hold single-precision numbers in natural units; weights are fitted to the rounded points.
     rng        for random points.
     effort     less than the usual work, for rough points.
-    cells_only of rows drawn from chosen pairs only the cells matter: values are even within cells, and tables that are seen well
-               are not smoothed together by latent classes. Takes a fifth of the time.
     """
 
     n_points: int
@@ -54,4 +52,3 @@ class Wanted:
     float32: bool = False
     rng: np.random.Generator | int = 0
     effort: Effort = field(default_factory=lambda: EFFORT)
-    cells_only: bool = False

@@ -213,21 +213,6 @@ def _is_number(word: str) -> bool:
 @DOMAIN
 @click.option("--epsilon", type=float, multiple=True, metavar="E...", help="One ε or several; 0.1 0.3 1 3 by default.")
 @click.option("--delta", required=True, type=float, help="δ of each release, as in publish; 0 for Laplace.")
-@click.option(
-    "--score/--no-score",
-    default=None,
-    help="Forecast the scores that quality would show, or leave them out. By default where tables of cells are measured, as "
-    "they are unless a kernel or method is named: a second for each of eight synthetic tables, at each ε.",
-)
-@click.option(
-    "--group", metavar="COLUMN", help="Compare pairs of columns within the groups of COLUMN, as quality --group."
-)
-@click.option(
-    "--public-sample",
-    type=click.Path(),
-    metavar="FILE",
-    help="Public rows of a like population (last year's table, another region), at least 100: scores for such a table.",
-)
 @with_options(*_CHOICES)
 @json_option
 def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:
@@ -244,11 +229,6 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
       ± mean          standard error of a column's mean, as a fraction of its range
       ± probability   standard error of a probability near one half
 
-    \b
-    Scores, a range from 10 % to 90 % over synthetic tables of weak to strong dependence; with --public-sample over draws:
-      k-marginal      1000 times 1 - total variation, mean over pairs of columns; 1000 if all their tables agree
-      like a sample   share of the table's rows whose random sample would be as near to the table
-
     With --workload a second table has each question's standard error at each ε, and its parts: privacy noise, sampling (at
     the shares of the synthetic table), and resolution, what the measured tables do not show of it.
 
@@ -256,7 +236,6 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
     Examples:
       release-side plan --rows 100000 --domain domain.toml --epsilon 0.1 1 10 --delta 1e-6
       release-side plan --rows 100000 --domain domain.toml --delta 1e-6 --workload questions.txt
-      release-side plan --rows 6000 --domain domain.toml --epsilon 1 --delta 1e-6 --public-sample last_year.csv
     """
     from kmeanalyst.releases.domain.domain import read_domain
     from release_side.publishing.plan import EPSILONS, NOTE, plan
@@ -277,25 +256,16 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
 def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
     """Aligned columns, a line for each ε, and below them the facts that all share."""
     heads = ("epsilon", "noise scale", "RKHS error", "sampling error", "± mean", "± probability", "seconds", "file")
-    scored = "k_marginal" in plans[0]
-    lines: list[tuple[str, ...]] = [(*heads, *(("k-marginal", "like a sample") if scored else ()))]
+    lines: list[tuple[str, ...]] = [heads]
     for p in plans:
         errors = (f"{p[name]:.2g}" for name in ("rkhs_error", "sampling_error", "se_mean", "se_probability"))
         lines.append((
             f"{p['epsilon']:g}", f"{p['noise_scale']:.3g}", *errors, f"{p['seconds']:.0f}",
-            f"{p['file_bytes'] / 1000:,.0f} kB", *(_scores(p) if scored else ()),
+            f"{p['file_bytes'] / 1000:,.0f} kB",
         ))  # fmt: skip
     same = plans[0]
     facts = f"{rows:,} rows, delta {same['delta']:g}, {same['method']}, {same['points']:,} points"
     return "\n".join([*aligned(lines), f"({facts}, {same['features']:,} features)"])
-
-
-def _scores(plan: dict[str, Any]) -> tuple[str, str]:
-    """Both forecasts of a plan as ranges: "880 to 930", "6 to 15 %"."""
-    if math.isnan(plan["k_marginal"]):
-        return "none", "none"
-    low, high = (f"{100 * plan[f'sample_share_{end}']:.2g}" for end in ("low", "high"))
-    return f"{plan['k_marginal_low']:.0f} to {plan['k_marginal_high']:.0f}", f"{low} to {high} %"
 
 
 def _question_table(plans: list[dict[str, Any]]) -> str:

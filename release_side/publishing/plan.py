@@ -40,18 +40,15 @@ from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed
-from kmeanalyst.representation.tables.score_tables import ScoreTables
 from release_side.budget.spending import weakness
-from release_side.choices.options import processors, public_generator, public_rows
+from release_side.choices.options import processors, public_generator
 from release_side.choices.workload import Source, WorkloadQuestion, without
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
 from release_side.door.private_tables import count_tables
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
-from release_side.publishing.forecast import Forecaster
-from release_side.publishing.methods import MeanMethod, ReleaseMethod, chosen_method, method_class
-from release_side.publishing.methods.margins import Margins
+from release_side.publishing.methods import ReleaseMethod, chosen_method, method_class
 from release_side.publishing.publish import to_release
 from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
 
@@ -93,9 +90,6 @@ def plan(
     float32: bool = False,
     noise: str = "gaussian",
     calibration: str | None = None,
-    score: bool | None = None,
-    group: str | None = None,
-    public_sample: Table | None = None,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """Predict the accuracy of releases of a table of `rows` rows at each epsilon; opens no private file.
@@ -103,13 +97,6 @@ def plan(
     domain      Domain, or the path of its TOML file.
     rows        N.
     epsilon     one ε or several.
-    score       whether to forecast the scores that `release-side quality` would show. By default where tables of cells are
-                measured (adaptive margins, the default, and margins), which takes about a second for each of eight synthetic
-                tables, or of more if the table is small. Other methods fit points to each of them and take minutes. False where
-                noise and errors are enough.
-    group       a column: the score compares pairs of the others within its groups, as `quality` does with the same option.
-    public_sample   rows, or the path of their file, of a like population that everybody may see: last year's table, another
-                region. At least 100. The forecast is then for such a table, and not a range over many.
     The other options are those of `publish`, and are refused for the same reasons in the same words.
     Returns     DataFrame, a row for each ε, with the columns
                 epsilon, delta, rho; method, points, features    the guarantee (ρ of zCDP), M and F.
@@ -123,12 +110,6 @@ def plan(
                 se_probability   standard error of a probability near one half; the median over one question per column.
                 seconds          the time that publishing takes on this machine, once the table is read.
                 file_bytes       size of the file.
-                k_marginal_low, k_marginal, k_marginal_high    if scores are forecast: 10 %, mean and 90 % of the k-marginal
-                                 score of the release against its table, 1000·(1 − mean total variation over pairs of columns).
-                                 From public facts over 8 to 32 tables of weak to strong dependence between columns; with
-                                 public_sample over as many draws of its rows and of the noise. NaN without two columns to compare.
-                sample_share_low, sample_share, sample_share_high    likewise, of the share (0 to 1) of the table's rows whose
-                                 simple random sample has the release's score: as near to the table as such a sample.
                 questions        with a workload only: for each of its questions a dictionary of the standard error that the
                                  analyst sees and its parts, privacy, sampling (at the shares of the synthetic table) and
                                  resolution (NaN where there is none, and the median over the cells of a table); and under
@@ -138,10 +119,6 @@ def plan(
                 rkhs_errors of seven very different ones (ε = 0.1 and 1) were 0.3 (one small cluster) to 2.5 times the
                 predicted (uniform rows, which no mixture of few clusters describes).
                 One draw of the noise is simulated, the same for each ε; another may give a tenth more or less.
-                A score from public facts is a range that may be wide, as it says nothing of the table itself: two tables of one
-                domain can differ by more than 100 points. With a public sample it is off by what the populations differ; one
-                with fewer rows than the table is extrapolated, by 1/√rows.
-    Source      Task, Bhagat & Howarth 2023, SDNist v2, for both scores.
 
     >>> ages = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
     >>> plan = release_side.plan(ages, rows=6000, epsilon=1, delta=1e-6, features=50, points=20)
@@ -160,42 +137,7 @@ def plan(
     mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
     size, on_progress = PopulationSize(_as_whole(rows)), progress or silent
     chosen = chosen_method(method, choices, domain)
-    forecaster = None
-    if _is_scored(chosen, score, group, public_sample):
-        assert isinstance(chosen, MeanMethod)
-        forecaster = Forecaster(
-            chosen, lambda e, seed: kind(choices).mechanism(e, delta, seed), ScoreTables(domain, _position(domain, group)),
-            size, public_rows(public_sample, domain, "public sample"),
-        )  # fmt: skip
-    table = _simulate(chosen, domain, mechanisms, size, on_progress)
-    if forecaster is None:
-        return table
-    scores = forecaster.forecast(_as_list(epsilon), on_progress)
-    at = table.columns.get_loc("file_bytes") + 1
-    return pd.concat([table.iloc[:, :at], pd.DataFrame(scores), table.iloc[:, at:]], axis=1)
-
-
-def _is_scored(method: ReleaseMethod, score: bool | None, group: str | None, public_sample: Table | None) -> bool:
-    """Whether scores are forecast: if asked for, or else where it takes seconds."""
-    named = group is not None or public_sample is not None
-    if score is False and named:
-        raise PublishError(
-            "a group and a public sample are of the forecast of scores, which is left out. Forecast scores, or leave both out."
-        )
-    return score or named or (score is None and isinstance(method, Margins))
-
-
-def _position(domain: Domain, group: str | None) -> int | None:
-    """The group's index in the domain; PublishError for a column that divides no rows into groups."""
-    if group is None:
-        return None
-    if group not in domain.names:
-        raise PublishError(f"group: there is no column {group!r:.80}. Name one of {', '.join(domain.names)}.")
-    if domain[group].is_text:
-        raise PublishError(
-            f"group: {group} is a column of texts, which has no cells. Name a column of levels or numbers."
-        )
-    return domain.position(group)
+    return _simulate(chosen, domain, mechanisms, size, on_progress)
 
 
 def _simulate(

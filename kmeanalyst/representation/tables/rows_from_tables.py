@@ -48,13 +48,12 @@ _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved t
 
 
 def rows_from_tables(
-    measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *, cells_only: bool = False,
+    measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *,
     effort: Effort = FULL, progress: Progress = silent,
 ) -> Array:  # fmt: skip
     """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures.
 
-    cells_only   values are even within cells, and tables that are seen well are not smoothed together first: for scores of cells.
-    Errors       ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
+    Errors   ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
     """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
@@ -62,11 +61,11 @@ def rows_from_tables(
     _check_tables(kernel)
     allowed = allowed_cells(domain, kernel)
     estimates = estimate_tables(measurement, allowed, domain)
-    if not (cells_only or _mostly_ordered(domain, kernel)) and noise_of_all_pairs(measurement) < _SEEN_WELL:
+    if not _mostly_ordered(domain, kernel) and noise_of_all_pairs(measurement) < _SEEN_WELL:
         model = _classes(measurement, kernel, estimates, rng, effort, progress)
         estimates = _of_classes(model, kernel, list(estimates.pairs), estimates.tree, allowed)
         estimates = _refined(estimates, measurement, domain, allowed)
-    return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress, cells_only=cells_only)
+    return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress)
 
 
 def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
@@ -107,7 +106,7 @@ def rows_from_classes(
 
 def _rows(
     estimates: TableEstimates, allowed: AllowedCells | None, measurement: Measurement, domain: Domain, n: int,
-    rng: np.random.Generator, effort: Effort, progress: Progress, *, cells_only: bool = False,
+    rng: np.random.Generator, effort: Effort, progress: Progress, *,
     drawn: tuple[Array, Array] | None = None,
 ) -> Array:  # fmt: skip
     """Rows from estimates.  drawn  the target's cell (n,) and the others' (n, columns), where they are not drawn from the tree."""
@@ -120,9 +119,9 @@ def _rows(
         estimates, target, others, rng, sweeps=effort.of(_SWEEPS), allowed=allowed, progress=progress
     )  # fmt: skip
     cells = np.insert(others, kernel.target, target, axis=1) if kernel.target >= 0 else others
-    fine = {} if cells_only else fine_ranges(measurement, domain, _shares(estimates, kernel.target))
+    fine = fine_ranges(measurement, domain, _shares(estimates, kernel.target))
     rows = rows_in_cells(kernel, domain, cells, target, fine, rng)
-    if allowed is None or cells_only:
+    if allowed is None:
         return rows
     return rows_that_keep_rules(rows, kernel, domain, cells, target, fine, rng)
 

@@ -379,7 +379,7 @@ def test_levels_that_noise_hides_are_named_with_what_to_do(caplog):
             Categorical(name="sex", levels=("f", "m")),
         )
     )
-    plan(domain, rows=2000, delta=1e-6, epsilon=[10.0, 0.1], points=40, score=False)
+    plan(domain, rows=2000, delta=1e-6, epsilon=[10.0, 0.1], points=40)
     (said,) = [record.getMessage() for record in caplog.records]
     assert re.match(r"ε = 0\.1: noise hides levels of code \(300 levels, noise of 0\.\d+ on a share\): ", said)
     assert 'a tree (kind = "tree")' in said
@@ -428,7 +428,7 @@ def test_the_command_passes_every_choice_on(toml, asked):
     options = {
         "rows": 1234, "delta": 1e-7, "method": "subspace", "public_points": "p.csv", "points": 12, "features": 34,
         "family": "maclaurin", "kernel": "margins", "target": "city", "workload": "q.txt", "weights": "signed", "bound": 1.5,
-        "noise": "laplace", "calibration": "zcdp", "group": "city", "public_sample": "s.csv",
+        "noise": "laplace", "calibration": "zcdp",
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert call("plan", "--domain", toml, *words, "--epsilon", "2").exit_code == 1
@@ -437,7 +437,6 @@ def test_the_command_passes_every_choice_on(toml, asked):
         "target": ("city",),
         "epsilon": (2.0,),
         "float32": False,
-        "score": None,
         "progress": asked["progress"],
     }
     assert set(asked) | {"domain"} == set(inspect.signature(plan).parameters)
@@ -468,7 +467,7 @@ def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_
         "cluster",
     }
     other |= {"unit"}  # --rows then counts units
-    own = {"rows", "score", "group", "public_sample"}
+    own = {"rows"}
     assert {option.name for option in main.commands["plan"].params} == publish_options - other | own
 
 
