@@ -14,7 +14,6 @@ from kmeanalyst.cli.arguments import (
     reading_options,
     release_argument,
 )
-from kmeanalyst.cli.claims import claims
 from kmeanalyst.cli.compare import compare, independence, mmd_test_command
 from kmeanalyst.cli.export import export_command
 from kmeanalyst.cli.function import evaluate_command, show_function
@@ -227,7 +226,7 @@ def transform(release_path: str, expressions: tuple[str, ...], output: str, name
 
 
 for _command in (
-    expect, quantile, table, glm_command, claims, survival, independence, mmd_test_command, compare, export_command,
+    expect, quantile, table, glm_command, survival, independence, mmd_test_command, compare, export_command,
     plot_command, report_command, evaluate_command, train_command,
 ):  # fmt: skip
     main.add_command(_command)

@@ -11,7 +11,7 @@ import pandas as pd
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 if TYPE_CHECKING:
-    from kmeanalyst.inference.claims.claims import Claims
+    from kmeanalyst.inference.claims import Claims
     from kmeanalyst.inference.contingency.contingency_test import ContingencyTest
     from kmeanalyst.inference.contingency.survival import SurvivalCurve
     from kmeanalyst.inference.estimate.estimate import Estimate
@@ -177,19 +177,21 @@ class Inference(ReleaseData):
         return replicates(self, R, columns=columns, rng=rng)
 
     def claims(
-        self, texts: Sequence[str], *, rate: float = 0.05, names: Sequence[str] | None = None, view: View | None = None
+        self, questions: Sequence[Estimate | Question], *, rate: float = 0.05, view: View | None = None
     ) -> Claims:
-        """How probable each claim is in the population, and which to keep at a rate of false ones; errors keep their correlation.
+        """How probable it is that each of these numbers is positive in the population, and which claims to keep.
 
-        A claim compares statistics (mean, probability, var, std, quantile, cov, corr, ratio, each with where=condition or not)
-        and arithmetic with them by <, <=, > or >=. List every claim that was considered, not only those that look true.
+        questions  estimates, whose errors stay correlated where they are calculated with, or questions of `expectation`. List every
+                   claim that was considered, not only those that look true.
+        rate       q in (0, 1), of false claims among those that are kept.
+        view       of the questions, as in `expectation`.
 
-        >>> release.claims(["mean(age) < 40", "std(age) > 13.5"])
-        kept: mean(age) < 40 (probability > .999, adjusted p < .001, difference 1.40 ± 0.39)
-        not kept: std(age) > 13.5 (probability .840, adjusted p .240, difference 0.47 ± 0.47)
+        >>> release.claims([40 - release.mean("age"), release.std("age") - 13.5])
+        kept: 40 - [age] > 0 (probability > .999, adjusted p < .001, estimate 1.40 ± 0.39)
+        not kept: [std(age)] - 13.5 > 0 (probability .840, adjusted p .240, estimate 0.47 ± 0.47)
         1 of 2 kept by a Bayesian rule: the mean probability that a kept claim is false is 0.000, at most 0.05.
             Benjamini–Yekutieli keeps 1 at 0.05.
         """
-        from kmeanalyst.inference.claims.claims import claims
+        from kmeanalyst.inference.claims import claims
 
-        return claims(self, texts, rate=rate, names=names, view=view)
+        return claims(self, questions, rate=rate, view=view)

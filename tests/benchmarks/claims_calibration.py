@@ -3,7 +3,7 @@
     python tests/benchmarks/claims_calibration.py [--releases 16] [--rows 5000] [--epsilon 1 0.1] [--claims 8] [--first 0]
 
 Tables of Adult (../shared/data/adult) drawn with replacement, so that its 48,842 rows are the population. Of each statistic some
-claims "statistic > c", c drawn evenly from truth ± 3 standard errors: half of them hold, and a probability p states that of
+claims "statistic - c > 0", c drawn evenly from truth ± 3 standard errors: half of them hold, and a probability p states that of
 all such claims a share p does. The table gives the mean stated probability of claims by range and the share that holds; a claim
 whose probability is below .5 counts as its opposite. Below: of all claims kept by the Bayesian rule at a rate of .05, the share
 that is false, which the rule promises to be at most .05, and the same of Benjamini–Yekutieli's.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 
@@ -22,15 +23,20 @@ import numpy as np
 import pandas as pd
 
 import kmeanalyst as ka
+from kmeanalyst.inference.estimate.estimate import Estimate
 from release_side import publish
 
-STATISTICS = (
-    "mean(age)", "mean(`hours-per-week`)", "probability(sex == 'Female')", "probability(income == '>50K')", "std(age)",
-    "probability(age > 50)", "mean(age, where=sex == 'Male') - mean(age, where=sex == 'Female')",
-    "probability(income == '>50K', where=sex == 'Male')", "probability(income == '>50K', where=sex == 'Female')",
-    "probability(income == '>50K', where=education == 'Bachelors')", "corr(age, `education-num`)",
-    "mean(`education-num`, where=income == '>50K') - mean(`education-num`, where=income == '<=50K')",
-    "mean(`hours-per-week`, where=relationship == 'Husband')", "quantile(age, 0.5, where=income == '>50K')",
+STATISTICS: tuple[Callable[[ka.Release], Estimate], ...] = (
+    lambda r: r.mean("age"), lambda r: r.mean("hours-per-week"), lambda r: r.probability("sex == 'Female'"),
+    lambda r: r.probability("income == '>50K'"), lambda r: r.std("age"), lambda r: r.probability("age > 50"),
+    lambda r: r.mean("age", where="sex == 'Male'") - r.mean("age", where="sex == 'Female'"),
+    lambda r: r.probability("income == '>50K'", where="sex == 'Male'"),
+    lambda r: r.probability("income == '>50K'", where="sex == 'Female'"),
+    lambda r: r.probability("income == '>50K'", where="education == 'Bachelors'"),
+    lambda r: r.corr(["age", "education-num"])["age", "education-num"],
+    lambda r: r.mean("education-num", where="income == '>50K'") - r.mean("education-num", where="income == '<=50K'"),
+    lambda r: r.mean("hours-per-week", where="relationship == 'Husband'"),
+    lambda r: r.quantile("age", 0.5, where="income == '>50K'"),
 )  # fmt: skip
 RANGES = (0.5, 0.7, 0.9, 0.95, 0.99, 1.0)
 
@@ -41,25 +47,19 @@ def population() -> ka.Release:
     return ka.from_frame(table.population.assign(w=1 / len(table.population)), weight="w")
 
 
-def value(release: ka.Release, statistic: str) -> tuple[float, float]:
-    """A statistic and its standard error, by a claim about it."""
-    found = release.claims([f"{statistic} > 0"])[0].difference
-    return float(found.value), float(found.standard_error)
-
-
 def of_release(number: int, epsilon: float, options: argparse.Namespace, truths: list[float]) -> pd.DataFrame:
     table = draws_coverage.TABLES["adult"]()
     release = publish(
         table.draw(options.rows, 1000 + number), table.domain, epsilon=epsilon, delta=1e-6, uncounted=True, workers=1
     )
     rng = np.random.default_rng([number, 77])
-    texts, hold = [], []
+    differences, hold = [], []
     for statistic, truth in zip(STATISTICS, truths, strict=True):
-        error = value(release, statistic)[1]
-        for bound in truth + error * rng.uniform(-3, 3, options.claims):
-            texts.append(f"{statistic} > {bound:.12g}" if bound >= 0 else f"{statistic} > -{-bound:.12g}")
+        estimate = statistic(release)
+        for bound in truth + estimate.standard_error * rng.uniform(-3, 3, options.claims):
+            differences.append(estimate - bound)
             hold.append(truth > bound)
-    found = release.claims(texts)
+    found = release.claims(differences)
     return pd.DataFrame({
         "release": number, "probability": [claim.probability for claim in found], "holds": hold,
         "bayes": [claim.kept for claim in found], "yekutieli": [claim.adjusted_pvalue <= 0.05 for claim in found],
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
-    truths = [value(population(), statistic)[0] for statistic in STATISTICS]
+    truths = [float(statistic(population()).value) for statistic in STATISTICS]
     for epsilon in options.epsilon:
         parts = []
         for number in range(options.first, options.first + options.releases):

@@ -69,8 +69,6 @@ ANALYST = [
     ("glm {release} wage~agee", r"no column agee.*Did you mean age"),
     ("glm {release} wage~age --reference city=Basel", r"names a level for 'city', .*\. Name one of these, or leave it out"),
     ("glm {release} city~age --family binomial", r"city has 4 levels, .*\. Write a condition"),
-    ("claims {release} {nowhere}.toml", r"nowhere\.toml could not be read .*\. Check the path"),
-    ("claims {release} {unknown_toml}", r"unknown\.toml is no list of claims: it has 'column'.*\. Write, for example"),
     ("independence {release} agee city", r"no column 'agee': there are .*\. Name one"),
     ("independence {release} age age", r"never independent of itself: .*\. Name others"),
     ("survival {release} city age", r"time must be a column of numbers, got 'city'\. Name one"),

@@ -169,7 +169,6 @@ def ready_folder(folder: Path) -> None:
     for name, (shipped, most) in _TABLES.items():
         _shipped(shipped).head(most).to_csv(folder / name, index=False)
     (folder / "domain.toml").write_text(domain_toml(_release().domain), encoding="utf-8")
-    (folder / "findings.toml").write_text('claims = ["mean(age) > 38", "std(age) < 20"]\n', encoding="utf-8")
 
 
 @functools.cache

@@ -1,0 +1,158 @@
+"""How probable claims are in the population, and how many false ones a list of those that are kept may have.
+
+A claim is an estimate d, with a standard error s, of a number that is claimed to be positive; resolution counts as prior variance.
+Under a flat prior the number is N(d, s²) once the release is known: the claim holds with probability Φ(d/s). Two rules say which
+claims of a list to keep at a rate q of false ones. Both count every claim that was considered.
+
+    Bayesian      the largest set of claims whose mean probability of being false is at most q (Newton et al. 2004; Müller,
+                  Parmigiani & Rice 2007): right on average over numbers as large as the prior has them.
+    Benjamini–Yekutieli   p-values 1 − Φ(d/s), adjusted for any correlation (Benjamini & Yekutieli 2001): at most a share q of the
+                  kept claims is false on average, for each population, if errors of resolution are like those of sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtr
+
+from kmeanalyst.inference.estimate.estimate import Estimate
+from kmeanalyst.inference.questions.expectation import expectation
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.release import Question, ReleaseData, View
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim and what the release says of it.
+
+    estimate          of the number that is claimed to be positive.
+    probability       the posterior probability that it is, in the population.
+    pvalue            of the hypothesis that it is not.
+    adjusted_pvalue   the same, adjusted for all claims of the list (Benjamini–Yekutieli).
+    kept              whether it is among the claims that the Bayesian rule keeps at the list's rate.
+    """
+
+    estimate: Estimate
+    probability: float
+    pvalue: float
+    adjusted_pvalue: float
+    kept: bool
+
+    def __repr__(self) -> str:
+        d = self.estimate
+        return (
+            f"{'kept' if self.kept else 'not kept'}: {d.question} > 0 (probability {_share(self.probability)}, adjusted p "
+            f"{_share(self.adjusted_pvalue)}, estimate {d.written(d.value)} ± {d.written(d.standard_error)})"
+        )
+
+
+class Claims(tuple[Claim, ...]):
+    """Claims in the order they were made; `rate` is the q of the Bayesian rule."""
+
+    rate: float
+
+    def __new__(cls, claims: Sequence[Claim] = (), rate: float = 0.05) -> Claims:
+        """Claims at a rate of false ones among those that are kept."""
+        made = super().__new__(cls, claims)
+        made.rate = rate
+        return made
+
+    @property
+    def expected_false_share(self) -> float:
+        """The mean posterior probability of being false among kept claims; 0 where none is kept.
+
+        >>> release.claims(["40 - age"]).expected_false_share < 0.001
+        True
+        """
+        false = [1 - claim.probability for claim in self if claim.kept]
+        return float(np.mean(false)) if false else 0.0
+
+    def to_frame(self, level: float = 0.95) -> pd.DataFrame:
+        """One row for each claim, indexed by its question: its estimate, and what follows.
+
+        >>> release.claims(["40 - age"]).to_frame()[["estimate", "kept"]]
+                      estimate  kept
+        claim
+        40 - age > 0  1.402015  True
+        """
+        import pandas as pd
+
+        ends = np.array([claim.estimate.interval(level) for claim in self])
+        return pd.DataFrame({
+            "claim": [f"{claim.estimate.question} > 0" for claim in self],
+            "estimate": [claim.estimate.value for claim in self],
+            "standard_error": [claim.estimate.standard_error for claim in self], "low": ends[:, 0], "high": ends[:, 1],
+            **{name: [getattr(claim, name) for claim in self] for name in ("probability", "pvalue", "adjusted_pvalue", "kept")},
+        }).set_index("claim")  # fmt: skip
+
+    def __repr__(self) -> str:
+        kept, adjusted = sum(claim.kept for claim in self), sum(claim.adjusted_pvalue <= self.rate for claim in self)
+        rule = (
+            f"{kept} of {len(self)} kept by a Bayesian rule: the mean probability that a kept claim is false is "
+            f"{self.expected_false_share:.3f}, at most {self.rate:g}. Benjamini–Yekutieli keeps {adjusted} at {self.rate:g}."
+        )
+        notes = dict.fromkeys(f"note: {note}" for claim in self for note in claim.estimate.notes)
+        return "\n".join([*map(repr, self), rule, *notes])
+
+
+def claims(
+    release: ReleaseData, questions: Sequence[Estimate | Question], *, rate: float = 0.05, view: View | None = None
+) -> Claims:
+    """See `Release.claims`."""
+    if isinstance(questions, str) or not isinstance(questions, Sequence) or not len(questions):
+        raise ValueError(
+            f"claims must be a list of at least one estimate or question, got {questions!r:.80}: rules for false claims "
+            "are about lists. Write it in brackets, such as [release.mean('age') - 40]."
+        )
+    if not 0 < rate < 1:
+        raise ValueError(f"rate must lie between 0 and 1, got {rate!r}: it is a share of false claims. Pass e.g. 0.05.")
+    estimates = [
+        question if isinstance(question, Estimate) else expectation(release, question, view=view)
+        for question in questions
+    ]
+    holds = np.array([
+        ndtr(d.value / d.standard_error) if d.standard_error > 0 else float(d.value > 0) for d in estimates
+    ])  # fmt: skip
+    adjusted, kept = benjamini_yekutieli(1 - holds), largest_set(holds, rate)
+    rows = zip(estimates, holds.tolist(), (1 - holds).tolist(), adjusted.tolist(), kept.tolist(), strict=True)
+    return Claims([Claim(*row) for row in rows], rate)
+
+
+def largest_set(probabilities: Array, rate: float) -> Array:
+    """Which claims (k,) are in the largest set whose mean probability of being false is at most the rate.
+
+    >>> largest_set(np.array([0.99, 0.80, 0.93, 0.10]), 0.05).tolist()
+    [True, False, True, False]
+    """
+    order = np.argsort(-probabilities, kind="stable")
+    means = np.cumsum(1 - probabilities[order]) / np.arange(1, len(order) + 1)
+    kept = np.zeros(len(order), dtype=bool)
+    kept[order[: int((means <= rate).sum())]] = True  # the means increase
+    return kept
+
+
+def benjamini_yekutieli(pvalues: Array) -> Array:
+    """Adjusted p-values (k,), valid under any dependence: p₍ᵢ₎ k/i Σ1/j, made monotone (Benjamini & Yekutieli 2001, Thm 1.3).
+
+    >>> benjamini_yekutieli(np.array([0.01, 0.5])).tolist()
+    [0.03, 0.75]
+    """
+    k = len(pvalues)
+    ranks = np.arange(1, k + 1)
+    order = np.argsort(pvalues, kind="stable")
+    scaled = pvalues[order] * k / ranks * (1 / ranks).sum()
+    adjusted = np.empty(k)
+    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+    return adjusted
+
+
+def _share(share: float) -> str:
+    """A probability with three decimals, of which the last tells it from 0 and 1."""
+    return "< .001" if share < 0.001 else "> .999" if share > 0.999 else f"{share:.3f}".lstrip("0")
