@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.variables.pushforward import pushforward
     from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.kernels import KernelMean, median_lengthscale
-    from kmeanalyst.learning.column_law.embedding_models import fit_embedding
     from kmeanalyst.learning.scoring.calibration import calibration, expected_calibration_error
     from kmeanalyst.learning.scoring.evaluation import score
     from kmeanalyst.learning.scoring.importance import feature_importance
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.function import ReleasedFunction
     from kmeanalyst.releases.rules.rule import Rule
     from kmeanalyst.releases.statement import PrivacyStatement
-    from kmeanalyst.representation.points.thinning import thin
-    from kmeanalyst.representation.shrinkage import shrunk_mean, shrunk_vector
+    from kmeanalyst.representation.thinning import thin
     from kmeanalyst.sources.sql import sql
 
 _HOMES: dict[str, tuple[str, ...]] = {
@@ -75,7 +73,6 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.variables.pushforward": ("pushforward",),
     "kmeanalyst.inference.variables.random_variable": ("RandomVariable",),
     "kmeanalyst.kernels": ("KernelMean", "median_lengthscale"),
-    "kmeanalyst.learning.column_law.embedding_models": ("fit_embedding",),
     "kmeanalyst.learning.scoring.calibration": ("calibration", "expected_calibration_error"),
     "kmeanalyst.learning.scoring.evaluation": ("score",),
     "kmeanalyst.learning.scoring.importance": ("feature_importance",),
@@ -89,8 +86,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.releases.file": ("FileRefused", "read_function", "validate_release", "write_function"),
     "kmeanalyst.releases.function": ("ReleasedFunction",),
     "kmeanalyst.releases.statement": ("PrivacyStatement",),
-    "kmeanalyst.representation.points.thinning": ("thin",),
-    "kmeanalyst.representation.shrinkage": ("shrunk_mean", "shrunk_vector"),
+    "kmeanalyst.representation.thinning": ("thin",),
     "kmeanalyst.sources.sql": ("sql",),
 }
 __version__ = "0.1.0"
@@ -99,9 +95,9 @@ __all__ = [
     "DomainError", "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal",
     "PrivacyStatement", "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "SurvivalCurve",
     "TestResult", "Text", "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration",
-    "compare", "contingency_test", "expected_calibration_error", "feature_importance", "fit", "fit_embedding", "from_frame",
+    "compare", "contingency_test", "expected_calibration_error", "feature_importance", "fit", "from_frame",
     "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "plots", "pushforward",
-    "read_domain", "read_function", "read_model", "read_release", "refit", "score", "shrunk_mean", "shrunk_vector", "sql",
+    "read_domain", "read_function", "read_model", "read_release", "refit", "score", "sql",
     "thin", "validate_release", "weight_support", "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)

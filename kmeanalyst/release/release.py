@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.rows.encoder import Encoding, Missing
     from kmeanalyst.learning.rows.labels import Labels
     from kmeanalyst.learning.rows.training_rows import TaskKind, TrainingData
-    from kmeanalyst.representation.points.thinning import ThinWeights
+    from kmeanalyst.representation.thinning import ThinWeights
 
 
 class Release(Questions, Inference):
@@ -85,7 +85,7 @@ class Release(Questions, Inference):
         >>> len(small), small.mean("age")
         (50, age: 38.60 ± 0.48 (95 %: 37.66 to 39.54; privacy 0.25, sampling 0.18, resolution 0.37))
         """
-        from kmeanalyst.representation.points.thinning import thin
+        from kmeanalyst.representation.thinning import thin
 
         return thin(self, n, weights=weights, rng=rng)
 
@@ -120,7 +120,7 @@ class Release(Questions, Inference):
         effective_rows  what the weights sum to; by default the effective size of the points, (Σp)²/Σp² (Kish 1965).
         task            "classification" or "regression"; by default numbers are regressed.
         encoding        "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
-        labels          "released", the points' own; "measured", "smoothed", "drawn": see `kmeanalyst.fit`, which uses them first.
+        labels          "released", the rows' own, or "smoothed": see `kmeanalyst.fit`, which takes these first.
         Returns         X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
 
         >>> X, y, sample_weight = release.to_sklearn("income")

@@ -17,9 +17,8 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
-from kmeanalyst.representation.by_method import KEEPS_POINTS, REPRESENT
 from kmeanalyst.representation.progress import Progress
-from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.represent import KEEPS_POINTS, REPRESENT, represent
 from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.views import view_weights
 

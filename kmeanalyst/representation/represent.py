@@ -5,14 +5,19 @@ get the most even weights whose mean feature is the estimate. If the points are 
 (`reduced_set`).
 
 A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`) and moved to fit its tables
-(`rows_from_tables`): equal weights are in the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. For
-all other features points are searched (`pool_search`). Rows of margins keep the rules of the domain; points of other features
-would not.
+(`rows_from_tables`): equal weights are in the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. Points
+for all other features, which are only evaluated here, are thinned from a pool of candidates. Rows of margins keep the rules of the
+domain; points of other features would not.
+
+`REPRESENT` says how each release method turns its measurement into points: a curator calls it once, after the door; an analyst
+again for a simulated measurement (`redraw`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,18 +26,34 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.representation.generator.generator import generated_rows
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
-from kmeanalyst.representation.mixture.latent_classes import fit_latent_classes
-from kmeanalyst.representation.points.pool_search import search_points
-from kmeanalyst.representation.points.reduced_set import reduced_set
+from kmeanalyst.representation.mixture.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
+from kmeanalyst.representation.tables.latent_classes import fit_latent_classes
 from kmeanalyst.representation.tables.rows_from_tables import rows_from_classes, rows_from_tables
 from kmeanalyst.representation.tables.values_kept import without_broken
+from kmeanalyst.representation.thinning import thinned
 from kmeanalyst.representation.wanted import Points, Wanted
-from kmeanalyst.representation.weights.convex_fit import default_set, ridged_gram, solve_quadratic
+from kmeanalyst.representation.weights.convex_fit import (
+    PROBABILITIES,
+    default_set,
+    minimise_quadratic,
+    ridged_gram,
+    solve_quadratic,
+)
+from kmeanalyst.representation.weights.reweight import gap_tolerance, weights_for
+
+Represent: TypeAlias = Callable[[Measurement, Domain, Wanted, Progress | None], Points]
 
 VIEWS = ("probability", "bounded", "signed", "uniform")
+_STEP = 0.25  # of candidates near others, as a share of a column's range
+_FRESH = 0.2  # share of fresh draws among candidates, and among the cells of a moved one
+_MOST_NUMBERS = 30_000_000  # features of a pool
+_CANDIDATES = (600, 2000)  # of a pool, at least and at most
+_POOL_STEPS = 300
 _TOLERATED = 0.3  # distance between the estimate and its points, in posterior standard deviations
 
 
@@ -61,7 +82,7 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
             "out of the domain."
         )
     if not isinstance(features, RandomFourier | Nystroem):
-        return search_points(measurement, domain, wanted, report)
+        return _searched(measurement, domain, wanted, report)
     estimate = denoise_measurement(
         measurement, domain, public=wanted.public, rng=rng, effort=wanted.effort, progress=between(0.0, 0.8, report)
     )
@@ -133,3 +154,86 @@ def weights_towards(
         ridged_gram(features, ridge), features @ estimate.mean + ridge / M, default_set(view, bound),
         tolerance=(0.1 * _TOLERATED * estimate.posterior_sd) ** 2,
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------- any features
+
+
+def _searched(measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress) -> Points:
+    """Points (M, d) and weights (M,) whose mean feature is near a measurement of any features.
+
+    The best probability weights on draws from the domain and public rows, a convex problem, say where candidates help. Those of
+    positive weight, points near them and fresh draws are a second pool, which is thinned. Of random binning at ε = 1 the mean's
+    error is .0094 so, .0144 with the first pool alone, and .0093 with four pools.
+    """
+    rng, M = np.random.default_rng(wanted.rng), wanted.n_points
+    size = wanted.effort.of(int(np.clip(_MOST_NUMBERS // measurement.feature_map.dimension, *_CANDIDATES)))
+    pool = _rounded(domain.draw(size, rng), domain, wanted)
+    if wanted.public is not None:
+        pool = np.vstack([wanted.public[rng.permutation(len(wanted.public))[: size // 2]], pool])
+    weights = _pool_weights(pool, measurement)
+    report("placing points", 0.4)
+    kept = pool[np.argsort(-weights, kind="stable")[: min(int((weights > 0).sum()), size // 2)]]
+    fresh = int(_FRESH * size)
+    others = np.vstack([
+        _near(pool, weights, size - len(kept) - fresh, _STEP, domain, rng), domain.draw(fresh, rng)
+    ])  # fmt: skip
+    pool = np.vstack([kept, _rounded(others, domain, wanted)])
+    weights = _pool_weights(pool, measurement)
+    report("placing points", 0.8)
+    few = min(M, len(pool))
+    indices, _, _ = thinned(measurement.feature_map.kernel, pool, weights, few, "uniform")
+    points = np.vstack([pool[indices], _rounded(_near(pool, weights, M - few, _STEP / 8, domain, rng), domain, wanted)])
+    report("placing points", 1.0)
+    if wanted.view == "uniform":
+        return points, np.full(M, 1 / M)
+    return points, weights_for(wanted.view, points, measurement, bound=wanted.bound)
+
+
+def _rounded(rows: Array, domain: Domain, wanted: Wanted) -> Array:
+    """Rows as a file stores them."""
+    return domain.encode(domain.decode(rows, float32=wanted.float32))
+
+
+def _pool_weights(pool: Array, measurement: Measurement) -> Array:
+    """The probability weights whose mean feature is nearest to the measurement."""
+    features = measurement.feature_map.compact(pool)
+    G = features @ features.T
+    G = np.asarray(G.toarray() if hasattr(G, "toarray") else G)
+    b, tolerance = features @ measurement.vector, gap_tolerance(measurement)
+    return minimise_quadratic(G, b, PROBABILITIES, tolerance=tolerance, most_steps=_POOL_STEPS)
+
+
+def _near(pool: Array, weights: Array, n: int, step: float, domain: Domain, rng: np.random.Generator) -> Array:
+    """n draws from the pool, with normal steps of sd `step` times the range on numbers, and some cells drawn afresh."""
+    rows = pool[rng.choice(len(pool), n, p=weights / weights.sum())]
+    moved = rows.copy()
+    for j, column in enumerate(domain.columns):
+        if isinstance(column, Number):
+            low, high = column.bounds
+            values = rows[:, j] + step * (high - low) * rng.standard_normal(n)
+            moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.wrap(values))
+    return np.where(rng.random(rows.shape) < _FRESH, domain.draw(n, rng), moved)
+
+
+# ---------------------------------------------------------------- by the method of a release
+
+
+def weigh(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None) -> Points:
+    """The given points, with weights of the view."""
+    assert wanted.given is not None
+    weights = weights_for(wanted.view, wanted.given, measurement, bound=wanted.bound, n_public=wanted.n_public)
+    return wanted.given, weights
+
+
+def generate(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None) -> Points:
+    """Rows from a network trained on the measurement, with weights 1/M."""
+    rows = generated_rows(
+        measurement, domain, n_points=wanted.n_points, effort=wanted.effort, progress=progress or silent
+    )
+    encoded = domain.encode(domain.decode(rows, float32=wanted.float32))
+    return encoded, np.full(wanted.n_points, 1 / wanted.n_points)
+
+
+REPRESENT: dict[str, Represent] = {"random-features": represent, "subspace": weigh, "generator": generate}
+KEEPS_POINTS = frozenset({"subspace"})  # methods whose points do not depend on the measurement

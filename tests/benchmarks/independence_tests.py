@@ -31,7 +31,7 @@ from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation import by_method
+from kmeanalyst.representation import represent
 
 LEVEL = 0.05
 _LEVELS = tuple("klm")
@@ -77,7 +77,7 @@ def pvalues(setting: Setting, releases: int) -> Array:
     """(releases, pairs, 5): weighted, χ² (or CMH), HSIC, of the private rows, and whether the pair was counted."""
     domain, draw, pairs = drawn(setting)
     if not setting.fit:
-        by_method.REPRESENT["random-features"] = _no_fit  # type: ignore[assignment]
+        represent.REPRESENT["random-features"] = _no_fit  # type: ignore[assignment]
     found = np.ones((releases, len(pairs), 5))
     for i in range(releases):
         rng = np.random.default_rng([i, int(setting.epsilon * 10), setting.rows])

@@ -233,8 +233,6 @@ def adult(epsilons: list[float]) -> Iterator[dict[str, Any]]:
             started = time.monotonic()
             found[name] = adult_scores(make(), release, target, test, truth, encoding)
             found[f"{name}, s"] = time.monotonic() - started
-        if setting != "real rows":
-            found["law"] = scores(ka.fit_embedding(release, target).predict_proba(test)[:, 1], truth)
         yield found
 
 
@@ -258,12 +256,9 @@ def scores(said: Any, truth: Any) -> tuple[float, float]:
 
 
 def adult_line(found: dict[str, Any]) -> str:
-    own = {name: got for name, got in found.items() if isinstance(got, tuple) and name != "law"}
+    own = {name: got for name, got in found.items() if isinstance(got, tuple)}
     mean = np.mean(list(own.values()), axis=0)
-    each = "  ".join(
-        f"{name} {roc:.3f}/{pr:.3f}"
-        for name, (roc, pr) in (own | ({"law": found["law"]} if "law" in found else {})).items()
-    )
+    each = "  ".join(f"{name} {roc:.3f}/{pr:.3f}" for name, (roc, pr) in own.items())
     return f"{found['setting']:22} mean of {len(own)} {mean[0]:.4f}/{mean[1]:.4f}  {each}"
 
 

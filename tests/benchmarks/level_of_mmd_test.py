@@ -34,7 +34,7 @@ from kmeanalyst.inference.two_sample import noise_aware
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation import by_method
+from kmeanalyst.representation import represent
 
 LEVELS = (0.05, 0.01)
 METHODS = ("random-features", "subspace")
@@ -60,7 +60,7 @@ class Setting:
 def pvalues(setting: Setting, releases: range) -> Array:
     """(releases, samples of each, sizes, 2): p-values of the test, and of the same test that ignores the noise."""
     if not setting.fit:
-        by_method.REPRESENT["random-features"], by_method.weights_for = _no_fit, _even  # type: ignore[assignment]
+        represent.REPRESENT["random-features"], represent.weights_for = _no_fit, _even  # type: ignore[assignment]
     noise_aware.size_of_difference = lambda *_, **__: {}  # type: ignore[assignment]
     domain, draw, options = population(setting.table)
     features = setting.method == "random-features" and setting.table in ("numeric", "mixed")

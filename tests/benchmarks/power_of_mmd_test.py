@@ -38,7 +38,7 @@ from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
-from kmeanalyst.representation import by_method
+from kmeanalyst.representation import represent
 
 ANCHOR = Path(__file__).resolve().parents[3] / "shared" / "anchors" / "mixture_of_Gaussians_N100000_D5.npz"
 N, L, DELTA = 10_000, 500, 1e-6
@@ -93,7 +93,7 @@ def pvalues(
 
 
 def _fit_nothing() -> None:
-    by_method.REPRESENT["random-features"] = lambda measurement, domain, *_: (domain.draw(10, 0), np.full(10, 0.1))
+    represent.REPRESENT["random-features"] = lambda measurement, domain, *_: (domain.draw(10, 0), np.full(10, 0.1))
 
 
 def tell_older(kernels: Sequence[str], epsilons: Sequence[float], repetitions: int) -> None:

@@ -14,9 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.kernels import Gaussian
-from kmeanalyst.learning.column_law.embedding_models import fit_embedding
 from kmeanalyst.learning.rows.encoder import DomainEncoder
-from kmeanalyst.learning.rows.labels import measured_unavailable
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
@@ -98,16 +96,6 @@ def test_the_natural_encoding_leaves_texts_as_they_are():
     assert list(DomainEncoder(TEXTS.to_dict(), encoding="natural").transform(frame)["code"]) == list(frame["code"])
 
 
-def test_models_from_an_embedding_refuse_texts(strings: ka.Release):
-    with pytest.raises(ValueError, match="code is a column of texts with which all else was measured"):
-        fit_embedding(strings, "lab")
-    placed = Domain((LAB, MASS))
-    release = release_side.publish(text_rows(300, 0)[["lab", "mass"]], placed, points=20, features=100, **BUDGET)
-    assert measured_unavailable(release, LAB, "classification", ("mass",)) is None
-    release.domain = TEXTS  # as a file could say
-    assert measured_unavailable(release, LAB, "classification", ("mass",)) == "it was measured together with texts"
-
-
 def test_a_subspace_with_texts_is_redrawn_and_placed_points_with_texts_are_refused(strings: ka.Release):
     again = redraw(strings, rng=0)
     assert list(again.to_frame()["code"]) == list(strings.to_frame()["code"])
@@ -167,20 +155,6 @@ def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str
     assert len(redraw(release, rng=0)) == 40
 
 
-def test_a_conditional_distribution_is_fitted_to_sparse_features():
-    domain = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1)))
-    x = np.random.default_rng(0).uniform(size=5000)
-    options: dict[str, Any] = {
-        "family": "binning",
-        "kernel": "laplacian:lengthscale=0.5",
-        "points": 200,
-        "features": 400,
-    }
-    release = release_side.publish(pd.DataFrame({"x": x, "y": x}), domain, **options, **BUDGET | {"epsilon": 10.0})
-    low, high = fit_embedding(release, "y").predict(pd.DataFrame({"x": [0.1, 0.9]}))
-    assert high - low > 0.3
-
-
 # ---------------------------------------------------------------- draws
 
 
@@ -208,9 +182,9 @@ def test_models_learn_from_drawn_rows_and_inherit_their_guarantee(drawn: ka.Rele
     assert 0 <= answer.value <= 1 and any("exponential mechanism" in note for note in answer.notes)
     with pytest.raises(ValueError, match="exponential mechanism drew"):
         ka.fit(LogisticRegression(), drawn, "ill", view="fitted")
-    with pytest.raises(ValueError, match='cannot be "measured" here: there is no measurement'):
-        ka.fit(LogisticRegression(), drawn, "ill", labels="measured")
-    for ask in (lambda: fit_embedding(drawn, "ill"), lambda: redraw(drawn), lambda: ka.refit(model, drawn, redraws=2)):
+    with pytest.raises(ValueError, match='cannot be "smoothed" here: there is no measurement'):
+        ka.fit(LogisticRegression(), drawn, "ill", labels="smoothed")
+    for ask in (lambda: redraw(drawn), lambda: ka.refit(model, drawn, redraws=2)):
         with pytest.raises(ValueError, match="exponential mechanism"):
             ask()
 

@@ -18,7 +18,7 @@ import release_side
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.report.page import write_report
-from kmeanalyst.representation.mixture.within_cells import fine_ranges
+from kmeanalyst.representation.tables.within_cells import fine_ranges
 
 PARENTS = {f"b{k:02}": f"c{k % 3}" for k in range(66)} | {f"d{k:03}": f"b{k % 66:02}" for k in range(330)}
 CODE = ka.Tree(name="code", parents=PARENTS, missing=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from evaluation_cases import JOBS, POINTS, SICK, SIGNED, High, Regressor, measured, points, weighted
+from every import every
 from sklearn.calibration import calibration_curve
 
 from kmeanalyst.learning.scoring.calibration import calibration, expected_calibration_error
@@ -29,7 +30,7 @@ def coins(n: int, seed: int, off: float = 0.0) -> pd.DataFrame:
     return pd.DataFrame({"probability": probability, "hit": (rng.random(n) < probability + off).astype(int)})
 
 
-@pytest.mark.parametrize("strategy", ["quantile", "uniform"])
+@every("strategy", ["quantile", "uniform"])
 def test_bins_of_a_sample_are_scikit_learns(strategy):
     frame = coins(500, 1)
     observed, predicted = calibration_curve(frame["hit"], frame["probability"], n_bins=5, strategy=strategy)
@@ -90,7 +91,7 @@ def test_one_class_of_several_is_named():
             calibration(model, PLAIN, bins=bins)
 
 
-@pytest.mark.parametrize("strategy", ["quantile", "uniform"])
+@every("strategy", ["quantile", "uniform"])
 def test_means_of_a_number_stand_beside_its_predictions(strategy: str):
     """A model that adds 1 and halves the rest is 1 - y/2 away from the mean of every bin."""
 

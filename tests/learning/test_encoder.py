@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from every import every
 from learning_cases import DOMAIN, UNSEEN, table, weighted
 from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -42,7 +43,7 @@ def test_features_come_from_the_domain_and_not_from_the_rows():
     assert DomainEncoder(domain.to_dict(), encoding="codes").transform(frame)["city"].tolist() == [1, 3]
 
 
-@pytest.mark.parametrize(
+@every(
     ("column", "cells", "names", "expected"),
     [
         (DOMAIN["n"], [0, 2, 3, 6, 9], ["n", "n in 0..3", "n in 3..6", "n in 6..9", "n=0"], [3, 0, 1, 2, 2]),

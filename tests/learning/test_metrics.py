@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.metrics as sk
+from every import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,7 +112,7 @@ def test_every_metric_is_compared():
     assert {name for name, k, _ in CASES if k == 0} == set(REGRESSION)
 
 
-@pytest.mark.parametrize(("name", "k", "expected"), CASES)
+@every(("name", "k", "expected"), CASES)
 @settings(max_examples=30)
 @given(n=st.integers(8, 60), seed=st.integers(0, 10_000), zeros=st.integers(0, 2), grain=st.integers(1, 5))
 def test_metrics_are_those_of_scikit_learn(name, k, expected, n, seed, zeros, grain):
@@ -122,7 +123,7 @@ def test_metrics_are_those_of_scikit_learn(name, k, expected, n, seed, zeros, gr
         assert found == pytest.approx(float(expected(answers, w)), abs=1e-10, rel=1e-10)
 
 
-@pytest.mark.parametrize(("name", "k", "expected"), CASES)
+@every(("name", "k", "expected"), CASES)
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10_000))
 def test_slopes_are_what_moved_weights_show(name, k, expected, seed):

@@ -18,6 +18,7 @@ import pandas as pd
 import paths
 import pytest
 import skops
+from every import every
 from file_tools import changed
 from sklearn.base import is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -177,7 +178,7 @@ def test_a_generator_made_by_another_function_of_numpy_is_refused() -> None:
     check_schema(generator("PCG64"), ())
 
 
-@pytest.mark.parametrize("hold", [
+@every("hold", [
     *(lambda values, value=value: [value] for value in (
         len, str.upper, "x".upper, lambda: 0, [np.load], {"f": np.save}, {"x": ka.Release.write},
     )),
@@ -195,7 +196,7 @@ def test_a_function_in_any_collection_is_refused(hold: Callable[[list[Any]], Any
         check_made(model, ())
 
 
-@pytest.mark.parametrize("make", [CountVectorizer, TfidfVectorizer, HashingVectorizer])
+@every("make", [CountVectorizer, TfidfVectorizer, HashingVectorizer])
 def test_a_vectorizer_that_opens_files_is_refused(make: type[Any], path: Path) -> None:
     model = ka.read_model(path)
     model["model"].extra_ = [make()]
@@ -265,7 +266,7 @@ OTHERS = [
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("estimator", [*SURE, *OTHERS], ids=lambda e: type(e).__name__)
+@every("estimator", [*SURE, *OTHERS])
 def test_a_model_read_back_is_the_model_written(estimator: Any, release: ka.Release, path: Path) -> None:
     frame = release.to_frame()
     model = ka.fit(estimator, release.transform({"double": "2 * a"}), "ill" if is_classifier(estimator) else "a")

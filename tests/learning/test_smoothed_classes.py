@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from every import every
 from learning_cases import release_around
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -17,8 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
-from kmeanalyst.learning.column_law.smoothed_classes import _Rows, fit_smoothed_classes
-from kmeanalyst.learning.rows.labels import _thinned, find_labels, smoothed_model
+from kmeanalyst.learning.rows.labels import _thinned, find_labels
+from kmeanalyst.learning.rows.smoothed_classes import _Rows, fit_smoothed_classes
 from kmeanalyst.learning.rows.training_rows import _drawn_labels, target_of, training_rows
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
@@ -175,13 +176,13 @@ def test_rows_of_an_estimator_without_weights_have_labels_drawn_from_the_probabi
     source = find_labels("smoothed", ill, DOMAIN["ill"], "classification", ("a",))
     rows = training_rows(ill, target_of(ill, "ill"), "resampled", labels=source)
     assert len(rows.frame) == N
-    p: Any = smoothed_model(ill, "ill").predict_proba(rows.frame)[:, 1]
+    p: Any = source.model.predict_proba(rows.frame)[:, 1]
     assert np.corrcoef(p, rows.cells)[0, 1] < 0.9  # labels cut at one quantile of all rows would follow p
     near_half = np.abs(p - 0.5) < 0.2
     assert 0.3 < rows.cells[near_half & (p > 0.5)].mean() < 0.75
 
 
-@pytest.mark.parametrize(
+@every(
     ("target", "task", "why"),
     [("a", "classification", "it is a real"), ("ill", "regression", "it is a boolean")],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from every import every
 from learning_cases import release_around
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, QuantileRegressor
@@ -16,8 +17,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
-from kmeanalyst.learning.column_law.smoothed_numbers import _grouped, _means_of_parts, fit_smoothed_numbers
 from kmeanalyst.learning.rows.labels import find_labels
+from kmeanalyst.learning.rows.smoothed_numbers import _grouped, _means_of_parts, fit_smoothed_numbers
 from kmeanalyst.learning.rows.training_rows import target_of, training_rows
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
@@ -102,7 +103,7 @@ def test_values_are_given_the_columns_that_a_model_sees(release: Release):
         assert np.ptp(fit_smoothed_numbers(release, "cost", predictors).values_of(alike), axis=0).max() > 10
 
 
-@pytest.mark.parametrize(
+@every(
     ("make", "least"), [(lambda: DecisionTreeRegressor(random_state=0), 0.1), (lambda: KNeighborsRegressor(5), 0.01)]
 )
 def test_models_that_follow_single_values_gain(release: Release, make: Any, least: float):
@@ -112,7 +113,7 @@ def test_models_that_follow_single_values_gain(release: Release, make: Any, leas
     assert gained > before + least
 
 
-@pytest.mark.parametrize("make", [LinearRegression, lambda: RandomForestRegressor(20, random_state=0)])
+@every("make", [LinearRegression, lambda: RandomForestRegressor(20, random_state=0)])
 def test_other_models_lose_nothing(release: Release, make: Any):
     scores = [
         r2_score(UNSEEN["cost"], ka.fit(make(), release, "cost", columns=COLUMNS, labels=labels).predict(UNSEEN))
@@ -121,7 +122,7 @@ def test_other_models_lose_nothing(release: Release, make: Any):
     assert scores[0] > scores[1] - 0.01
 
 
-@pytest.mark.parametrize(
+@every(
     "estimator",
     [
         QuantileRegressor(quantile=0.8, alpha=0, solver="highs"),

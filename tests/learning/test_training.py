@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from every import every
 from learning_cases import DOMAIN, UNSEEN, table, weighted
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.cluster import KMeans
@@ -267,7 +268,7 @@ def test_classes_are_all_the_levels_of_the_domain():
     assert (np.array(["A", "B", "C", "D"])[scores.argmax(axis=1)] == np.where(rows["a"] > 0, "A", "D")).mean() > 0.9
 
 
-@pytest.mark.parametrize(("target", "classes"), [("smokes", [False, True]), ("n", list(range(10)))])
+@every(("target", "classes"), [("smokes", [False, True]), ("n", list(range(10)))])
 def test_booleans_and_whole_numbers_are_classified_as_what_they_are(target: str, classes: list[Any]):
     model = ka.fit(GaussianNB(), weighted(table(400, 0)), target)
     assert model.classes_.tolist() == classes
@@ -278,7 +279,7 @@ ROWS = table(100, 0)
 DATED = Domain((DOMAIN["a"], Date(name="day", lower="2020-01-01", upper="2020-12-31")))
 
 
-@pytest.mark.parametrize(
+@every(
     ("estimator", "target", "options", "message"),
     [
         (LogisticRegression(), "cost", {}, r'needs classes.*transform\(\{"high": "cost'),
@@ -298,7 +299,7 @@ def test_a_target_or_an_option_that_does_not_suit_the_estimator_is_refused(
         ka.fit(estimator, weighted(ROWS), target, **options)
 
 
-@pytest.mark.parametrize(
+@every(
     ("estimator", "data", "target", "message"),
     [
         (
@@ -310,7 +311,6 @@ def test_a_target_or_an_option_that_does_not_suit_the_estimator_is_refused(
         (LogisticRegression(), weighted(ROWS.assign(risk="low")), "risk", "no classes to separate"),
         (LogisticRegression(), ROWS, "risk", "trained on a Release, got a DataFrame. Read one"),
     ],
-    ids=["dates", "one class", "no release"],
 )
 def test_data_that_do_not_determine_a_model_are_refused(estimator: Any, data: Any, target: str, message: str):
     with pytest.raises((ValueError, TypeError), match=message):
@@ -365,7 +365,7 @@ def test_train_writes_a_model_and_scores_it_on_real_rows(published: str, tmp_pat
     assert found.exit_code == 0, found.output
     answer = json.loads(found.stdout)
     model = ka.read_model(tmp_path / "m.skops")
-    assert answer["estimator"] == "LogisticRegression" and answer["labels"] == "measured"
+    assert answer["estimator"] == "LogisticRegression" and answer["labels"] == "released"
     assert answer["test"]["accuracy"]["value"] == pytest.approx((model.predict(UNSEEN) == UNSEEN["risk"]).mean())
     assert answer["classes"] == ["high", "low"] and answer["epsilon"] == 5.0
     shown = CliRunner().invoke(main, [*common, "--estimator", "SVC", "--set", "C=0.5", "--columns", "a, n"])

@@ -31,8 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 from weighted_fits import as_table, counts, repeated, unweighted
 
 from kmeanalyst.learning.weights import weight_support
-from kmeanalyst.learning.weights.weight_support import WeightSupport, takes_weights
-from kmeanalyst.learning.weights.weight_table import Table, read_table
+from kmeanalyst.learning.weights.weight_support import Table, WeightSupport, read_table, takes_weights
 
 support = weight_support.weight_support
 ESTIMATORS = table_estimators()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from every import every
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -61,8 +62,8 @@ def test_the_projection_to_the_ball_agrees_with_a_bisection(v, bound):
     np.testing.assert_allclose(project_to_ball(v, bound), expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
-@pytest.mark.parametrize("rank", [2, 8, 60])
+@every("scale", [1e-8, 1.0, 1e8])
+@every("rank", [2, 8, 60])
 def test_the_solver_stays_in_the_set_and_stops_at_the_duality_gap_it_was_given(scale: float, rank: int):
     """The gap by hand, over the corners of the set; it bounds the distance of the objective to its minimum."""
     rng = np.random.default_rng(0)
@@ -100,7 +101,7 @@ def nearly_singular() -> tuple[Array, Array]:
     return G, target + G @ rng.normal(size=150) / 99
 
 
-@pytest.mark.parametrize("name", SETS)
+@every("name", SETS)
 def test_the_gap_is_reached_where_projected_gradients_alone_give_up(name: str):
     """5000 gradient steps leave a gap a hundred times too large; about twenty factorisations do not.
 
@@ -115,7 +116,7 @@ def test_the_gap_is_reached_where_projected_gradients_alone_give_up(name: str):
         assert 0 < (w > 0).sum() < 40
 
 
-@pytest.mark.parametrize("seed", range(5))
+@every("seed", range(5))
 def test_the_interior_point_agrees_with_the_threshold_of_a_diagonal_problem(seed: int):
     """With G = diag(g) the optimum is w = max((b − t)/g, 0), t such that Σ w = 1; signed: soften |b| by t ≥ 0."""
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from every import every
 from file_tools import SCHEMA_TEST, members_of
 from kernel_cases import CELL, LABELLED, PEOPLE, drawn
 from representation_cases import measured as measured_rows
@@ -95,7 +96,7 @@ def with_values(columns: tuple[Choices, ...], most: int) -> tuple[Choices, ...]:
     return tuple(Choices(c.column, tuple(v[:most] for v in c.values), c.ranges, c.free) for c in columns)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@every("name", KERNELS)
 def test_rows_that_are_certain_have_the_features_of_the_numpy_map(name: str):
     """In float64, to 1e-10: one cell of probability one in each column, and free numbers."""
     torch = pytest.importorskip("torch")
@@ -119,7 +120,7 @@ def test_rows_that_are_certain_have_the_features_of_the_numpy_map(name: str):
     )
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@every("name", KERNELS)
 def test_features_of_soft_rows_are_the_mean_over_all_rows_that_can_be_drawn(name: str):
     """Every combination of choices and of the values that represent them, weighted by its probability."""
     torch = pytest.importorskip("torch")
@@ -221,9 +222,7 @@ def measured(kernel: Kernel, rows: Array, *, noise: float = 1e-9) -> Measurement
     return measured_rows(drawn(kernel, PEOPLE), rows, noise_scale=noise)
 
 
-@pytest.mark.parametrize(
-    "kernel", [generator_kernel(PEOPLE, "city"), margin_kernel(PEOPLE, "city", finer=False)], ids=["own", "margins"]
-)
+@every("kernel", [generator_kernel(PEOPLE, "city"), margin_kernel(PEOPLE, "city", finer=False)])
 def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
     rows = PEOPLE.encode(frame(500))
     truth = np.bincount(rows[:, 2].astype(int)) / 500
@@ -322,7 +321,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), REFUSED)
+@every(("options", "message"), REFUSED)
 def test_impossible_kernels_and_choices_are_refused_before_the_door(
     options: dict[str, Any], message: str, no_door: None
 ):
@@ -391,7 +390,7 @@ def test_without_privacy_a_generator_learns_what_is_measured():
         assert abs(made["x"][one].std() - x[other].std()) < 0.2  # ranges are a third wide; uniform rows have 1.2
 
 
-@pytest.mark.parametrize("make", [table_kernel, lambda domain: Gaussian(1.5)], ids=["table", "numbers"])
+@every("make", [table_kernel, lambda domain: Gaussian(1.5)])
 def test_free_numbers_are_learned_too(make: Callable[[Domain], Kernel]):
     """Numbers without margins: a free output, with an atom or missing cells."""
     pytest.importorskip("torch")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from every import every
 from representation_cases import measured_mean
 
 from kmeanalyst.kernels import Gaussian
@@ -58,8 +59,8 @@ def test_the_step_is_nowhere_worse_than_the_noisy_mean_or_the_public_mean(m: int
     assert step < 1.1 * min(raw, baseline)
 
 
-@pytest.mark.parametrize("shift", [0.3, 1.0])
-@pytest.mark.parametrize(("noise_scale", "gain"), [(4e-4, 1.0), (4e-3, 0.65)])
+@every("shift", [0.3, 1.0])
+@every(("noise_scale", "gain"), [(4e-4, 1.0), (4e-3, 0.65)])
 def test_a_biased_public_sample_costs_nothing_and_still_helps(shift: float, noise_scale: float, gain: float):
     """Public rows moved by up to one standard deviation; the noise of 20 000 rows at ε = 1 and 0.1."""
     step, raw, baseline = Population(300, shift=shift, d=5, lengthscale=2.0).errors(noise_scale, draws=4)
@@ -105,7 +106,7 @@ def test_the_step_does_not_depend_on_the_basis():
 # ---------------------------------------------------------------- weights on public rows
 
 
-@pytest.mark.parametrize("noise_scale", [1e-3, 0.02])
+@every("noise_scale", [1e-3, 0.02])
 def test_signed_weights_carry_the_step_to_a_fifth_of_the_noise(noise_scale: float):
     case = Population(100)
     measurement = case.measured(noise_scale, 0)
@@ -139,7 +140,7 @@ def test_equal_public_rows_get_equal_weights():
     np.testing.assert_allclose(weights.reshape(10, 3), np.repeat(weights[::3, None], 3, axis=1), rtol=1e-9)
 
 
-@pytest.mark.parametrize("view", ["probability", "bounded"])
+@every("view", ["probability", "bounded"])
 def test_confined_weights_on_public_rows_beat_the_uniform_ones_and_the_fit_that_ignores_them(view: str):
     case, noise_scale, uniform = Population(150), 0.02, np.full(150, 1 / 150)
     errors = {"public": [], "ignored": [], "uniform": []}
@@ -165,7 +166,7 @@ def test_where_the_free_weights_are_probabilities_every_view_is_the_same():
     )
 
 
-@pytest.mark.parametrize("view", [view for view in WEIGHT_VIEWS if view != "published"])
+@every("view", [view for view in WEIGHT_VIEWS if view != "published"])
 def test_points_that_are_not_all_public_rows_are_not_drawn_to_their_mean(view: str):
     case = Population(30)
     measurement = case.measured(0.05, 0)

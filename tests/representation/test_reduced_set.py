@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from contracts import COLUMNS
+from every import every
 from representation_cases import PEOPLE, people, place_points, simulated
 
 from kmeanalyst.kernels import KernelMean
@@ -75,7 +76,7 @@ def test_a_noisy_fit_has_probability_weights_on_points_of_the_domain():
     assert set(np.flatnonzero(np.isnan(points).any(axis=0))) <= set(PEOPLE.missing_columns)
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
+@every("column", COLUMNS)
 def test_every_kind_of_column_can_be_fitted_alone(column):
     """A table of a single value is found, and a table of missing cells where they are declared."""
     domain = Domain((column,))

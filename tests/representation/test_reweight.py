@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from contracts import KERNELS
+from every import every
 from representation_cases import measured
 
 from kmeanalyst.kernels import Gaussian, KernelMean
@@ -28,7 +29,7 @@ def subspace() -> tuple[Nystroem, Array, Array]:
     return Nystroem.fit(Gaussian(1.0), points), points, rows
 
 
-@pytest.mark.parametrize("noise_scale", [1e-5, 0.02])
+@every("noise_scale", [1e-5, 0.02])
 def test_weights_stay_in_the_set_they_are_named_after(noise_scale: float):
     feature_map, points, rows = subspace()
     measurement = measured(feature_map, rows, noise_scale=noise_scale)
@@ -87,7 +88,7 @@ def test_fits_with_a_ridge_are_smaller():
     assert (ridged**2).sum() < (plain**2).sum()
 
 
-@pytest.mark.parametrize("view", ["probability", "bounded", "signed"])
+@every("view", ["probability", "bounded", "signed"])
 def test_a_fit_is_solved_to_a_hundredth_of_the_noise_on_one_coordinate(view: str):
     feature_map, points, rows = subspace()
     measurement, features, allowed = (
@@ -107,7 +108,7 @@ def test_probability_weights_are_their_own_nearest():
     assert nearest_probability_weights(case.kernel, points, weights) is weights
 
 
-@pytest.mark.parametrize("seed", range(4))
+@every("seed", range(4))
 def test_the_probability_view_is_the_nearest_probability(seed: int):
     """No probability weights are nearer in RKHS distance: the duality gap is zero, to the solver's tolerance."""
     case, rng = KERNELS[seed], np.random.default_rng(seed)

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from contracts import KERNELS, named
+from every import every
 from file_tools import same
 
 import kmeanalyst
@@ -21,12 +22,14 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
-from kmeanalyst.representation.points import thinning
-from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, mean_at_points, thin, thinned
+from kmeanalyst.representation import thinning
+from kmeanalyst.representation.thinning import THIN_WEIGHTS, mean_at_points, thin, thinned
 from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, ConvexSet, solve_quadratic
 
 KINDS = pytest.mark.parametrize("kind", THIN_WEIGHTS)
+ALL_KINDS = every("kind", THIN_WEIGHTS)
 SIGNS = pytest.mark.parametrize("signed", [False, True], ids=["probability-release", "signed-release"])
+ALL_SIGNS = every("signed", [False, True])
 
 
 def cloud(n: int, *, signed: bool, seed: int = 0, d: int = 2) -> tuple[Array, Array]:
@@ -60,9 +63,9 @@ def best_of_all_pairs(kernel, points: Array, weights: Array, kind: str) -> float
 # ---------------------------------------------------------------- points and weights
 
 
-@KINDS
-@SIGNS
-@pytest.mark.parametrize("seed", range(6))
+@ALL_KINDS
+@ALL_SIGNS
+@every("seed", range(6))
 def test_two_of_eight_points_are_the_best_of_all_pairs_or_near_them(kind, signed, seed):
     """The search is local: it may end in a pair that no single exchange improves, at most 10 % further away."""
     points, weights = cloud(8, signed=signed, seed=seed)
@@ -86,9 +89,9 @@ def test_the_stated_error_is_the_distance(kind, signed, case):
         assert error == pytest.approx(expected, rel=1e-6, abs=1e-7 * np.abs(weights).sum() * case.kernel.bound)
 
 
-@KINDS
-@SIGNS
-@pytest.mark.parametrize("n", [1, 2, 17, 59, 60])
+@ALL_KINDS
+@ALL_SIGNS
+@every("n", [1, 2, 17, 59, 60])
 def test_weights_are_of_the_kind_asked_for(kind, signed, n):
     points, weights = cloud(60, signed=signed)
     indices, chosen, _ = thinned(Gaussian(1.0), points, weights, n, kind)
@@ -103,15 +106,15 @@ def test_weights_are_of_the_kind_asked_for(kind, signed, n):
         assert np.abs(chosen).sum() <= max(1, np.abs(weights).sum()) * (1 + 1e-9)
 
 
-@SIGNS
-@pytest.mark.parametrize("n", [2, 5, 12, 40])
+@ALL_SIGNS
+@every("n", [2, 5, 12, 40])
 def test_a_kind_with_more_freedom_is_never_further_away(signed, n):
     points, weights = cloud(200, signed=signed)
     errors = [thinned(Gaussian(1.0), points, weights, n, kind)[2] for kind in THIN_WEIGHTS]
     assert errors[2] <= errors[1] + 1e-7 and errors[1] <= errors[0] + 1e-7
 
 
-@SIGNS
+@ALL_SIGNS
 def test_weights_are_the_best_on_their_points(signed):
     """KKT of min ‖Σ v k − μ‖²: equal slopes on all points of positive weight; zero slope inside the ball."""
     points, weights = cloud(300, signed=signed)
@@ -139,7 +142,7 @@ def test_a_bound_that_binds_is_reached_with_equal_slopes():
     assert np.ptp(slopes) < 1e-9 and slopes.max() < -1e-3
 
 
-@SIGNS
+@ALL_SIGNS
 def test_thinned_points_are_far_nearer_than_drawn_ones(signed):
     """A smooth kernel in two dimensions: 30 of 500 points, against 30 drawn by |w| with the signs of their weights."""
     points, weights = cloud(500, signed=signed)
@@ -189,7 +192,7 @@ def test_no_exchange_of_one_point_improves_equal_weights():
             assert distance(kernel, points, weights, tried, chosen) >= error - 1e-9
 
 
-@KINDS
+@ALL_KINDS
 def test_keeping_all_points_changes_nothing_if_the_weights_are_of_the_kind(kind):
     points, weights = cloud(50, signed=kind == "signed")
     weights = np.full(50, 1 / 50) if kind == "uniform" else weights
@@ -199,8 +202,8 @@ def test_keeping_all_points_changes_nothing_if_the_weights_are_of_the_kind(kind)
     assert error == 0
 
 
-@KINDS
-@SIGNS
+@ALL_KINDS
+@ALL_SIGNS
 def test_the_order_of_the_points_does_not_matter(kind, signed):
     points, weights = cloud(120, signed=signed)
     order = np.random.default_rng(4).permutation(120)
@@ -211,7 +214,7 @@ def test_the_order_of_the_points_does_not_matter(kind, signed):
     assert again == pytest.approx(error, rel=1e-6)
 
 
-@KINDS
+@ALL_KINDS
 def test_twins_and_a_weight_of_zero_do_no_harm(kind):
     """Every point three times, and weights that are all zero: singular Gram matrices."""
     points, weights = cloud(20, signed=True)
@@ -308,7 +311,7 @@ def test_external_points_can_be_thinned():
     assert small.mean("x").value == pytest.approx(release.mean("x").value, abs=0.1)
 
 
-@pytest.mark.parametrize("n", [0, -1, 26, 2.0, True, "3", None, np.nan])
+@every("n", [0, -1, 26, 2.0, True, "3", None, np.nan])
 def test_a_number_of_points_that_cannot_be_kept_is_refused(n, foreign_release):
     with pytest.raises(ValueError, match=r"a whole number from 1 to 25, got .*: the thinned .* Pass how many"):
         foreign_release.thin(n)

@@ -39,7 +39,7 @@ from kmeanalyst.releases.domain.domain import domain_toml
 PACKAGES: tuple[ModuleType, ...] = (kmeanalyst, release_side, kmeanalyst.kernels, kmeanalyst.plots)
 _REACHED = (  # an attribute of what is held, or one of several kinds that a function returns
     "Measurement", "TrainingReport", "RecordedRelease", "ReleasedDensity", "ReleasedRegression", "ReleasedLogistic",
-    "ReleasedSVM", "EmbeddingClassifier", "EmbeddingRegressor",
+    "ReleasedSVM",
 )  # fmt: skip
 _OURS = ("kmeanalyst", "release_side")
 
@@ -215,7 +215,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "model": _model,
     "refits": _refits,
     "spend": lambda: release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features"),
-    "age_model": functools.cache(lambda: ka.fit_embedding(ka.read_release(_SURVEY), "age")),
     "comparison": _comparison,
     "function": functools.cache(lambda: ka.read_function(_GOLDEN / "function_v1" / "density.kme")),
 }

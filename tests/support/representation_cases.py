@@ -17,7 +17,7 @@ from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.statement import GAUSSIAN
 from kmeanalyst.representation.mixture.component_laws import NormalOrSpecial, Normals
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit
-from kmeanalyst.representation.points.reduced_set import reduced_set
+from kmeanalyst.representation.mixture.reduced_set import reduced_set
 
 
 def measured(

@@ -20,7 +20,7 @@ from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.representation.tables.averages import averaged_by_precision
+from kmeanalyst.representation.tables.estimates import averaged_by_precision
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
 

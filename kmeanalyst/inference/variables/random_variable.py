@@ -42,7 +42,7 @@ from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
-from kmeanalyst.representation.points.thinning import ThinWeights
+from kmeanalyst.representation.thinning import ThinWeights
 
 _RANGES = 10
 _MIDDLE = (0.01, 0.99)  # orders of two quantiles: default ranges divide what lies between

@@ -16,7 +16,7 @@ import pandas as pd
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean, OnColumns, Product
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.representation.points.thinning import ThinWeights, thinned
+from kmeanalyst.representation.thinning import ThinWeights, thinned
 
 _CELLS = 4096
 

@@ -17,17 +17,16 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.column_law.smoothed_numbers import SmoothedNumbers, numbers_of
 from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
 from kmeanalyst.learning.rows.labels import (
     LABELS,
     RELEASED,
-    DrawnRows,
     Labels,
     LabelSource,
     find_labels,
-    measured_labels,
+    smoothed_labels,
 )
+from kmeanalyst.learning.rows.smoothed_numbers import SmoothedNumbers, numbers_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer
@@ -39,7 +38,6 @@ from kmeanalyst.representation.weights.views import systematic_indices
 TaskKind = Literal["classification", "regression"]
 TASKS: tuple[TaskKind, ...] = ("classification", "regression")
 _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
-_EQUAL_VIEWS: tuple[View, ...] = ("probability", "resampled")  # views in which rows of equal weight exist
 _CLASSES = 200  # the most values of a whole number that can be classified
 _NO_WEIGHT = 1e-9  # share of the mean weight below which a weight is 0: fitted populations have rows that hardly count
 _OF_LABELS = 0x6C6162656C  # "label": the stream of their order
@@ -206,7 +204,7 @@ class TrainingRows:
     cells           (n,) of the target, in natural units and levels; None without a target.
     weights         (n,) float64, none of them 0, summing to `effective_rows`.
     effective_rows  the effective number of rows.
-    labels          where the cells of the target come from: "drawn", "measured", "smoothed" or "released".
+    labels          where the cells of the target come from: "smoothed" or "released".
     notes           what was left out.
     """
 
@@ -232,10 +230,8 @@ def training_rows(
     view            "signed", weights as released; "probability", the nearest probability weights; "resampled", rows of equal
                     weight drawn from these; "fitted", the most plausible population behind error bars.
     effective_rows  the sum of the weights; by default the effective size (Σp)²/Σp² of the probability view (Kish 1965),
-                    or the number of rows where labels are measured, since none of those is a random draw. In the
-                    resampled view the number of rows to draw; by default as many as there are to draw from.
-    labels          where labels come from (`rows.labels`): the points, the measurement at the points, or rows of equal
-                    weight drawn from the measurement in place of the points.
+                    In the resampled view the number of rows to draw; by default as many as there are to draw from.
+    labels          where labels come from (`rows.labels`).
     Errors          ValueError where no row has the target, or the weights of those that have it do not have a positive sum.
     """
     check_option("view", view, _VIEWS)
@@ -243,8 +239,6 @@ def training_rows(
         raise ValueError(
             f"effective_rows must be a positive number of rows, got {effective_rows!r}. Leave it out, or name one."
         )
-    if labels.drawn is not None:
-        return _of_drawn(labels.drawn, view, effective_rows, rng)
     frame, weights = _weighted(release, view)
     known = np.ones(len(frame), dtype=bool) if goal is None else frame[goal.column.name].notna().to_numpy()
     share = fsum(weights[known])
@@ -266,40 +260,23 @@ def training_rows(
     cells = None if goal is None else goal.cells(frame)
     indices = np.arange(len(frame))
     if labels.model is not None and goal is not None:
-        indices, cells, probabilities = measured_labels(labels.model, goal.column, goal.task, frame)
+        indices, cells, probabilities = smoothed_labels(labels.model, frame)
         frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
         if isinstance(labels.model, SmoothedNumbers) and effective_rows is None and np.ptp(weights) <= _NO_WEIGHT:
             drawn = np.arange(len(weights))  # every value of every row: they have equal weights
-        elif labels.name == "smoothed":
+        elif labels.model is not None:
             drawn = _drawn_labels(indices, weights, effective_rows, rng)
         else:
             drawn = _drawn(weights, effective_rows, rng)
         frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
         return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels.name, notes)
     if effective_rows is None:
-        measured = labels.name == "measured"
-        effective_rows = len(frame) if measured else effective_size(probability_weights(release)) * share
+        effective_rows = effective_size(probability_weights(release)) * share
     weights = _relative(weights)
     kept = weights != 0
     frame, cells = frame[kept].reset_index(drop=True), None if cells is None else cells[kept]
     return TrainingRows(frame, cells, weights[kept] * effective_rows, effective_rows, labels.name, notes)
-
-
-def _of_drawn(found: DrawnRows, view: View, effective_rows: float | None, rng: Any) -> TrainingRows:
-    """Rows drawn from the measurement; in the resampled view as many of them as requested."""
-    if view not in _EQUAL_VIEWS:
-        raise ValueError(
-            f"rows that are drawn from the measurement have equal weights, and no {view} ones: only the released points do. "
-            'Leave view out, or take labels="measured" or "released".'
-        )
-    frame, cells, n = found.frame, found.cells, len(found.cells)
-    if view == "resampled" and effective_rows is not None:
-        chosen = _drawn(np.full(n, 1 / n), effective_rows, rng)
-        frame, cells, n = frame.iloc[chosen].reset_index(drop=True), cells[chosen], len(chosen)
-    if view == "resampled" or effective_rows is None:
-        effective_rows = float(n)
-    return TrainingRows(frame, cells, np.full(n, effective_rows / n), effective_rows, "drawn")
 
 
 def _weighted(release: ReleaseData, view: View) -> tuple[pd.DataFrame, Array]:

@@ -23,9 +23,9 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, Where, answer, estimates, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.scoring.metrics import Loss, Metric, Need, Predictions, metric_named
 from kmeanalyst.learning.scoring.sample_law import SampleLaw, conditions_of, sample_law
+from kmeanalyst.learning.training.pipeline import digest
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words

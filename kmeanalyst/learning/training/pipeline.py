@@ -5,6 +5,7 @@ The files (skops) hold no code, while reading a pickle runs code; `model_content
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from dataclasses import dataclass
@@ -28,16 +29,30 @@ from kmeanalyst.learning.training.model_contents import (
 )
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import atomic_write
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import one_line
 
 MOST_BYTES = 2**30  # bytes of a model file's members, unpacked, and again for each part that reads one
 MOST_SCHEMA_BYTES = 2**25  # bytes of the member that describes the objects of the file
 _SCHEMA = "schema.json"
-_LABELS = {
-    "measured": "every label that a point can have, weighted by its probability given the other columns",
-    "smoothed": "labels that a row can have, as models of the rows give them that follow single labels little",
-    "drawn": 'like the rows, from distributions fitted to the measurement: the released points (labels="released") are too few',
-}
+_SMOOTHED = (
+    "labels: smoothed, labels that a row can have, as models of the rows give them that follow single labels little"
+)
+
+
+def digest(release: ReleaseData) -> str:
+    """SHA-256 (hexadecimal) of the weights, the encoded points and the measured vector, with their shapes.
+
+    Trained models store it, so that scoring on the training release can be flagged. A release read back from its file, or with
+    more derived columns, has the same digest; a thinned one has another.
+    """
+    fingerprint = hashlib.sha256()
+    measured = np.empty(0) if release.measurement is None else release.measurement.vector
+    for numbers in (release.weights, release.encoded_points, measured):
+        fingerprint.update(f"{numbers.shape};".encode())
+        plain = np.where(np.isnan(numbers), np.nan, numbers + 0.0)  # one kind of zero and of NaN
+        fingerprint.update(plain.astype("<f8").tobytes())
+    return fingerprint.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -53,9 +68,7 @@ class TrainingReport:
     rows            the number of rows it learned from.
     effective_rows  the sum of their weights.
     encoding        how columns were encoded: see `DomainEncoder`.
-    labels          where labels came from: "released", the points' own; "measured", their distribution given the other columns;
-                    "smoothed", the same by models of the rows that the measurement stopped early; or "drawn", with rows of their
-                    own, from distributions fitted to the measurement.
+    labels          where labels came from: "released", the rows' own; or "smoothed", all that a row can have.
     notes           what else a reader should know.
     release_digest  SHA-256 of the release, so that a score on the training release can say so.
     epsilon, delta  the release's guarantee, which the model inherits (post-processing); None where there is none.
@@ -88,7 +101,7 @@ class TrainingReport:
         lines = [
             f"{self.estimator} for {self.target or 'no target'} ({self.task}) from {len(self.columns)} columns ({self.encoding})",
             f"weights: {self.view}, {self.why}",
-            *([f"labels: {self.labels}, {_LABELS[self.labels]}"] if self.labels in _LABELS else []),
+            *([_SMOOTHED] if self.labels == "smoothed" else []),
             f"rows: {self.rows:,} with weights that sum to {self.effective_rows:,.0f}",
             f"guarantee: {guarantee}"
             + (", NOT PRIVATE (a rehearsal)" if self.rehearsal else "")

@@ -15,9 +15,8 @@ import pandas as pd
 from scipy.stats import t as student
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.scoring.evaluation import score
-from kmeanalyst.learning.training.pipeline import TrainedPipeline
+from kmeanalyst.learning.training.pipeline import TrainedPipeline, digest
 from kmeanalyst.learning.training.training import refit_on
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.redraw import redraw

@@ -27,10 +27,9 @@ from sklearn.utils import get_tags
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.learning.column_law.smoothed_classes import PENALTY
-from kmeanalyst.learning.digest import digest
 from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
 from kmeanalyst.learning.rows.labels import LABELS, RELEASED, Labels, LabelSource, choose_labels, find_labels
+from kmeanalyst.learning.rows.smoothed_classes import PENALTY
 from kmeanalyst.learning.rows.training_rows import (
     Target,
     TrainingRows,
@@ -41,7 +40,7 @@ from kmeanalyst.learning.rows.training_rows import (
     target_of,
     training_rows,
 )
-from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport
+from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport, digest
 from kmeanalyst.learning.weights.weight_support import WeightSupport, parameters_of, weight_support
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
@@ -159,19 +158,12 @@ def fit(
                     them as a measure (`weight_support`) and its problem stays well posed, else probability weights, and
                     rows of equal weight for an estimator that takes no weights.
     effective_rows  the sum of the weights, which sets the relative size of penalties: by default the effective size of the
-                    points (Kish), or with measured labels the number of labelled rows. In the resampled view, the number
-                    of rows.
+                    points (Kish). In the resampled view, the number of rows.
     encoding        "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
                     `DomainEncoder`; by default what suits the estimator, and cells where the release measured them.
-    labels          "released", the points' own; "measured", every label that a point can have, weighted by its probability
-                    given the point's other columns, as fitted to the measurement (some seconds, once for a release and
-                    target); "smoothed", the same for a release of margins: for classes by models of its rows that stop
-                    where they agree with the measurement, for numbers by the values of rows whose predicted mean is alike
-                    (some seconds, too); or, for numbers, "drawn": rows drawn from the
-                    measurement in place of the points, with labels from a distribution fitted to it (about as long as
-                    publishing took, once for a release). By default, for a release of random features, measured for classes
-                    and drawn for numbers (unless a view of the points is named), and for one of margins smoothed (for
-                    a quantile of a number released): all are much nearer to the truth. See `kmeanalyst.learning.rows.labels`.
+    labels          "released", the rows' own; or "smoothed", every label that a row can have, weighted by its probability: on
+                    releases of margins (not for a quantile of a number) the default, which takes some seconds once for a
+                    release and target. See `kmeanalyst.learning.rows.labels`.
     Returns         TrainedPipeline, predicting on DataFrames in natural units. Its report gives the choices and the reasons.
     Errors          ValueError where the view named would give a wrong model, or the target does not suit the estimator.
 
@@ -183,9 +175,9 @@ def fit(
     >>> model.predict(sample.head(3))
     array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
     >>> model.report.view, model.report.labels
-    ('probability', 'measured')
+    ('probability', 'released')
     """
-    training = Training.of(estimator, release, target, columns, encoding, labels, view)
+    training = Training.of(estimator, release, target, columns, encoding, labels)
     if view is None:
         chosen, why = _view_for(training)
     else:
@@ -247,7 +239,6 @@ class Training:
         columns: Sequence[str] | None,
         encoding: Encoding | None,
         labels: Labels | None,
-        view: View | None,
     ) -> Training:
         """The task of an estimator on a release; ValueError where they do not fit together."""
         if not isinstance(release, ReleaseData):
@@ -266,7 +257,7 @@ class Training:
         encoder = encoder_of(release, names, encoding=encoding, missing=missing)
         _check_features(estimator, encoder)
         known = "released" if labels is None and goal is not None and _is_of_quantiles(estimator, release) else labels
-        found = _labels(release, goal, names, known, view)
+        found = _labels(release, goal, names, known)
         return cls(estimator, release, goal, names, encoder, weight_support(estimator), found)
 
     @property
@@ -290,7 +281,7 @@ class Training:
         labels: a bootstrap that takes one label of a row and leaves out another would spoil its probabilities.
         """
         parts = (estimator, *inner_estimators(estimator)) if self.release.statement is not None else ()
-        smoothed = parts if self.labels.name == "smoothed" else ()
+        smoothed = parts if self.labels.model is not None else ()
         return [
             *((part, "early_stopping", False) for part in parts if _stops_by_folds(part)),
             *((part, "l2_regularization", PENALTY) for part in smoothed if _has_no_penalty(part)),
@@ -379,8 +370,6 @@ def _view_for(training: Training) -> tuple[View, str]:
     """The view that suits an estimator, and why."""
     support, release = training.support, training.release
     weighted = support != "none" and support.nonnegative_ok
-    if training.labels.name == "drawn":
-        return "probability" if weighted else "resampled", "equal, on rows drawn from the measurement"
     if weighted and signed_weights(release).min() >= 0:
         return "probability", "as released: they are probabilities, up to their sum"
     if support == "exact":
@@ -419,9 +408,7 @@ def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | 
     return None
 
 
-def _labels(
-    release: ReleaseData, goal: Target | None, columns: tuple[str, ...], name: Labels | None, view: View | None
-) -> LabelSource:
+def _labels(release: ReleaseData, goal: Target | None, columns: tuple[str, ...], name: Labels | None) -> LabelSource:
     """The source named (ValueError where the release does not have it), or the best one that it has."""
     if name is not None:
         check_option("labels", name, LABELS)
@@ -429,7 +416,7 @@ def _labels(
         return RELEASED
     if name is not None:
         return find_labels(name, release, goal.column, goal.task, columns)
-    return choose_labels(release, goal.column, goal.task, columns, view)
+    return choose_labels(release, goal.column, goal.task, columns)
 
 
 def _classes_of(rows: TrainingRows) -> Array:

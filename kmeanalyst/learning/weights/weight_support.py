@@ -8,10 +8,13 @@ negative weights.
 from __future__ import annotations
 
 import inspect
+import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import sklearn
 from sklearn.base import clone
@@ -19,8 +22,6 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeCV
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import has_fit_parameter
-
-from kmeanalyst.learning.weights.weight_table import OF_THEIR_PARTS, Verdict, read_table, table_key
 
 EXACT, NONNEGATIVE_ONLY, SILENTLY_WRONG, NONE = "exact", "nonnegative_only", "silently_wrong", "none"
 UNKNOWN = "unknown"
@@ -43,6 +44,46 @@ FOLDS = SEARCHES | {
     *("CalibratedClassifierCV", "TunedThresholdClassifierCV", "RFECV", "SequentialFeatureSelector"),
     *("StackingClassifier", "StackingRegressor"),
 }
+
+
+TABLE_PATH = Path(__file__).with_name("weight_table.json")
+
+OF_THEIR_PARTS = {
+    *("Pipeline", "ColumnTransformer", "FeatureUnion", "GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV"),
+    *("HalvingRandomSearchCV", "CalibratedClassifierCV", "StackingClassifier", "StackingRegressor", "ClassifierChain"),
+    *("TunedThresholdClassifierCV", "FixedThresholdClassifier", "VotingClassifier", "VotingRegressor"),
+    *("RegressorChain", "OneVsRestClassifier", "OneVsOneClassifier", "OutputCodeClassifier", "MultiOutputClassifier"),
+    *("MultiOutputRegressor", "RFE", "RFECV", "SelectFromModel", "SequentialFeatureSelector"),
+    *("TransformedTargetRegressor", "FrozenEstimator", "SelfTrainingClassifier"),
+}  # scikit-learn's estimators made of others, whose answer is that of their parts
+
+
+class Verdict(NamedTuple):
+    """An entry of the table: the verdict, the behaviour seen in one sentence, and whether weights ≥ 0 are used correctly."""
+
+    verdict: str
+    reason: str
+    nonnegative_ok: bool
+
+
+class Table(NamedTuple):
+    """The version of scikit-learn that was tested, and its estimators' verdicts by `table_key`."""
+
+    version: str
+    entries: dict[str, Verdict]
+
+
+@cache
+def read_table() -> Table:
+    """The table in the package."""
+    read = json.loads(TABLE_PATH.read_text(encoding="utf-8"))
+    return Table(read["scikit-learn"], {key: Verdict(**entry) for key, entry in read["entries"].items()})
+
+
+def table_key(name: str, changes: Mapping[str, Any]) -> str:
+    """`Ridge` for the defaults, `Ridge(solver='svd')` for others."""
+    inside = ", ".join(f"{key}={changes[key]!r}" for key in sorted(changes))
+    return f"{name}({inside})" if inside else name
 
 
 class WeightSupport(str):

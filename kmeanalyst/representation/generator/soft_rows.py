@@ -31,7 +31,7 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.representation.mixture.within_cells import inside
+from kmeanalyst.representation.tables.within_cells import inside
 
 _IN_A_RANGE = 32  # values that represent a range
 

@@ -25,7 +25,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.representation.mixture.component_laws import Law, laws_for, lengthscales
-from kmeanalyst.representation.mixture.components import slope_in_logits
 from kmeanalyst.representation.wanted import FULL, Effort
 
 _CANDIDATES = 4000  # candidates for a new component: the criterion charges for choosing the best of them
@@ -84,6 +83,11 @@ def slices_of(laws: Sequence[Law]) -> list[slice]:
     """The slice of each law's parameters in those of a component."""
     ends = np.cumsum([0, *(law.width for law in laws)])
     return [slice(a, b) for a, b in pairwise(ends)]
+
+
+def slope_in_logits(p: Array, slope: Array) -> Array:
+    """The slope in the logits of p (n,) = softmax(logits), from the slope (n,) in p."""
+    return p * (slope - p @ slope)
 
 
 def mean_phasors(mixture: Mixture, n_frequencies: int) -> Array:

@@ -8,20 +8,21 @@ For a pair that was not measured, the tree's table is the estimate. Cells that r
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import softmax
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
-from kmeanalyst.representation.tables.averages import averaged_by_precision
 from kmeanalyst.representation.tables.lifts import scaled_to, smoothed_tables, with_margins
 from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables, orders_of
-from kmeanalyst.representation.tables.smooth_columns import smoothed_column
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table, spanning_tree
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
@@ -273,3 +274,83 @@ def smoothed_around(
 def _noisy(observed: Observed, pairs: list[Pair]) -> tuple[list[Array], list[float]]:
     """The noisy tables of these pairs, and the deviation of a cell of each."""
     return [observed.pairs[pair][0] for pair in pairs], [observed.pairs[pair][1] ** 0.5 for pair in pairs]
+
+
+# ---------------------------------------------------------------- several versions of one table, and one-way tables
+
+
+def averaged_by_precision(versions: Sequence[tuple[Array, float]]) -> tuple[Array, float]:
+    """The mean of independent noisy versions of an array, weighted by the inverse of their variances, and its variance.
+
+    versions   at least one: arrays of one shape, each with the variance of the noise on each of its numbers.
+
+    >>> averaged_by_precision([(np.array([1.0, 2.0]), 1.0), (np.array([4.0, 2.0]), 0.5)])
+    (array([3., 2.]), 0.333...)
+    """
+    precisions = np.array([1 / variance for _, variance in versions])
+    total = sum(precision * values for precision, (values, _) in zip(precisions, versions, strict=True))
+    return np.asarray(total / precisions.sum()), float(1 / precisions.sum())
+
+
+# A noisy one-way table is smoothed as a softmax of logits under normal priors, averaged over priors by their evidence: independent
+# logits of several spreads, and random walks along the declared order of the cells.
+_SPREADS = (0.5, 1.0, 2.0, 3.0)  # standard deviations of independent logits
+_STEPS = (0.1, 0.2, 0.4, 0.8)  # of random walks
+_WIDEST = 3.0  # standard deviation of a walk's level
+_NEWTON_STEPS = 50
+_ENOUGH = 1e-8
+_MOST_CELLS = 300  # of a table; larger ones are left to their projection
+
+
+def smoothed_column(noisy: Array, variance: float) -> Array:
+    """(Y, a) shares of sum 1: the average of the maxima a posteriori, weighted by Laplace's approximation of the evidence.
+
+    noisy      (Y, a) with normal noise; a walk is along each line.
+    """
+    values = noisy.ravel()
+    if len(values) > _MOST_CELLS or len(values) < 2:
+        return noisy
+    found, evidences = [], []
+    for precision in _priors(*noisy.shape):
+        shares, evidence = _most_plausible(values, variance, precision)
+        found.append(shares)
+        evidences.append(evidence)
+    return (softmax(np.array(evidences)) @ np.array(found)).reshape(noisy.shape)
+
+
+def _priors(lines: int, cells: int) -> Iterator[Array]:
+    """Precisions (Y·a, Y·a) of logits."""
+    for spread in _SPREADS:
+        yield np.eye(lines * cells) / spread**2
+    differences = np.diff(np.eye(cells), axis=0)
+    for step in _STEPS if cells > 2 else ():
+        walk = differences.T @ differences / step**2
+        yield np.kron(np.eye(lines), walk) + np.eye(lines * cells) / _WIDEST**2
+
+
+def _most_plausible(values: Array, variance: float, precision: Array) -> tuple[Array, float]:
+    """The shares (cells,) that maximise the posterior, and the logarithm of the evidence; by damped Gauss-Newton steps."""
+    logits = np.zeros(len(values))
+    shares, lost = _loss(logits, values, variance, precision)
+    for _ in range(_NEWTON_STEPS):
+        slopes = np.diag(shares) - np.outer(shares, shares)
+        gradient = slopes @ (shares - values) / variance + precision @ logits
+        step = cho_solve(cho_factor(slopes @ slopes / variance + precision), gradient)
+        length = 1.0
+        while length > _ENOUGH:
+            moved = logits - length * step
+            others, loss = _loss(moved, values, variance, precision)
+            if loss < lost:
+                break
+            length /= 2
+        if length <= _ENOUGH or lost - loss < _ENOUGH:
+            break
+        logits, shares, lost = moved, others, loss
+    slopes = np.diag(shares) - np.outer(shares, shares)
+    curvature = np.linalg.slogdet(slopes @ slopes / variance + precision)[1]
+    return shares, -lost + 0.5 * (np.linalg.slogdet(precision)[1] - curvature)
+
+
+def _loss(logits: Array, values: Array, variance: float, precision: Array) -> tuple[Array, float]:
+    shares = softmax(logits)
+    return shares, 0.5 * float(((shares - values) ** 2).sum()) / variance + 0.5 * float(logits @ precision @ logits)

@@ -21,7 +21,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.rules.compiled import Rules, rules_of
 from kmeanalyst.releases.rules.kept_rows import kept_row
-from kmeanalyst.representation.mixture.within_cells import FineRanges, values_in_cells
+from kmeanalyst.representation.tables.within_cells import FineRanges, values_in_cells
 
 _TRIES = 8  # of each row by itself
 _POOLS = 512, 8192  # values drawn for all rows of the same cells; for those that these leave

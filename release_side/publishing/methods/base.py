@@ -22,8 +22,8 @@ from kmeanalyst.releases.file.measurement import check_readable_map
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import PrivacyStatement
-from kmeanalyst.representation.by_method import REPRESENT
 from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.represent import REPRESENT
 from kmeanalyst.representation.wanted import Points, Wanted
 from release_side.choices.choices import Choices
 from release_side.choices.options import check_readable, fitting

@@ -21,7 +21,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation import by_method
+from kmeanalyst.representation import represent
 from release_side import publish
 
 DOMAIN = Domain((
@@ -120,7 +120,7 @@ def test_the_fit_changes_no_p_value(release: Release, monkeypatch: pytest.Monkey
     found = ka.mmd_test(release, sample)
     assert found.pvalue < 0.9
     monkeypatch.setitem(
-        by_method.REPRESENT, "random-features", lambda measurement, domain, *_: (domain.draw(9, 0), np.full(9, 1 / 9))
+        represent.REPRESENT, "random-features", lambda measurement, domain, *_: (domain.draw(9, 0), np.full(9, 1 / 9))
     )
     alone = publish(table(4000, 0), DOMAIN, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=1)
     assert len(alone.weights) == 9 < len(release.weights)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from kmeanalyst.representation.points import thinning
 from simulated_releases import weighted_points
 
 from kmeanalyst.cli.main import main
@@ -22,8 +23,7 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Real
-from kmeanalyst.representation.points import thinning
-from kmeanalyst.representation.points.thinning import THIN_WEIGHTS, thinned
+from kmeanalyst.representation.thinning import THIN_WEIGHTS, thinned
 
 
 def of(*columns: Column, n: int = 100, weights: Any = None) -> Release:

@@ -16,7 +16,7 @@ from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import CALIBRATIONS, GAUSSIAN
-from kmeanalyst.representation.by_method import KEEPS_POINTS, REPRESENT
+from kmeanalyst.representation.represent import KEEPS_POINTS, REPRESENT
 from release_side.choices.choices import CALIBRATIONS as NAMED_CALIBRATIONS
 from release_side.choices.choices import METHOD_NAMES, NOISES, Choices
 from release_side.cli.main import main

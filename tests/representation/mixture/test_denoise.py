@@ -7,6 +7,7 @@ from itertools import cycle
 
 import numpy as np
 import pytest
+from every import every
 from representation_cases import PEOPLE, measured, people, simulated
 
 from kmeanalyst.kernels import Gaussian
@@ -21,7 +22,7 @@ from kmeanalyst.representation import represent
 from kmeanalyst.representation.mixture import denoise
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit
-from kmeanalyst.representation.points.reduced_set import reduced_set
+from kmeanalyst.representation.mixture.reduced_set import reduced_set
 from kmeanalyst.representation.wanted import Effort, Wanted
 
 PLANE = Domain((Real(name="x", lower=-6, upper=6), Real(name="y", lower=-6, upper=6)))
@@ -165,8 +166,8 @@ def test_the_wiener_step_stays_where_all_rows_are_equal():
 # ---------------------------------------------------------------- public rows
 
 
-@pytest.mark.parametrize("n_public", [1, 30, 300])
-@pytest.mark.parametrize("shift", [0.0, 0.3, 1.5])
+@every("n_public", [1, 30, 300])
+@every("shift", [0.0, 0.3, 1.5])
 def test_public_rows_help_where_they_know_more_and_never_hurt(case: Case, n_public: int, shift: float):
     """At the larger noise 300 rows of the same population take a tenth or more off the error.
 
@@ -211,13 +212,13 @@ def distance(case: Case, points: Array, weights: Array) -> float:
     return float(np.linalg.norm(feature_mean(FEATURES, points, weights) - case.estimate.mean))
 
 
-VIEWS = pytest.mark.parametrize(
+VIEWS = every(
     ("view", "bound"), [("probability", None), ("bounded", None), ("bounded", 0.5), ("signed", None), ("uniform", None)]
 )
 
 
 @VIEWS
-@pytest.mark.parametrize("n_points", [3, 400])
+@every("n_points", [3, 400])
 def test_every_view_stays_in_the_set_it_is_named_after(known: Case, view: str, bound: float | None, n_points: int):
     points, weights = fit(known, n_points=n_points, view=view, bound=bound)
     assert points.shape == (n_points, 2) and weights.shape == (n_points,)
@@ -230,7 +231,7 @@ def test_every_view_stays_in_the_set_it_is_named_after(known: Case, view: str, b
         assert np.abs(weights).sum() <= (bound or {"bounded": 1.0, "signed": 2.0}[view]) + 1e-9
 
 
-@pytest.mark.parametrize("view", ["probability", "bounded", "signed", "uniform"])
+@every("view", ["probability", "bounded", "signed", "uniform"])
 def test_points_and_weights_add_little_to_the_error(known: Case, view: str):
     """Enough points come within a third of the posterior sd of the estimated mean."""
     assert distance(known, *fit(known, n_points=400, view=view)) < 0.35 * known.estimate.posterior_sd
@@ -249,8 +250,8 @@ def test_few_points_are_moved_to_where_they_help_most(known: Case):
     assert distance(known, *fit(known, n_points=3)) < 0.9 * distance(known, start, drawn)
 
 
-@pytest.mark.parametrize("n_points", [4, 300])
-@pytest.mark.parametrize("view", ["probability", "uniform"])
+@every("n_points", [4, 300])
+@every("view", ["probability", "uniform"])
 def test_single_precision_is_part_of_the_fit(known: Case, n_points: int, view: str):
     """Points are single-precision numbers in natural units, and weights are fitted to the rounded points."""
     points, weights = fit(known, n_points=n_points, view=view, float32=True)
@@ -299,7 +300,7 @@ def test_the_answer_depends_on_the_seed_alone():
     assert not np.array_equal(one[0], other[0])
 
 
-@pytest.mark.parametrize("n_points", [3, 60])
+@every("n_points", [3, 60])
 def test_progress_goes_from_0_to_1_once_whether_points_are_moved_or_not(n_points: int):
     reports: list[tuple[str, float]] = []
     wanted = Wanted(n_points=n_points, effort=SHORT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from contracts import COLUMNS
+from every import every
 from representation_cases import PLANE, PLANTED, TOGETHER, planted, search_in, some_mixture
 from scipy.special import softmax
 
@@ -17,7 +18,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.representation.mixture.component_laws import NormalOrSpecial, Normals, Probabilities
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors, square
-from kmeanalyst.representation.points.reduced_set import reduced_set
+from kmeanalyst.representation.mixture.reduced_set import reduced_set
 
 # every kind of column; rounding and clipping are far below the lengthscale
 KINDS: dict[str, tuple[tuple[Column, ...], type]] = {
@@ -39,7 +40,7 @@ KINDS: dict[str, tuple[tuple[Column, ...], type]] = {
     "ordinal, missing": ((Ordinal(name="x", levels=("low", "middle", "high", "top"), missing=True),), Probabilities),
     "boolean": ((Boolean(name="x"),), Probabilities),
 }  # fmt: skip
-EVERY_KIND = pytest.mark.parametrize("name", KINDS)
+EVERY_KIND = every("name", KINDS)
 
 
 # ---------------------------------------------------------------- distributions of columns
@@ -68,7 +69,7 @@ def test_the_characteristic_function_is_the_mean_phasor_of_draws(name: str):
         assert np.abs(drawn - exact[k]).max() < 5 / np.sqrt(n)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@every("seed", range(3))
 def test_draws_of_a_mixture_of_all_kinds_have_its_mean_phasor(seed: int):
     """Columns are independent within a component and dependent across components."""
     search = search_in(TOGETHER)
@@ -77,8 +78,8 @@ def test_draws_of_a_mixture_of_all_kinds_have_its_mean_phasor(seed: int):
     assert np.abs(drawn - mixture.weights @ mean_phasors(mixture, 60)).max() < 5 / np.sqrt(n)
 
 
-@pytest.mark.parametrize("held", [0.0, 0.25])
-@pytest.mark.parametrize("name", [*KINDS, "together"])
+@every("held", [0.0, 0.25])
+@every("name", [*KINDS, "together"])
 def test_slopes_are_those_of_the_mean_squared_residual(name: str, held: float):
     """Central differences in every weight and parameter, within a thousandth of the largest slope of their kind."""
     search = search_in(TOGETHER if name == "together" else Domain(KINDS[name][0]))
@@ -104,7 +105,7 @@ def test_slopes_are_those_of_the_mean_squared_residual(name: str, held: float):
         np.testing.assert_allclose(slopes, numerical, atol=2e-3 * np.abs(numerical).max())
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
+@every("column", COLUMNS)
 def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
     """For parameters anywhere in their bounds; cells are missing where that is declared, and only there."""
     domain = Domain((column, Real(name="other", lower=0.1, upper=0.3)))
@@ -240,7 +241,7 @@ def test_surplus_components_are_removed_and_lacking_ones_added(found):
     assert search.criterion(grown) < search.criterion(mixture) + search.charge
 
 
-@pytest.mark.parametrize("n_points", [1, 2, 3])
+@every("n_points", [1, 2, 3])
 def test_fewer_points_than_clusters_are_enough_to_start_from(n_points: int):
     search, _ = planted(0.05, pairs=20)
     rng, shares = np.random.default_rng(0), []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from every import every
 from representation_cases import PLANE, TOGETHER, planted, search_in, some_mixture
 
 from kmeanalyst.kernels import Gaussian
@@ -11,9 +12,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
-from kmeanalyst.representation.mixture import posterior
+from kmeanalyst.representation.mixture import denoise
+from kmeanalyst.representation.mixture.denoise import _Chain, draw_posterior
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, mean_phasors, square
-from kmeanalyst.representation.mixture.posterior import _Chain, draw_posterior
 
 
 def one_component(noise: float) -> tuple[MixtureFit, Mixture]:
@@ -67,7 +68,7 @@ def test_one_component_is_drawn_from_the_posterior_that_numerical_integration_gi
         assert positions[:, j].min() >= bounds[j][0] and positions[:, j].max() <= bounds[j][1]
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.5])
+@every("noise", [0.02, 0.5])
 def test_the_energys_slope_is_its_slope(noise: float):
     """Central differences in logits and parameters of every kind of column, within a thousandth of the largest."""
     search = search_in(TOGETHER, noise=noise)
@@ -152,15 +153,15 @@ def test_draws_that_would_take_too_long_are_not_begun(monkeypatch):
     """More phasors than the work allows for 60 trajectories after the warm-up: None; just enough: an answer."""
     search, _ = planted(0.05, pairs=30)
     start = start_for(search)
-    for trajectories, begun in ((posterior._WARM_UP + 59, False), (posterior._WARM_UP + 61, True)):
-        monkeypatch.setattr(posterior, "_WORK", 7 * 30 * posterior._LEAPS * trajectories)
+    for trajectories, begun in ((denoise._WARM_UP + 59, False), (denoise._WARM_UP + 61, True)):
+        monkeypatch.setattr(denoise, "_WORK", 7 * 30 * denoise._LEAPS * trajectories)
         assert (draw_posterior(search, start, np.random.default_rng(0)) is not None) is begun
 
 
 def test_surplus_components_start_small_and_inside_the_domain():
     search, _ = planted(0.05, pairs=30)
-    more = posterior._with_surplus(search, start_for(search), np.random.default_rng(0))
+    more = denoise._with_surplus(search, start_for(search), np.random.default_rng(0))
     assert len(more) == 7 and more.weights.sum() == pytest.approx(1)
-    assert more.weights[3:].sum() == pytest.approx(posterior._SURPLUS_WEIGHT)
+    assert more.weights[3:].sum() == pytest.approx(denoise._SURPLUS_WEIGHT)
     rows = more.draw(200, np.random.default_rng(0))
     np.testing.assert_array_equal(PLANE.encode(PLANE.decode(rows)), rows)

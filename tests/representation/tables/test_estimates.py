@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every
 from kernel_cases import WORKERS
 from kernel_cases import workers as people
 from representation_cases import measured
@@ -18,14 +19,13 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.measurement import Measurement, Scores
-from kmeanalyst.representation.mixture.partly_observed import completed_shares
 from kmeanalyst.representation.tables.estimates import (
     Observed,
     column_estimates,
     estimate_tables,
     noise_of_all_pairs,
 )
-from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
+from kmeanalyst.representation.tables.rows_from_tables import completed_shares, rows_from_tables
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table
 from kmeanalyst.representation.wanted import Effort
 
@@ -79,7 +79,7 @@ def distance(a: Array, b: Array) -> float:
 
 CHAIN = ((1, 2), (1, 3), (0, 1))
 WITH_TARGET = ((1, 2), (1, 3))
-EVERY_KIND = pytest.mark.parametrize(("chosen", "target"), [(CHAIN, -1), (WITH_TARGET, 0)], ids=["all", "by target"])
+EVERY_KIND = every(("chosen", "target"), [(CHAIN, -1), (WITH_TARGET, 0)])
 
 # ---------------------------------------------------------------- what was observed
 
@@ -164,7 +164,7 @@ def test_columns_are_smoothed_where_that_is_asked_for():
     assert errors[1] < 0.8 * errors[0]  # 0.47 to 0.73 over six seeds
 
 
-@pytest.mark.parametrize(("noise", "smooth"), [(0.003, False), (0.005, True)])
+@every(("noise", "smooth"), [(0.003, False), (0.005, True)])
 def test_columns_are_smoothed_where_noise_is_large(noise: float, smooth: bool):
     """From a noise of 0.012 on a share, if all ten pairs were measured alike."""
     measurement = measurement_of(CHAIN, noise)
@@ -177,7 +177,7 @@ def test_columns_are_smoothed_where_noise_is_large(noise: float, smooth: bool):
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("noise", [1e-4, 0.01, 0.1])
+@every("noise", [1e-4, 0.01, 0.1])
 def test_estimates_are_shares_that_agree(chosen: tuple[Pair, ...], target: int, noise: float):
     found = estimate_tables(measurement_of(chosen, noise, target))
     assert found.target.sum() == pytest.approx(1) and found.target.min() >= 0
@@ -341,7 +341,7 @@ def test_a_pair_that_was_not_measured_may_be_as_far_from_the_tree_as_its_score_s
 
 # errors of the rows' tables (b, d) over six seeds: 0.02 to 0.04 from latent classes, 0.04 to 0.25 from smoothed tables
 @EVERY_KIND
-@pytest.mark.parametrize(("noise", "largest"), [(0.0003, 0.08), (0.005, 0.4)])
+@every(("noise", "largest"), [(0.0003, 0.08), (0.005, 0.4)])
 def test_rows_have_the_relation_of_a_strong_pair(chosen: tuple[Pair, ...], target: int, noise: float, largest: float):
     """Columns that were drawn independently would be at 0.9 from the table of b and d."""
     measurement = measurement_of(chosen, noise, target)
@@ -359,7 +359,7 @@ def test_rows_have_the_relation_of_a_strong_pair(chosen: tuple[Pair, ...], targe
         assert distance(true_table(rows, j), true_table(ROWS, j)) < 0.5 * largest
 
 
-@pytest.mark.parametrize("target", [-1, 3])
+@every("target", [-1, 3])
 def test_rows_are_values_of_the_domain(target: int):
     """With numbers, an atom, missing cells and finer ranges."""
     table = WORKERS.encode(people(5000, np.random.default_rng(1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-import pytest
+from every import every
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.representation.tables.estimates import TableEstimates
@@ -14,8 +14,8 @@ from kmeanalyst.representation.tables.tree import Pair, Tree
 
 SIZES = (3, 4, 2, 5)
 STAR, CHAIN, BACKWARDS = [(0, 1), (0, 2), (0, 3)], [(0, 1), (1, 2), (2, 3)], [(0, 3), (1, 3), (1, 2)]
-EVERY_TREE = pytest.mark.parametrize("pairs", [STAR, CHAIN, BACKWARDS], ids=["star", "chain", "backwards"])
-EVERY_TARGET = pytest.mark.parametrize("values", [1, 2])
+EVERY_TREE = every("pairs", [STAR, CHAIN, BACKWARDS])
+EVERY_TARGET = every("values", [1, 2])
 
 
 def estimates_of(
@@ -103,7 +103,7 @@ def misfit(target: Array, cells: Array, estimates: TableEstimates, unmeasured: f
 
 
 @EVERY_TARGET
-@pytest.mark.parametrize("measured", [[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)], [(0, 1), (2, 3)]])
+@every("measured", [[(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)], [(0, 1), (2, 3)]])
 def test_moved_rows_are_nearer_to_the_estimates(values: int, measured: list[Pair]):
     """From rows of the tree, which know nothing of the other pairs."""
     estimates = estimates_of(joint_table(values), CHAIN, frozenset(measured))

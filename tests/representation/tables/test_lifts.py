@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from every import every
 from scipy.optimize import minimize
 
 from kmeanalyst.kernels.base import Array
@@ -26,9 +26,7 @@ def errors(found: list[Array], tables: list[Array]) -> float:
 
 
 # largest error of the smoothed tables, relative to that of the noisy ones: twice what another seed gave
-@pytest.mark.parametrize(
-    ("strength", "noise", "largest"), [(0.0, 0.003, 0.5), (0.0, 0.03, 0.2), (0.3, 0.01, 0.65), (1.0, 0.03, 0.6)]
-)
+@every(("strength", "noise", "largest"), [(0.0, 0.003, 0.5), (0.0, 0.03, 0.2), (0.3, 0.01, 0.65), (1.0, 0.03, 0.6)])
 def test_smoothed_tables_are_nearer_to_the_truth_than_noisy_ones(strength: float, noise: float, largest: float):
     rng = np.random.default_rng(0)
     tables, guesses = related_tables(20, strength, rng)
@@ -46,7 +44,7 @@ def test_smoothed_tables_are_nearer_to_the_truth_than_their_guesses():
     assert errors(smoothed_tables(noisy, guesses, [0.003] * 20), tables) < 0.4 * errors(guesses, tables)
 
 
-@pytest.mark.parametrize("strength", [0.0, 1.0])
+@every("strength", [0.0, 1.0])
 def test_tables_without_noise_stay_as_they_are(strength: float):
     tables, guesses = related_tables(5, strength, np.random.default_rng(2))
     assert errors(smoothed_tables(tables, guesses, [1e-6] * 5), tables) < 0.002
@@ -88,7 +86,7 @@ def a_table(shape: tuple[int, ...], noise: float, rng: np.random.Generator) -> t
     return table, table + noise * rng.standard_normal(shape)
 
 
-@pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
+@every("noise", [0.01, 0.03, 0.1])
 def test_tables_with_margins_are_nearly_the_exact_projection(noise: float):
     rng = np.random.default_rng(0)
     for _ in range(5):
@@ -99,7 +97,7 @@ def test_tables_with_margins_are_nearly_the_exact_projection(noise: float):
         assert np.abs(found - exact).sum() < 1e-3 * np.abs(noisy - exact).sum()
 
 
-@pytest.mark.parametrize("shape", [(2, 2), (3, 7), (12, 5), (1, 4)])
+@every("shape", [(2, 2), (3, 7), (12, 5), (1, 4)])
 def test_margins_are_met_and_no_cell_is_negative(shape: tuple[int, int]):
     rng = np.random.default_rng(1)
     for _ in range(10):

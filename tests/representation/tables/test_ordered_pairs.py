@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from every import every
 from scipy.stats import multivariate_normal
 
 import kmeanalyst as ka
@@ -51,7 +52,7 @@ def estimates(correlation: float, noise: float, orders: tuple[Order, Order], dra
     return [table[0] for table in ordered_tables(noisy, [guess] * draws, [noise] * draws, [orders] * draws)]
 
 
-@pytest.mark.parametrize("correlation", [0.0, -0.3, 0.6])
+@every("correlation", [0.0, -0.3, 0.6])
 def test_a_relation_of_numbers_is_found_without_a_pull_towards_independence(correlation: float):
     """Noise of .004 in cells of .016 on average; the mean over 20 draws has a standard error of some .01."""
     truth = normal_table(correlation)
@@ -78,7 +79,7 @@ def test_columns_without_an_order_keep_their_guess():
     assert slope(one) == pytest.approx(slope(truth), abs=0.05)
 
 
-@pytest.mark.parametrize("correlations", [(0.5, 0.5, 0.5), (0.6, 0.0, -0.6)])
+@every("correlations", [(0.5, 0.5, 0.5), (0.6, 0.0, -0.6)])
 def test_values_of_the_target_share_relations_and_have_their_own(correlations: tuple[float, ...]):
     """Three values, noise of .004 in cells of .005: the same relations are seen together, different ones in each."""
     rng, truth = np.random.default_rng(2), np.array([normal_table(each) for each in correlations]) / 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from every import every
 from representation_cases import measured
 
 from kmeanalyst.kernels.base import Array
@@ -14,8 +15,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.mixture.latent_classes import fit_latent_classes
 from kmeanalyst.representation.tables import rows_from_tables
+from kmeanalyst.representation.tables.latent_classes import fit_latent_classes
 from kmeanalyst.representation.tables.rows_from_tables import _is_far, rows_from_classes
 from kmeanalyst.representation.tables.tree import Tree
 from kmeanalyst.representation.wanted import QUICK
@@ -78,7 +79,7 @@ def test_noise_alone_is_not_far_and_a_cell_beside_it_is():
     assert _is_far(noisy[0], 1e-6, guess)
 
 
-@pytest.mark.parametrize("domain", [NUMBERS, CODES], ids=["numbers", "levels"])
+@every("domain", [NUMBERS, CODES])
 def test_much_noise_leaves_the_tables_of_the_classes(domain: Domain):
     """Where no table is further from the classes' than noise can be, they stay what they are, orders or not."""
     measurement = measurement_of(domain, 0.05, "t")

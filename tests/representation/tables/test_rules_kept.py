@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from every import every
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from representation_cases import measured
@@ -70,12 +71,11 @@ def mean_distance(domain: Domain, rows: Array, others: Array) -> float:
     return float(np.mean(found))
 
 
-@pytest.mark.parametrize(
+@every(
     "rules",
     [(NEVER,), (HOURS,), (ORDER,), (WAGE,), (PLACES,), (ORDER, STAY), RULES],
-    ids=lambda rules: rules[-1].describe()[:30],
 )
-@pytest.mark.parametrize("noise", [0.001, 0.05])
+@every("noise", [0.001, 0.05])
 def test_rows_of_all_margins_keep_every_kind_of_rule(rules: tuple[Rule, ...], noise: float):
     domain = with_rules(*rules)
     rows = rows_of(domain, noise)
@@ -88,12 +88,11 @@ def test_without_rules_rows_of_this_measurement_break_all_of_them():
     assert (broken.mean(axis=0) > 0.005).all()
 
 
-@pytest.mark.parametrize(
+@every(
     "options",
     [{}, {"target": "employed"}, {"target": "employed", "kernel": "adaptive"}, {"kernel": "margins"},
      {"workload": ["age | employed == 'yes'", "table(city, education)", "stay > 7"]}, {"float32": True},
      {"noise": "laplace", "delta": 0.0}],
-    ids=lambda options: "-".join(map(str, options)) or "default",
 )  # fmt: skip
 def test_published_rows_keep_the_rules(options: dict[str, object], rough_representation: None):
     release = publish(ROWS, HOSPITAL, **({"epsilon": 1.0, "delta": 1e-6, "rehearsal": 1, "points": 1200} | options))  # type: ignore[arg-type]
@@ -109,7 +108,7 @@ def test_redrawn_releases_and_units_keep_the_rules(rough_representation: None):
     assert share_broken(HOSPITAL, redraw(release, rng=1).frame) == 0
 
 
-@pytest.mark.parametrize("noise", [0.003, 0.02])
+@every("noise", [0.003, 0.02])
 def test_tables_fit_no_worse_with_rules(noise: float):
     plain, truth = with_rules(), with_rules().encode(ROWS)
     ruled = with_rules(NEVER, CHILDREN, HOURS, ORDER, WAGE, PLACES)

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from every import every
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
@@ -81,7 +82,7 @@ def acs_scores(R: Array, S: Array, v: Array, group: int | None) -> dict[str, flo
     return out
 
 
-@pytest.mark.parametrize("group", [None, TOWN])
+@every("group", [None, TOWN])
 def test_scores_are_those_of_the_acs_scorer(group: int | None):
     tables = ScoreTables(DOMAIN, group)
     R, S = rows(400, 0), rows(300, 1)
@@ -185,7 +186,7 @@ def test_texts_are_left_out_and_divide_no_groups():
     assert shares_of(alone, empty).tolist() == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("column", "names"),
     [
         (DOMAIN["age"], ["0 to 17", "18 to 64", "65 to 99", "40", "missing"]),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from every import every
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.representation.tables.smooth_columns import _most_plausible, _priors, smoothed_column
+from kmeanalyst.representation.tables.estimates import _most_plausible, _priors, smoothed_column
 
 
 def bell(cells: int) -> Array:
@@ -17,7 +18,7 @@ def bell(cells: int) -> Array:
 
 
 # over five seeds the errors were 0.33 to 0.40, and 0.175 to 0.18, of those of the noisy tables
-@pytest.mark.parametrize(("noise", "largest"), [(0.03, 0.5), (0.1, 0.25)])
+@every(("noise", "largest"), [(0.03, 0.5), (0.1, 0.25)])
 def test_a_smoothed_table_is_nearer_to_the_truth_where_noise_is_large(noise: float, largest: float):
     rng, table = np.random.default_rng(0), bell(30)
     noisy = [table + noise * rng.standard_normal(table.shape) for _ in range(20)]
@@ -40,7 +41,7 @@ def test_neighbours_share_what_is_known_of_them():
     assert error(table) < 0.75 * error(table[:, order])  # 0.57 to 0.60 over five seeds
 
 
-@pytest.mark.parametrize("shape", [(1, 2), (1, 7), (3, 5)])
+@every("shape", [(1, 2), (1, 7), (3, 5)])
 def test_a_table_of_little_noise_stays_nearly_as_it_is(shape: tuple[int, int]):
     table = np.random.default_rng(3).dirichlet(np.ones(shape[0] * shape[1])).reshape(shape)
     np.testing.assert_allclose(smoothed_column(table, 1e-6**2), table, atol=1e-6)
@@ -52,8 +53,8 @@ def test_a_table_of_one_cell_or_of_very_many_is_left_to_its_projection():
         assert smoothed_column(noisy, 1.0) is noisy
 
 
-@pytest.mark.parametrize("noise", [0.001, 0.02, 0.3])
-@pytest.mark.parametrize("shape", [(1, 6), (2, 4), (1, 2)])
+@every("noise", [0.001, 0.02, 0.3])
+@every("shape", [(1, 6), (2, 4), (1, 2)])
 def test_the_slope_of_the_posterior_is_zero_at_the_answer(shape: tuple[int, int], noise: float):
     """Σ_d ∂p_d/∂logit_c (p_d − noisy_d)/variance + (precision · logits)_c = 0, but for what adds 0.001 to a log posterior."""
     rng, size = np.random.default_rng(5), shape[0] * shape[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from every import every
 from scipy.stats import hypergeom
 
 from kmeanalyst.releases.domain.domain import Domain
@@ -15,7 +16,7 @@ DOMAIN = Domain(
     tuple(Categorical(name=name, levels=tuple("abcde"[:size])) for name, size in zip("xyz", (3, 4, 5), strict=True))
 )
 X = np.random.default_rng(0).integers(0, (3, 4, 5), (800, 3)).astype(float)
-GROUP = pytest.mark.parametrize("group", [None, 0])
+GROUP = every("group", [None, 0])
 
 
 def scores_of(group: int | None) -> tuple[ScoreTables, SampleScores]:
@@ -25,7 +26,7 @@ def scores_of(group: int | None) -> tuple[ScoreTables, SampleScores]:
     return tables, samples
 
 
-@pytest.mark.parametrize(("N", "n"), [(20, 7), (31, 16), (50, 1), (50, 49), (50, 50)])
+@every(("N", "n"), [(20, 7), (31, 16), (50, 1), (50, 49), (50, 50)])
 def test_the_mean_absolute_deviation_is_that_of_the_hypergeometric_distribution(N: int, n: int):
     k = np.arange(N + 1)
     x = np.arange(n + 1)[:, None]
@@ -41,7 +42,7 @@ def test_for_many_rows_it_is_that_of_the_normal_distribution():
 
 
 @GROUP
-@pytest.mark.parametrize("n", [5, 80, 700])
+@every("n", [5, 80, 700])
 def test_the_expected_score_is_the_mean_of_drawn_samples(group: int | None, n: int):
     tables, samples = scores_of(group)
     p, rng = shares_of(tables, tables.counts(X)), np.random.default_rng(n)

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from every import every
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.representation.tables.tree import (
@@ -18,10 +19,9 @@ from kmeanalyst.representation.tables.tree import (
 )
 
 SIZES = (2, 3, 4, 2, 3)
-EVERY_TREE = pytest.mark.parametrize(
+EVERY_TREE = every(
     "pairs",
     [[(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (0, 2), (0, 3), (0, 4)], [(0, 3), (1, 3), (2, 4), (1, 4)]],
-    ids=["a chain", "a star", "crossed"],
 )
 
 
@@ -39,8 +39,8 @@ def worth_of(worth: Array, pairs: list[Pair] | tuple[Pair, ...]) -> tuple[int, f
     return sum(np.isfinite(own)), sum(each for each in own if np.isfinite(each))
 
 
-@pytest.mark.parametrize("absent", [0.0, 0.5, 1.0], ids=["all pairs", "half of the pairs", "no pair"])
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 5])
+@every("absent", [0.0, 0.5, 1.0])
+@every("d", [1, 2, 3, 4, 5])
 def test_no_tree_is_worth_more_than_the_spanning_tree(d: int, absent: float):
     rng = np.random.default_rng(d)
     for _ in range(8):
@@ -88,7 +88,7 @@ def joint_of_tree(joint: Array, tree: Tree) -> Array:
 
 
 @EVERY_TREE
-@pytest.mark.parametrize("values", [1, 2])
+@every("values", [1, 2])
 def test_implied_tables_are_the_margins_of_the_trees_joint_table(pairs: list[Pair], values: int):
     """With a level that no row has, whose conditional distribution is not defined."""
     joint = np.random.default_rng(values).dirichlet(np.full(values * int(np.prod(SIZES)), 0.3))

@@ -1,17 +1,30 @@
-"""Values of numbers within cells: they follow the relation between cells, and cells keep theirs."""
+"""Values of numbers within cells: they follow the relation between cells and the density that ranges show; cells keep theirs."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from every import every
+from scipy.optimize import approx_fprime
+from scipy.special import softmax
+from scipy.stats import norm
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import Margins
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
-from kmeanalyst.representation.mixture.related_values import with_related_values
-from kmeanalyst.representation.mixture.within_cells import FineRanges, rows_in_cells
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.mixture.mixture import slope_in_logits
+from kmeanalyst.representation.tables.within_cells import (
+    FineRanges,
+    block_slope_in_logits,
+    block_softmax,
+    fine_ranges,
+    rows_in_cells,
+    smooth_shares,
+    with_related_values,
+)
 
 N = 6000
 
@@ -32,7 +45,7 @@ def correlated(rho: float, rng: np.random.Generator) -> tuple[Array, Array]:
     return x, np.column_stack([np.digitize(x[:, 0], [0.6, 1.8]), np.digitize(x[:, 1], [1.0])])
 
 
-@pytest.mark.parametrize("rho", [0.9, -0.7, 0.0])
+@every("rho", [0.9, -0.7, 0.0])
 def test_a_relation_between_ranges_is_continued_within_them(rho: float):
     rng = np.random.default_rng(0)
     x, ranges = correlated(rho, rng)
@@ -74,7 +87,7 @@ def test_numbers_that_repeat_one_another_are_no_error():
     assert np.isfinite(with_related_values(constant, np.zeros((200, 2), int), np.zeros((200, 2), int), rng)).all()
 
 
-@pytest.mark.parametrize("target", [-1, 2])
+@every("target", [-1, 2])
 def test_rows_in_cells_relate_numbers_and_stay_in_their_cells(target: int):
     domain = Domain((
         Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1, atoms=(0.5,)), Categorical(name="z", levels=("a", "b")),
@@ -96,3 +109,66 @@ def test_rows_in_cells_relate_numbers_and_stay_in_their_cells(target: int):
         np.testing.assert_array_equal((8 * rows[:, 0]).astype(int) % 2, of_target)
     within = np.flatnonzero((first == 0) & (cells[:, 1] == 0) & (of_target == 0))
     assert np.corrcoef(rows[within, :2].T)[0, 1] > 0.5
+
+
+ENDS = np.linspace(-4, 4, 81)
+CELL = np.searchsorted([-2.0, -1.0, 0.0, 1.0, 2.0], (ENDS[:-1] + ENDS[1:]) / 2, side="right")
+NORMAL = np.diff(norm.cdf(ENDS))
+OF_CELLS = np.bincount(CELL, NORMAL)
+
+
+def test_a_normal_number_keeps_its_variance_where_only_wide_ranges_are_known():
+    """Even within ranges its variance would be 1.25 times as large."""
+    middles = (ENDS[:-1] + ENDS[1:]) / 2
+    even = OF_CELLS[CELL] / np.bincount(CELL)[CELL]
+    found = smooth_shares(ENDS, np.ones(80), CELL, OF_CELLS, np.zeros(80), 10.0)
+    assert found.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(np.bincount(CELL, found), OF_CELLS, atol=0.01)
+    assert even @ middles**2 > 1.2 and found @ middles**2 == pytest.approx(1.0, abs=0.08)
+
+
+def test_fine_shares_that_are_known_well_are_followed():
+    """The top of a bump that ranges do not show."""
+    bump = NORMAL + np.where(np.abs(ENDS[:-1] - 1.45) < 0.3, 0.02, 0.0)
+    bump /= bump.sum()
+    found = [smooth_shares(ENDS, np.ones(80), CELL, np.bincount(CELL, bump), bump, noise) for noise in (1e-4, 10.0)]
+    known, unknown = (np.abs(shares - bump).sum() for shares in found)
+    assert known < 0.7 * unknown
+
+
+def test_ranges_without_values_have_no_share_and_huge_bounds_are_no_problem():
+    sizes = np.where(np.arange(80) == 3, 0.0, 1.0)
+    found = smooth_shares(ENDS * 4e307, sizes, CELL, OF_CELLS, np.zeros(80), 10.0)
+    assert found[3] == 0 and np.isfinite(found).all()
+
+
+def test_values_in_cells_follow_the_density():
+    """Fine shares are all noise here: without the density the variance is that of even values, 1.25."""
+    inner = (-2.0, -1.0, 0.0, 1.0, 2.0)
+    kernel = Margins((inner,), ((),), (False,), (0.8, 0, 0, 0, 0.2, 0), fine=(tuple(ENDS[1:-1]),))
+    features = MarginFeatures(kernel)
+    measurement = Measurement(
+        vector=np.concatenate([OF_CELLS, NORMAL]) * np.repeat(features.heights, [6, 80]), noise_scale=5.0, noise_law="gaussian",
+        n_rows=1000, feature_map=features, noisy_sum=np.zeros(86, dtype=np.int64),
+    )  # fmt: skip
+    domain = Domain((Real(name="x", lower=-4, upper=4, edges=inner),))
+    (found,) = fine_ranges(measurement, domain, OF_CELLS[None]).values()
+    middles = (found.ends[:-1] + found.ends[1:]) / 2
+    assert (OF_CELLS[found.cell] * found.probabilities[0]) @ middles**2 == pytest.approx(1.0, abs=0.1)
+
+
+BLOCKS = np.array([3, 1, 2])  # of the blocks of 6 logits
+LOGITS, SLOPE = np.random.default_rng(0).normal(size=(2, 6))
+
+
+def test_each_block_has_the_softmax_of_its_own_logits_however_large():
+    moved = LOGITS + 800 * np.array([1, 1, 1, -1, 1, 1])
+    expected = np.concatenate([softmax(part) for part in np.split(LOGITS, np.cumsum(BLOCKS[:-1]))])
+    assert np.allclose(block_softmax(np.stack([LOGITS, moved]), BLOCKS), expected)
+
+
+def test_the_slope_in_logits_is_that_of_differences():
+    in_blocks = block_slope_in_logits(p := block_softmax(LOGITS, BLOCKS), p * SLOPE, BLOCKS)
+    assert np.allclose(in_blocks, approx_fprime(LOGITS, lambda at: SLOPE @ block_softmax(at, BLOCKS)), atol=1e-6)
+    in_one = slope_in_logits(softmax(LOGITS), SLOPE)
+    assert np.allclose(in_one, approx_fprime(LOGITS, lambda at: SLOPE @ softmax(at)), atol=1e-6)

@@ -1,6 +1,6 @@
 """What scikit-learn's estimators do with weights, derived for the installed version: do they obey the signed measure Σ w δ?
 
-`python tests/support/derive_weight_table.py` writes the table of `weight_support` into the package. The slow tests derive every
+`python tests/benchmarks/derive_weight_table.py` writes the table of `weight_support` into the package. The slow tests derive every
 entry anew. Each estimator is fitted to small data in which the right answer is known without trusting the estimator with weights
 at all: integer weights against rows repeated so many times. Then rows are added that leave the measure as it was (a pair of
 weights +a and −a in one place, a row of weight m split into m + 2 and −2), or nearly as it was (the −a a thousandth of a standard
@@ -46,8 +46,17 @@ from weighted_fits import (
     with_split_rows,
 )
 
-from kmeanalyst.learning.weights.weight_support import EXACT, NONE, NONNEGATIVE_ONLY, SILENTLY_WRONG, parameters_of
-from kmeanalyst.learning.weights.weight_table import OF_THEIR_PARTS, TABLE_PATH, Verdict, table_key
+from kmeanalyst.learning.weights.weight_support import (
+    EXACT,
+    NONE,
+    NONNEGATIVE_ONLY,
+    OF_THEIR_PARTS,
+    SILENTLY_WRONG,
+    TABLE_PATH,
+    Verdict,
+    parameters_of,
+    table_key,
+)
 
 SEEDS = 10  # fits that are averaged where the answer hangs on the seed or on the order of the rows
 TOLERANCE = 0.04  # share of what the weights do that two equal models may differ by: solver tolerance, rounding

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from every import every
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.release import read_release
@@ -69,7 +70,7 @@ def test_integers_and_levels_need_no_rounding_afterwards(frame):
     assert points["age"].between(17, 90).all()
 
 
-@pytest.mark.parametrize("choice", [{"weights": "uniform"}, {"float32": True}], ids=str)
+@every("choice", [{"weights": "uniform"}, {"float32": True}])
 def test_given_points_cannot_take_a_form(choice, frame):
     with pytest.raises(PublishError, match=r"is for points that are placed.*random-features"):
         publish(frame, DOMAIN, epsilon=1.0, delta=1e-6, method="subspace", points=20, **choice)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from every import every
 from kernel_cases import WORKERS as PEOPLE
 from kernel_cases import workers as people
 from representation_cases import measured
@@ -19,9 +20,9 @@ from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.mixture import latent_classes, within_cells
-from kmeanalyst.representation.mixture.components import block_softmax
-from kmeanalyst.representation.mixture.latent_classes import (
+from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.tables import latent_classes, within_cells
+from kmeanalyst.representation.tables.latent_classes import (
     LatentClasses,
     ObservedShares,
     _Search,
@@ -29,12 +30,13 @@ from kmeanalyst.representation.mixture.latent_classes import (
     fit_latent_classes,
     observed_margins,
 )
-from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.tables.within_cells import block_softmax
 from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 
 ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
 SMALL = Effort(0.1)  # one fit of six classes
 EVERY_TARGET = pytest.mark.parametrize("target", [None, "rich", "city", "gain"])
+ALL_EVERY_TARGET = every("target", [None, "rich", "city", "gain"])
 
 
 def draw_rows(
@@ -56,7 +58,7 @@ def measurement_of(rows: Array, domain: Domain, *, noise_scale: float, target: s
     return measured(MarginFeatures(margin_kernel(domain, target)), rows, noise_scale=noise_scale)
 
 
-@EVERY_TARGET
+@ALL_EVERY_TARGET
 def test_slopes_are_those_of_finite_differences(target: str | None):
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
     search = _Search(measurement.feature_map.kernel, observed_margins(measurement), effort=SMALL)
@@ -75,7 +77,7 @@ def test_slopes_are_those_of_finite_differences(target: str | None):
     np.testing.assert_allclose(slope[chosen], expected, atol=1e-5 * value)
 
 
-@EVERY_TARGET
+@ALL_EVERY_TARGET
 def test_the_loss_is_the_distance_of_the_models_own_features(target: str | None):
     """½‖φ̄(model) − y‖²/τ²: the mean feature of rows drawn from the model is what the fit compares with y."""
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.02, target=target)
@@ -187,7 +189,7 @@ def payments(n: int, rng: np.random.Generator) -> Array:
     return np.column_stack([pay, rich])
 
 
-@pytest.mark.parametrize("target", [None, "rich"])
+@every("target", [None, "rich"])
 def test_spikes_within_a_range_are_found(target: str | None):
     rows = payments(20_000, np.random.default_rng(0))
     measurement = measurement_of(rows, SPIKES, noise_scale=0.002, target=target)
@@ -258,9 +260,7 @@ def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends():
     assert list(shares) == sorted(shares) and shares[-1] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("view", "bound", "total"), [("bounded", 0.5, 0.5), ("signed", 3.0, 1.0), ("uniform", None, 1.0)]
-)
+@every(("view", "bound", "total"), [("bounded", 0.5, 0.5), ("signed", 3.0, 1.0), ("uniform", None, 1.0)])
 def test_even_weights_keep_the_bound(view: str, bound: float | None, total: float):
     measurement = measurement_of(ROWS[:100], PEOPLE, noise_scale=0.05)
     _, weights = represent(measurement, PEOPLE, Wanted(n_points=20, view=view, bound=bound, effort=QUICK))
@@ -276,8 +276,8 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("float32", [False, True])
+@every("name", HOSTILE)
+@every("float32", [False, True])
 def test_hostile_measurements_give_rows_of_the_domain(name: str, float32: bool):
     domain, rows, noise_scale = HOSTILE[name]
     for target in (None, domain.names[0]):

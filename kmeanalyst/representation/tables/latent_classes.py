@@ -18,13 +18,8 @@ from threadpoolctl import threadpool_limits
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.mixture.components import (
-    block_slope_in_logits,
-    block_softmax,
-    pooled_weights,
-)
-from kmeanalyst.representation.mixture.within_cells import draw_evenly
 from kmeanalyst.representation.progress import Progress, silent
+from kmeanalyst.representation.tables.within_cells import block_slope_in_logits, block_softmax, draw_evenly
 from kmeanalyst.representation.wanted import FULL, Effort
 
 _CLASSES = 60  # classes of one fit, over all values of the target
@@ -83,7 +78,8 @@ def fit_classes_to(
         for i in range(fits):
             found.append(search.fit(rng))
             progress("fitting latent classes", (i + 1) / fits)
-    return LatentClasses(pooled_weights(found), np.vstack([model.probabilities for model in found]))
+    weights = np.concatenate([model.weights / len(found) for model in found])
+    return LatentClasses(weights, np.vstack([model.probabilities for model in found]))
 
 
 @dataclass(frozen=True)
