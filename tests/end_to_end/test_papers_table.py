@@ -27,7 +27,7 @@ SECTIONS = {
     "Harder, Adamczewski & Park 2021": [
         "The mechanism", "Label-crossed features", "Heterogeneous data", "Proposition 3.1", "Shares of classes",
     ],
-    "Features and estimators they build on": ["Rahimi & Recht 2007, §3", "Rahimi & Recht 2007, §4", "Kar & Karnick", "Muandet"],
+    "Features and estimators they build on": ["Rahimi & Recht 2007, §3", "Rahimi & Recht 2007, §4", "Kar & Karnick"],
 }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_the_table_has_every_paper_and_the_statements_that_this_project_cites():
         missing = [statement for statement in statements if statement not in text]
         assert not missing, f"{section}: no row for {', '.join(missing)}"
     assert {row.section for row in ROWS} == set(SECTIONS)
-    assert len(ROWS) >= 50
+    assert len(ROWS) >= 45
 
 
 def test_what_the_statements_name_is_there():
