@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from contracts import KERNELS, KernelCase, named
+from contracts import KERNELS, KernelCase, every
 from door_cases import HOSTILE, Claimed, measured, recorded, squared_distance
 from feature_cases import worst_rows
 from file_tools import Members, array_of, forged, npy, refused
@@ -39,7 +39,7 @@ door = importlib.import_module("release_side.door.private_mean")
 NONNEGATIVE = [case for case in KERNELS if case.kernel.nonnegative]
 DOMAIN = Domain((Real(name="x", lower=-4.0, upper=4.0), Real(name="y", lower=-4.0, upper=4.0)))
 CLAIM = Fraction(grid_sensitivity(Claimed(np.zeros((1, 1)), nonnegative=True))) ** 2  # (√2 · GRID)²
-every_kernel = pytest.mark.parametrize("case", **named(NONNEGATIVE))
+every_kernel = every(NONNEGATIVE)
 
 
 def certified(kernel: Any, points: Array) -> CertifiedNystroem:
@@ -88,7 +88,7 @@ def test_no_pair_of_images_has_a_distance_above_the_square_root_of_two(case: Ker
     assert worst_square(basis, rows, case.number_columns) <= CLAIM
 
 
-@pytest.mark.parametrize("lengthscale", [1e-9, 1e-3, 0.05, 30.0, 1e6])
+@every([1e-9, 1e-3, 0.05, 30.0, 1e6], of="lengthscale")
 @pytest.mark.parametrize("kind", [Gaussian, Laplacian])
 def test_neither_tiny_nor_huge_lengthscales_break_the_claim(kind: Any, lengthscale: float):
     rng = np.random.default_rng(2)
@@ -168,7 +168,7 @@ def exact_stretch(basis: CertifiedNystroem, kernel: Any) -> float:
         return float(mpmath.sqrt(max(mpmath.eigsy(A * K * A.T, eigvals_only=True))))
 
 
-@pytest.mark.parametrize("spacing", [1e-6, 1e-3, 0.05, 0.3])
+@every([1e-6, 1e-3, 0.05, 0.3], of="spacing")
 def test_the_matrix_in_use_stretches_no_more_than_is_certified(spacing: float):
     """Crowded points: K is singular in float64, and A has entries up to 1/√j."""
     points = spacing * np.arange(14.0)[:, None]
@@ -252,7 +252,7 @@ def test_too_many_points_have_no_certificate(monkeypatch: pytest.MonkeyPatch):
         CertifiedNystroem(basis.kernel, basis.points, 1e-9)
 
 
-@pytest.mark.parametrize("jitter", [0.0, -1e-9, 1.5, np.nan, np.inf])
+@every([0.0, -1e-9, 1.5, np.nan, np.inf], of="jitter")
 def test_a_jitter_outside_its_range_is_refused(jitter: float):
     with pytest.raises(ValueError, match=r"jitter must be positive and at most sup k\(x, x\)"):
         CertifiedNystroem(Gaussian(1.0), np.array([[0.0]]), jitter)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
-from contracts import DOT_PRODUCTS, EUCLIDEAN, HATS, KernelCase, bounds_of, named
+import refusals
+from contracts import DOT_PRODUCTS, EUCLIDEAN, HATS, KernelCase, bounds_of, every
 from feature_cases import hoeffding, largest_error
 from scipy.stats import chi, cramervonmises, ks_1samp
 
@@ -60,7 +62,7 @@ def test_orthogonal_frequencies_are_orthogonal_in_blocks_and_each_is_normal():
 
 
 @pytest.mark.parametrize("frequencies", ["orthogonal", "quasi-random"])
-@pytest.mark.parametrize("case", **named(EUCLIDEAN))
+@every(EUCLIDEAN, [EUCLIDEAN[0], EUCLIDEAN[3]])
 def test_dependent_frequencies_are_unbiased_and_no_worse_than_independent_ones(case: KernelCase, frequencies: str):
     """Averaged over 200 seeds the error is sampling error (Hoeffding, 1e-9); each alone is as near as independent ones, or
     nearer: with the Gaussian kernel, whose frequencies are not spread by a random lengthscale."""
@@ -166,7 +168,7 @@ def test_folded_grids_stand_for_the_kernel_up_to_one_in_as_many_as_they_have_cel
     assert error <= hoeffding(1.0, terms=20_000, pairs=210)
 
 
-@pytest.mark.parametrize("case", **named(HATS))
+@every(HATS)
 def test_a_row_is_in_one_cell_of_each_grid_and_no_row_is_nearer_to_the_diameter_than_root_two(case: KernelCase):
     """Non-negative, of norm B to rounding: rows that share no cell are at distance √2·B, which is reached."""
     rng = np.random.default_rng(3)
@@ -196,8 +198,8 @@ def test_binning_is_refused_for_kernels_that_are_no_mixture_of_hats():
 # ---------------------------------------------------------------- Maclaurin features
 
 
+@every(DOT_PRODUCTS)
 @pytest.mark.parametrize("law", ["coordinates", "signs"])
-@pytest.mark.parametrize("case", **named(DOT_PRODUCTS))
 def test_maclaurin_features_approximate_their_kernel(case: KernelCase, law: str):
     """With missing cells. Means of F products of range 2B² by coordinates (Hoeffding); by signs a product of degree n is
     as large as d^n and rows are shortened: six standard errors, the variance of degree n being 3^n at most."""
@@ -260,53 +262,11 @@ def maclaurin(degrees=(1.0,), projections=ONE, signs=ONE, kernel=P) -> RandomMac
     return RandomMaclaurin(kernel, np.array(degrees), projections, signs)
 
 
-TRIPPED = [
-    (lambda: RandomFourier(G, np.zeros(3)), r"must be \(d, R\) with R ≥ 1, got shape \(3,\)"),
-    (lambda: RandomFourier(G, np.zeros((2, 0))), r"must be \(d, R\) with R ≥ 1, got shape \(2, 0\)"),
-    (lambda: RandomFourier(G, np.array([[np.nan]])), r"frequencies must be finite: a phase is undefined.*Draw"),
-    (lambda: RandomFourier(G, np.zeros((1, 2)), {0: np.zeros((3, 3))}), r"phase table of column 0 must be \(levels"),
-    (lambda: RandomFourier(G, np.zeros((1, 2)), {1: np.zeros((3, 2))}), r"phase table of column 1 must be"),
-    (lambda: RandomFourier(G, np.zeros((1, 2)), {0: np.full((3, 2), np.inf)}), r"phases must be finite.*Draw"),
-    (lambda: RandomFourier.draw(G, n_columns=1, dimension=0), r"dimension must be a positive.*in pairs.*Pass an even"),
-    (lambda: RandomFourier.draw(G, n_columns=1, dimension=7), r"dimension must be even, got 7.*in pairs\. Add one"),
-    (lambda: RandomFourier.draw(G, n_columns=2, dimension=4, rng=0)([[1.0]]), r"look at 2 columns, the rows.*Encode"),
-    (lambda: binning(widths=np.ones((1, 2))), r"of one shape \(d, T\).*got widths \(1, 2\).*Draw them again"),
-    (lambda: binning(widths=0 * ONE), r"positive finite widths.*cell is undefined otherwise\. Draw"),
-    (lambda: binning(widths=np.nan * ONE), r"positive finite widths"),
-    (lambda: binning(widths=np.inf * ONE), r"positive finite widths"),
-    (lambda: binning(shifts=np.inf * ONE), r"finite shifts"),
-    (lambda: binning(cells=np.array([0.0])), r"from 1 to 2\^24 cells"),
-    (lambda: binning(cells=np.array([2.5])), r"from 1 to 2\^24 cells"),
-    (lambda: binning(cells=np.array([2.0**25])), r"from 1 to 2\^24 cells"),
-    (lambda: binning(missing=np.array([[0.5]])), r"from 1 to 2\^30 bins"),
-    (lambda: binning(strides=(2.0**31 - 1) * ONE), r"strides must be whole numbers from 0, below 2\^31 − 1.*Draw"),
-    (lambda: binning(strides=0.5 * ONE), r"strides must be whole"),
-    (lambda: binning(strides=-ONE), r"strides must be whole"),
-    (lambda: binning(strides=np.nan * ONE), r"strides must be whole"),
-    (lambda: binning()([[1.0, 2.0]]), r"look at 1 columns, the rows have 2\. Encode"),
-    (lambda: RandomBinning.draw(Laplacian(1.0), bounds=UNIT, dimension=0), r"dimension must be a positive.*Pass a whole"),
-    (lambda: maclaurin(kernel=G), r"of dot-product kernels, got 'gaussian'\. Pass e\.g\. a Polynomial"),
-    (lambda: RandomMaclaurin.draw(G, dimension=4), r"of dot-product kernels, got 'gaussian'\. Pass e\.g\. a Polynomial"),
-    (lambda: RandomMaclaurin.draw(P, dimension=4, law="x"), r"law must be one of coordinates, signs, got 'x'"),
-    (lambda: RandomMaclaurin.draw(P, dimension=0), r"dimension must be a positive.*there must be features"),
-    (lambda: maclaurin(degrees=(0.5,)), r"degrees must be \(F,\) whole numbers from 0 to 1000"),
-    (lambda: maclaurin(degrees=(np.nan,)), r"degrees must be"),
-    (lambda: maclaurin(degrees=(1001.0,)), r"degrees must be"),
-    (lambda: maclaurin(degrees=(2.0,)), r"need 2 projections of 1 columns and signs \(1, 1\), got \(1, 1\)"),
-    (lambda: maclaurin(projections=1.1 * ONE), r"projections must be of norm at most 1, and signs ±1\. Draw"),
-    (lambda: maclaurin(projections=np.nan * ONE), r"projections must be of norm at most 1"),
-    (lambda: maclaurin(signs=0 * ONE), r"signs ±1"),
-    (lambda: P.gram([[1.0, 2.0]], [[1.0, 2.0]]), r"bounds for 1 columns, the rows have 2\. Encode"),
-]  # fmt: skip
+def test_a_wrong_value_is_refused_with_what_why_and_hint():
+    refusals.check(Path(__file__).parent / "refusals_families.txt", lambda text: eval(text, globals()))
 
 
-@pytest.mark.parametrize(("attempt", "message"), TRIPPED)
-def test_a_wrong_value_is_refused_with_what_why_and_hint(attempt, message):
-    with pytest.raises(ValueError, match=message):
-        attempt()
-
-
-@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e308, -1e308, 5e-324, np.nan])
+@every([np.inf, -np.inf, 1e308, -1e308, 5e-324, np.nan], of="value")
 def test_no_row_raises_whatever_its_values(value: float):
     """The door must not raise by a row's value."""
     row = np.array([[value, 0.3]])

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from contracts import FAMILIES, FEATURE_MAPS, KERNELS, FeatureCase, KernelCase, close_together, named
+from contracts import FAMILIES, FEATURE_MAPS, KERNELS, SOME_MAPS, FeatureCase, KernelCase, close_together, every
 from feature_cases import hoeffding, largest_error, worst_rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +21,7 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import ExactProduct, Nystroem
 from kmeanalyst.kernels.features.pivots import STRETCH, Pivots
 
-every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))
-every_kernel = pytest.mark.parametrize("case", **named(KERNELS))
+every_map, every_kernel = every(FEATURE_MAPS, SOME_MAPS), every(KERNELS)
 RANDOM = [
     case for case in FEATURE_MAPS if case.family in ("random-fourier", "quasi-random") or case.make is FAMILIES["sum"]
 ]
@@ -45,7 +44,7 @@ def rounding_of(feature_map: FeatureMap) -> float:
 # ---------------------------------------------------------------- features stand for their kernel
 
 
-@pytest.mark.parametrize("case", **named(RANDOM))
+@every(RANDOM, SOME_MAPS)
 def test_random_features_approximate_their_kernel_and_not_nine_tenths_of_it(case: FeatureCase):
     """With missing cells too. False alarms: 1e-9 for each kernel (the frequencies are drawn from a fixed seed)."""
     rows, kernel = case.case.rows(np.random.default_rng(0), 14), case.case.kernel

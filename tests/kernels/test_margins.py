@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from contracts import COLUMNS, FEATURE_MAPS, FeatureCase, named
+import refusals
+from contracts import COLUMNS, FEATURE_MAPS, FeatureCase, every
 from file_tools import SCHEMA_TEST, members_of
 from kernel_cases import WORKERS as PEOPLE
 from kernel_cases import workers as people
@@ -32,7 +33,7 @@ from kmeanalyst.releases.file.measurement import FEATURE_MAPS as MAPS_IN_FILES
 from release_side.door import door
 from release_side.door.mechanism import PublishError
 
-every_map = pytest.mark.parametrize("case", **named([case for case in FEATURE_MAPS if case.family == "margins"]))
+every_map = every([case for case in FEATURE_MAPS if case.family == "margins"])
 
 
 # ---------------------------------------------------------------- kernel and features
@@ -186,40 +187,10 @@ PARTS: dict[str, Any] = {
 MANY = {"edges": ((),) * 1001, "atoms": ((),) * 1001, "missing": (False,) * 1001}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"edges": ((0.5,),)}, "for each column"),
-        ({"edges": ((0.5,), (2.0, 1.0))}, "must be finite and increase"),
-        ({"atoms": ((np.nan,), ())}, "must be finite and increase"),
-        ({"missing": (False, 1)}, "true or false"),
-        ({"shares": (1, 0, 0, 0, 0)}, "six numbers"),
-        ({"shares": (0.5, 0, 0, 0, 0, 0.5)}, "need one"),
-        ({"shares": (0.5, 0, 0, 0, 0.5, 0)}, "no column other than the target has finer ranges"),
-        ({"fine": ((0.5,),)}, "fine must have an entry for each column"),
-        ({"fine": ((0.5, 0.5), ())}, "must be finite and increase"),
-        ({"target": 2}, "target must be a column's number"),
-        ({"shares": (0.5, 0, 0, 0, 0, 0)}, "must add up to 1"),
-        ({"shares": (1.5, 0, -0.5, 0, 0, 0)}, "at least 0"),
-        ({"shares": (0.5, 0.5, 0, 0, 0, 0)}, "need one"),
-        ({"shares": (0.5, 0, 0.5, 0, 0, 0), "target": 0}, "need two columns other than the target"),
-        (MANY | {"shares": (0, 0, 1, 0, 0, 0)}, "at most 1000 columns"),
-        ({"edges": ((0.5,), tuple(range(100_001)))}, "at most 100000 cells"),
-        (
-            {"fine": ((0.5, 0.7), ()), "deeper": ((1, (1.0, 1.5, 2.0)),)},
-            "deeper edges of column 1 must be those of its table",
-        ),
-        ({"fine": ((0.5, 0.7), ()), "deeper": ((0, (0.6, 0.7, 0.8)),)}, "must be those of its table before and more"),
-        ({"fine": ((0.5, 0.7), ()), "deeper": ((0, (0.5, 0.7)),)}, "must be those of its table before and more"),
-        ({"fine": ((0.5, 0.7), ()), "deeper": ((0, (0.7, 0.5)),)}, "must be finite and increase"),
-        ({"fine": ((0.5, 0.7), ()), "deeper": ((2, (0.5, 0.6, 0.7)),)}, "a column other than the target, got 2"),
-        ({"fine": ((0.5, 0.7), ()), "target": 0, "deeper": ((0, (0.5, 0.6, 0.7)),)}, "other than the target, got 0"),
-        ({"deeper": (0.5,)}, "deeper must be pairs of a column and edges"),
-    ],
-)
-def test_what_is_no_margins_kernel_is_refused(change: dict[str, Any], message: str):
-    with pytest.raises(ValueError, match=message):
-        Margins(**(PARTS | change))
+def test_what_is_no_margins_kernel_is_refused():
+    refusals.check(
+        Path(__file__).parent / "refusals_margins.txt", lambda text: Margins(**(PARTS | eval(text, globals())))
+    )
 
 
 # ---------------------------------------------------------------- a release of margins

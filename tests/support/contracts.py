@@ -5,10 +5,14 @@ Tests parametrize over these lists, so a new member is checked for every guarant
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 
 from kmeanalyst.kernels import (
@@ -324,6 +328,54 @@ TEXTS: list[Text] = [  # whose cells are several numbers
 ]
 
 
+def _some_maps() -> list[FeatureCase]:
+    """Each family with its first and its last kernel, and each other kernel with one map of a subspace in turns."""
+    families = dict.fromkeys(case.family for case in FEATURE_MAPS)
+    of_families = [[case for case in FEATURE_MAPS if case.family == family] for family in families]
+    some = {id(case) for own in of_families for case in (own[0], own[-1])}
+    for n, kernel in enumerate(KERNELS):
+        if not any(id(case) in some for case in FEATURE_MAPS if case.case is kernel):
+            subspaces = [case for case in FEATURE_MAPS if case.case is kernel and case.family in _SUBSPACES]
+            some.add(id(subspaces[n % len(subspaces)]))
+    return [case for case in FEATURE_MAPS if id(case) in some]
+
+
+_SUBSPACES = ("nystroem", "certified-nystroem", "pivots")
+SOME_MAPS = _some_maps()  # of the default tier; the others are of the tier `product`
+
+
 def named(cases: list) -> dict:
-    """Arguments for pytest.mark.parametrize: the cases, called by their names."""
-    return {"argvalues": cases, "ids": [case.name.replace(" ", "-") for case in cases]}
+    """Arguments for pytest.mark.parametrize: the cases, called by their names; maps beyond the default ones are marked."""
+    beyond = {id(case) for case in FEATURE_MAPS} - {id(case) for case in SOME_MAPS}
+    marks = [[pytest.mark.product] if id(case) in beyond else [] for case in cases]
+    return {
+        "argvalues": [pytest.param(case, marks=own) for case, own in zip(cases, marks, strict=True)],
+        "ids": [case.name.replace(" ", "-") for case in cases],
+    }
+
+
+def every(cases: Sequence[Any], some: Sequence[Any] | None = None, *, of: str = "case") -> Callable[[Any], Any]:
+    """Decorate a test to run over all cases in one; over `some` in the default tier, and the others in the tier `product`."""
+    kept = list(cases) if some is None else [case for case in cases if any(case is one for one in some)]
+    others = [case for case in cases if not any(case is one for one in kept)]
+    tiers = [
+        pytest.param(kept, id="some"),
+        *([pytest.param(others, id="others", marks=pytest.mark.product)] if others else []),
+    ]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def run(cases: list[Any], **fixtures: Any) -> None:
+            for case in cases:
+                try:
+                    test(**{of: case}, **fixtures)
+                except Exception as error:
+                    error.add_note(f"of {getattr(case, 'name', case)}")
+                    raise
+
+        signature = inspect.signature(test)
+        parameters = [one.replace(name="cases") if one.name == of else one for one in signature.parameters.values()]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return pytest.mark.parametrize("cases", tiers)(run)
+
+    return decorate
