@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from kmeanalyst import kernels, plots
     from kmeanalyst.inference.compare.comparison import Comparison, compare
     from kmeanalyst.inference.compare.independence import independence_test
+    from kmeanalyst.inference.contingency.association import Association, associations
     from kmeanalyst.inference.contingency.contingency_test import ContingencyTest, contingency_test
-    from kmeanalyst.inference.contingency.survival import SurvivalCurve
+    from kmeanalyst.inference.contingency.rates import SurvivalCurve
     from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-    from kmeanalyst.inference.questions.association import Association, associations
     from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
@@ -59,9 +59,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.compare.comparison": ("Comparison", "compare"),
     "kmeanalyst.inference.compare.independence": ("independence_test",),
     "kmeanalyst.inference.contingency.contingency_test": ("ContingencyTest", "contingency_test"),
-    "kmeanalyst.inference.contingency.survival": ("SurvivalCurve",),
+    "kmeanalyst.inference.contingency.rates": ("SurvivalCurve",),
     "kmeanalyst.inference.estimate.estimate": ("Estimate", "Estimates"),
-    "kmeanalyst.inference.questions.association": ("Association", "associations"),
+    "kmeanalyst.inference.contingency.association": ("Association", "associations"),
     "kmeanalyst.inference.questions.conditional": ("ConditionalLaw",),
     "kmeanalyst.inference.questions.moments": ("MatrixEstimate",),
     "kmeanalyst.inference.regression.result": ("RegressionEstimate",),

@@ -225,17 +225,14 @@ def _print(asked: _Options, release: Release, name: str, answer: Any, **about: A
 
 def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:
     """Aligned columns: question, value, error, interval, parts."""
+    from kmeanalyst.inference.estimate.estimate import aligned, list_of_notes
+
     interval_of = f"{level:.0%} interval" if kind == "default" else f"{kind} {level:.0%} interval"
     heads = ("question", "value", "± error", interval_of, "privacy", "sampling", "resolution")
     rows: list[tuple[str, ...]] = [heads]
     for e in estimates:
         low, high = (e.written(end) for end in e.interval(level, kind))
-        parts = ("unknown" if part is None else e.written(part) for part in e.parts.values())
-        rows.append((e.question, e.written(e.value), e.written(e.standard_error), f"{low} to {high}", *parts))
-    widths = [min(_WIDEST, max(len(row[i]) for row in rows)) for i in range(len(heads))]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
-    notes = dict.fromkeys(f"note: {note}" for e in estimates for note in e.notes)
-    return "\n".join([*lines, f"({estimates[0].view} weights)", *notes])
+        numbers = (e.written(e.value), e.written(e.standard_error), f"{low} to {high}")
+        rows.append((e.question, *numbers, *e.written_parts()))
+    lines = aligned(rows, _WIDEST)
+    return "\n".join([*lines, f"({estimates[0].view} weights)", *list_of_notes((), estimates)])

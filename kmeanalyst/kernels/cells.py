@@ -31,9 +31,7 @@ class Cells:
     def __post_init__(self) -> None:
         d = len(self.edges)
         if not (d and all(isinstance(part, tuple) and len(part) == d for part in (self.atoms, self.missing))):
-            raise ValueError(
-                "margins need edges, atoms and missing for each column. Pass one entry per column."
-            )
+            raise ValueError("margins need edges, atoms and missing for each column. Pass one entry per column.")
         for values in (*self.edges, *self.atoms):
             check_increasing(values)
         if not all(isinstance(missing, bool) for missing in self.missing):

@@ -1,9 +1,4 @@
-"""Release, the published object with a method for each question.
-
-release     its views, what it is written to, and how one is read or made from weighted data
-questions   what is asked of columns: means, quantiles, tables
-inference   tests, models, draws and claims
-"""
+"""Release, the published object with a method for each question, and how one is read or made from weighted data."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from kmeanalyst.inference.contingency.association import Association, associations, codes, numbers
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, estimates, population_of
-from kmeanalyst.inference.questions.association import Association, associations, codes, numbers
 from kmeanalyst.inference.questions.expectation import mean_of, statistic_of
 from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
 from kmeanalyst.inference.questions.moments import deviation_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kmeanalyst import __version__
-from kmeanalyst.inference.questions.association import LEAST_SHARE, MOST_GROUPS, Association
+from kmeanalyst.inference.contingency.association import LEAST_SHARE, MOST_GROUPS, Association
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import shortened

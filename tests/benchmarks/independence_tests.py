@@ -24,7 +24,7 @@ from scipy.stats import chi2, chi2_contingency
 
 import release_side
 from kmeanalyst.inference.compare import independence
-from kmeanalyst.inference.contingency.chi_squared import Contrasts, mantel_haenszel, weighted_test
+from kmeanalyst.inference.contingency.contingency_test import Contrasts, mantel_haenszel, weighted_test
 from kmeanalyst.inference.contingency.strata import strata_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release

@@ -33,8 +33,13 @@ from kmeanalyst.inference.compare.functionals import (
     reference_rows,
     whitened_test,
 )
-from kmeanalyst.inference.contingency.chi_squared import Contrasts, departures, weighted_test
-from kmeanalyst.inference.contingency.contingency_test import measured_strata, notes_of
+from kmeanalyst.inference.contingency.contingency_test import (
+    Contrasts,
+    departures,
+    measured_strata,
+    notes_of,
+    weighted_test,
+)
 from kmeanalyst.inference.contingency.strata import Strata, strata_of
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import result_about

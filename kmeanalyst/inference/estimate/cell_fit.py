@@ -1,34 +1,15 @@
 """What a measurement of tables says of any question, through all its cells at once.
 
-A release of margins measures thousands of cells, and a share of two levels *is* one of them: a few hundred directions
-shared by all questions lose it. Here each question h has a linear functional a of its own, over all features: with p the
-released rows, y the measurement, τ its noise and C = Cov_p φ,
+With p the released rows, y the measurement, τ its noise and C = Cov_p φ, the posterior of a Gaussian process with prior
+covariance κ Cov_p gives each question h its own functional of all features:
 
     a = κ (κ C + τ²I)⁻¹ Cov_p(φ, h),    answer E_p h + aᵀ(y − E_p φ),    error τ²‖a‖² + κ Var_p(h − aᵀφ).
 
-This is the posterior of a Gaussian process with prior covariance κ Cov_p. The answer is linear in h, hence the mean of h
-under one column of weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)⁻¹ (y − E_p φ): some of them may be negative.
-
-κ says how far a population may depart from what is assumed of it. The released rows were fitted to y, and residuals around
-them would make κ vanish. It is therefore read off the departure from rows whose columns are independent: the fixed point
-of MacKay's update, κ = κ² ‖C_q^½ S⁻¹(y − E_q φ)‖² / γ, S = κ C_q + τ²I, γ = tr(κ C_q S⁻¹) the number of directions
-that the measurement determines (MacKay 1992). With rules, the columns are as independent as these allow. Few relations of a
-real table are strong and most are weak, where the prior is normal: κ is taken a fifth larger. Pairs of columns that were not
-measured have a κ of their own (`unmeasured_pairs`). What holds is coverage on average over questions; a product of a number
-with another column, which depends on what lies within the number's ranges, may be further off than its resolution says. As a
-is computed on the same rows as Var_p(h − aᵀφ), that variance is divided by (1 − γ/n)², generalised cross-validation (Golub,
-Heath & Wahba 1979).
-
-The answer is moved from E_p h as far as noise allows, by a share s of what is missing. What it has still to go, (1 − s) times
-the rest, is estimated by what a second step would add (twicing: Tukey 1977): aᵀ of what the first has left, s (1 − s) times
-it. Twice that counts as an error of resolution: it is next to nothing where tables answer a question, and what is left or
-more of it where half or more of the way was gone.
-
-Cells that rules exclude hold no released row: C is 0 there, and so is a, whatever their noisy shares are. An answer is thus the
-mean of h over rows that keep the rules.
-
-Systems of equations are solved by conjugate gradients, preconditioned by what single columns explain and by the blocks of
-tables: some six steps. Any a gives a valid error when its own parts are stated; a solver that stops early costs width.
+It is the mean of h under the weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)⁻¹ (y − E_p φ): some may be negative. κ is read
+off the departure from independent columns by MacKay's update (1992), as the released rows were fitted to y; Var_p(h − aᵀφ) is
+divided by (1 − γ/n)² (generalised cross-validation; Golub, Heath & Wahba 1979). What a second step would add (twicing; Tukey
+1977) counts twice as an error. C is 0 at cells that rules exclude, and so is a. Any a gives a valid error: a solver that stops
+early costs width.
 """
 
 from __future__ import annotations
@@ -42,9 +23,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
-from kmeanalyst.inference.estimate.expected_relation import left_open
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
-from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
+from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs, left_open
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
@@ -92,11 +72,9 @@ class FeatureCovariance:
         return cls(features, transposed, weights, mean, transposed.multiply(transposed) @ weights - mean**2)
 
     def __matmul__(self, A: Array) -> Array:
-        """C A, of A (F, k)."""
         return self.with_features(self.features @ A) - np.outer(self.mean, self.mean @ A)
 
     def nearly(self, A: Array) -> Array:
-        """C A in single precision."""
         features, transposed, weights, mean = self._single
         B = A.astype(np.float32)
         return transposed @ (weights * (features @ B)) - np.outer(mean, mean @ B)
@@ -147,7 +125,6 @@ class _Blocks:
         return cls(tuple(inverses), explained.astype(np.float32), inner)
 
     def __matmul__(self, B: Array) -> Array:
-        """The inverse times B (F, k)."""
         single = B.astype(np.float32)
         found = np.empty_like(B)
         for block, inverse in self.inverses:
@@ -292,12 +269,10 @@ class CellFit:
 
     @property
     def probabilities(self) -> Array:
-        """(n,) p, those of the released rows."""
         return self.system.covariance.weights
 
     @property
     def spread(self) -> float:
-        """κ."""
         return self.system.spread
 
     @property
@@ -313,7 +288,6 @@ class CellFit:
         return usual / (self.determined + usual)
 
     def first_rows(self, values: Array) -> Array:
-        """Values (n, ...) at the rows of `compatible`: all of them."""
         return values
 
     def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
@@ -355,7 +329,6 @@ class CellFit:
         return np.array([_products(a, a), variance, rest, outside, added, self._still_to_go(centred, a), relation])
 
     def _outside(self, centred: Array, b: Array) -> Array:
-        """(n, k) what the features do not explain of functions."""
         covariance = self.system.covariance
         return centred - (covariance.features @ b - covariance.mean @ b)
 
@@ -376,7 +349,6 @@ class CellFit:
         return self.unmeasured.covariance(self._outside(centred, b), np.ptp(influence, axis=0), self.unseen)
 
     def _variance_of_rest(self, variance: Array, a: Array, with_features: Array) -> Array:
-        """Var_p(h − aᵀφ) (k,)."""
         return variance + _products(a, self.system.covariance @ a) - 2 * _products(a, with_features)
 
     def _projected(self, with_features: Array) -> Array:
@@ -399,7 +371,6 @@ class CellFit:
         return _System(system.covariance, system.spread, variance, inverse)
 
     def covariance(self, influence: Array) -> dict[str, Array]:
-        """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
         each = [self._solved(block) for block in _few_columns(influence)]
         a, centred, with_features = (np.hstack(part) for part in zip(*each, strict=True))
         joint = (self.probabilities[:, None] * centred).T @ centred
@@ -416,7 +387,6 @@ class CellFit:
         }
 
     def _covariance_of_rest(self, joint: Array, a: Array, with_features: Array) -> Array:
-        """Cov_p(h − aᵀφ) (k, k), from Cov_p h."""
         cross = a.T @ with_features
         return joint - cross - cross.T + a.T @ (self.system.covariance @ a)
 
@@ -435,7 +405,6 @@ class CellFit:
         return left_open - noise + np.outer(bias, rng.standard_normal(k))
 
     def _draws_of_rest(self, k: int, rng: np.random.Generator) -> Array:
-        """(n, k) prior draws less their own fits."""
         f = prior_draws(self.probabilities, k, rng)
         sums = self.system.covariance.transposed @ f
         rest = f - self._fitted(sums, self.system)
@@ -478,7 +447,6 @@ class CellFit:
 
     @cached_property
     def compatible(self) -> CompatiblePopulations:
-        """The released rows along their leading directions."""
         feature_map = self.measurement.feature_map
         along = principal_directions(feature_map, self.rows, self.probabilities, most=LEADING_DIRECTIONS)
         seen = np.asarray(self.system.covariance.features @ along.vectors)
@@ -505,7 +473,6 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
 
 
 def _usual_count(feature_map: MarginFeatures) -> float:
-    """How many directions usual tables count for in κ."""
     return _PRIOR_COUNT * sum(feature_map.kernel.sizes)
 
 
@@ -548,5 +515,4 @@ def _few_columns(values: Array) -> Iterator[Array]:
 
 
 def _products(A: Array, B: Array) -> Array:
-    """Inner products (k,) of the columns of A and B (F, k)."""
     return np.einsum("ik,ik->k", A, B)

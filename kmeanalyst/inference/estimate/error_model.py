@@ -1,22 +1,22 @@
 """The errors of a statistic of a release, given its influence function.
 
-A statistic T of the weights moves, to first order, by Σ δw · h(z), h its influence function. With a measurement its
-error is read off the populations that the measurement allows (`population_fit`), in the directions of h. The released
-points stand for the same population in their own way; where the two give h different means, that is an error too.
+A statistic T of the weights moves, to first order, by Σ δw · h(z), h its influence function. With a measurement its error is
+read off the populations that the measurement allows (`population_fit`), in the directions of h. The released points stand for
+the same population in their own way; where the two give h different means, that is an error too.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.by_declaration import contradiction_notes
-from kmeanalyst.inference.estimate.cell_fit import fit_cells
-from kmeanalyst.inference.estimate.population_fit import CompatiblePopulations, fit_population
+from kmeanalyst.inference.estimate.cell_fit import CellFit, fit_cells
+from kmeanalyst.inference.estimate.population_fit import PopulationFit, fit_population
+from kmeanalyst.inference.estimate.unresolved import contradiction_notes
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
@@ -28,60 +28,17 @@ PARTS = ("privacy", "sampling", "resolution")
 Parts = dict[str, Any]  # each of PARTS → standard error, or None where it is not known
 
 
-class Fit(Protocol):
-    """What a measurement says of populations: their most plausible one, and the errors around it."""
-
-    on_points: ClassVar[bool]  # whether its rows are the released points
-
-    @property
-    def rows(self) -> Array:
-        """(n, d) encoded."""
-        ...
-
-    @property
-    def weights(self) -> Array:
-        """(n,) weights of the rows that give the most plausible means; they sum to one."""
-        ...
-
-    @property
-    def unseen(self) -> float:
-        """κ of what was not measured: how far a population may depart there from what is assumed of it."""
-        ...
-
-    @property
-    def assumed(self) -> float:
-        """The share of κ that is that of usual tables, or of all directions together, and not read off what a question asks."""
-        ...
-
-    @property
-    def probabilities(self) -> Array:
-        """(n,) non-negative weights of the rows, around which it is."""
-        ...
-
-    @property
-    def spread(self) -> float:
-        """κ."""
-        ...
-
-    @property
-    def compatible(self) -> CompatiblePopulations: ...
-
-    def first_rows(self, values: Array) -> Array: ...
-
-    def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]: ...
-
-    def covariance(self, influence: Array) -> dict[str, Array]: ...
-
-    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array: ...
+Fit = (
+    CellFit | PopulationFit
+)  # what a measurement says of populations: their most plausible one, and the errors around it
 
 
 class ErrorModel(ABC):
     """Which rows an influence function must be known at, and which errors follow.
 
-    release     whose error it is; two models of one release differ by the view of its weights. None: a sample's.
+    release     whose error it is; None: a sample's.
     frame       (n, d) rows in natural units, those with weights first.
     notes       what every answer should say.
-    everywhere  whether every row that the domain has is in `frame`.
 
     An influence (n,) or (n, k) has a value for each row of `frame`. One of n + 1 values ends in a bias, which the
     statistic has in addition to its error: it counts as resolution, and as a fixed change of a robust interval.
@@ -90,10 +47,6 @@ class ErrorModel(ABC):
     release: ReleaseData | None
     frame: pd.DataFrame
     notes: tuple[str, ...]
-
-    @property
-    def everywhere(self) -> bool:
-        return False
 
     def parts(self, influence: Array, *, expected: bool = False) -> Parts:
         """Standard errors by their source, in the units of the influence.
@@ -136,8 +89,7 @@ class ErrorModel(ABC):
         return columns[:n], columns[n] if len(columns) > n else None
 
     @abstractmethod
-    def _parts(self, influence: Array, expected: bool) -> Parts:
-        """Standard errors (k,) by source of an influence (n, k)."""
+    def _parts(self, influence: Array, expected: bool) -> Parts: ...
 
     @abstractmethod
     def _covariance(self, influence: Array) -> Parts: ...
@@ -223,12 +175,7 @@ class MeasuredErrors(ErrorModel):
 
     @property
     def weights(self) -> Array:
-        """Weights of the rows that come first."""
         return self.point_weights if self.first == "points" else self.fit.weights
-
-    @property
-    def everywhere(self) -> bool:
-        return self.fit.compatible.everywhere
 
     def _parts(self, influence: Array, expected: bool) -> Parts:
         """The fit's parts; how far the points are from the fit is added to resolution (see `_compared`)."""
@@ -267,9 +214,8 @@ class MeasuredErrors(ErrorModel):
     def _compared(self, influence: Array) -> tuple[Array, Array]:
         """Influences at the fit's rows (n, k), and the errors (k,) in which points and fit disagree.
 
-        Of means over the points, their distance from the fit's. Of the fit's own, half of it where the fit has rows of its own:
-        the points are then a second model of the population, with densities of their own smoothing, and half of their
-        distance is the standard error of two models. A fit around the points has what is left of the distance in its parts.
+        Of means over the points, their distance from the fit's. Of the fit's own, half of it where the fit has rows of its own: the
+        standard error of two models of the population. A fit around the points has what is left of it in its parts.
         """
         at_points, at_rows = self._halves(_finite(influence))
         distance = self.point_weights @ at_points - self.fit.weights @ at_rows
@@ -278,7 +224,6 @@ class MeasuredErrors(ErrorModel):
         return at_rows, np.zeros_like(distance) if self.fit.on_points else _SECOND_MODEL * distance
 
     def _halves(self, influence: Array) -> tuple[Array, Array]:
-        """The influence at the points, and at the rows of the fit."""
         if self.fit.on_points:
             return influence, influence
         n = len(self.weights)
@@ -299,7 +244,6 @@ class SamplingErrors(ErrorModel):
     release: ReleaseData | None = None
 
     def _parts(self, influence: Array, expected: bool) -> Parts:
-        """sampling √(Var h · Σp²)."""
         p = self.probabilities
         sampling = np.sqrt(p @ (influence - p @ influence) ** 2 * (p @ p))
         return {"privacy": None, "sampling": sampling, "resolution": None}
@@ -310,7 +254,6 @@ class SamplingErrors(ErrorModel):
         return {"privacy": None, "sampling": (p[:, None] * centred).T @ centred * (p @ p), "resolution": None}
 
     def _least_change(self, influence: Array, level: float) -> float:
-        """Nothing bounds it: ValueError."""
         raise ValueError(
             "a robust interval is the range over all populations that agree with a measurement, and there is none here (a "
             'sample has none either). Ask kind="default".'
@@ -326,31 +269,32 @@ class IndependentErrors:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes of every release, and the assumptions."""
         return tuple(dict.fromkeys([*(note for model in self.models for note in model.notes), *self.assumptions]))
 
     def split(self, influence: Array) -> list[Array]:
-        """The influence (n, ...) on each release."""
         return np.split(influence, np.cumsum([len(model.frame) for model in self.models])[:-1])
 
     def parts(self, influence: Array) -> Parts:
-        """Standard errors by source, as an ErrorModel gives them."""
-        each = zip(self.models, self.split(influence), strict=True)
-        return joint_parts([model.parts(part) for model, part in each])
+        return joint_parts([m.parts(part) for m, part in zip(self.models, self.split(influence), strict=True)])
 
     def covariance(self, influence: Array) -> Parts:
         """Joint covariances by source; None for a source that no release knows."""
-        each = [model.covariance(part) for model, part in zip(self.models, self.split(influence), strict=True)]
-        known = {name: [one[name] for one in each if one[name] is not None] for name in PARTS}
+        covariances = [m.covariance(part) for m, part in zip(self.models, self.split(influence), strict=True)]
+        known = {name: [one[name] for one in covariances if one[name] is not None] for name in PARTS}
         return {name: sum(some) if some else None for name, some in known.items()}
 
 
-def joint_parts(each: list[Parts]) -> Parts:
+def total(parts: Parts) -> Any:
+    """The standard error of all parts that are known."""
+    return np.sqrt(sum(part**2 for part in parts.values() if part is not None))
+
+
+def joint_parts(models: list[Parts]) -> Parts:
     """Parts of independent errors together; what is unknown in all of them is unknown."""
     joint: Parts = {}
     for name in PARTS:
-        known = [np.square(parts[name]) for parts in each if parts[name] is not None]
-        joint[name] = np.sqrt(np.sum(known, axis=0)) if known else None
+        squares = [np.square(parts[name]) for parts in models if parts[name] is not None]
+        joint[name] = np.sqrt(np.sum(squares, axis=0)) if squares else None
     return joint
 
 

@@ -1,26 +1,24 @@
 """The answer to a question: an estimate with its error in parts.
 
-An estimate carries its influence function on each release. Arithmetic with estimates is arithmetic with these, to first
-order (the delta method), so correlation is kept: errors that two estimates share cancel, and e - e is 0 ± 0.
+An estimate carries its influence function on each release. Arithmetic with estimates is arithmetic with these, to first order
+(the delta method), so correlation is kept: errors that two estimates share cancel, and e - e is 0 ± 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.special import ndtri
 
-from kmeanalyst.inference.estimate.error_model import ErrorModel, joint_parts
+from kmeanalyst.inference.estimate.error_model import ErrorModel, joint_parts, total
 from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
 from kmeanalyst.kernels.base import Array
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.release import ReleaseData
 
 Terms = tuple[tuple[ErrorModel, Array], ...]  # the influence function of an estimate on each release
 SAMPLE = "sample"  # the view of estimates on real rows, which have no other
@@ -28,7 +26,6 @@ INDEPENDENT = "of different releases: they are taken as independent, which two r
 
 
 def _combined(value: float, question: str, operands: list[tuple[Estimate, float]]) -> Estimate:
-    """The estimate of a function of others, given its derivative by each."""
     if not np.isfinite([value, *(slope for _, slope in operands)]).all():
         raise ValueError(
             f"{question} is undefined at {', '.join(f'{e.value:.4g}' for e, _ in operands)}, or its first-order error "
@@ -42,16 +39,9 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
     if len(terms) > 1:
         notes[INDEPENDENT] = None
     return replace(
-        operands[0][0],
-        view=_common_view(operands),
-        value=value,
-        standard_error=float(np.sqrt(sum(part**2 for part in parts.values() if part is not None))),
-        parts=parts,
-        question=question,
-        notes=tuple(notes),
-        terms=terms,
-        interval_by=None,
-    )
+        operands[0][0], view=_common_view(operands), value=value, standard_error=float(total(parts)), parts=parts,
+        question=question, notes=tuple(notes), terms=terms, interval_by=None,
+    )  # fmt: skip
 
 
 def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
@@ -106,13 +96,11 @@ def largest_change(terms: Terms, level: float) -> float:
 
 
 def one_measurement(a: ReleaseData, b: ReleaseData) -> bool:
-    """Whether two Release objects have the same measurement."""
     ours, theirs = a.measurement, b.measurement
     return ours is not None and theirs is not None and np.array_equal(ours.vector, theirs.vector)
 
 
 def shared_measurement(what: str) -> ValueError:
-    """The error for treating two releases with one measurement as independent."""
     return ValueError(
         f"these {what} rest on one measurement through two releases (a file read twice, or thinned), so they are "
         "not independent and their correlation is not known. Ask one Release object for both."
@@ -131,7 +119,7 @@ class InverseCdf:
     q               the order of the quantile.
     standard_error  of the distribution function at the quantile.
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
-    elsewhere       gives (k,) increasing, the values that the quantile of another population may have; None: not known.
+    elsewhere       (k,) increasing, the values that the quantile of another population may have; None: not known.
     terms_at        x → the terms of the distribution function at x, as an Estimate has them.
     """
 
@@ -144,19 +132,15 @@ class InverseCdf:
     terms_at: Callable[[float], Terms] = lambda x: ()
 
     def at(self, q: float) -> float:
-        """The smallest value at which the distribution function reaches q."""
         return float(self.values[min(int(np.searchsorted(self.cumulative, q)), len(self.values) - 1)])
 
     def interval(self, z: float) -> tuple[float, float]:
-        """(low, high) for q ± z standard errors."""
         low, high = self.q - z * self.standard_error, self.q + z * self.standard_error
         return (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
 
     @property
     def slope(self) -> float:
         """dx/dF over the 95 % interval; 0 where the distribution function has no error."""
-        from scipy.special import ndtri
-
         z = float(ndtri(0.975))
         low, high = self.interval(z)
         return (high - low) / (2 * z * self.standard_error) if self.standard_error > 0 else 0.0
@@ -182,7 +166,6 @@ class InverseCdf:
         return float(candidates[above]) if above < len(candidates) else self.bounds[1]
 
     def _known(self, x: float) -> float:
-        """The distribution function at x."""
         steps = int(np.searchsorted(self.values, x, side="right"))
         return float(self.cumulative[steps - 1]) if steps else 0.0
 
@@ -243,8 +226,6 @@ class Estimate(Differentiable):
         >>> release.mean("age").interval(0.9, kind="noise")  # for the mean of the table's own rows
         (38.02..., 39.17...)
         """
-        from scipy.special import ndtri
-
         if kind not in ("default", "robust", "noise"):
             raise ValueError(
                 f'kind must be "default", "robust" or "noise", got {kind!r}: the intervals are from the standard error, over all '
@@ -281,17 +262,6 @@ class Estimate(Differentiable):
         return float(np.hypot(privacy, resolution) / self.standard_error) if self.standard_error > 0 else 1.0
 
     @property
-    def robust_everywhere(self) -> bool:
-        """Whether the robust interval is over every population on the domain, not only those on the fit's rows.
-
-        It is where the domain has few rows (levels and whole numbers, at most a thousand combinations).
-
-        >>> release.mean("age").robust_everywhere
-        False
-        """
-        return bool(self.terms) and all(model.everywhere for model, _ in self.terms)
-
-    @property
     def digits(self) -> int:
         """Decimals that show two digits of the standard error.
 
@@ -315,6 +285,14 @@ class Estimate(Differentiable):
         lost = 0 < error < _SHORT and value < _SHORT * 1e3
         return f"{number:.4g}" if long or lost else f"{number:{separator}.{self.digits}f}"
 
+    def written_parts(self) -> list[str]:
+        """The parts of the error as texts.
+
+        >>> release.mean("age").written_parts()
+        ['0.26', '0.18', '0.23']
+        """
+        return ["unknown" if part is None else self.written(part) for part in self.parts.values()]
+
     def to_dict(self, level: float = 0.95, kind: str = "default") -> dict[str, Any]:
         """The estimate as plain numbers, as `expect --json` prints it; `kind` is that of its interval.
 
@@ -322,16 +300,10 @@ class Estimate(Differentiable):
         {'privacy': 0.2625..., 'sampling': 0.1803..., 'resolution': 0.2326...}
         """
         return {
-            "expression": self.question,
-            "value": self.value,
-            "standard_error": self.standard_error,
-            "interval": list(self.interval(level, kind)),
-            "level": level,
-            "interval_kind": kind,
-            "view": self.view,
-            "parts": dict(self.parts),
-            "notes": list(self.notes),
-        }
+            "expression": self.question, "value": self.value, "standard_error": self.standard_error,
+            "interval": list(self.interval(level, kind)), "level": level, "interval_kind": kind, "view": self.view,
+            "parts": dict(self.parts), "notes": list(self.notes),
+        }  # fmt: skip
 
     def _numbers(self) -> str:
         low, high = self.interval()
@@ -371,8 +343,6 @@ class Estimates(tuple[Estimate, ...]):
         age > 30  0.661157  0.634939  0.687376
         age > 50  0.202469  0.172039  0.232900
         """
-        import pandas as pd
-
         index = pd.Index([estimate.question for estimate in self], name="question")
         return pd.DataFrame([_row(estimate, level) for estimate in self], index=index)
 
@@ -383,20 +353,24 @@ class Estimates(tuple[Estimate, ...]):
         return "".join(estimate._repr_html_() for estimate in self)
 
 
-def list_of_notes(notes: tuple[str, ...], estimates: Estimates) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], widest: int | None = None) -> list[str]:
+    """Lines of a table of texts: the first column to the left and at most so wide, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = widths if widest is None else [min(width, widest) for width in widths]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+
+
+def list_of_notes(notes: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:
     """Lines for readers: these notes and those of the estimates, each once."""
-    each = dict.fromkeys((*notes, *(note for estimate in estimates for note in estimate.notes)))
-    return [f"note: {note}" for note in each]
+    every = dict.fromkeys((*notes, *(note for estimate in estimates for note in estimate.notes)))
+    return [f"note: {note}" for note in every]
 
 
 def _row(estimate: Estimate, level: float) -> dict[str, Any]:
     low, high = estimate.interval(level)
-    return {
-        "value": estimate.value,
-        "standard_error": estimate.standard_error,
-        "low": low,
-        "high": high,
-        **{name: np.nan if part is None else part for name, part in estimate.parts.items()},
-        "view": estimate.view,
-        "note": "; ".join(estimate.notes),
-    }
+    parts = {name: np.nan if part is None else part for name, part in estimate.parts.items()}
+    numbers = {"value": estimate.value, "standard_error": estimate.standard_error, "low": low, "high": high}
+    return numbers | parts | {"view": estimate.view, "note": "; ".join(estimate.notes)}

@@ -1,14 +1,14 @@
 """The population that a release stands for, and what every statistic of it shares.
 
-A statistic T is a function of the weights of a view, possibly given a condition. It comes as a value with its derivative
-by each row's weight. From these follow the influence function on the released weights (delta method, Deville 1999,
-*Variance estimation for complex statistics*) and, by the error model, the error in parts.
+A statistic T is a function of the weights of a view, possibly given a condition. It comes as a value with its derivative by each
+row's weight. From these follow the influence function on the released weights (delta method, Deville 1999, *Variance estimation
+for complex statistics*) and, by the error model, the error in parts.
 
-Given a condition g the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is
-used as it is: signed weights need not sum to one, and nothing is normalised silently.
+Given a condition g the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is used as it
+is: signed weights need not sum to one, and nothing is normalised silently.
 
-Resampled rows are refused: their answers would carry an error of resampling that no part shows, and the probability
-view gives the same answers without it.
+Resampled rows are refused: their answers would carry an error of resampling that no part shows, and the probability view gives
+the same answers without it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,18 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.by_declaration import impossible_condition
-from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Parts, error_model, fitted_model
+from kmeanalyst.inference.estimate.error_model import (
+    PARTS,
+    ErrorModel,
+    IndependentErrors,
+    Parts,
+    error_model,
+    fitted_model,
+    total,
+)
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, Terms
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
-from kmeanalyst.inference.estimate.unresolved import what_would_help
+from kmeanalyst.inference.estimate.unresolved import impossible_condition, what_would_help
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.domain.numbers import Number
@@ -33,16 +40,7 @@ from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 from kmeanalyst.representation.weights.views import view_weights
 
-
-class Errors(Protocol):
-    """The errors of a distribution: an ErrorModel, or those of several independent releases."""
-
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-
-    def parts(self, influence: Array) -> Parts: ...
-
-    def covariance(self, influence: Array) -> Parts: ...
+Errors = ErrorModel | IndependentErrors
 
 
 class Distribution(Protocol):
@@ -65,25 +63,20 @@ class Distribution(Protocol):
 
     def question(self, column: Any) -> Any:
         """A column's name, or another question, as `values` takes it."""
-        ...
 
     def values(self, question: Any) -> Array:
         """A question at the points, then at the other rows: (n,) float64, finite at the points."""
-        ...
 
     def mean(self, values: Array) -> Array: ...
 
     def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
         """Means (k,) and influences (·, k) of functions of the values: (m,) or (m, d) → (m, k), asked in blocks."""
-        ...
 
     def influence(self, derivative: Array) -> Array:
         """From derivatives (n,) or (n, k) by each row's weight, the influence function as `model` takes it."""
-        ...
 
     def terms(self, influence: Array) -> Terms:
         """The influence on each release, as an Estimate carries it."""
-        ...
 
     def text(self, question: str) -> str: ...
 
@@ -91,7 +84,6 @@ class Distribution(Protocol):
 
     def bounds(self, column: Any) -> tuple[float, float] | None:
         """The bounds of a question's values; None if none are declared."""
-        ...
 
 
 class ConditionedRows:
@@ -121,16 +113,13 @@ class ConditionedRows:
         return np.where(given, derivative - self.mean(derivative), 0.0) / self.probability
 
     def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """See `Distribution.features`."""
         at_rows = function(values)
         return self.mean(at_rows), self.influence(at_rows)
 
     def terms(self, influence: Array) -> Terms:
-        """The one release's, or the sample's."""
         return ((self.model, influence),)
 
     def text(self, question: str) -> str:
-        """The question as text, with the condition."""
         return f"{question} | {self.condition}" if self.condition else question
 
 
@@ -169,7 +158,6 @@ class Population(ConditionedRows):
         return words.column(column) if isinstance(column, str) and column in self.release.columns.names else column
 
     def bounds(self, column: Question) -> tuple[float, float] | None:
-        """The declared bounds of a column of numbers."""
         domain = self.release.columns
         if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):
             known: Any = domain[column]
@@ -240,7 +228,6 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
 
 
 def positive_probability(probability: float) -> float:
-    """The probability of a condition; ValueError where it is not positive."""
     if probability <= 0:
         raise ValueError(
             f"the condition has probability {probability:.3g} under the released weights, so nothing can be said given "
@@ -295,23 +282,16 @@ def _parts(model: Errors, known: Sequence[Array]) -> Parts:
 
 
 def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
-    """One statistic with its error."""
     return estimates(distribution, [statistic])[0]
 
 
 def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
-    known = statistic.influence
-    error = float(np.sqrt(sum(part**2 for part in parts.values() if part is not None)))
+    influence, question, error = statistic.influence, statistic.question, float(total(parts))
+    notes = (*statistic.notes, *distribution.model.notes, *_weakness(distribution, question, parts, error))
     return Estimate(
-        value=float(statistic.value),
-        standard_error=error,
-        parts=parts,
-        view=distribution.view,
-        question=statistic.question,
-        notes=(*statistic.notes, *distribution.model.notes, *_weakness(distribution, statistic.question, parts, error)),
-        terms=() if known is None else distribution.terms(known),
-        interval_by=statistic.interval_by,
-    )
+        value=float(statistic.value), standard_error=error, parts=parts, view=distribution.view, question=question,
+        notes=notes, terms=() if influence is None else distribution.terms(influence), interval_by=statistic.interval_by,
+    )  # fmt: skip
 
 
 def _weakness(
@@ -338,7 +318,6 @@ def check_defined(values: Array, hint: str) -> None:
 
 
 def check_condition(values: Array) -> None:
-    """ValueError unless every value is 0 or 1."""
     if not np.isin(values, (0.0, 1.0)).all():
         raise ValueError(
             "a probability needs a condition, true or false for every row, and this has other values. "
@@ -366,7 +345,6 @@ def _check_met(release: ReleaseData, question: Question, values: Array) -> None:
 
 
 def _evaluator(release: ReleaseData, question: Question) -> Callable[[pd.DataFrame], Array]:
-    """The question as a function of a frame, float64 (n,)."""
     if not isinstance(question, str) and not callable(question):
         raise TypeError(
             f"a question is an expression in quotes or a function of a DataFrame, got a {type(question).__name__}. Write "
@@ -413,7 +391,6 @@ def default_view(release: ReleaseData) -> View:
 
 
 def released_view(release: ReleaseData) -> View:
-    """The view of the released points as they are."""
     return "probability" if release.is_probability else "signed"
 
 
@@ -425,7 +402,6 @@ def feasible_view(release: ReleaseData, view: View | None, what: str) -> View:
 
 
 def _view(release: ReleaseData, view: View) -> tuple[Array, str, ErrorModel]:
-    """Weights, the view's name, and the errors of its means."""
     if view == "resampled":
         raise ValueError(
             'resampled rows are for other tools: use to_frame("resampled"). Ask view="signed", "probability" or "fitted".'

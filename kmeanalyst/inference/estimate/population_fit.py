@@ -1,23 +1,18 @@
 """The population fit: the most plausible population under a measurement, and how far the truth may be from it.
 
-A population is a mixture p of small clouds of rows: single rows, and rows blurred by three widths, near the released points
-or anywhere in the domain. The measurement y pulls p away from a reference q, and relative entropy holds it there: p
-minimises ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ, where A has the features of the clouds and R = τ²I + Cov_p A/N is the covariance of noise
-and sampling. This is maximum entropy under noise (Dudík, Phillips & Schapire 2007). Its dual problem is smooth, and has
-only as many dimensions as there are directions above the noise. Nearly all of q is on blurred clouds, so that a density is
-smooth unless the measurement says otherwise. κ is estimated from the measurement by empirical Bayes, with the update of
-MacKay (1992, Bayesian interpolation): κ = 2 KL(p‖q)/γ, γ the number of directions that the measurement determines.
+A population is a mixture p of clouds of rows, single or blurred. It minimises ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ, A the features of
+the clouds, R = τ²I + Cov_p A/N and q a reference: maximum entropy under noise (Dudík, Phillips & Schapire 2007), with κ = 2
+KL(p‖q)/γ by empirical Bayes (MacKay 1992), γ the number of directions that the measurement determines.
 
-The error of a question h has three parts. Ridge regression divides h into aᵀφ, which the measurement determines, and a rest.
+The error of a question h: ridge regression divides it into aᵀφ, which the measurement determines, and a rest.
 
-    privacy     the noise of aᵀy: τ‖a‖.
-    sampling    the table is a sample of N rows: √(Var h/N).
-    resolution  only q restricts the mean of the rest: √(κ′ Var(h − aᵀφ)). κ′ is the κ of the finest features that the
-                measurement shows, about a fifth of that of the coarse ones. The bias of the method is added (a maximum is
-                not a mean): how far fits depart from p if the measurements are drawn from p.
+    privacy     τ‖a‖.
+    sampling    √(Var h/N).
+    resolution  √(κ′ Var(h − aᵀφ)), κ′ the κ of the finest features that the measurement shows, and the bias of the method: how
+                far fits depart from p if the measurements are drawn from p.
 
-The regression, and Var(h − aᵀφ), are under p with a little of q, because a population may also have mass where p has none, such as
-the few rows of a heavy tail. The variance under that part of q counts with all of κ.
+Variances are under p with a little of q, because a population may also have mass where p has none; that part counts with all of
+κ.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import logsumexp, ndtri
 
-from kmeanalyst.inference.estimate.expected_relation import left_open
+from kmeanalyst.inference.estimate.unmeasured_pairs import left_open
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -52,22 +47,18 @@ _INFEASIBLE = 2  # scipy's status
 
 @dataclass(frozen=True, eq=False)
 class CompatiblePopulations:
-    """All populations on stated rows that agree with the measurement, and the range of an answer over them.
+    """All populations on stated rows that agree with the measurement, and the range of an answer over them: an outer limit.
 
     A population here is any probability weights p on the rows, smooth or not. It agrees with the measurement y if
     |v_kᵀ(Σ p φ(z) − y)| is within the noise and sampling errors along all of K leading directions v_k at once (normal
-    distribution, Bonferroni). The least and the largest Σ p h are two linear programs. The only assumption is that the true
-    population is close to one on these rows; if they are all rows of the domain, there is none. The range is far wider than the
-    interval of the most plausible population: it is an outer limit.
+    distribution, Bonferroni). The least and the largest Σ p h are two linear programs.
 
     coordinates  (n, K) features of the rows along leading directions, less the measurement's.
     errors       (K,) standard error of the measurement along them.
-    everywhere   whether every row of the domain is among them, so that every population is on them.
     """
 
     coordinates: Array
     errors: Array
-    everywhere: bool = False
 
     def range(self, values: Array, level: float) -> tuple[float, float]:
         """(least, largest) mean of `values` (n,) over the populations compatible at this simultaneous level.
@@ -77,7 +68,6 @@ class CompatiblePopulations:
         return self.least(values, level), -self.least(-values, level)
 
     def least(self, values: Array, level: float) -> float:
-        """The least mean of `values` (n,) over the compatible populations."""
         K = len(self._seen)
         within = float(ndtri(1 - (1 - level) / (2 * K)))
         found = self._program(values, within)
@@ -160,12 +150,10 @@ class PopulationFit:
 
     @property
     def unseen(self) -> float:
-        """κ of what was not measured."""
         return self.spread
 
     @property
     def probabilities(self) -> Array:
-        """(n,) the same weights, which are probabilities."""
         return self.weights
 
     def cloud_means(self, values: Array) -> Array:
@@ -206,7 +194,6 @@ class PopulationFit:
         return left_open(variance, np.clip(1 - left, 0, 1), error)
 
     def covariance(self, influence: Array) -> dict[str, Array]:
-        """Joint covariances (k, k) by source of such statistics: the squares of `parts` are their diagonals."""
         a, rest, refit = self._split(influence)
         centred = influence - self.weights @ influence
         around = refit - refit.mean(axis=0)
@@ -289,7 +276,6 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
         compatible=CompatiblePopulations(
             coordinates=np.vstack([part[:m] for part in each_row]) - target,
             errors=np.sqrt(measurement.noise_scale**2 + np.diag(_covariance(A, p)) / measurement.n_rows),
-            everywhere=release.domain.enumerate_rows(_EVERY_ROW) is not None,
         ),
     )
 
@@ -390,7 +376,6 @@ class _Problem:
     n_rows: int
 
     def error(self, p: Array) -> Array:
-        """R = τ²I + Cov_p A/N."""
         return self.noise_variance * np.eye(self.A.shape[1]) + _covariance(self.A, p) / self.n_rows
 
     def with_spread_from_evidence(self) -> tuple[Array, Array, float]:

@@ -1,8 +1,8 @@
 """Numbers that depend on the weights of rows, each with its derivative by every weight, and the rules of calculus.
 
 A statistic T of weights w moves, to first order, by Σ δw · T′(z); T′ is its influence function (Deville 1999, *Variance
-estimation for complex statistics*). A mean Σ w h has the influence h. Arithmetic computes influences too, so a variance,
-a correlation or a ratio is written as its formula; `solve` gives the influence of the root of an equation.
+estimation for complex statistics*). A mean Σ w h has the influence h. Arithmetic computes influences too, so a variance, a
+correlation or a ratio is written as its formula; `solve` gives the influence of the root of an equation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ _UFUNCS = {np.add: "+", np.subtract: "-", np.multiply: "*", np.true_divide: "/"}
 
 
 def _in_both_orders(rule: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """An operator's method and its reflected method: value + other, other + value."""
     return lambda self, other: self._apply(rule, self, other), lambda self, other: self._apply(rule, other, self)
 
 
@@ -50,7 +49,6 @@ class Differentiable:
 
     @staticmethod
     def _is_constant(x: Any) -> bool:
-        """Whether an operand is a number without an error."""
         return isinstance(x, int | float | np.integer | np.floating)
 
     def _derived(self, rule: str, operands: tuple[Any, ...], value: Any, slopes: list[Any]) -> Any:
@@ -129,7 +127,6 @@ class Statistic(Differentiable):
             return Statistic(value, reduce(np.add, (_chained(x, slope, np.shape(value)) for x, slope in terms)))
 
     def __getitem__(self, chosen: Any) -> Statistic:
-        """Some of the numbers of an array, by position."""
         return Statistic(self.value[chosen], None if self.influence is None else self.influence[:, chosen])
 
 

@@ -1,20 +1,12 @@
-"""What noisy scores say of the pairs of columns whose tables were not measured: how far answers may depart there.
+"""How far answers may depart where tables of pairs were not measured (noisy scores bound it), or where a relation is expected.
 
-A score is the L1 distance u of a pair's table from what the release assumed of it, with normal noise. Few pairs are strongly
-related and most weakly: before its score is seen, a pair's distance is exponential, of a mean in proportion to r = Σ √E
-over the cells' shares E, which is the distance of departures that are normal with variances κE, up to √(2κ/π). The factor
-of proportion maximises the likelihood of all pairs' scores; a chosen pair is one of them, so that what is left is not
-taken for all there is. The posterior of a pair's distance then gives its own κ = π/2 E[u²]/r².
+A score is the L1 distance u of a pair's table from what the release assumed of it, with normal noise. Before it is seen u is
+exponential with a mean in proportion to r = Σ √E over the cells' shares E; all pairs' scores give the proportion. A pair's own κ
+= π/2 E[u²]/r², times 9 for events, which add departures of one sign. No event departs by more than half of the distance.
 
-Departures of real tables are no independent cells: they are smooth, and an event adds many of one sign. Of events of two
-columns of Adult, housing and the census excerpt the squared departure is on average 6 to 9 times as large as independent cells with
-the same distance would make it, whatever the table: κ is taken 9 times as large.
-
-No event departs by more than half of the distance: that bounds the error from above, whatever κ says.
-
-Of a pair whose relation is expected (`expected_relation`) nothing usual is assumed: any distance is as probable as another before
-its score is seen. All of it may be along the function h that is asked for; it then moves E h by u Var h/E|h|, or by no more than
-a correlation of 1 does.
+A coefficient of a regression is asked for where a relation is expected: the population may depart along its influence h by a
+correlation ρ of standard deviation ½. What an answer that follows a share s of it with an error variance v leaves open has the
+variance (1 − s)²/(1/(Var h/4) + s²/v).
 """
 
 from __future__ import annotations
@@ -151,7 +143,6 @@ class UnmeasuredPairs:
         return drawn - self.weights[:, None] * drawn.sum(axis=0), chance
 
     def _places(self, columns: tuple[int, ...]) -> Array:
-        """(n,) each row's cell in the table of these columns."""
         places = self.cells[columns[0]]
         for j in columns[1:]:
             places = places * self.sizes[j] + self.cells[j]
@@ -159,7 +150,6 @@ class UnmeasuredPairs:
 
     @cached_property
     def _shares(self) -> dict[tuple[int, ...], Array]:
-        """The shares of the rows in the cells of each pair's table."""
         return {
             pair: np.bincount(self._places(pair), self.weights, minlength=math.prod(self.sizes[j] for j in pair))
             for pair in self.pairs
@@ -178,3 +168,23 @@ def _second_moments(centres: Array, noise: float) -> Array:
     """E u² (P,) of normal u around these centres, in units of the noise, cut off at 0."""
     hazard = np.exp(-0.5 * centres**2 - 0.5 * math.log(2 * math.pi) - log_ndtr(centres))
     return noise**2 * (1 + centres**2 + centres * hazard)
+
+
+VARIANCE_OF_CORRELATION = 0.25  # of a correlation of which nothing is known
+
+
+def left_open(variance: Array, share: Array, error: Array) -> Array:
+    """(k,) variance of what an answer leaves open of an expected relation.
+
+    variance   (k,) Var h of the influences, as far as the measurement could show it.
+    share      (k,) s in [0, 1] that the answers follow of it.
+    error      (k,) v, variance of their errors otherwise; positive where the share is.
+
+    >>> left_open(np.array([4.0, 4.0, 4.0]), np.array([0.0, 0.5, 1.0]), np.array([0.0, 0.25, 0.1]))
+    array([1.   , 0.125, 0.   ])
+    """
+    prior = VARIANCE_OF_CORRELATION * variance
+    followed = share**2 * prior
+    with_noise = followed + error
+    unknown = prior * np.divide(error, with_noise, out=np.ones_like(prior), where=with_noise > 0)
+    return (1 - share) ** 2 * unknown

@@ -1,15 +1,8 @@
-"""E[f(Y) | X = x] from one release, each with its error.
+"""E[f(Y) | X = x] from one release, each with its error, and the distribution of a table's rows given X = x.
 
-The value and its influence function are those of the regression (`smoother`), so privacy, sampling and resolution follow
-as for any statistic. The regression also has a bias, which no influence function shows: the part that remains to first
-order is added to resolution.
-
-Noise flattens a narrow ridge in (X, Y), and the points were fitted to the flattened one. For releases of random features
-the measurement is asked for the amplitude of the dependence around the given values (`amplitude`): answers are moved half
-way to what it says, and what is left open counts as resolution. A ridge narrower than an eighth of a column's range stays
-flattened: its peak may be missed (tests/benchmarks/conditional_expectation.py).
-
-`ConditionalLaw` is the distribution of a table's rows given X = x, as weights on the released points.
+The value, its influence function and the remaining bias are those of the regression (`conditional_embedding`), moved by what the
+measurement says of the amplitude of the dependence. A ridge narrower than an eighth of a column's range stays flattened: its
+peak may be missed (tests/benchmarks/conditional_expectation.py).
 """
 
 from __future__ import annotations
@@ -58,6 +51,10 @@ def conditional_expectation(
               column's range: narrower dependence is not seen.
     Returns   Estimate where every value is given by itself, Estimates (in order) where there is a list or a DataFrame.
     Errors    ValueError for values that are not of their column's domain.
+
+    >>> release.conditional_expectation("income == '>50K'", given={"age": [30, 50]})
+    income == '>50K' | age = 30: 0.139 ± 0.031 (95 %: 0.078 to 0.201; privacy 0.017, sampling 0.008, resolution 0.025)
+    income == '>50K' | age = 50: 0.367 ± 0.054 (95 %: 0.261 to 0.472; privacy 0.030, sampling 0.014, resolution 0.042)
     """
     names, rows, several = given_rows(release, given)
     smooth = smoother(release, names, where=where, view=view, kernel=kernel)
@@ -166,7 +163,11 @@ def conditional_law(
     view: View | None = None,
     kernel: Kernel | str | None = None,
 ) -> ConditionalLaw:
-    """The distribution of the rows given one value of each of some columns; options as in `conditional_expectation`."""
+    """The distribution of the rows given one value of each of some columns; options as in `conditional_expectation`.
+
+    >>> release.conditional_law(given={"age": 40}).mean("hours-per-week")
+    `hours-per-week` | age = 40: 42.8 ± 2.3 (95 %: 38.3 to 47.3; privacy 0.7, sampling 0.3, resolution 2.2)
+    """
     names, rows, several = given_rows(release, given)
     if several:
         raise ValueError(

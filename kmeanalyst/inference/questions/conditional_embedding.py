@@ -1,26 +1,16 @@
-"""The regression behind conditional distributions: the conditional mean embedding of one release.
+"""The regression behind conditional distributions: the conditional mean embedding of one release, and its amplitude.
 
-Kernel ridge regression with the release's weights in place of 1/n: ĝ = b + h minimises Σ w_i (f_i − ĝ(x_i))² + λ‖h‖²
-(Song et al. 2009; Grünewälder et al. 2012; Fukumizu, Song & Gretton 2013). The constant b is not penalised, so that the
-weights α(x) in ĝ(x) = Σ α_i(x) f_i sum to one. The ridge is iterated once, on its residuals: this removes the first order
-of its bias (twicing; Stuetzle & Mittal 1979).
+Kernel ridge regression with the release's weights in place of 1/n and a constant that is not penalised (Song et al. 2009;
+Grünewälder et al. 2012), iterated once on its residuals (twicing; Stuetzle & Mittal 1979). With φ = (1, coordinates of k(x, ·)),
+A = Σ w φφᵀ, D the identity but for 0 at the constant and G = (A + λD)⁻¹: θ₁ = G Σ w φ f, θ₂ = θ₁ + G Σ w φ (f − φᵀθ₁), ĝ = φᵀθ₂.
+The remaining bias is φᵀ(λGD)²θ₂ to first order. λ = (1/N + 1/M)/3 + τ/(√3 B) is public: a ridge should cut where data err as
+much as they tell, σ²/s² = 1/3 being assumed (tests/benchmarks/conditional_expectation.py has ten times more and less).
 
-With φ = (1, coordinates of k(x, ·) in the span of the points), A = Σ w φφᵀ, D the identity but for 0 at the constant and
-G = (A + λD)⁻¹:   θ₁ = G Σ w φ f,   θ₂ = θ₁ + G Σ w φ (f − φᵀθ₁),   ĝ = φᵀθ₂.
-A row z of weight δ moves them by dθ₁ = Gφ(z)(f(z) − φ(z)ᵀθ₁) and dθ₂ = Gφ(z)(f(z) − φ(z)ᵀθ₂) + λGD dθ₁, which is the
-influence function. For f = φᵀθ without noise the two steps give φᵀ(1 − (λGD)²)θ: the remaining bias is φᵀ(λGD)²θ,
-estimated to first order with θ₂ in place of θ.
-
-The regulariser is public: λ = (1/N + 1/M)/3 + τ/(√3 B). Along a function of unit norm and variance μ the data err by μσ²/N as N
-rows, by μσ²/M as M points, and by τ²σ²/B² for the noise, σ² being the residual's variance; a signal of variance s² there has
-μ²s². The two are equal where μ is about (σ²/s²)(1/N + 1/M) + (σ/s)τ/B; there a ridge should cut (Bayes: λ = σ²/Ns²).
-σ²/s² = 1/3 is a choice, rather too small than too large: intervals then depend less on the estimated bias. Given a
-condition of probability c there are cN rows, cM points and noise τ/c: λ/c.
-
-Measured (tests/benchmarks/conditional_expectation.py): with ten times this λ smooth curves are biased until intervals miss
-them; so they are with N^-¼, the rate of theory for unknown smoothness, and a little with N^-½. A tenth of it costs some
-variance. A kernel with all scales of the table kernel, down to 1/256 of the range, follows the noise: two to seven times
-the error.
+Amplitude: noise flattens ridges, and the fit p of a measurement y follows. Around x a departure α b (p − q), q the rows of p
+with the given columns exchanged, b = s/E_p s² and s the smoother's weight function, has the features D = E_(p−q) b φ: y − E_p φ
+~ N(α D, S), S = τ²I + κ′ Cov_p φ. With α ~ N(0, ρ²) its posterior has the variance v = 1/(1/ρ² + DᵀS⁻¹D) and the mean v DᵀS⁻¹(y
+− E_p φ). It moves E[f | X = x] by α H, H = E_(p−q) b s f. Answers are half way between the two models, half of the distance is
+an error, and so is √v |H|.
 """
 
 from __future__ import annotations
@@ -33,15 +23,20 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from kmeanalyst.inference.estimate.error_model import MeasuredErrors
 from kmeanalyst.inference.estimate.population import Population, population_of, released_view
-from kmeanalyst.inference.questions.amplitude import Amplitudes, amplitudes
+from kmeanalyst.inference.estimate.population_fit import PopulationFit
 from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.rules.kept_rows import kept_or
+from kmeanalyst.representation.weights.views import systematic_indices
 
 _COARSEST = 8.0  # 1/8 of a column's range: no dependence on a smaller scale is fitted
 _RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
@@ -195,3 +190,120 @@ def _moments(population: Population, features: Array) -> Array:
 
 def _with_constant(coordinates: Array) -> Array:
     return np.column_stack([np.ones(len(coordinates)), coordinates])
+
+
+_PRIOR = 0.5  # standard deviation of the relative change of amplitude
+_ROWS = 1500  # of the fit, drawn evenly
+_SECOND_MODEL = 0.5  # the share of the distance by which answers are moved; the rest of it is an error
+_EXCHANGES = 2  # rows of q for each of them
+
+
+@dataclass(frozen=True, eq=False)
+class _Precision:
+    """S⁻¹ of columns (F, k) by Woodbury's identity, and y − E_p φ."""
+
+    residual: Array  # (F,)
+    centred: Array  # (n, F) features of rows less their mean, times √(κ′/n)
+    noise_variance: float
+
+    @classmethod
+    def of(cls, measurement: Measurement, fit: PopulationFit) -> _Precision:
+        rows = fit.rows[systematic_indices(fit.weights, _ROWS)]
+        features = measurement.feature_map(rows)
+        scale = np.sqrt(float(fit.prior_variance.sum()) / len(rows))
+        residual = measurement.vector - feature_mean(measurement.feature_map, fit.rows, fit.weights)
+        return cls(residual, scale * (features - features.mean(axis=0)), measurement.noise_scale**2)
+
+    def __matmul__(self, D: Array) -> Array:
+        X, n = self.centred, len(self.centred)
+        inner = cho_factor(X @ X.T + self.noise_variance * np.eye(n))
+        return (D - X.T @ cho_solve(inner, X @ D)) / self.noise_variance
+
+
+@dataclass(frozen=True, eq=False)
+class Amplitudes:
+    """The posterior of α around each of some given values.
+
+    population  whose fit it is.
+    rows        (n,) rows of p, by their position in the frame of the error model.
+    exchanged   encoded rows of q, (n, d) each: those of p with the other columns of another one.
+    local       (n, q) b s/n at the rows.
+    mean        (q,) of α.
+    deviation   (q,) of α, standard.
+    """
+
+    population: Population
+    rows: Array
+    exchanged: tuple[Array, ...]
+    local: Array
+    mean: Array
+    deviation: Array
+
+    def of(self, question: Question, values: Array) -> tuple[Array, Array]:
+        """How far answers to a question with these values (n,) at the frame's rows are moved (q,), and the standard errors (q,)."""
+        at_rows = values[self.rows]
+        release = self.population.release
+        distance = np.zeros_like(at_rows)
+        for rows in self.exchanged:
+            there = self.population.values_at(question, release.decode(rows))
+            distance += np.where(np.isfinite(there), at_rows - there, 0.0) / len(self.exchanged)
+        slope = np.where(np.isfinite(distance), distance, 0.0) @ self.local
+        distance_of_models = self.mean * slope
+        error = np.hypot((1 - _SECOND_MODEL) * distance_of_models, self.deviation * slope)
+        return _SECOND_MODEL * distance_of_models, error
+
+
+def amplitudes(population: Population, names: Sequence[str], weight_function: Array) -> Amplitudes | None:
+    """The amplitudes given values of the columns `names`; None where there is no fit to random features.
+
+    weight_function  (n, q) s at the rows of the error model's frame: E[f | X = x] is E s f.
+    """
+    model, measurement = population.model, population.release.measurement
+    if not isinstance(model, MeasuredErrors) or not isinstance(model.fit, PopulationFit) or measurement is None:
+        return None
+    fit, first = model.fit, len(model.weights)
+    given = np.ones(len(fit.rows)) if population.given is None else population.given[first:].astype(float)
+    share = float(fit.weights @ given)
+    if share <= 0:
+        return None
+    rng = np.random.default_rng(0)
+    at = systematic_indices(fit.weights * given, _ROWS, rng)
+    exchanged = _exchanged(population.release, names, fit.rows[at], rng)
+    s = weight_function[first + at]
+    b = s / np.maximum((s**2).mean(axis=0), 1e-300)
+    D = share * np.mean([_features_moved(measurement, fit.rows[at], rows, b) for rows in exchanged], axis=0)
+    precision = _precision(population.release, measurement, fit)
+    weighted = precision @ D
+    variance = 1 / (_PRIOR**-2 + np.einsum("fk,fk->k", D, weighted))
+    mean = variance * (precision.residual @ weighted)
+    return Amplitudes(population, first + at, exchanged, b * s / len(at), mean, np.sqrt(variance))
+
+
+def _features_moved(measurement: Measurement, rows: Array, exchanged: Array, b: Array) -> Array:
+    """(F, q) E_(p−q) b φ."""
+    feature_map = measurement.feature_map
+    return (feature_map(rows) - feature_map(exchanged)).T @ b / len(rows)
+
+
+def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFit) -> _Precision:
+    if "amplitude" not in memo(release):
+        memo(release)["amplitude"] = _Precision.of(measurement, fit)
+    return memo(release)["amplitude"]
+
+
+def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator) -> tuple[Array, ...]:
+    """Rows with the given columns of these (n, d), and the others of these in another order."""
+    domain, sources = release.domain, _sources(release, names)
+    own = np.array([domain.columns[j].name in sources for j in domain.column_of])
+    return tuple(
+        kept_or(domain, np.where(own, rows, rows[rng.permutation(len(rows))]), rows) for _ in range(_EXCHANGES)
+    )
+
+
+def _sources(release: ReleaseData, names: Sequence[str]) -> set[str]:
+    """The table's columns that these are, or are computed from."""
+    found = set(names)
+    for one in reversed(release.derived):
+        if one.column.name in found:
+            found |= set(one.parsed.columns)
+    return found

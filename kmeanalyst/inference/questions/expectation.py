@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.by_declaration import declared_by, note_of
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
     Distribution,
@@ -25,7 +24,13 @@ from kmeanalyst.inference.estimate.population import (
     shown,
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.estimate.unresolved import conditions_joined, mass_of_pair, unresolved_mass
+from kmeanalyst.inference.estimate.unresolved import (
+    conditions_joined,
+    declared_by,
+    mass_of_pair,
+    note_of,
+    unresolved_mass,
+)
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
@@ -47,6 +52,11 @@ def expectation(
     view       "fitted": the best answer that the measurement allows, not a sum over the released points; the default where
                something was measured. "signed" (as released), "probability": the points', whose distance to the best
                answer is part of the error. See `population.default_view`.
+
+    >>> release.expectation("age * `hours-per-week`", where="sex == 'Female'")
+    age * `hours-per-week` | sex == 'Female': 1446 ± 89 (95 %: 1271 to 1621; privacy 51, sampling 17, resolution 71)
+    >>> release.expectation(lambda rows: rows["age"] ** 2).value
+    1684.9...
     """
     return expectations(release, [question], where=where, view=view)[0]
 
@@ -54,20 +64,34 @@ def expectation(
 def expectations(
     release: ReleaseData, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
 ) -> Estimates:
-    """E[question] for each of many questions, as `expectation` gives it: one solve for all their errors."""
+    """E[question] for each of many questions, as `expectation` gives it: one solve for all their errors.
+
+    >>> release.expectations(["age", "age > 30", "age > 50"])
+    age: 38.60 ± 0.39 (95 %: 37.82 to 39.37; privacy 0.26, sampling 0.18, resolution 0.23)
+    age > 30: 0.661 ± 0.013 (95 %: 0.635 to 0.687; privacy 0.008, sampling 0.006, resolution 0.009)
+    age > 50: 0.202 ± 0.016 (95 %: 0.172 to 0.233; privacy 0.008, sampling 0.005, resolution 0.013)
+    """
     population = population_of(release, where=where, view=view)
     return estimates(population, [mean_of(population, question) for question in questions])
 
 
 def mean(release: ReleaseData, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
-    """The mean of a column of numbers."""
+    """The mean of a column of numbers.
+
+    >>> release.mean("age")
+    age: 38.60 ± 0.39 (95 %: 37.82 to 39.37; privacy 0.26, sampling 0.18, resolution 0.23)
+    """
     return expectation(release, words.column(column), where=where, view=view)
 
 
 def probability(
     release: ReleaseData, condition: Question, *, where: Question | None = None, view: View | None = None
 ) -> Estimate:
-    """The probability of a condition; ValueError if the question is not one."""
+    """The probability of a condition; ValueError if the question is not one.
+
+    >>> release.probability("age > 50", where="sex == 'Male'")
+    age > 50 | sex == 'Male': 0.177 ± 0.018 (95 %: 0.141 to 0.212; privacy 0.011, sampling 0.006, resolution 0.013)
+    """
     population = population_of(release, where=where, view=view)
     return estimate(population, probability_of(population, condition))
 
@@ -80,7 +104,12 @@ def ratio(
     where: Question | None = None,
     view: View | None = None,
 ) -> Estimate:
-    """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero."""
+    """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero.
+
+    >>> release.ratio("`hours-per-week` * (sex == 'Female')", "`hours-per-week`")
+    [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.313 ± 0.011 (95 %: 0.291 to 0.335; privacy
+        0.007, sampling 0.006, resolution 0.006)
+    """
     population = population_of(release, where=where, view=view)
     above, below = (mean_statistic(population, population.values(question)) for question in (numerator, denominator))
     if below.value == 0:

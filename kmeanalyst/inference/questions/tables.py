@@ -1,8 +1,8 @@
 """Histograms, tables and statistics by group: DataFrames with an error bar on every number.
 
-A row's columns are its value, standard_error, low and high (the interval at `level`), the parts privacy, sampling and
-resolution (NaN where unknown), the view and a note. Cells of a histogram or table are probabilities. Signed weights can
-make them negative; they are shown as they are, with a note.
+A row's columns are its value, standard_error, low and high (the interval at `level`), the parts privacy, sampling and resolution
+(NaN where unknown), the view and a note. Cells of a histogram or table are probabilities. Signed weights can make them negative;
+they are shown as they are, with a note.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ def histogram(
 
     bins      how numbers are grouped: see `groups_of`. By default atoms, and ranges between public edges.
     Columns   left and right of numbers and dates, then "probability" and the other columns of this module.
+
+    >>> release.histogram("sex")[["probability", "standard_error"]]
+            probability  standard_error
+    sex
+    Female     0.331615        0.008593
+    Male       0.668385        0.008593
     """
     return histogram_of_groups(population_of(release, where=where, view=view), column, bins, level)
 
@@ -85,6 +91,12 @@ def table(
 
     Groups are levels, atoms and ranges as `histogram` has them. The index has a level for each column,
     so that table(a, b)["probability"].unstack() is the crosstab.
+
+    >>> release.table("sex", "income")["probability"].unstack()
+    income     <=50K      >50K
+    sex
+    Female  0.287440  0.044176
+    Male    0.474199  0.194186
     """
     names = [a] if b is None else [a, b]
     found = contingency(release, names, where=where, view=view)

@@ -1,7 +1,8 @@
 """The columns of a model: each term of a formula as products of questions.
 
-A factor that is a column of levels becomes a condition for each level (and for missing cells) that occurs. In a term T it lacks the
-first of them, which the others are compared with, where T without the factor is in the model as well; else it has all (R's rule).
+A factor that is a column of levels becomes a condition for each level (and for missing cells) that occurs. In a term T it lacks
+the first of them, which the others are compared with, where T without the factor is in the model as well; else it has all (R's
+rule).
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ class Factor:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """What is asked for it: its conditions, or itself."""
         return self.conditions or (self.text,)
 
 
@@ -67,11 +67,9 @@ class Design:
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """All that is asked, each once."""
         return tuple(dict.fromkeys(question for factor in self.factors.values() for question in factor.questions))
 
     def matrix(self, values: Mapping[str, Array], n: int) -> Array:
-        """(n, k) from the values (n,) of every question."""
         return np.column_stack([_product(values, questions, n) for questions in self.columns])
 
     def slope(self, values: Mapping[str, Array], n: int, factor: str) -> Array:
@@ -121,7 +119,6 @@ def _coded(factor: Factor, reduced: bool) -> tuple[str, ...]:
 
 
 def _check_references(factors: Mapping[str, Factor], reference: Mapping[str, str]) -> None:
-    """ValueError for a reference level of anything but a column of levels among the factors."""
     of_levels = [name for text, factor in factors.items() if factor.conditions and (name := column_of(text))]
     if unknown := [name for name in reference if name not in of_levels]:
         raise ValueError(
@@ -164,5 +161,4 @@ def column_of(text: str) -> str | None:
 
 
 def values_of(ask: Callable[[str], Array], questions: Sequence[str]) -> dict[str, Array]:
-    """The values of each question as floats."""
     return {question: np.asarray(ask(question), dtype=float) for question in questions}

@@ -8,13 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import Parts
-from kmeanalyst.inference.estimate.population import Population, population_of
+from kmeanalyst.inference.estimate.error_model import Parts, total
+from kmeanalyst.inference.estimate.estimate import Estimates
+from kmeanalyst.inference.estimate.population import Population, estimates, population_of
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
-from kmeanalyst.inference.regression.equations.score_equations import (
+from kmeanalyst.inference.regression.equations import (
     NEARLY_SINGULAR,
     Equations,
-    LevelEquations,
     NoRoot,
     Separated,
     dependent_columns,
@@ -22,7 +23,7 @@ from kmeanalyst.inference.regression.equations.score_equations import (
     reference_information,
     root,
 )
-from kmeanalyst.inference.regression.errors import joint_covariance
+from kmeanalyst.inference.regression.levels import LevelEquations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question
@@ -62,12 +63,10 @@ class Fit:
 
     @cached_property
     def covariance(self) -> Parts:
-        """Joint covariances (k, k) of the coefficients by source."""
         return joint_covariance(self.population, self.population.influence(self.influence))
 
     @cached_property
     def total_covariance(self) -> Array:
-        """(k, k) of all sources that are known."""
         return sum_of(self.covariance)
 
     def indices(self, name: str) -> list[int]:
@@ -78,7 +77,6 @@ class Fit:
         return [j for j, (its, term) in enumerate(own) if its in known or (term and ":".join(term) in known)]
 
     def restricted(self, tested: Sequence[int]) -> Array:
-        """β where these coefficients are 0 and the equations of the others hold."""
         beta = np.array(self.beta)
         beta[list(tested)] = 0.0
         try:
@@ -103,7 +101,6 @@ def values_at(population: Population, question: Question) -> Array:
 
 
 def sum_of(covariance: Parts) -> Array:
-    """The sum of the known parts (k, k)."""
     return np.sum([part for part in covariance.values() if part is not None], axis=0)
 
 
@@ -155,7 +152,6 @@ def _fitted(
 
 
 def _involved(names: Sequence[str], direction: Array) -> str:
-    """Those that a direction is made of, at most eight."""
     order = np.argsort(-np.abs(direction))
     chosen = sorted(j for j in order[:8] if abs(direction[j]) > _INVOLVED * np.abs(direction).max())
     return ", ".join(names[j] for j in chosen)
@@ -213,3 +209,38 @@ def _separating(reason: Separated, design: Design, equations: Equations, names: 
     if (np.abs(direction[others]) > _INVOLVED * np.abs(direction).max()).any():
         direction = np.where(others, direction, 0.0)
     return _involved(names, direction)
+
+
+def efficient_scores(fit: Fit, beta: Array, tested: Sequence[int]) -> Array:
+    """(n, t) ψ_t − J_to J_oo⁻¹ ψ_o at β (k,), o the coefficients that are not tested."""
+    psi, J = fit.equations.scores(beta), fit.equations.information(beta, fit.population.weights)
+    others = np.setdiff1d(np.arange(len(beta)), tested)
+    along = np.linalg.solve(J[np.ix_(others, others)].T, J[tested][:, others].T)
+    return psi[:, tested] - psi[:, others] @ along
+
+
+def joint_covariance(population: Population, influence: Array) -> Parts:
+    """Joint covariances (k, k) by source of statistics with influences (n, k); resolution is scaled to that of relations."""
+    covariance = population.model.covariance(influence)
+    if covariance["resolution"] is None:
+        return covariance
+    usual = np.sqrt(np.maximum(np.diag(covariance["resolution"]), 0.0))
+    larger = np.maximum(population.model.parts(influence, expected=True)["resolution"], usual)
+    factor = np.divide(larger, usual, out=np.ones_like(usual), where=usual > 0)
+    return covariance | {"resolution": covariance["resolution"] * np.outer(factor, factor)}
+
+
+def usual_errors(population: Population, influence: Array) -> Array:
+    """(k,) standard errors of statistics with influences (n, k), whatever relation is expected."""
+    return total(population.model.parts(influence))
+
+
+def answers(population: Population, values: Array, derivatives: Array, questions: Sequence[str]) -> Estimates:
+    """Estimates of statistics (k,), from their derivatives (n, k) by the rows' weights; what relations add counts as a bias."""
+    influence = population.influence(derivatives)
+    usual = population.model.parts(influence)["resolution"]
+    if usual is not None:
+        larger = population.model.parts(influence, expected=True)["resolution"]
+        influence = np.vstack([influence, np.sqrt(np.maximum(larger**2 - usual**2, 0.0))])
+    asked = zip(values, influence.T, questions, strict=True)
+    return estimates(population, [Statistic(float(value), own, population.text(text)) for value, own, text in asked])

@@ -175,7 +175,6 @@ def _after_quote(text: str, at: int) -> int:
 
 
 def _balanced(text: str, at: int) -> int:
-    """Where the bracket ends that opens here."""
     opening, expected = at, [_CLOSING[text[at]]]
     while expected:
         at += 1
@@ -245,7 +244,6 @@ class _Reader:
         return self.tokens[self.at - 1].text == "1"
 
     def crossing(self) -> list[Term]:
-        """a * b."""
         terms = self.interaction()
         while self.takes("*"):
             other = self.interaction()
@@ -253,14 +251,12 @@ class _Reader:
         return terms
 
     def interaction(self) -> list[Term]:
-        """a : b."""
         terms = self.power()
         while self.takes(":"):
             terms = self.limited(_products(terms, self.power()))
         return terms
 
     def power(self) -> list[Term]:
-        """(a + b)^n."""
         base = terms = self.part()
         while self.takes("^"):
             token = self.token
@@ -316,7 +312,6 @@ class _Reader:
 
 
 def _union(terms: list[Term], others: list[Term]) -> list[Term]:
-    """Terms of both, each once: factors of a term have no order."""
     known = {frozenset(term): term for term in [*others[::-1], *terms[::-1]]}
     return list(known.values())[::-1]
 

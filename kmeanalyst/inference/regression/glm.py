@@ -13,14 +13,11 @@ from kmeanalyst.inference.estimate.estimate import Estimates
 from kmeanalyst.inference.estimate.population import Population, population_of, shown
 from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
-from kmeanalyst.inference.regression.equations.families import FAMILIES, LINKS, GlmEquations
-from kmeanalyst.inference.regression.equations.multinomial import MultinomialEquations
-from kmeanalyst.inference.regression.equations.ordinal import OrdinalEquations
-from kmeanalyst.inference.regression.equations.score_equations import Equations
-from kmeanalyst.inference.regression.errors import answers
-from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
+from kmeanalyst.inference.regression.equations import FAMILIES, LINKS, Equations, GlmEquations
+from kmeanalyst.inference.regression.fit import Fit, answers, fit_equations, values_at
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
-from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfiles
+from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles
+from kmeanalyst.inference.regression.levels import MultinomialEquations, OrdinalEquations
 from kmeanalyst.inference.regression.result import RegressionEstimate
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
@@ -46,7 +43,32 @@ def glm(
     where: Question | None = None,
     view: View | None = None,
 ) -> RegressionEstimate:
-    """A generalised linear model of a formula, each coefficient with its error; see `Release.glm`."""
+    """A generalised linear model of a formula in R's notation, each coefficient with its error bar.
+
+    formula    "income ~ age + education + age:sex": + - : * ^ ( ) 1 0 join factors, each a column or another expression.
+    family     "gaussian", "binomial", "poisson", "gamma"; "multinomial" and "ordinal" (proportional odds) of levels.
+    link       "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
+    reference  {"race": "White"}: the levels that others are compared with; by default the first that occurs. With a rare one
+               all intervals of the column are wide, or infinite, and a note names the level that has the most rows. May name
+               a level of a multinomial target as well.
+    Returns    a RegressionEstimate: print it; to_frame() is its table; odds_ratios(), average_marginal_effects(),
+               wald_test(["sex"]), score_test(["sex"]), predict(frame) with intervals.
+    Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that
+               they give exactly or separate perfectly. What is nearly so is a note under the table.
+
+    The coefficients are the root of the population's score
+    equations, whether the model is true or not; their errors are the sandwich's with privacy and resolution in it.
+
+    >>> release.glm("income ~ sex", family="binomial")
+    income == '>50K': binomial family, logit link (fitted weights)
+    ===========================================================================================
+                   value  std err       z  P>|z|  [0.025  0.975]  privacy  sampling  resolution
+    -------------------------------------------------------------------------------------------
+    intercept      -1.87     0.16  -11.91  0.000   -2.23   -1.56     0.12      0.07        0.08
+    sex == 'Male'   0.98     0.19    5.21  0.000    0.61    1.39     0.14      0.07        0.10
+    ===========================================================================================
+    note: success is income == '>50K'
+    """
     check_family(family, link)
     read = replace(parse_formula(formula), reference=_references(reference))
     _check_own_predictor(read)
@@ -70,6 +92,22 @@ def regression(
     predictors  columns or expressions; a column of levels becomes a condition for each level (and for missing cells) that
                 occurs, but for the first of them, which the others are compared with.
     Errors      ValueError where the predictors determine one another under the weights.
+
+    >>> release.regression("age", ["education-num", "income"])
+    age: gaussian family, identity link (fitted weights)
+    =============================================================================================
+                      value  std err      z  P>|z|  [0.025  0.975]  privacy  sampling  resolution
+    ---------------------------------------------------------------------------------------------
+    intercept          37.9      5.6   6.21  0.000    26.7    49.0      3.0       0.8         4.7
+    `education-num`   -0.14     0.57  -0.25  0.801   -1.29    0.99     0.31      0.07        0.48
+    income == '>50K'    9.2      1.8   4.99  0.000     5.6    12.9      1.1       0.4         1.4
+    =============================================================================================
+    note: more than half of its variance is resolution: a release with --kernel margins counts cells of age, where
+        this one has smooth features of all columns
+    note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
+        `education-num`, where this one has smooth features of all columns
+    note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
+        income, where this one has smooth features of all columns
     """
     if isinstance(predictors, str) or not isinstance(predictors, Iterable) or not len(predictors):
         raise ValueError(
@@ -85,7 +123,6 @@ def regression(
 
 
 def _references(reference: Mapping[str, str] | None) -> dict[str, str]:
-    """ValueError for anything but a mapping."""
     if reference is not None and not isinstance(reference, Mapping):
         raise ValueError(
             f'reference must name a column for each level, got {reference!r:.80}. Write {{"sex": "Male"}}, for example.'
@@ -94,7 +131,6 @@ def _references(reference: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _check_own_predictor(formula: Formula) -> None:
-    """ValueError where the target is one of the factors."""
     factors = {factor for term in formula.terms for factor in term}
     if isinstance(formula.target, str) and formula.target in factors:
         raise ValueError(
@@ -104,7 +140,6 @@ def _check_own_predictor(formula: Formula) -> None:
 
 
 def check_family(family: str, link: str | None) -> None:
-    """ValueError for a family or link that there is not."""
     if family not in (*FAMILIES, *OF_LEVELS):
         names = ", ".join((*FAMILIES, *OF_LEVELS))
         raise ValueError(f"family must be one of {names}, got {family!r:.80}. Pass one of them.")
@@ -144,7 +179,6 @@ def _equations(
 
 
 def fitted_levels(population: Population, formula: Formula, family: str) -> RegressionEstimate:
-    """The fit of a target of several levels: multinomial, or ordinal."""
     formula, first = _first_level(formula, family)
     population, notes = _without_absent(population, formula.target)
     make = partial(_equations_of_levels, formula=formula, family=family, first=first)
@@ -254,7 +288,6 @@ def _levels_of(population: Population, target: str) -> list[Group]:
 
 
 def matrix_of(population: Population, design: Design) -> Array:
-    """(n, k) the design at the rows of the population's model."""
     X = design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
     for name, column in zip(design.names, X.T, strict=True):
         _check_size(name, column)
@@ -262,7 +295,6 @@ def matrix_of(population: Population, design: Design) -> Array:
 
 
 def _check_size(name: str, values: Array) -> None:
-    """ValueError where squares of values are beyond floating point."""
     size = float(np.fmax.reduce(np.abs(values), initial=0.0))
     if size > _LARGEST or 0 < size < _SMALLEST:
         raise ValueError(
@@ -272,7 +304,6 @@ def _check_size(name: str, values: Array) -> None:
 
 
 def _target(population: Population, target: Question, family: str) -> tuple[Question, tuple[str, ...]]:
-    """What is modelled: of a binomial family the condition that the second of two levels is there, with a note."""
     name = column_of(target) if isinstance(target, str) else None
     columns = population.release.columns
     if isinstance(target, str) and parse(target).columns and not (name and name in columns.names):
@@ -292,7 +323,6 @@ def _target(population: Population, target: Question, family: str) -> tuple[Ques
 
 
 def check_there(population: Population, name: str) -> None:
-    """ValueError where cells of a target are missing: they are no level."""
     column = population.release.columns[name]
     if column.missing and population.mean(population.values(f"missing({words.column(name)})")) != 0:
         raise ValueError(
@@ -322,7 +352,6 @@ def _check_target(population: Population, y: Array, target: str, family: str) ->
 
 
 def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
-    """The result, with intervals that invert the score where something was measured."""
     names = [f"{target} ~ {name}" for name in fit.names]
     found = answers(fit.population, fit.beta, fit.influence, names)
     if fit.population.release.measurement is not None:

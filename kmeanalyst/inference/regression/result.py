@@ -1,22 +1,29 @@
-"""The result of a regression: coefficients with their errors, tests of several, effects and predictions."""
+"""The answer of a regression: its table, tests of several coefficients, average marginal effects, and predictions.
+
+Wald: W = βᵀ C⁻¹ β. Score: W = Sᵀ V⁻¹ S, S the efficient scores of the tested coefficients at the root of the smaller model, V
+their covariance (Boos 1992). An average marginal effect is θ = Σ w m(x, β) / Σ w, m the derivative of the mean by a number, or
+its difference between a level and the first; its influence is (m − θ) / Σ w + (∂θ/∂β)ᵀ J⁻¹ψ (Bartus 2005).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
+from scipy.special import chdtrc, ndtr, ndtri
 
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
-from kmeanalyst.inference.regression.inversion import ScoreInterval
-from kmeanalyst.releases.expressions import words
-
-if TYPE_CHECKING:
-    from kmeanalyst.inference.regression.fit import Fit
-    from kmeanalyst.inference.regression.tests_of_coefficients import CoefficientTest
+from kmeanalyst.inference.estimate.error_model import PARTS
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, aligned, list_of_notes
+from kmeanalyst.inference.regression.design import column_of, values_of
+from kmeanalyst.inference.regression.fit import Fit, answers, efficient_scores, joint_covariance, sum_of, values_at
+from kmeanalyst.inference.regression.intervals import ScoreInterval, notes_of_infinite
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.column import REPLACED, Column
+from kmeanalyst.releases.expressions import ExpressionError, parse, words
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +66,6 @@ class RegressionEstimate:
 
     @property
     def view(self) -> str:
-        """The weights it was computed with."""
         return self.coefficients[0].view
 
     @property
@@ -76,7 +82,6 @@ class RegressionEstimate:
 
     @property
     def _z(self) -> list[float]:
-        """How many standard errors each coefficient is from 0."""
         found = []
         for one in self.coefficients:
             with np.errstate(all="ignore"):
@@ -90,18 +95,13 @@ class RegressionEstimate:
         return pd.Index(self.names, name="term")
 
     def _notes_of_infinite(self, frame: pd.DataFrame) -> tuple[str, ...]:
-        """Why ends of the table's intervals are infinite."""
-        from kmeanalyst.inference.regression.infinite import notes_of_infinite
-
         ends = frame[["low", "high"]].to_numpy(dtype=float)
         return notes_of_infinite(self.fit, self.target, ~np.isfinite(ends).all(axis=1))
 
     def __getitem__(self, name: str) -> Estimate:
-        """The coefficient of a name; a column's own name does where its question has backticks."""
         return self.coefficients[self.names.index(self._named(name))]
 
     def _named(self, name: str) -> str:
-        """The name of a coefficient; KeyError if there is none."""
         if (asked := name if name in self.names else words.column(name)) not in self.names:
             raise KeyError(f"no coefficient {name!r:.80}: there are {', '.join(self.names)}. Name one of these.")
         return asked
@@ -149,9 +149,18 @@ class RegressionEstimate:
         income == '>50K' by age: 0.0078 ± 0.0013 (95 %: 0.0052 to 0.0104; privacy 0.0009, sampling 0.0003, resolution 0.0009)
         income == '>50K' by sex == 'Male': 0.157 ± 0.026 (95 %: 0.105 to 0.209; privacy 0.019, sampling 0.011, resolution 0.014)
         """
-        from kmeanalyst.inference.regression.effects import average_marginal_effects
-
-        return average_marginal_effects(self.fit, self.target)
+        fit, population = self.fit, self.fit.population
+        total, weights = population.weights.sum(), population.weights / population.weights.sum()
+        values, derivatives, questions = [], [], []
+        for name, m, by_beta in _effects(fit):
+            theta = weights @ m[: len(weights)]
+            gradient = np.tensordot(weights, by_beta[: len(weights)], axes=1)  # (c, k)
+            values.append(theta)
+            derivatives.append((m - theta) / total + fit.influence @ gradient.T)
+            questions += [f"{self.target}{label} by {name}" for label in fit.equations.labels]
+        if not values:
+            raise ValueError("the model has an intercept alone, and so no effects. Name a column in the formula.")
+        return answers(population, np.concatenate(values), np.hstack(derivatives), questions)
 
     def wald_test(self, names: Sequence[str]) -> CoefficientTest:
         """Wald's test that several coefficients are 0, named as the table has them, or by their term or column.
@@ -159,9 +168,8 @@ class RegressionEstimate:
         >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
         Wald test of age, sex == 'Male': χ² = 40... on 2 df, p = ...
         """
-        from kmeanalyst.inference.regression.tests_of_coefficients import wald_test
-
-        return wald_test(self.fit, names)
+        fit, tested = self.fit, chosen(self.fit, names)
+        return _test("Wald", fit, tested, fit.beta[tested], fit.total_covariance[tested][:, tested])
 
     def score_test(self, names: Sequence[str]) -> CoefficientTest:
         """The score test that several coefficients are 0: better than Wald's where noise makes coefficients uncertain.
@@ -169,9 +177,11 @@ class RegressionEstimate:
         >>> release.glm("income ~ age + sex", "binomial").score_test(["age", "sex"])
         score test of age, sex == 'Male': χ² = 76... on 2 df, p = ...
         """
-        from kmeanalyst.inference.regression.tests_of_coefficients import score_test
-
-        return score_test(self.fit, names)
+        fit, tested = self.fit, chosen(self.fit, names)
+        beta, weights = fit.restricted(tested), fit.population.weights
+        efficient = efficient_scores(fit, beta, tested)
+        covariance = sum_of(joint_covariance(fit.population, fit.population.influence(efficient)))
+        return _test("score", fit, tested, weights @ efficient[: len(weights)], covariance)
 
     def predict(self, frame: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
         """Means of the target at rows in natural units, with errors and intervals; of several outcomes a row for each.
@@ -184,8 +194,6 @@ class RegressionEstimate:
         0  0.291           0.011  0.270  0.312
         1  0.133           0.018  0.101  0.173
         """
-        from kmeanalyst.inference.regression.effects import predicted
-
         return predicted(self.fit, frame, level)
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
@@ -211,30 +219,14 @@ class RegressionEstimate:
         """
         frame = self.to_frame(level)
         tail = (1 - level) / 2
-        heads = (
-            "",
-            "value",
-            "std err",
-            "z",
-            "P>|z|",
-            f"[{tail:.3g}",
-            f"{1 - tail:.3g}]",
-            "privacy",
-            "sampling",
-            "resolution",
-        )
+        heads = ("", "value", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]", *PARTS)
         rows: list[tuple[str, ...]] = [heads]
-        for one, (name, row), each in zip(self.coefficients, frame.iterrows(), self._z, strict=True):
+        for one, (name, row), z in zip(self.coefficients, frame.iterrows(), self._z, strict=True):
             numbers = [row["value"], row["standard_error"], row["low"], row["high"]]
             value, error, low, high = (one.written(float(number)) for number in numbers)
-            parts = ("unknown" if part is None else one.written(part) for part in one.parts.values())
-            z = f"{each:.2f}".replace("-0.00", "0.00")
-            rows.append((str(name), value, error, z, f"{row['pvalue']:.3f}", low, high, *parts))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-            for row in rows
-        ]
+            tests = (f"{z:.2f}".replace("-0.00", "0.00"), f"{row['pvalue']:.3f}")
+            rows.append((str(name), value, error, *tests, low, high, *one.written_parts()))
+        lines = aligned(rows)
         title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights)"
         double, single = ("".ljust(len(lines[0]), sign) for sign in "=-")
         notes = list_of_notes((*self.notes, *self._notes_of_infinite(frame)), self.coefficients)
@@ -242,3 +234,168 @@ class RegressionEstimate:
 
     def __repr__(self) -> str:
         return self.summary()
+
+
+_NEGLIGIBLE = 1e-10  # share of the largest eigenvalue below which a direction has no error
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoefficientTest:
+    """The result of a test of several coefficients.
+
+    statistic   χ²-distributed if all of them are 0.
+    pvalue      probability of one at least as large then.
+    df          degrees of freedom: how many coefficients are tested.
+    terms       their names.
+    method      "Wald" or "score".
+
+    >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
+    Wald test of age, sex == 'Male': χ² = 40... on 2 df, p = ...
+    """
+
+    statistic: float
+    pvalue: float
+    df: int
+    terms: tuple[str, ...]
+    method: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain numbers.
+
+        >>> release.glm("income ~ sex", "binomial").wald_test(["sex"]).to_dict()["df"]
+        1
+        """
+        return asdict(self) | {"terms": list(self.terms)}
+
+    def __repr__(self) -> str:
+        return f"{self.method} test of {', '.join(self.terms)}: χ² = {self.statistic:.2f} on {self.df} df, p = {self.pvalue:.3g}"
+
+
+def chosen(fit: Fit, names: Sequence[str]) -> list[int]:
+    """Indices of coefficients by their names, or by a term or factor of the formula, which stands for all of its own."""
+    several = isinstance(names, Iterable) and not isinstance(names, str)
+    if not several or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f'names must be a list of at least one coefficient or term, got {names!r:.80}. Write ["age", "sex"], for example.'
+        )
+    indices: dict[int, None] = {}
+    for name in names:
+        if not (of_name := fit.indices(name)):
+            raise ValueError(
+                f"no coefficient or term {name!r:.80}: there are {', '.join(fit.names)}. Name some of these."
+            )
+        indices |= dict.fromkeys(of_name)
+    return list(indices)
+
+
+def _test(method: str, fit: Fit, tested: list[int], values: Array, covariance: Array) -> CoefficientTest:
+    spectrum, vectors = np.linalg.eigh(covariance)
+    known = spectrum > _NEGLIGIBLE * max(spectrum[-1], 0.0)
+    statistic = float(((vectors[:, known].T @ values) ** 2 / spectrum[known]).sum())
+    df = int(known.sum())
+    return CoefficientTest(
+        statistic=statistic, pvalue=float(chdtrc(df, statistic)), df=df, terms=tuple(fit.names[j] for j in tested), method=method,
+    )  # fmt: skip
+
+
+def _effects(fit: Fit) -> Iterator[tuple[str, Array, Array]]:
+    """Of each effect its name, m (n, c) at the rows, and the derivative by β (n, c, k)."""
+    design, equations, beta = fit.design, fit.equations, fit.beta
+    values = values_of(partial(values_at, fit.population), design.questions)
+    n = len(fit.population.model.frame)
+    for text, factor in design.factors.items():
+        if not factor.conditions:
+            yield text, *equations.mean_slopes(beta, design.matrix(values, n), design.slope(values, n, text))
+            continue
+        first, first_by_beta = equations.means(beta, design.at_level(values, n, text, factor.conditions[0]))
+        for condition in factor.conditions[1:]:
+            m, by_beta = equations.means(beta, design.at_level(values, n, text, condition))
+            yield condition, m - first, by_beta - first_by_beta
+
+
+def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
+    """Means at the rows of a frame with errors and intervals, on the scale of η where there is one mean; NaN at a missing cell."""
+    columns, equations = fit.population.release.columns, fit.equations
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
+    _check_columns(fit, frame)
+    for name in _named(fit):
+        _check_cells(columns[name], frame[name])
+    values = values_of(lambda question: parse(question).evaluate(frame, columns), fit.design.questions)
+    values |= _without_level(fit, values, frame)
+    X = fit.design.matrix(values, len(frame))
+    if np.isinf(X).any():
+        name = fit.design.names[int(np.isinf(X).any(axis=0).argmax())]
+        raise ValueError(
+            f"{words.short(name)} is infinite at some rows of the frame, where there is no mean "
+            "to predict. Leave those rows out."
+        )
+    means, by_beta = equations.means(fit.beta, X)
+    z = float(ndtri((1 + level) / 2))
+    tables = []
+    for c, label in enumerate(equations.labels):
+        slopes, error = by_beta[:, c], _errors(by_beta[:, c], fit.total_covariance)
+        parts = {n: np.nan if part is None else _errors(slopes, part) for n, part in fit.covariance.items()}
+        if len(equations.labels) == 1 and X.shape[1] == len(fit.beta):  # one linear predictor
+            low, high = equations.interval_of_eta(X @ fit.beta, z * _errors(X, fit.total_covariance))
+        else:
+            low, high = equations.interval(means[:, c], error, z)
+        columns = {"value": means[:, c], "standard_error": error, "low": low, "high": high, **parts}
+        table = pd.DataFrame(columns, index=frame.index)
+        tables.append(table.assign(outcome=label.removeprefix(" = ")) if label else table)
+    return tables[0] if len(tables) == 1 else pd.concat(tables)
+
+
+def _errors(slopes: Array, covariance: Array) -> Array:
+    """(n,) standard errors of statistics with these slopes (n, k)."""
+    return np.sqrt(np.einsum("nk,kl,nl->n", slopes, covariance, slopes).clip(0.0))
+
+
+def _named(fit: Fit) -> list[str]:
+    return list(dict.fromkeys(name for question in fit.design.questions for name in parse(question).columns))
+
+
+def _check_cells(column: Column, cells: pd.Series) -> None:
+    present = cells[cells.notna()]
+    bad = present[column.encode(present)[1] == REPLACED] if len(present) else present
+    if not len(bad):
+        return
+    name, cell = words.written(column.name), words.quoted(str(bad.iloc[0]))
+    if column.has_levels:
+        known = getattr(column, "levels", ())
+        raise ValueError(
+            f"{name} has no level {cell}: the model knows {', '.join(map(words.short, known[:20]))}. Leave such rows out, or make "
+            "the cell missing, for which NaN is predicted."
+        )
+    raise ValueError(f"{name} is {column.kind}, and {cell} is no such value. Correct the cell, or leave the row out.")
+
+
+def _without_level(fit: Fit, values: Mapping[str, Array], frame: pd.DataFrame) -> dict[str, Array]:
+    """The conditions of levels, NaN at rows that have none of those in the model: their cell is missing, or ValueError."""
+    changed: dict[str, Array] = {}
+    for text, factor in fit.design.factors.items():
+        if not factor.conditions:
+            continue
+        none = np.sum([values[condition] for condition in factor.conditions], axis=0) == 0
+        name = column_of(text)
+        assert name is not None  # a factor with conditions is a column
+        if (other := none & frame[name].notna().to_numpy()).any():
+            raise ValueError(
+                f"{words.written(name)} is {frame[name][other].iloc[0]!r} in some rows, a level that never occurs in the fitted "
+                "population and has no coefficient. Leave such rows out."
+            )
+        changed |= {condition: np.where(none, np.nan, values[condition]) for condition in factor.conditions}
+    return changed
+
+
+def _check_columns(fit: Fit, frame: pd.DataFrame) -> None:
+    named = _named(fit)
+    if not isinstance(frame, pd.DataFrame):
+        raise ValueError(
+            f"frame must be a DataFrame with the columns {', '.join(named)}, got {type(frame).__name__}. Write "
+            f"pd.DataFrame({{{words.literal((named or ['age'])[0])}: [...]}}), for example."
+        )
+    if absent := [name for name in named if name not in frame.columns]:
+        raise ExpressionError(
+            f"the frame lacks {', '.join(absent)}, from which the model predicts. Pass a frame with the columns {', '.join(named)}."
+        )

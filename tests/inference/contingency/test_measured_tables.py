@@ -13,12 +13,17 @@ from simulated_releases import measured_release, measurement_of
 from statsmodels.stats.contingency_tables import StratifiedTable
 
 import kmeanalyst as ka
-from kmeanalyst.inference.contingency import chi_squared
+from kmeanalyst.inference.contingency import contingency_test
 from kmeanalyst.inference.contingency import strata as strata_module
-from kmeanalyst.inference.contingency.chi_squared import Contrasts, departures, mantel_haenszel, weighted_test
-from kmeanalyst.inference.contingency.contingency_test import cramers_v, standardised_departures
-from kmeanalyst.inference.contingency.measured_tables import Cells, cells_of, measured_table
-from kmeanalyst.inference.contingency.strata import merged_cells, strata_of
+from kmeanalyst.inference.contingency.contingency_test import (
+    Contrasts,
+    cramers_v,
+    departures,
+    mantel_haenszel,
+    standardised_departures,
+    weighted_test,
+)
+from kmeanalyst.inference.contingency.strata import Cells, cells_of, measured_table, merged_cells, strata_of
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
@@ -316,5 +321,5 @@ def test_the_leading_functions_of_a_column_without_an_order_are_its_cells():
     from kmeanalyst.inference.contingency.strata import Side
 
     p = np.array([0.5, 0.3, 0.2])
-    root = chi_squared._root(p, Side(tuple("abc"), np.ones(3), np.full(3, np.nan)))
+    root = contingency_test._root(p, Side(tuple("abc"), np.ones(3), np.full(3, np.nan)))
     np.testing.assert_allclose(root @ root.T, np.diag(1 / p) / 3, atol=1e-12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kmeanalyst.inference.estimate.expected_relation import VARIANCE_OF_CORRELATION, left_open
+from kmeanalyst.inference.estimate.unmeasured_pairs import VARIANCE_OF_CORRELATION, left_open
 
 
 def test_nothing_is_open_where_an_answer_follows_and_all_where_it_does_not() -> None:

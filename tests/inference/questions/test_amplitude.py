@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import release_side
-from kmeanalyst.inference.questions import amplitude
+from kmeanalyst.inference.questions import conditional_embedding
 from kmeanalyst.inference.questions.conditional import conditional_expectation
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
 from kmeanalyst.release import Release
@@ -37,7 +37,7 @@ def regression(release: Release, where: str | None = None) -> Smoother:
     return smoother(release, ["x"], where=where, view=None, kernel=None)
 
 
-def found(release: Release, where: str | None = None) -> amplitude.Amplitudes:
+def found(release: Release, where: str | None = None) -> conditional_embedding.Amplitudes:
     smooth = regression(release, where)
     amplitudes = smooth.amplitudes(smooth.at(np.array(GIVEN)[:, None]))
     assert amplitudes is not None
@@ -46,7 +46,7 @@ def found(release: Release, where: str | None = None) -> amplitude.Amplitudes:
 
 def test_the_precision_is_the_inverse_of_noise_and_prior(flat):
     fit, measurement = regression(flat).population.model.fit, flat.measurement
-    precision = amplitude._Precision.of(measurement, fit)
+    precision = conditional_embedding._Precision.of(measurement, fit)
     S = measurement.noise_scale**2 * np.eye(100) + precision.centred.T @ precision.centred
     D = np.random.default_rng(0).normal(size=(100, 3))
     np.testing.assert_allclose(precision @ D, np.linalg.solve(S, D), rtol=1e-6, atol=1e-8 / measurement.noise_scale**2)
@@ -68,14 +68,14 @@ def test_what_is_given_is_not_moved_and_what_depends_on_it_is(flat):
 
 
 def test_the_mean_is_in_proportion_to_what_the_fit_leaves_and_the_deviation_is_not(flat, monkeypatch):
-    usual, before = amplitude._precision, found(flat)
-    assert (before.deviation < amplitude._PRIOR).all() and (before.deviation > 0).all()
+    usual, before = conditional_embedding._precision, found(flat)
+    assert (before.deviation < conditional_embedding._PRIOR).all() and (before.deviation > 0).all()
 
     def three_times(*fit):
         precision = usual(*fit)
         return replace(precision, residual=3 * precision.residual)
 
-    monkeypatch.setattr(amplitude, "_precision", three_times)
+    monkeypatch.setattr(conditional_embedding, "_precision", three_times)
     np.testing.assert_allclose(found(flat).mean, 3 * before.mean, rtol=1e-9)
     np.testing.assert_array_equal(found(flat).deviation, before.deviation)
 
@@ -99,7 +99,7 @@ def test_an_expectation_is_moved_and_its_resolution_includes_what_is_left_open(f
 
 def test_derived_columns_are_exchanged_with_the_columns_they_come_from(flat):
     twice = flat.transform({"twice": "2 * x"})
-    assert amplitude._sources(twice, ["twice"]) == {"twice", "x"}
+    assert conditional_embedding._sources(twice, ["twice"]) == {"twice", "x"}
     smooth = smoother(twice, ["twice"], where=None, view=None, kernel=None)
     amplitudes = smooth.amplitudes(smooth.at(2 * np.array(GIVEN)[:, None]))
     moved, error = amplitudes.of("x", amplitudes.population.values("x"))

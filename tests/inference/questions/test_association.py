@@ -9,7 +9,7 @@ from scipy.stats.contingency import association as scipy_association
 from simulated_releases import release_of
 
 import kmeanalyst as ka
-from kmeanalyst.inference.questions.association import MOST_GROUPS, _unsigned, associations
+from kmeanalyst.inference.contingency.association import MOST_GROUPS, _unsigned, associations
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain

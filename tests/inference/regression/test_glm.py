@@ -12,7 +12,7 @@ from scipy.special import expit
 from simulated_releases import weighted_points
 from statsmodels.stats.sandwich_covariance import cov_white_simple
 
-from kmeanalyst.inference.regression.equations.score_equations import NoRoot
+from kmeanalyst.inference.regression.equations import NoRoot
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical

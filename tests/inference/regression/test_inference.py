@@ -11,8 +11,8 @@ import statsmodels.api as sm
 from scipy.special import expit, ndtri
 from scipy.stats import chi2
 
-from kmeanalyst.inference.regression import errors
-from kmeanalyst.inference.regression.inversion import ScoreInterval, ScoreProfiles, _last_below
+from kmeanalyst.inference.regression.fit import usual_errors
+from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles, _last_below
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -171,7 +171,7 @@ def measured(mixed_release):
 
 def test_an_interval_holds_the_linear_one_and_all_values_whose_score_is_less_than_z_errors_away(measured):
     z, wider, fit = float(ndtri(0.975)), [], measured.fit
-    usual = ScoreProfiles(fit, errors.usual_errors(fit.population, fit.population.influence(fit.influence)))
+    usual = ScoreProfiles(fit, usual_errors(fit.population, fit.population.influence(fit.influence)))
     for j, one in enumerate(measured.coefficients):
         assert isinstance(one.interval_by, ScoreInterval)
         for rule in (one.interval_by, replace(one.interval_by, profiles=usual)):
@@ -199,7 +199,7 @@ def test_scores_are_evaluated_in_steps_of_usual_errors_however_large_the_standar
     far = ScoreProfiles(fit, 50 * own.errors)
     for j in range(len(fit.names)):
         assert far.ends(j, 1.96) == own.ends(j, 1.96) and np.isfinite(own.ends(j, 1.96)).all()
-    assert own.units == pytest.approx(errors.usual_errors(fit.population, fit.population.influence(fit.influence)))
+    assert own.units == pytest.approx(usual_errors(fit.population, fit.population.influence(fit.influence)))
 
 
 def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
@@ -224,7 +224,7 @@ def test_the_score_of_a_slope_is_fiellers(mixed_release):
     residual = y - a - b * x
     slope = (w @ x[:m]) / w.sum()
     influence = (x - slope) * residual
-    error = errors.usual_errors(population, influence[:, None])[0]
+    error = usual_errors(population, influence[:, None])[0]
     assert profiles.ratio_at(1, distance) == pytest.approx(-(w @ influence[:m]) / error, rel=1e-6)
 
 
@@ -236,7 +236,7 @@ def test_resolution_of_coefficients_is_that_of_expected_relations(mixed_release)
     assert (relation >= usual).all()
     assert [one.parts["resolution"] for one in found.coefficients] == pytest.approx(list(relation))
     assert np.sqrt(np.diag(found.fit.covariance["resolution"])) == pytest.approx(relation)
-    assert (errors.usual_errors(population, influence) <= 1.0001 * np.sqrt(found.fit.total_covariance.diagonal())).all()
+    assert (usual_errors(population, influence) <= 1.0001 * np.sqrt(found.fit.total_covariance.diagonal())).all()
 
 
 def test_a_mean_is_no_relation_and_keeps_its_error(mixed_release):

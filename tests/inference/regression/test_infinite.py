@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kmeanalyst.inference.regression.infinite import notes_of_infinite
+from kmeanalyst.inference.regression.intervals import notes_of_infinite
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical

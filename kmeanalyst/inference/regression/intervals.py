@@ -1,25 +1,25 @@
-"""Intervals of coefficients that invert the score, for where noise makes the information uncertain.
+"""Intervals of coefficients that invert the score, for where noise makes the information uncertain; and why some are infinite.
 
-The score S_j(b) of a coefficient held at b, the others at their roots, is linear in the population's weights given β; its error
-follows from its influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient score, o the others). The interval is {b : |S_j(b)| ≤ z · error}:
-Fieller's for a slope, and of infinite length where the data do not say that b is finite. The interval given is the smallest that
-holds this one and value ± z · standard error. The score's error is that of usual questions: what an expected relation adds is in
-the standard error, and says nothing of the information. So the score is evaluated at multiples of the error that the coefficient
-has as a usual question: multiples of a far larger standard error lead to where the others have no root, whatever the data say.
-(Rao 1948; Fieller 1954; Boos 1992, *On generalized score tests*.)
+The score S_j(b) of a coefficient held at b, the others at their roots, has the influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient
+score, o the others). {b : |S_j(b)| ≤ z · error} is Fieller's interval for a slope, and infinite where the data do not say that b
+is finite (Rao 1948; Fieller 1954; Boos 1992). The interval given is the smallest that holds it and value ± z · standard error.
+The score's error is that of usual questions: what an expected relation adds says nothing of the information.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_change
-from kmeanalyst.inference.regression.equations.score_equations import NoRoot
-from kmeanalyst.inference.regression.errors import usual_errors
-from kmeanalyst.inference.regression.fit import Fit
+from kmeanalyst.inference.questions.groups import groups_of
+from kmeanalyst.inference.regression.design import column_of
+from kmeanalyst.inference.regression.equations import NoRoot
+from kmeanalyst.inference.regression.fit import Fit, percent, usual_errors, values_at
+from kmeanalyst.inference.regression.levels import LevelEquations, MultinomialEquations
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # usual errors from the coefficient at which the score is evaluated
@@ -56,7 +56,6 @@ class ScoreProfiles:
         return tuple((np.array([u for u, _ in each]), np.array([t for _, t in each])) for each in map(sorted, found))
 
     def is_exact(self, j: int) -> bool:
-        """Whether the coefficient has no error but that of rounding."""
         return not self.errors[j] > _ROUNDING * abs(self.fit.beta[j])
 
     def _held(self, j: int) -> list[tuple[float, tuple[Array, float]]]:
@@ -94,7 +93,6 @@ class ScoreProfiles:
         return -_last_below(-u[::-1], -t[::-1], z) * unit, _last_below(u, t, z) * unit
 
     def ratio_at(self, j: int, distance: float) -> float:
-        """t at this distance from the estimate."""
         if self.is_exact(j):
             return distance / max(float(self.errors[j]), 1e-300)
         u = distance / float(self.units[j])
@@ -150,3 +148,74 @@ class ScoreInterval:
         """How many standard errors 0 is away, with the sign of `wald`: that many by the error, or fewer by the score."""
         score = -self.profiles.ratio_at(self.index, -self.value)
         return float(np.sign(wald) * min(abs(wald), max(score * np.sign(wald), 0.0)))
+
+
+_GENERAL = (
+    "an interval is infinite where the noise leaves it open whether the rate of a level is 0, or whether the target is determined "
+    "by the predictors. Leave out a term, or join rare levels in a condition such as x in ['a', 'b']"
+)
+
+
+def notes_of_infinite(fit: Fit, target: str, infinite: Array) -> tuple[str, ...]:
+    """Why the intervals of coefficients (k,) are infinite, and what may help: a note for each cause; `target` is as text."""
+    if not infinite.any():
+        return ()
+    equations, judged, notes = fit.equations, infinite, list[str]()
+    if isinstance(equations, LevelEquations):
+        levels, shares = equations.levels, equations.shares(fit.population.weights)
+        if isinstance(equations, MultinomialEquations):
+            by_outcome, most = infinite.reshape(len(levels) - 1, -1), int(shares.argmax())
+            rare = {
+                levels[c]: shares[c]
+                for c in range(1, len(levels))
+                if by_outcome[c - 1].any() and shares[c] < shares[1:].max()
+            }
+            if most > 0 and by_outcome[most - 1].all():
+                notes.append(
+                    _of_reference(str(column_of(target)), (levels[0], shares[0]), (levels[most], shares[most]))
+                )
+            elif rare:
+                notes.append(
+                    f"intervals of the outcomes {_listed(rare)}, are infinite: too few rows for this noise. Other outcomes' "
+                    "intervals hold as they are; where can leave these out"
+                )
+            # the most frequent outcome's equation tells of the factors' levels
+            judged = infinite & (np.arange(len(infinite)) // equations.X.shape[1] == shares[1:].argmax())
+        elif cuts := [name for name, own in zip(fit.names, infinite & (equations.columns < 0), strict=True) if own]:
+            notes.append(
+                f"the intervals of {', '.join(cuts)} are infinite: too few rows for this noise are on one side of these thresholds "
+                f"({_listed(dict(zip(levels, shares, strict=True)))}). Leave out the rarest levels at that end with where"
+            )
+    return (*notes, *_of_factors(fit, judged)) or (_GENERAL,)
+
+
+def _of_factors(fit: Fit, infinite: Array) -> Iterator[str]:
+    columns = [fit.design.columns[column] for column in fit.equations.columns[infinite] if column >= 0]
+    coded = {condition for questions in fit.design.columns for condition in questions}
+    for text, factor in fit.design.factors.items():
+        shares = {one: float(fit.population.mean(values_at(fit.population, one))) for one in factor.conditions}
+        affected = {one: shares[one] for questions in columns for one in questions if one in shares}
+        first = None if not shares or factor.conditions[0] in coded else factor.conditions[0]
+        if first is not None and any(share > shares[first] for share in affected.values()):
+            most, name = max(shares, key=lambda one: shares[one]), column_of(text) or text
+            groups = groups_of(fit.population.release.columns, name)
+            label = next(group.label for group in groups if group.condition == most)
+            yield _of_reference(name, (first, shares[first]), (label, shares[most]))
+        elif affected:
+            yield (
+                f"intervals are infinite of {_listed(affected)}: too few for this noise to tell a rate from 0. Join rare levels in "
+                "a condition such as x in ['a', 'b'], or leave such rows out with where"
+            )
+
+
+def _of_reference(name: str, first: tuple[str, float], most: tuple[str, float]) -> str:
+    """The note of a level that others are compared with, and its share: which to name in its place."""
+    return (
+        f"intervals are infinite as other levels of {name} are compared with {first[0]} ({percent(first[1])}), too few for this "
+        "noise to tell their rate from 0. Compare with the level that has the most rows: "
+        f"reference={{{name!r}: {most[0]!r}}} ({percent(most[1])})"
+    )
+
+
+def _listed(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{level}: {percent(share)}" for level, share in shares.items())

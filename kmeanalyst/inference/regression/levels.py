@@ -1,14 +1,100 @@
-"""Proportional odds: P(y ≤ level) = F(θ_level − xᵀβ), F the logistic distribution (McCullagh 1980)."""
+"""Equations of targets of several levels: multinomial logit (McFadden 1974), and proportional odds (McCullagh 1980)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 
-from kmeanalyst.inference.regression.equations.score_equations import LevelEquations
+from kmeanalyst.inference.regression.equations import Equations
 from kmeanalyst.kernels.base import Array
+
+
+@dataclass(frozen=True, eq=False)
+class LevelEquations(Equations):
+    """Equations of a target of several levels.
+
+    X        (n, k) the design.
+    y        (n,) codes of the levels in their order, from 0; −1 for another.
+    levels   their names.
+    """
+
+    X: Array
+    y: Array
+    levels: tuple[str, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(f" = {level}" for level in self.levels)
+
+    def shares(self, weights: Array) -> Array:
+        known = self.y[: len(weights)] >= 0
+        found = np.bincount(self.y[: len(weights)][known], weights[known], minlength=len(self.levels))
+        return found / found.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class MultinomialEquations(LevelEquations):
+    """Scores (1{y = c} − P_c) x of each level c but the first; β stands level by level.
+
+    X        (n, k) the design.
+    """
+
+    @property
+    def columns(self) -> Array:
+        return np.tile(np.arange(self.X.shape[1]), len(self.levels) - 1)
+
+    def scores(self, beta: Array) -> Array:
+        residual = self._chosen - self._probabilities(beta, self.X)
+        residual[self.y < 0] = np.nan
+        return self._spread_out(residual[:, 1:], self.X)
+
+    def information(self, beta: Array, weights: Array, *, expected: bool = False) -> Array:
+        X = self.X[: len(weights)]
+        P = self._probabilities(beta, X)[:, 1:]
+        c, k = P.shape[1], X.shape[1]
+        J = np.empty((c, k, c, k))
+        for a in range(c):
+            for b in range(c):
+                J[a, :, b] = X.T @ ((weights * P[:, a] * ((a == b) - P[:, b]))[:, None] * X)
+        return J.reshape(c * k, c * k)
+
+    def start(self, weights: Array) -> Array:
+        return np.zeros((len(self.levels) - 1) * self.X.shape[1])
+
+    def means(self, beta: Array, X: Array) -> tuple[Array, Array]:
+        P = self._probabilities(beta, X)
+        slopes = [self._spread_out(P[:, [c]] * ((np.arange(P.shape[1]) == c) - P)[:, 1:], X) for c in range(P.shape[1])]
+        return P, np.stack(slopes, axis=1)
+
+    def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:
+        """P_c (a_c − ā), a the linear predictors' changes and ā their mean."""
+        P, by_beta = self.means(beta, X)
+        a = self._linear(beta, dX)
+        centred = a - (P * a).sum(axis=1)[:, None]
+        mean_moves = np.einsum("nck,nc->nk", by_beta, a) + self._spread_out(P[:, 1:], dX)
+        own = np.zeros_like(by_beta)
+        for c in range(1, P.shape[1]):
+            k = X.shape[1]
+            own[:, c, (c - 1) * k : c * k] = dX
+        return P * centred, by_beta * centred[:, :, None] + P[:, :, None] * (own - mean_moves[:, None])
+
+    @cached_property
+    def _chosen(self) -> Array:
+        return (self.y[:, None] == np.arange(len(self.levels))).astype(float)
+
+    def _linear(self, beta: Array, X: Array) -> Array:
+        return np.column_stack([np.zeros(len(X)), X @ beta.reshape(len(self.levels) - 1, -1).T])
+
+    def _probabilities(self, beta: Array, X: Array) -> Array:
+        return softmax(self._linear(beta, X), axis=1)
+
+    @staticmethod
+    def _spread_out(values: Array, X: Array) -> Array:
+        return (values[:, :, None] * X[:, None, :]).reshape(len(X), -1)
+
 
 _FAR = 700.0  # where the distribution function is 0 or 1
 
@@ -67,7 +153,6 @@ class OrdinalEquations(LevelEquations):
         return start
 
     def means(self, beta: Array, X: Array) -> tuple[Array, Array]:
-        """P (n, c), and its derivative."""
         each = [np.full(len(X), c) for c in range(len(self.levels))]
         ends = [self._ends(beta, X, y) for y in each]
         f = self._density
@@ -77,7 +162,6 @@ class OrdinalEquations(LevelEquations):
         return np.column_stack([p for _, _, p in ends]), np.stack(slopes, axis=1)
 
     def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:
-        """−(f(u) − f(l)) dXβ, and its derivative."""
         along = dX[:, 1:] @ beta[self._cuts :]
         f, slope = self._density, self._slope
         values, by_beta = [], []

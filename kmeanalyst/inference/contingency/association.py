@@ -1,15 +1,12 @@
 """How strongly pairs of columns go together, one measure for numbers and levels alike, with its error.
 
-A column is a vector of features: a number itself, or an indicator for each level. With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2),
-S the variance of a number or the probability of a level, ‖D‖² is the squared correlation of two numbers, the share of
-a number's variance that levels explain (correlation ratio, Fisher 1925), and φ² of two columns of levels; its root over
-√(the fewer levels − 1) is Cramér's V (Cramér 1946, §21.9). All are 0 where columns are uncorrelated and at most 1.
+A column is a vector of features: a number itself, or an indicator for each level. With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2), S
+the variance of a number or the probability of a level, ‖D‖² is the squared correlation of two numbers, the correlation ratio of
+a number and levels (Fisher 1925), and φ² of levels; its root over √(the fewer levels − 1) is Cramér's V (Cramér 1946, §21.9).
 
-Errors: to first order D is normal, with the covariance C of the release's error model. So ‖D‖² is a quadratic form of
-normal variables. Its second order matters where D is small: the variance is 4 DᵀCD + 2 tr C². Noise alone gives ‖D‖² the
-mean tr C. This is not subtracted: best answers follow a part of the noise but lose a part of the dependence, and on
-real tables values are too small rather than too large. Signed weights as released are refused: they can give negative
-variances.
+To first order D is normal with the covariance C of the error model: the variance of ‖D‖² is 4 DᵀCD + 2 tr C². Its mean tr C
+under noise alone is not subtracted: best answers lose a part of the dependence too, and on real tables are too small rather than
+too large.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.contingency.chi_squared import Contrasts, weighted_test
+from kmeanalyst.inference.contingency.contingency_test import Contrasts, weighted_test
 from kmeanalyst.inference.contingency.strata import strata_of
 from kmeanalyst.inference.estimate.population import Population, feasible_view, mean_statistic, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
@@ -122,7 +119,6 @@ class _Pairs:
         self._groups: dict[str, Array] = {}
 
     def association(self, a: str, b: str) -> Association:
-        """The association of two columns."""
         try:
             population = self._population(a, b)
             x, y = self._side(population, a), self._side(population, b)
@@ -199,7 +195,6 @@ class _Side:
 
 
 def is_number(column: Column) -> bool:
-    """Whether a column counts as a number here: numbers, days and booleans do."""
     return column.is_number or isinstance(column, Boolean)
 
 
@@ -209,7 +204,6 @@ def numbers(cells: pd.Series, column: Column) -> Array:
 
 
 def codes(cells: pd.Series) -> Array:
-    """The codes of levels, -1 where missing."""
     return np.asarray(cells.cat.codes)
 
 
@@ -271,7 +265,6 @@ def _unsigned(a: str, b: str, measure: str, d: Array, covariance: Array, rank: i
 
 
 def _pvalue(squared: float, covariance: Array) -> float:
-    """P(‖N(0, C)‖² > squared)."""
     form = NormalQuadraticForm(covariance)
     if not form.coefficients.max() > _ROUNDING**2 * squared:  # no error at all, as of a number and itself
         return 0.0 if squared > 0 else float("nan")
