@@ -34,9 +34,8 @@ def release() -> ka.Release:
     return publish(hospital(6000), HOSPITAL, epsilon=0.7, delta=1e-6, rehearsal=1)
 
 
-@pytest.mark.parametrize(
-    ("question", "where", "expected"),
-    [
+def test_what_rules_decide():
+    for question, where, expected in [
         ("age < 15 and education == 'doctorate'", (), Declared(False, (0,))),
         ("education == 'doctorate'", ("age < 9",), Declared(False, (0,))),
         ("age >= 12", ("education == 'doctorate'",), Declared(True, (0,))),
@@ -53,10 +52,8 @@ def release() -> ka.Release:
         ("wage * 2 > 10", ("employed == 'no'",), None),  # arithmetic is not proved
         ("age < 15 or age >= 15", (), None),
         ("age > 40", (), None),
-    ],
-)  # fmt: skip
-def test_what_rules_decide(question: str, where: tuple[str, ...], expected: Declared | None):
-    assert declared(HOSPITAL, question, where) == expected
+    ]:
+        assert declared(HOSPITAL, question, where) == expected
 
 
 def test_a_question_that_rules_decide_is_answered_exactly_and_says_why(release: ka.Release):

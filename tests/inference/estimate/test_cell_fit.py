@@ -167,63 +167,63 @@ def test_the_spread_is_the_dependence_between_columns(measurement: Measurement):
     assert found[False] < 0.1 * found[True]
 
 
-@pytest.mark.parametrize(
-    ("n_points", "noise", "kind"), [(3200, 1, CellFit), (400, 1, PopulationFit), (3200, 30, CellFit)]
-)
-def test_many_rows_are_asked_through_cells(n_points: int, noise: float, kind: type):
-    rng = np.random.default_rng(4)
-    measurement = measured(FEATURES, table(3000, rng), noise_scale=noise * NOISE_SCALE)
-    release = measured_release(measurement, DOMAIN, table(n_points, rng))
-    model = error_model(release, release.weights)
-    assert isinstance(model, MeasuredErrors) and type(model.fit) is kind
-    assert len(model.frame) == (n_points if kind is CellFit else n_points + len(model.fit.rows))
-    answer = release.probability("rich and age > 30")
-    assert answer.interval()[0] < answer.value < answer.interval()[1]
-    frame = release.to_frame("fitted")
-    assert answer.view == "fitted" and len(frame) == (n_points if kind is CellFit else len(model.fit.rows))
-    assert answer.value == pytest.approx(frame["weight"] @ (frame["rich"] & (frame["age"] > 30)))
-    trained = training_rows(release, target_of(release, "rich"), "fitted")
-    assert trained.weights.min() > 0 and (kind is PopulationFit or len(trained.frame) == n_points)
-    released = release.probability("rich and age > 30", view="probability")
-    assert released.value == pytest.approx(np.mean(release.frame["rich"] & (release.frame["age"] > 30)))
-    away = abs(released.value - answer.value)
-    further = away if kind is CellFit else away * np.sqrt(0.75)  # half of the distance is in the error already
-    assert released.parts["resolution"] == pytest.approx(np.hypot(answer.parts["resolution"], further), rel=0.01)
+def test_many_rows_are_asked_through_cells():
+    for n_points, noise, kind in [(3200, 1, CellFit), (400, 1, PopulationFit), (3200, 30, CellFit)]:
+        rng = np.random.default_rng(4)
+        measurement = measured(FEATURES, table(3000, rng), noise_scale=noise * NOISE_SCALE)
+        release = measured_release(measurement, DOMAIN, table(n_points, rng))
+        model = error_model(release, release.weights)
+        assert isinstance(model, MeasuredErrors) and type(model.fit) is kind
+        assert len(model.frame) == (n_points if kind is CellFit else n_points + len(model.fit.rows))
+        answer = release.probability("rich and age > 30")
+        assert answer.interval()[0] < answer.value < answer.interval()[1]
+        frame = release.to_frame("fitted")
+        assert answer.view == "fitted" and len(frame) == (n_points if kind is CellFit else len(model.fit.rows))
+        assert answer.value == pytest.approx(frame["weight"] @ (frame["rich"] & (frame["age"] > 30)))
+        trained = training_rows(release, target_of(release, "rich"), "fitted")
+        assert trained.weights.min() > 0 and (kind is PopulationFit or len(trained.frame) == n_points)
+        released = release.probability("rich and age > 30", view="probability")
+        assert released.value == pytest.approx(np.mean(release.frame["rich"] & (release.frame["age"] > 30)))
+        away = abs(released.value - answer.value)
+        further = away if kind is CellFit else away * np.sqrt(0.75)  # half of the distance is in the error already
+        assert released.parts["resolution"] == pytest.approx(np.hypot(answer.parts["resolution"], further), rel=0.01)
 
 
-@pytest.mark.parametrize(("noise", "least"), [(3, 0.85), (30, 0.75)])
-def test_much_noise_leaves_the_spread_of_usual_tables(noise: float, least: float):
+def test_much_noise_leaves_the_spread_of_usual_tables():
     """Six tables of 4,000 rows with strong relations, which are known ever less; read off the measurement κ would vanish."""
-    population = questions(table(400_000, np.random.default_rng(5))).mean(axis=0)
-    held, spreads = [], []
-    for seed in range(6):
-        rng = np.random.default_rng(100 + seed)
-        measurement = measured(FEATURES, table(4000, rng), noise_scale=noise * NOISE_SCALE, seed=seed)
-        points, weights = represent(measurement, DOMAIN, Wanted(n_points=4000))
-        found = fit_cells(measurement, DOMAIN, points, weights)
-        assert found is not None
-        errors = np.sqrt(sum(part**2 for part in found.parts(questions(points)).values()))
-        held.append(np.abs(found.weights @ questions(points) - population) <= 1.96 * errors)
-        spreads.append(found.spread)
-    assert np.mean(held) > least
-    assert 0.02 < np.mean(spreads) < 0.05
+    for noise, least in [(3, 0.85), (30, 0.75)]:
+        population = questions(table(400_000, np.random.default_rng(5))).mean(axis=0)
+        held, spreads = [], []
+        for seed in range(6):
+            rng = np.random.default_rng(100 + seed)
+            measurement = measured(FEATURES, table(4000, rng), noise_scale=noise * NOISE_SCALE, seed=seed)
+            points, weights = represent(measurement, DOMAIN, Wanted(n_points=4000))
+            found = fit_cells(measurement, DOMAIN, points, weights)
+            assert found is not None
+            errors = np.sqrt(sum(part**2 for part in found.parts(questions(points)).values()))
+            held.append(np.abs(found.weights @ questions(points) - population) <= 1.96 * errors)
+            spreads.append(found.spread)
+        assert np.mean(held) > least
+        assert 0.02 < np.mean(spreads) < 0.05
 
 
-@pytest.mark.parametrize("share", [0.5, 0.9])
-def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds(share: float):
+def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds():
     """Around even rows, of a population whose one column has .7: the answer goes a share s of the way, and 1 − s is left."""
-    features = MarginFeatures(margin_kernel(Domain((Boolean(name="x"), Boolean(name="y")))))
-    rows = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    even, x = np.full(4, 0.25), rows[:, :1]
-    found = measured(features, rows, noise_scale=0.01)
-    measurement = replace(found, vector=feature_mean(features, rows, np.array([0.15, 0.15, 0.35, 0.35])))
-    fits = [cell_fit._fit_around(measurement, rows, even, spread, 0.0, None) for spread in np.geomspace(1e-6, 0.1, 200)]
-    gone = np.array([(fit.weights @ x[:, 0] - 0.5) / 0.2 for fit in fits])
-    best = int(np.abs(gone - share).argmin())
-    assert gone[best] == pytest.approx(share, abs=0.02)
-    a, centred, _ = fits[best]._solved(x)
-    own = gone[best]
-    assert abs(fits[best]._still_to_go(centred, a)[0]) == pytest.approx(2 * own * (1 - own) * 0.2, rel=0.02)
+    for share in [0.5, 0.9]:
+        features = MarginFeatures(margin_kernel(Domain((Boolean(name="x"), Boolean(name="y")))))
+        rows = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+        even, x = np.full(4, 0.25), rows[:, :1]
+        found = measured(features, rows, noise_scale=0.01)
+        measurement = replace(found, vector=feature_mean(features, rows, np.array([0.15, 0.15, 0.35, 0.35])))
+        fits = [
+            cell_fit._fit_around(measurement, rows, even, spread, 0.0, None) for spread in np.geomspace(1e-6, 0.1, 200)
+        ]
+        gone = np.array([(fit.weights @ x[:, 0] - 0.5) / 0.2 for fit in fits])
+        best = int(np.abs(gone - share).argmin())
+        assert gone[best] == pytest.approx(share, abs=0.02)
+        a, centred, _ = fits[best]._solved(x)
+        own = gone[best]
+        assert abs(fits[best]._still_to_go(centred, a)[0]) == pytest.approx(2 * own * (1 - own) * 0.2, rel=0.02)
 
 
 def test_intervals_hold_the_population_and_would_not_without_their_parts():

@@ -32,12 +32,12 @@ def changes(of_weights: Callable[[np.ndarray], float]) -> np.ndarray:
     return np.array([(of_weights(WEIGHTS + step) - of_weights(WEIGHTS - step)) / 2e-6 for step in steps])
 
 
-@pytest.mark.parametrize("formula", FORMULAS.values(), ids=FORMULAS.keys())
-def test_the_influence_of_a_formula_is_its_derivative_by_each_weight(formula):
-    found = formula(mean_of_rows(WEIGHTS, X), mean_of_rows(WEIGHTS, Y))
-    assert found.influence.shape == X.shape
-    by_weight = changes(lambda w: formula(mean_of_rows(w, X), mean_of_rows(w, Y)).value)
-    assert found.influence[:7] == pytest.approx(by_weight, rel=1e-6, abs=1e-8)
+def test_the_influence_of_a_formula_is_its_derivative_by_each_weight():
+    for formula in FORMULAS.values():
+        found = formula(mean_of_rows(WEIGHTS, X), mean_of_rows(WEIGHTS, Y))
+        assert found.influence.shape == X.shape
+        by_weight = changes(lambda w, formula=formula: formula(mean_of_rows(w, X), mean_of_rows(w, Y)).value)
+        assert found.influence[:7] == pytest.approx(by_weight, rel=1e-6, abs=1e-8)
 
 
 def test_arrays_of_statistics_are_calculated_with_entry_by_entry():

@@ -44,11 +44,11 @@ def test_no_event_departs_by_more_than_half_of_the_distance_that_the_score_allow
     assert 1.96 * np.sqrt(found) == pytest.approx(np.array([[0.05]]))
 
 
-@pytest.mark.parametrize(("distance", "moved"), [(0.0, 0.0), (0.3, 0.3), (1.5, 1.0)])
-def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_says(distance: float, moved: float):
+def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_says():
     """h = ±1: Σ|p(1 + ρh) − p| = ρ moves E h by ρ, by 1 at most; a pair that h is not of counts nothing."""
-    found = pairs((0.0, 0.0), squared=(distance**2, 4.0)).of_relation(interaction(), np.array([200.0]))
-    assert np.sqrt(found) == pytest.approx(np.array([moved]), abs=1e-9)
+    for distance, moved in [(0.0, 0.0), (0.3, 0.3), (1.5, 1.0)]:
+        found = pairs((0.0, 0.0), squared=(distance**2, 4.0)).of_relation(interaction(), np.array([200.0]))
+        assert np.sqrt(found) == pytest.approx(np.array([moved]), abs=1e-9)
 
 
 def test_an_expected_relation_departs_no_further_than_its_score_allows():
@@ -89,17 +89,17 @@ def test_distances_are_calibrated_given_their_scores():
     ).mean()  # scores as they are would not be
 
 
-@pytest.mark.parametrize("smooth", [True, False])
-def test_events_depart_as_independent_cells_do_only_where_cells_are(smooth: bool):
+def test_events_depart_as_independent_cells_do_only_where_cells_are():
     """Mean departure²/(κ Var) over pairs of thresholds: 1 for independent cells, ten times that for smooth departures."""
-    one = np.diff(ndtr(np.arange(-6, 7) / 2)) / (ndtr(3) - ndtr(-3))
-    ratios, rng = [], np.random.default_rng(2)
-    for _ in range(20):
-        away = 0.01 * np.sqrt(np.outer(one, one)) * rng.normal(size=(12, 12))
-        if smooth:
-            away = 0.1 * np.outer(one * np.arange(-5.5, 6), one * np.arange(-5.5, 6))
-        away -= np.outer(away.sum(axis=1), one) + np.outer(one, away.sum(axis=0)) - away.sum() * np.outer(one, one)
-        kappa = np.pi / 2 * np.abs(away).sum() ** 2 / np.sqrt(one).sum() ** 4
-        variance = np.cumsum(one) * (1 - np.cumsum(one))
-        ratios.append((away.cumsum(0).cumsum(1) ** 2).sum() / (kappa * variance.sum() ** 2))
-    assert np.mean(ratios) > unmeasured_pairs._OF_EVENTS if smooth else 0.5 < np.mean(ratios) < 2
+    for smooth in [True, False]:
+        one = np.diff(ndtr(np.arange(-6, 7) / 2)) / (ndtr(3) - ndtr(-3))
+        ratios, rng = [], np.random.default_rng(2)
+        for _ in range(20):
+            away = 0.01 * np.sqrt(np.outer(one, one)) * rng.normal(size=(12, 12))
+            if smooth:
+                away = 0.1 * np.outer(one * np.arange(-5.5, 6), one * np.arange(-5.5, 6))
+            away -= np.outer(away.sum(axis=1), one) + np.outer(one, away.sum(axis=0)) - away.sum() * np.outer(one, one)
+            kappa = np.pi / 2 * np.abs(away).sum() ** 2 / np.sqrt(one).sum() ** 4
+            variance = np.cumsum(one) * (1 - np.cumsum(one))
+            ratios.append((away.cumsum(0).cumsum(1) ** 2).sum() / (kappa * variance.sum() ** 2))
+        assert np.mean(ratios) > unmeasured_pairs._OF_EVENTS if smooth else 0.5 < np.mean(ratios) < 2

@@ -49,33 +49,38 @@ def test_a_level_costs_no_condition(evaluated: list[Any]):
     assert evaluated == ["missing(c)"]
 
 
-@pytest.mark.parametrize("where", [None, "x > 0.5"])
-@pytest.mark.parametrize("name", ["c", "b"])
-def test_levels_by_their_codes_are_what_their_conditions_say(name: str, where: str | None):
-    weights = np.random.default_rng(1).normal(0.01, 0.02, 100)
-    release = of(
-        levels(5, missing=True), Boolean(name="b", missing=True), Real(name="x", lower=0, upper=1), weights=weights
-    )
-    for labels, cell in contingency(release, [name], where=where):
-        population = population_of(release, where=where)
-        condition = next(g.condition for g in groups.groups_of(release.columns, name) if g.label == labels[name])
-        expected = release.probability(condition, where=where)
-        assert (cell.value, cell.question) == (expected.value, expected.question)
-        assert cell.parts["sampling"] == pytest.approx(expected.parts["sampling"], rel=1e-12)
-        assert cell.notes == expected.notes
-        assert np.array_equal(cell.terms[0][1], expected.terms[0][1]) and population.view == cell.view
+def test_levels_by_their_codes_are_what_their_conditions_say():
+    for where in [None, "x > 0.5"]:
+        for name in ["c", "b"]:
+            weights = np.random.default_rng(1).normal(0.01, 0.02, 100)
+            release = of(
+                levels(5, missing=True),
+                Boolean(name="b", missing=True),
+                Real(name="x", lower=0, upper=1),
+                weights=weights,
+            )
+            for labels, cell in contingency(release, [name], where=where):
+                population = population_of(release, where=where)
+                condition = next(
+                    g.condition for g in groups.groups_of(release.columns, name) if g.label == labels[name]
+                )
+                expected = release.probability(condition, where=where)
+                assert (cell.value, cell.question) == (expected.value, expected.question)
+                assert cell.parts["sampling"] == pytest.approx(expected.parts["sampling"], rel=1e-12)
+                assert cell.notes == expected.notes
+                assert np.array_equal(cell.terms[0][1], expected.terms[0][1]) and population.view == cell.view
 
 
 def test_500_levels_by_10_are_a_table():
     assert len(table(of(levels(500), levels(10, "d")), "c", "d")) == 5000
 
 
-@pytest.mark.parametrize("ask", [lambda r: table(r, "c"), lambda r: table(r, "d", "e"), lambda r: histogram(r, "c")])
-def test_too_many_cells_are_refused_before_the_work(ask: Any, evaluated: list[Any]):
-    release = of(levels(10_001), levels(200, "d"), levels(51, "e"))
-    with pytest.raises(ValueError, match=r"1\d,\d01? |10,200 cells, and at most 10,000 are answered at once"):
-        ask(release)
-    assert evaluated == []
+def test_too_many_cells_are_refused_before_the_work(evaluated: list[Any]):
+    for ask in [lambda r: table(r, "c"), lambda r: table(r, "d", "e"), lambda r: histogram(r, "c")]:
+        release = of(levels(10_001), levels(200, "d"), levels(51, "e"))
+        with pytest.raises(ValueError, match=r"1\d,\d01? |10,200 cells, and at most 10,000 are answered at once"):
+            ask(release)
+        assert evaluated == []
 
 
 def test_cells_times_rows_are_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -117,6 +122,14 @@ def test_errors_in_blocks_are_those_at_once(mixed_release, monkeypatch: pytest.M
 # ---------------------------------------------------------------- thinning
 
 
+GRAM = Gaussian.gram
+
+
+def counting(most: list[int]) -> Any:
+    """The Gaussian's Gram matrix, which notes the larger number of its rows."""
+    return lambda self, X, Y: most.append(max(len(X), len(Y))) or GRAM(self, X, Y)
+
+
 def copied(n: int) -> Release:
     """20 different points, n copies of each in turn."""
     some = of(Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1), n=20)
@@ -125,17 +138,16 @@ def copied(n: int) -> Release:
     return weighted_points(points, some.domain, weights)
 
 
-@pytest.mark.parametrize("kind", THIN_WEIGHTS)
-def test_copies_of_points_cost_nothing(kind: Any, monkeypatch: pytest.MonkeyPatch):
-    release, most = copied(5), []
-    gram = Gaussian.gram
-    monkeypatch.setattr(Gaussian, "gram", lambda self, X, Y: most.append(max(len(X), len(Y))) or gram(self, X, Y))
-    for n in (7, 40):
-        small = release.thin(n, weights=kind)
-        assert len(small) == n and max(most) <= (max(n, 20) if kind == "uniform" else 20)
-    most.clear()
-    _, _, error = thinned(release.kernel, release.encoded_points, release.weights, 7, kind)
-    assert release.thin(7, weights=kind).thinning_error <= 1.2 * error
+def test_copies_of_points_cost_nothing(monkeypatch: pytest.MonkeyPatch):
+    for kind in THIN_WEIGHTS:
+        release, most = copied(5), list[int]()
+        monkeypatch.setattr(Gaussian, "gram", counting(most))
+        for n in (7, 40):
+            small = release.thin(n, weights=kind)
+            assert len(small) == n and max(most) <= (max(n, 20) if kind == "uniform" else 20)
+        most.clear()
+        _, _, error = thinned(release.kernel, release.encoded_points, release.weights, 7, kind)
+        assert release.thin(7, weights=kind).thinning_error <= 1.2 * error
 
 
 def test_a_release_without_copies_is_thinned_as_ever():
@@ -146,13 +158,15 @@ def test_a_release_without_copies_is_thinned_as_ever():
     assert np.array_equal(small.encoded_points, release.encoded_points[indices])
 
 
-@pytest.mark.parametrize("limit", ["MOST_STEPS", "MOST_NUMBERS"])
-def test_thinning_beyond_its_limit_is_refused_before_the_work(limit: str, monkeypatch: pytest.MonkeyPatch):
-    release = of(Real(name="x", lower=0, upper=1))
-    monkeypatch.setattr(thinning, limit, 500)
-    monkeypatch.setattr(Gaussian, "gram", lambda *_: pytest.fail("the kernel was evaluated"))
-    with pytest.raises(ValueError, match=r"thinning 100 different points to 50 .* at most 5e\+02 are .* Thin a sample"):
-        release.thin(50)
+def test_thinning_beyond_its_limit_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch):
+    for limit in ["MOST_STEPS", "MOST_NUMBERS"]:
+        release = of(Real(name="x", lower=0, upper=1))
+        monkeypatch.setattr(thinning, limit, 500)
+        monkeypatch.setattr(Gaussian, "gram", lambda *_: pytest.fail("the kernel was evaluated"))
+        with pytest.raises(
+            ValueError, match=r"thinning 100 different points to 50 .* at most 5e\+02 are .* Thin a sample"
+        ):
+            release.thin(50)
 
 
 def test_fifty_thousand_points_of_twenty_columns_are_within_the_limits():

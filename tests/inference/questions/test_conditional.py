@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import refusals
 from simulated_releases import weighted_points
 
 import release_side
@@ -102,24 +104,24 @@ def test_a_further_condition_is_exact(cloud):
 # ---------------------------------------------------------------- the derivative and the bias
 
 
-@pytest.mark.parametrize("where", [None, "b or y > 0"])
-def test_the_influence_function_is_the_derivative_by_each_weight(cloud, where):
-    frame = cloud.to_frame()
-    options = {"where": where, "view": "signed", "kernel": Gaussian(1.0)}
-    smooth = regression(cloud, "x", **options)
-    values, at = smooth.population.values("exp(y / 3)"), smooth.at(np.array([[0.4], [-2.0]]))
-    _, influence, _ = smooth.answers(values, at)
+def test_the_influence_function_is_the_derivative_by_each_weight(cloud):
+    for where in [None, "b or y > 0"]:
+        frame = cloud.to_frame()
+        options = {"where": where, "view": "signed", "kernel": Gaussian(1.0)}
+        smooth = regression(cloud, "x", **options)
+        values, at = smooth.population.values("exp(y / 3)"), smooth.at(np.array([[0.4], [-2.0]]))
+        _, influence, _ = smooth.answers(values, at)
 
-    def value(weights: np.ndarray) -> np.ndarray:
-        moved = regression(plain(frame, weights), "x", **options)
-        kept = replace(moved, regulariser=smooth.regulariser)
-        return kept.answers(kept.population.values("exp(y / 3)"), kept.at(np.array([[0.4], [-2.0]])))[0]
+        def value(weights: np.ndarray, frame=frame, options=options, smooth=smooth) -> np.ndarray:
+            moved = regression(plain(frame, weights), "x", **options)
+            kept = replace(moved, regulariser=smooth.regulariser)
+            return kept.answers(kept.population.values("exp(y / 3)"), kept.at(np.array([[0.4], [-2.0]])))[0]
 
-    for i in (0, 7, 33, 79):
-        step = np.zeros(len(frame))
-        step[i] = 1e-6
-        slope = (value(cloud.weights + step) - value(cloud.weights - step)) / 2e-6
-        np.testing.assert_allclose(influence[i], slope, rtol=1e-4, atol=1e-5 * np.abs(influence).max())
+        for i in (0, 7, 33, 79):
+            step = np.zeros(len(frame))
+            step[i] = 1e-6
+            slope = (value(cloud.weights + step) - value(cloud.weights - step)) / 2e-6
+            np.testing.assert_allclose(influence[i], slope, rtol=1e-4, atol=1e-5 * np.abs(influence).max())
 
 
 def test_of_a_function_in_the_span_two_steps_leave_the_square_of_what_one_leaves(cloud):
@@ -134,17 +136,17 @@ def test_of_a_function_in_the_span_two_steps_leave_the_square_of_what_one_leaves
     np.testing.assert_allclose(left, at @ kept @ kept @ smooth.fitted(smooth.features @ theta)[1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("question", ["2 * (x - x**3 / 30)", "where(x > 2, 1, where(x < -2, -1, x / 2))"])
-def test_the_size_of_the_remaining_bias_is_reported(question):
+def test_the_size_of_the_remaining_bias_is_reported():
     """E[f(x) | x] without any noise: all that is off is bias, and its root mean square is known to a factor of three."""
-    rows = wave(300, np.random.default_rng(4))
-    smooth = replace(regression(plain(rows), "x", kernel=Gaussian(1.0)), regulariser=0.03)
-    x = pd.DataFrame({"x": np.linspace(-3, 3, 13)})
-    found = conditional_estimates(smooth, question, x)
-    truth = regression(plain(x.assign(y=0.0, b=True)), "x").population.values(question)
-    off = np.sqrt(np.mean((truth - [e.value for e in found]) ** 2))
-    left = np.sqrt(np.mean([e.parts["resolution"] ** 2 for e in found]))  # no measurement: resolution is bias alone
-    assert off > 0.01 and off / 3 < left < 3 * off
+    for question in ["2 * (x - x**3 / 30)", "where(x > 2, 1, where(x < -2, -1, x / 2))"]:
+        rows = wave(300, np.random.default_rng(4))
+        smooth = replace(regression(plain(rows), "x", kernel=Gaussian(1.0)), regulariser=0.03)
+        x = pd.DataFrame({"x": np.linspace(-3, 3, 13)})
+        found = conditional_estimates(smooth, question, x)
+        truth = regression(plain(x.assign(y=0.0, b=True)), "x").population.values(question)
+        off = np.sqrt(np.mean((truth - [e.value for e in found]) ** 2))
+        left = np.sqrt(np.mean([e.parts["resolution"] ** 2 for e in found]))  # no measurement: resolution is bias alone
+        assert off > 0.01 and off / 3 < left < 3 * off
 
 
 def test_resolution_includes_the_bias_and_what_the_features_cannot_see(mixed_release):
@@ -287,32 +289,8 @@ def test_answers_far_from_the_points_and_infeasible_probabilities_have_a_note(cl
     assert noted == [not 0 <= e.value <= 1 for e in beyond] and any(noted)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, r"names no column.*Write given="),
-        ({"z": 1}, r"no column 'z' to be given; the columns are x, y, b"),
-        ({"x": [1, 2], "y": [1, 2, 3]}, r"lengths \[2, 3\].*Give lists of one length"),
-        ({"x": []}, r"lengths \[0\]"),
-        ({"x": [1, 7]}, r"7 is not a value of x, which is real -5 to 5.*Give values of its domain"),
-        ({"x": "tall"}, r"'tall' is not a value of x"),
-        ({"x": None}, r"None is not a value of x"),
-        ({"b": "maybe"}, r"'maybe' is not a value of b, which is boolean"),
-    ],
-)
-def test_what_cannot_be_given_says_why_and_what_to_do(cloud, given, message):
-    with pytest.raises(ValueError, match=message):
-        cloud.conditional_expectation("y", given=given)
-
-
-def test_a_conditional_law_is_given_single_values_and_its_questions_are_checked(cloud):
-    with pytest.raises(ValueError, match=r"given one value of each column.*takes lists"):
-        cloud.conditional_law(given={"x": [1, 2]})
-    law = cloud.conditional_law(given={"x": 1})
-    with pytest.raises(ValueError, match=r"a probability needs a condition"):
-        law.probability("y")
-    with pytest.raises(ValueError, match=r"q must lie between 0 and 1, got 1\.5"):
-        law.quantile("y", 1.5)
+def test_what_cannot_be_given_says_why_and_what_to_do(cloud):
+    refusals.check(Path(__file__).parent / "refusals_conditional.txt", lambda text: eval(text, globals(), {"r": cloud}))
 
 
 def test_many_points_are_spanned_by_some(monkeypatch):

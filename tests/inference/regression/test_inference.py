@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import refusals
 import statsmodels.api as sm
 from scipy.special import expit, ndtri
 from scipy.stats import chi2
@@ -81,22 +83,24 @@ def test_an_effect_of_a_linear_model_is_its_coefficient_and_interactions_count(p
     assert crossed.average_marginal_effects()[0].value == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("formula", "family", "link"), [
-    ("answer ~ x * g", "binomial", None), ("answer ~ x + g", "binomial", "probit"), ("cost ~ x + g", "gamma", "log"),
-])  # fmt: skip
-def test_the_influence_of_an_effect_is_its_derivative_by_each_rows_weight(formula, family, link):
-    rows, step, weights = ROWS.iloc[:80].reset_index(drop=True), 1e-6, np.full(80, 1 / 70)
+def test_the_influence_of_an_effect_is_its_derivative_by_each_rows_weight():
+    for formula, family, link in [
+        ("answer ~ x * g", "binomial", None),
+        ("answer ~ x + g", "binomial", "probit"),
+        ("cost ~ x + g", "gamma", "log"),
+    ]:
+        rows, step, weights = ROWS.iloc[:80].reset_index(drop=True), 1e-6, np.full(80, 1 / 70)
 
-    def effects(weights):
-        return released(weights, rows).glm(formula, family, link=link, view="signed").average_marginal_effects()
+        def effects(weights, rows=rows, asked=(formula, family, link)):
+            return released(weights, rows).glm(*asked[:2], link=asked[2], view="signed").average_marginal_effects()
 
-    here = effects(weights)
-    for m in (0, 33):
-        up, down = (effects(weights + sign * step * np.eye(80)[m]) for sign in (1, -1))
-        for k in range(3):
-            assert here[k].terms[0][1][m] == pytest.approx(
-                (up[k].value - down[k].value) / (2 * step), rel=1e-4, abs=1e-6
-            )
+        here = effects(weights)
+        for m in (0, 33):
+            up, down = (effects(weights + sign * step * np.eye(80)[m]) for sign in (1, -1))
+            for k in range(3):
+                assert here[k].terms[0][1][m] == pytest.approx(
+                    (up[k].value - down[k].value) / (2 * step), rel=1e-4, abs=1e-6
+                )
 
 
 def test_predictions_are_those_of_statsmodels_with_intervals_on_the_links_scale(plain, usual):
@@ -111,10 +115,6 @@ def test_predictions_are_those_of_statsmodels_with_intervals_on_the_links_scale(
         expected[["mean_ci_lower", "mean_ci_upper"]].to_numpy(), rel=1e-4
     )
     assert list(found.index) == [7, 9] and found["privacy"].isna().all()
-    with pytest.raises(
-        ValueError, match=r"the frame lacks g, from which the model predicts\. Pass a frame with the columns x, g"
-    ):
-        plain.glm("answer ~ x + g", "binomial").predict(asked[["x"]])
 
 
 def test_odds_ratios_are_exponentials_and_only_of_log_and_logit_links(plain):
@@ -122,10 +122,6 @@ def test_odds_ratios_are_exponentials_and_only_of_log_and_logit_links(plain):
     ratios = found.odds_ratios(0.9).loc["x"]
     assert ratios["ratio"] == pytest.approx(np.exp(found["x"].value))
     assert (ratios["low"], ratios["high"]) == pytest.approx(tuple(np.exp(found["x"].interval(0.9))))
-    with pytest.raises(
-        ValueError, match=r"a ratio under logit and log links, and this is probit.*average_marginal_effects"
-    ):
-        plain.glm("answer ~ x", "binomial", link="probit").odds_ratios()
 
 
 # ---------------------------------------------------------------------- tests of several coefficients
@@ -151,14 +147,6 @@ def test_the_score_test_is_that_of_the_smaller_model(plain):
     found = plain.glm("answer ~ x + g", "binomial").score_test(["g"])
     assert found.statistic == pytest.approx(float(S @ np.linalg.solve(V, S)), rel=1e-6)
     assert found.method == "score" and "score test of g == 'b', g == 'c': χ² = " in repr(found)
-
-
-def test_a_test_of_what_is_not_in_the_model_is_refused(plain):
-    fit = plain.glm("answer ~ x", "binomial")
-    with pytest.raises(ValueError, match=r"no coefficient or term 'g': there are intercept, x\. Name some"):
-        fit.wald_test(["g"])
-    with pytest.raises(ValueError, match=r"must be a list.*got 'x'"):
-        fit.score_test("x")
 
 
 # ---------------------------------------------------------------------- on a measured release
@@ -245,12 +233,15 @@ def test_a_mean_is_no_relation_and_keeps_its_error(mixed_release):
     assert mixed_release.mean("age").parts["resolution"] == pytest.approx(model.parts(asked)["resolution"])
 
 
-@pytest.mark.parametrize(("t", "end"), [
-    ([0.0, 1.0, 2.0, 3.0, 4.5], 1.959964), ([0.0, 2.0, 1.0, 1.5, 3.0], 3.0 + 1.5 * (1.959964 - 1.5) / 1.5),  # the last time
-    ([0.0, 1.0, 1.5, 1.6, 1.62], np.inf), ([0.0, 1.0, 1.2, 1.5, 1.8], 4.5 + 0.159964 / 0.2), ([0.0], np.inf),
-])  # fmt: skip
-def test_an_interval_ends_where_the_ratio_passes_z_for_the_last_time(t, end):
-    assert _last_below(np.array([0.0, 1.0, 2.0, 3.0, 4.5][: len(t)]), np.array(t), 1.959964) == pytest.approx(end)
+def test_an_interval_ends_where_the_ratio_passes_z_for_the_last_time():
+    for t, end in [
+        ([0.0, 1.0, 2.0, 3.0, 4.5], 1.959964),
+        ([0.0, 2.0, 1.0, 1.5, 3.0], 3.0 + 1.5 * (1.959964 - 1.5) / 1.5),  # the last time
+        ([0.0, 1.0, 1.5, 1.6, 1.62], np.inf),
+        ([0.0, 1.0, 1.2, 1.5, 1.8], 4.5 + 0.159964 / 0.2),
+        ([0.0], np.inf),
+    ]:
+        assert _last_below(np.array([0.0, 1.0, 2.0, 3.0, 4.5][: len(t)]), np.array(t), 1.959964) == pytest.approx(end)
 
 
 def test_profiles_are_not_made_of_a_coefficient_without_error(mixed_release):
@@ -260,27 +251,10 @@ def test_profiles_are_not_made_of_a_coefficient_without_error(mixed_release):
     assert found["age"].interval() == pytest.approx((2.0, 2.0))
 
 
-def test_predictions_refuse_what_is_no_row_of_the_model(plain):
-    found = plain.glm("answer ~ x + g", "binomial")
+def test_what_cannot_be_predicted_or_tested_says_why_and_what_to_do(plain):
     frame = pd.DataFrame({"x": [0.5], "g": ["b"]})
-    for change, message in (
-        ({"g": ["d"]}, r"g has no level 'd': the model knows a, b, c\. Leave such rows out"),
-        ({"g": [1]}, r"g has no level '1'"),
-        ({"x": ["much"]}, r"x is real, and 'much' is no such value"),
-        ({"x": [np.inf]}, r"x is infinite at some rows"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            found.predict(frame.assign(**change))
-    for no_frame in ({"x": [0.5], "g": ["b"]}, None):
-        with pytest.raises(
-            ValueError, match=r"frame must be a DataFrame with the columns x, g, got .*Write pd\.DataFrame"
-        ):
-            found.predict(no_frame)
-    with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got 95"):
-        found.predict(frame, level=95)
-    without_c = plain.glm("answer ~ x + g", "binomial", where="g != 'c'")
-    with pytest.raises(ValueError, match=r"g is 'c' in some rows, a level that never occurs in the fitted"):
-        without_c.predict(frame.assign(g="c"))
+    names = {"r": plain, "fit": plain.glm("answer ~ x + g", "binomial"), "frame": frame}
+    refusals.check(Path(__file__).parent / "refusals_predictions.txt", lambda text: eval(text, globals(), names))
 
 
 def test_predictions_at_missing_cells_are_missing_and_far_away_have_intervals(plain):
@@ -290,11 +264,3 @@ def test_predictions_at_missing_cells_are_missing_and_far_away_have_intervals(pl
     assert (at["low"] <= at["value"]).iloc[[0, 3, 4]].all() and (at["value"] <= at["high"]).iloc[[0, 3, 4]].all()
     several = plain.glm("g ~ x", "multinomial").predict(pd.DataFrame({"x": [1e6]}))
     assert (several["low"] <= several["value"]).all() and (several["value"] <= several["high"]).all()
-
-
-@pytest.mark.parametrize("names", [None, [1], [], "x"])
-def test_names_of_coefficients_are_a_list_of_texts(plain, names):
-    found = plain.glm("answer ~ x", "binomial")
-    for test in (found.wald_test, found.score_test):
-        with pytest.raises(ValueError, match=r"names must be a list of at least one coefficient or term"):
-            test(names)
