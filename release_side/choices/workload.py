@@ -26,13 +26,11 @@ from typing import Any, TypeAlias
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
+from kmeanalyst.releases.expressions.statistics import STATISTICS
 from kmeanalyst.releases.expressions.syntax import NUMBER, Parser
 from release_side.errors import PublishError
 
 Source: TypeAlias = str | Path | Sequence[str]
-_ARGUMENTS = {  # fewest and most
-    "mean": (1, 1), "var": (1, 1), "std": (1, 1), "cov": (2, 2), "corr": (2, 2), "quantile": (2, 2), "table": (1, 2),
-}  # fmt: skip
 _MOST_CUTS = 11  # of a column; finer tables answer more
 _PIECES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|.")  # quoted texts and names, and single characters
 
@@ -42,7 +40,7 @@ class WorkloadQuestion:
     """A question that analysts will ask of the release.
 
     text        as it is written.
-    statistic   one of mean (a probability, of a condition), var, std, cov, corr, quantile, table.
+    statistic   one of `STATISTICS`; the mean of a condition is its probability.
     arguments   expressions; of a table names of columns, of a quantile its order as well.
     where       the condition; None for none.
     columns     the columns that it names, by their numbers, increasing.
@@ -163,7 +161,7 @@ def _statistic(text: str) -> tuple[str, tuple[str, ...]]:
     """The statistic that a question asks for, and the texts of its arguments."""
     parser = Parser(text)
     name = parser.token.text
-    if name not in _ARGUMENTS or len(parser.tokens) < 2 or parser.tokens[1].text != "(":
+    if name not in STATISTICS or len(parser.tokens) < 2 or parser.tokens[1].text != "(":
         return "mean", (text,)
     parser.advance()
     opening, arguments = parser.advance(), []
@@ -175,19 +173,13 @@ def _statistic(text: str) -> tuple[str, tuple[str, ...]]:
             raise parser.unclosed(opening, "an operator, a comma or )")
     if parser.token.kind != "end":
         raise parser.unexpected("the end of the line")
-    fewest, most = _ARGUMENTS[name]
-    if not fewest <= len(arguments) <= most:
-        wanted = f"{fewest} or {most}" if fewest < most else str(most)
+    asked = STATISTICS[name]
+    if not asked.fewest <= len(arguments) <= asked.most:
+        wanted = f"{asked.fewest} or {asked.most}" if asked.fewest < asked.most else str(asked.most)
         raise ExpressionError(
-            f"{name} takes {wanted} argument{'s' * (most > 1)}, got {len(arguments)}. Write {_USAGE[name]}."
+            f"{name} takes {wanted} argument{'s' * (asked.most > 1)}, got {len(arguments)}. Write {asked.usage}."
         )
     return name, tuple(arguments)
-
-
-_USAGE = {
-    "mean": "mean(a)", "var": "var(a)", "std": "std(a)", "cov": "cov(a, b)", "corr": "corr(a, b)",
-    "quantile": "quantile(a, 0.5)", "table": "table(a) or table(a, b)",
-}  # fmt: skip
 
 
 def _check(expression: Expression, statistic: str, domain: Domain) -> None:

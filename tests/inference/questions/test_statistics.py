@@ -15,11 +15,13 @@ from simulated_releases import weighted_points
 from kmeanalyst.inference.estimate import population_fit
 from kmeanalyst.inference.questions import quantiles
 from kmeanalyst.inference.questions.groups import groups_of
+from kmeanalyst.inference.questions.statistics import ask
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.expressions.statistics import STATISTICS
 
 DOMAIN = Domain(
     (
@@ -484,3 +486,15 @@ def test_a_distribution_function_that_falls_stays_at_what_it_reached():
     support, cumulative = quantiles._steps(np.array([3.0, 1.0, 2.0, 2.0]), np.array([0.5, 0.6, -0.3, 0.2]))
     np.testing.assert_allclose(support, [1, 2, 3])
     np.testing.assert_allclose(cumulative, [0.6, 0.6, 1.0])
+
+
+def test_every_statistic_that_a_text_names_has_the_answer_of_the_method_of_its_name(plain):
+    arguments = {"table": ["n", "job"], "quantile": ["x", "0.3"], "cov": ["x", "y"], "corr": ["x", "y"]}
+    for name in STATISTICS:
+        found = ask(plain, name, arguments.get(name, ["x"]), where="n > 3")
+        if name == "table":
+            assert found.equals(plain.table("n", "job", where="n > 3"))
+        elif name in ("cov", "corr"):
+            assert found.value == getattr(plain, name)(["x", "y"], where="n > 3")["x", "y"].value
+        else:
+            assert found == getattr(plain, name)("x", *[0.3] * (name == "quantile"), where="n > 3")
