@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.contingency.contingency_test import ContingencyTest, contingency_test
     from kmeanalyst.inference.contingency.rates import SurvivalCurve
     from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-    from kmeanalyst.inference.questions.conditional import ConditionalLaw
     from kmeanalyst.inference.questions.moments import MatrixEstimate
     from kmeanalyst.inference.questions.tables import GroupBy
     from kmeanalyst.inference.regression.result import RegressionEstimate
@@ -62,7 +61,6 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.contingency.rates": ("SurvivalCurve",),
     "kmeanalyst.inference.estimate.estimate": ("Estimate", "Estimates"),
     "kmeanalyst.inference.contingency.association": ("Association", "associations"),
-    "kmeanalyst.inference.questions.conditional": ("ConditionalLaw",),
     "kmeanalyst.inference.questions.moments": ("MatrixEstimate",),
     "kmeanalyst.inference.regression.result": ("RegressionEstimate",),
     "kmeanalyst.inference.questions.tables": ("GroupBy",),
@@ -91,7 +89,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Association", "Boolean", "Categorical", "Comparison", "ConditionalLaw", "ContingencyTest", "Cyclic", "Date", "Domain",
+    "Association", "Boolean", "Categorical", "Comparison", "ContingencyTest", "Cyclic", "Date", "Domain",
     "DomainError", "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal",
     "PrivacyStatement", "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "SurvivalCurve",
     "TestResult", "Text", "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration",

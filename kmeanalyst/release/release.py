@@ -22,7 +22,7 @@ from kmeanalyst.inference.regression import glm as regressions
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, ReleaseData, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,6 @@ class Release(ReleaseData):
     cdf, quantile = quantiles.cdf, quantiles.quantile
     histogram, table = tables.histogram, tables.table
     conditional_expectation = conditional.conditional_expectation
-    conditional_law = conditional.conditional_law
     odds_ratio, standardised, survival = rates.odds_ratio, rates.standardised, rates.survival
     contingency = contingency_test
     glm, regression = regressions.glm, regressions.regression
@@ -71,7 +70,7 @@ class Release(ReleaseData):
         return variable_of(self, columns, view)
 
     def groupby(
-        self, column: str, *, where: Question | None = None, view: View | None = None, level: float = 0.95
+        self, column: str, *, where: Condition = None, view: View | None = None, level: float = 0.95
     ) -> GroupBy:
         """Statistics for each group of a column: groupby("city").mean("age") is a DataFrame with error bars.
 
@@ -277,7 +276,7 @@ class Release(ReleaseData):
         column: str,
         other: str | None = None,
         *,
-        where: Question | None = None,
+        where: Condition = None,
         view: View | None = None,
         level: float = 0.95,
         ax: Axes | None = None,

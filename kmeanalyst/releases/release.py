@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fitted" for statistics alone
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
 Question = str | Callable[[pd.DataFrame], Any]
+Condition = Question | None  # on the rows that are asked of; None for all
 _FIELDS = (
     "weights", "measurement", "kernel", "domain", "statement", "method", "weight_view", "fit_distance", "thinning_error",
     "derived",

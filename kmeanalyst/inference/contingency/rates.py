@@ -33,7 +33,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ def odds_ratio(
     second: Question,
     *,
     given: str | None = None,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
 ) -> Estimate:
     """The odds of one condition where another holds over those where it does not.
@@ -129,7 +129,7 @@ def standardised(
     *,
     population: Mapping[str, float],
     by: str | None = None,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
 ) -> Estimate:
     """The expectation of a question with the groups of a column in the proportions of a declared population.
@@ -237,7 +237,7 @@ def survival(
     time: str,
     event: Question,
     *,
-    where: Question | None = None,
+    where: Condition = None,
     level: float = 0.95,
     view: View | None = None,
 ) -> SurvivalCurve:

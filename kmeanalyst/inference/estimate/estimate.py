@@ -119,7 +119,7 @@ class InverseCdf:
     q               the order of the quantile.
     standard_error  of the distribution function at the quantile.
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
-    elsewhere       (k,) increasing, the values that the quantile of another population may have; None: not known.
+    elsewhere       (k,) increasing, the values that the quantile of another population may have.
     terms_at        x → the terms of the distribution function at x, as an Estimate has them.
     """
 
@@ -128,8 +128,8 @@ class InverseCdf:
     q: float
     standard_error: float
     bounds: tuple[float, float]
-    elsewhere: Callable[[], Array] | None = None
-    terms_at: Callable[[float], Terms] = lambda x: ()
+    elsewhere: Callable[[], Array]
+    terms_at: Callable[[float], Terms]
 
     def at(self, q: float) -> float:
         return float(self.values[min(int(np.searchsorted(self.cumulative, q)), len(self.values) - 1)])
@@ -147,11 +147,6 @@ class InverseCdf:
 
     def robust(self, level: float) -> tuple[float, float]:
         """Least and largest quantile over all populations that agree with the measurement, found by bisection."""
-        if self.elsewhere is None:
-            raise ValueError(
-                "this quantile has no robust interval: what other populations there are given these values is not known. "
-                'Ask kind="default".'
-            )
         candidates = self.elsewhere()
         low = self._first(candidates, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
         high = self._first(candidates, lambda x: self._known(x) + least_change(self.terms_at(x), level))

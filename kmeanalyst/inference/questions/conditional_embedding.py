@@ -34,7 +34,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.memo import memo
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 from kmeanalyst.releases.rules.kept_rows import kept_or
 from kmeanalyst.representation.weights.views import systematic_indices
 
@@ -137,12 +137,7 @@ class Smoother:
 
 
 def smoother(
-    release: ReleaseData,
-    columns: Sequence[str],
-    *,
-    where: Question | None,
-    view: View | None,
-    kernel: Kernel | str | None,
+    release: ReleaseData, columns: Sequence[str], *, where: Condition, view: View | None, kernel: Kernel | str | None
 ) -> Smoother:
     """The regression on these columns; if the released weights allow none, in the probability view, with a note."""
     if view == "fitted":

@@ -35,14 +35,14 @@ from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, grou
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-9
 _Z = 1.96  # a 95 % interval reaches as far as all the mass that is not resolved
 
 
 def expectation(
-    release: ReleaseData, question: Question, *, where: Question | None = None, view: View | None = None
+    release: ReleaseData, question: Question, *, where: Condition = None, view: View | None = None
 ) -> Estimate:
     """E[question], or E[question | where], under the population the table was drawn from.
 
@@ -62,7 +62,7 @@ def expectation(
 
 
 def expectations(
-    release: ReleaseData, questions: Sequence[Question], *, where: Question | None = None, view: View | None = None
+    release: ReleaseData, questions: Sequence[Question], *, where: Condition = None, view: View | None = None
 ) -> Estimates:
     """E[question] for each of many questions, as `expectation` gives it: one solve for all their errors.
 
@@ -75,7 +75,7 @@ def expectations(
     return estimates(population, [mean_of(population, question) for question in questions])
 
 
-def mean(release: ReleaseData, column: str, *, where: Question | None = None, view: View | None = None) -> Estimate:
+def mean(release: ReleaseData, column: str, *, where: Condition = None, view: View | None = None) -> Estimate:
     """The mean of a column of numbers.
 
     >>> release.mean("age")
@@ -85,7 +85,7 @@ def mean(release: ReleaseData, column: str, *, where: Question | None = None, vi
 
 
 def probability(
-    release: ReleaseData, condition: Question, *, where: Question | None = None, view: View | None = None
+    release: ReleaseData, condition: Question, *, where: Condition = None, view: View | None = None
 ) -> Estimate:
     """The probability of a condition; ValueError if the question is not one.
 
@@ -101,7 +101,7 @@ def ratio(
     numerator: Question,
     denominator: Question,
     *,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
 ) -> Estimate:
     """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero.

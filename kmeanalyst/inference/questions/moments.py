@@ -31,7 +31,7 @@ from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-24  # share of the largest square: a variance below it counts as 0
 
@@ -102,7 +102,7 @@ class MatrixEstimate:
         return "\n".join([*tables, *list_of_notes(self.notes, self.estimates)])
 
 
-def var(release: ReleaseData, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+def var(release: ReleaseData, column: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
     """The variance of a column of numbers, or of an expression; negative under some signed weights, and a note says so.
 
     >>> release.var("age")
@@ -112,7 +112,7 @@ def var(release: ReleaseData, column: Question, *, where: Question | None = None
     return estimate(population, variance_of(population, column))
 
 
-def std(release: ReleaseData, column: Question, *, where: Question | None = None, view: View | None = None) -> Estimate:
+def std(release: ReleaseData, column: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
     """The standard deviation of a column of numbers, or of an expression.
 
     Edge cases   NaN where the variance is negative; an error of NaN where it is 0: a root has no first order there.
@@ -125,11 +125,7 @@ def std(release: ReleaseData, column: Question, *, where: Question | None = None
 
 
 def cov(
-    release: ReleaseData,
-    columns: Sequence[str] | None = None,
-    *,
-    where: Question | None = None,
-    view: View | None = None,
+    release: ReleaseData, columns: Sequence[str] | None = None, *, where: Condition = None, view: View | None = None
 ) -> MatrixEstimate:
     """Covariances of columns, or of expressions; of all numbers and booleans that cannot be missing by default.
 
@@ -142,11 +138,7 @@ def cov(
 
 
 def corr(
-    release: ReleaseData,
-    columns: Sequence[str] | None = None,
-    *,
-    where: Question | None = None,
-    view: View | None = None,
+    release: ReleaseData, columns: Sequence[str] | None = None, *, where: Condition = None, view: View | None = None
 ) -> MatrixEstimate:
     """Pearson correlations of columns, or of expressions; see `cov`.
 
@@ -195,7 +187,7 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
 def _matrix(
     release: ReleaseData,
     columns: Sequence[str] | None,
-    where: Question | None,
+    where: Condition,
     view: View | None,
     entries: Callable[[Population, Sequence[str]], list[Statistic]],
 ) -> MatrixEstimate:

@@ -20,7 +20,7 @@ from kmeanalyst.inference.estimate.population import Distribution, estimates, fe
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reaches 0.3
 
@@ -30,7 +30,7 @@ def cdf(
     column: Question,
     x: float | Sequence[float],
     *,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
 ) -> Estimate | Estimates:
     """P(column <= x), for a number or for several at once.
@@ -61,7 +61,7 @@ def quantile(
     column: Question,
     q: float | Sequence[float],
     *,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
 ) -> Estimate | Estimates:
     """The quantile of order q, for a number or for several at once; see this module for its definition.

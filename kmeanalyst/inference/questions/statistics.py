@@ -10,16 +10,11 @@ from kmeanalyst.inference.questions.moments import MatrixEstimate, corr, cov, st
 from kmeanalyst.inference.questions.quantiles import quantile
 from kmeanalyst.inference.questions.tables import table
 from kmeanalyst.releases.expressions import parse
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, ReleaseData, View
 
 
 def ask(
-    release: ReleaseData,
-    statistic: str,
-    arguments: Sequence[str],
-    *,
-    where: Question | None = None,
-    view: View | None = None,
+    release: ReleaseData, statistic: str, arguments: Sequence[str], *, where: Condition = None, view: View | None = None
 ) -> Any:
     """The answer to a statistic of expressions as texts: an Estimate, of a table a DataFrame."""
     return _ANSWERS[statistic](release, *arguments, where=where, view=view)

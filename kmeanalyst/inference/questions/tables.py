@@ -27,7 +27,7 @@ from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions.meaning import codes_of
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 MOST_CELLS = 10_000  # cells of a table
 MOST_NUMBERS = 100_000_000  # cells × rows: an error bar needs to know each cell's condition at every row
@@ -39,7 +39,7 @@ def histogram(
     column: str,
     *,
     bins: int | Sequence[float] | None = None,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
     level: float = 0.95,
 ) -> pd.DataFrame:
@@ -83,7 +83,7 @@ def table(
     a: str,
     b: str | None = None,
     *,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
     level: float = 0.95,
 ) -> pd.DataFrame:
@@ -106,12 +106,7 @@ def table(
 
 
 def contingency(
-    release: ReleaseData,
-    columns: Sequence[str],
-    *,
-    where: Question | None = None,
-    view: View | None = None,
-    tables: int = 1,
+    release: ReleaseData, columns: Sequence[str], *, where: Condition = None, view: View | None = None, tables: int = 1
 ) -> list[tuple[dict[str, str], Estimate]]:
     """The cells of a table: for each combination of groups, the last column's varying fastest: labels and probability.
 
@@ -189,8 +184,7 @@ def _frame(found: Estimates, level: float) -> pd.DataFrame:
 class GroupBy:
     """Statistics of a release for each group of a column's values; made by `Release.groupby`.
 
-    Each method gives a DataFrame with one row for each group, indexed by its label, with the columns of this module.
-    A group without weight has NaN, and a note that says why.
+    Each method gives a DataFrame with a row for each group, indexed by its label; NaN and a note for one without weight.
 
     >>> release.groupby("income").mean("age")[["value", "standard_error", "low", "high"]]
                 value  standard_error        low       high
@@ -201,79 +195,61 @@ class GroupBy:
 
     release: ReleaseData
     column: str
-    where: Question | None = None
+    where: Condition = None
     view: View | None = None
     level: float = 0.95
 
     def mean(self, column: str) -> pd.DataFrame:
         """The mean of another column of numbers.
 
-        >>> release.groupby("sex").mean("age")["value"]
-        sex
-        Female    37.744908
-        Male      38.491671
-        Name: value, dtype: float64
+        >>> release.groupby("sex").mean("age")["value"].round(1).to_dict()
+        {'Female': 37.7, 'Male': 38.5}
         """
-        return self._each(lambda population: mean_of(population, population.question(column)))
+        return self._of_groups(lambda population: mean_of(population, population.question(column)))
 
     def expectation(self, question: Question) -> pd.DataFrame:
         """The expectation of an expression or function.
 
-        >>> release.groupby("sex").expectation("age + 1")["value"]
-        sex
-        Female    38.744908
-        Male      39.491671
-        Name: value, dtype: float64
+        >>> release.groupby("sex").expectation("age + 1")["value"].round(1).to_dict()
+        {'Female': 38.7, 'Male': 39.5}
         """
-        return self._each(lambda population: mean_of(population, question))
+        return self._of_groups(lambda population: mean_of(population, question))
 
     def probability(self, condition: Question) -> pd.DataFrame:
         """The probability of a condition.
 
-        >>> release.groupby("sex").probability("income == '>50K'")[["value", "standard_error"]]
-                   value  standard_error
-        sex
-        Female  0.133213        0.018093
-        Male    0.290531        0.011832
+        >>> release.groupby("sex").probability("income == '>50K'")["value"].round(2).to_dict()
+        {'Female': 0.13, 'Male': 0.29}
         """
-        return self._each(lambda population: probability_of(population, condition))
+        return self._of_groups(lambda population: probability_of(population, condition))
 
     def var(self, column: Question) -> pd.DataFrame:
         """The variance of a column of numbers, or of an expression.
 
-        >>> release.groupby("sex").var("age")["value"]
-        sex
-        Female    242.356715
-        Male      171.486440
-        Name: value, dtype: float64
+        >>> release.groupby("sex").var("age")["value"].round().to_dict()
+        {'Female': 242.0, 'Male': 171.0}
         """
-        return self._each(lambda population: variance_of(population, column))
+        return self._of_groups(lambda population: variance_of(population, column))
 
     def std(self, column: Question) -> pd.DataFrame:
         """The standard deviation of a column of numbers, or of an expression.
 
-        >>> release.groupby("sex").std("age")["value"]
-        sex
-        Female    15.567810
-        Male      13.095283
-        Name: value, dtype: float64
+        >>> release.groupby("sex").std("age")["value"].round(1).to_dict()
+        {'Female': 15.6, 'Male': 13.1}
         """
-        return self._each(lambda population: deviation_of(population, column))
+        return self._of_groups(lambda population: deviation_of(population, column))
 
     def quantile(self, column: Question, q: float = 0.5) -> pd.DataFrame:
         """The quantile of order q, in the probability view; see `quantile`.
 
-        >>> release.groupby("sex").quantile("age", 0.5)["value"]
-        sex
-        Female    35.0
-        Male      38.0
-        Name: value, dtype: float64
+        >>> release.groupby("sex").quantile("age", 0.5)["value"].to_dict()
+        {'Female': 35.0, 'Male': 38.0}
         """
         view = feasible_view(self.release, self.view, f'quantiles are of probabilities, got view="{self.view}".')
         order = np.array([q], dtype=float)
-        return self._each(lambda population: quantiles_of(population, column, order)[0], view=view)
+        return self._of_groups(lambda population: quantiles_of(population, column, order)[0], view=view)
 
-    def _each(self, statistic: Callable[[Population], Statistic], view: View | None = None) -> pd.DataFrame:
+    def _of_groups(self, statistic: Callable[[Population], Statistic], view: View | None = None) -> pd.DataFrame:
         check_groups(self.release.columns[self.column], None, MOST_ASKED)
         groups = groups_of(self.release.columns, self.column)
         everyone = population_of(self.release, where=self.where, view=view or self.view)

@@ -104,15 +104,13 @@ def sum_of(covariance: Parts) -> Array:
     return np.sum([part for part in covariance.values() if part is not None], axis=0)
 
 
-def fit_equations(
-    population: Population,
-    make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]],
-    notes: Sequence[str] = (),
-) -> Fit:
-    """The fit under the population's weights, or under its probability view's where these have no root; ValueError without one.
+Make = Callable[
+    [Population], tuple[Design, Equations, tuple[str, ...]]
+]  # gives the equations, and the coefficients' names
 
-    make   gives the design, the equations and the names of the coefficients for a population.
-    """
+
+def fit_equations(population: Population, make: Make, notes: Sequence[str] = ()) -> Fit:
+    """The fit under the population's weights, or under its probability view's where these have no root; ValueError without one."""
     try:
         return _fitted(population, make, tuple(notes))
     except NoRoot as reason:
@@ -126,15 +124,15 @@ def fit_equations(
         raise _refusal(reason, feasible, make) from None
 
 
-def _fitted(
-    population: Population,
-    make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]],
-    notes: tuple[str, ...],
-) -> Fit:
+def _fitted(population: Population, make: Make, notes: tuple[str, ...]) -> Fit:
     design, equations, names = make(population)
     positive = np.maximum(population.weights, 0.0)
     if (direction := dependent_columns(equations.X, positive)) is not None:
-        raise ValueError(_dependent(_involved(design.names, direction)))
+        raise ValueError(
+            f"the predictors determine one another under these weights ({_involved(design.names, direction)}), so their "
+            "coefficients are not determined: one is constant, never occurs, or is a sum of others. Leave one of them out, or "
+            "widen where."
+        )
     reference = reference_information(equations, positive)
     start = equations.start(positive)
     if not np.array_equal(positive, population.weights):
@@ -157,13 +155,6 @@ def _involved(names: Sequence[str], direction: Array) -> str:
     return ", ".join(names[j] for j in chosen)
 
 
-def _dependent(involved: str) -> str:
-    return (
-        f"the predictors determine one another under these weights ({involved}), so their coefficients are "
-        "not determined: one is constant, never occurs, or is a sum of others. Leave one of them out, or widen where."
-    )
-
-
 def _rarest(equations: Equations, weights: Array) -> str:
     """The rarest level of a target of several, as it may be what is separated; "" of other targets."""
     if not isinstance(equations, LevelEquations):
@@ -184,9 +175,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} % of the rows"
 
 
-def _refusal(
-    reason: NoRoot, population: Population, make: Callable[[Population], tuple[Design, Equations, tuple[str, ...]]]
-) -> ValueError:
+def _refusal(reason: NoRoot, population: Population, make: Make) -> ValueError:
     if isinstance(reason, Separated):
         design, equations, names = make(population)
         separating = _separating(reason, design, equations, names)

@@ -22,7 +22,7 @@ from kmeanalyst.inference.regression.result import RegressionEstimate
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse, words
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _EXACTLY = (
     "the predictors give {target} exactly in every row: an identity of columns, whose coefficients have no error, and z and p no "
@@ -40,7 +40,7 @@ def glm(
     *,
     link: str | None = None,
     reference: Mapping[str, str] | None = None,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
 ) -> RegressionEstimate:
     """A generalised linear model of a formula in R's notation, each coefficient with its error bar.
@@ -56,8 +56,8 @@ def glm(
     Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that
                they give exactly or separate perfectly. What is nearly so is a note under the table.
 
-    The coefficients are the root of the population's score
-    equations, whether the model is true or not; their errors are the sandwich's with privacy and resolution in it.
+    The coefficients are the root of the population's score equations, whether the model is true or not; their errors are the
+    sandwich's with privacy and resolution in it.
 
     >>> release.glm("income ~ sex", family="binomial")
     income == '>50K': binomial family, logit link (fitted weights)
@@ -83,7 +83,7 @@ def regression(
     target: Question,
     predictors: Sequence[str],
     *,
-    where: Question | None = None,
+    where: Condition = None,
     view: View | None = None,
 ) -> RegressionEstimate:
     """Weighted least squares of a target on predictors and an intercept: `glm` of the gaussian family.
@@ -93,21 +93,8 @@ def regression(
                 occurs, but for the first of them, which the others are compared with.
     Errors      ValueError where the predictors determine one another under the weights.
 
-    >>> release.regression("age", ["education-num", "income"])
-    age: gaussian family, identity link (fitted weights)
-    =============================================================================================
-                      value  std err      z  P>|z|  [0.025  0.975]  privacy  sampling  resolution
-    ---------------------------------------------------------------------------------------------
-    intercept          37.9      5.6   6.21  0.000    26.7    49.0      3.0       0.8         4.7
-    `education-num`   -0.14     0.57  -0.25  0.801   -1.29    0.99     0.31      0.07        0.48
-    income == '>50K'    9.2      1.8   4.99  0.000     5.6    12.9      1.1       0.4         1.4
-    =============================================================================================
-    note: more than half of its variance is resolution: a release with --kernel margins counts cells of age, where
-        this one has smooth features of all columns
-    note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
-        `education-num`, where this one has smooth features of all columns
-    note: more than half of its variance is resolution: a release with --kernel margins counts cells of age ×
-        income, where this one has smooth features of all columns
+    >>> release.regression("age", ["education-num", "income"])["income == '>50K'"]
+    age ~ income == '>50K': 9.2 ± 1.8 (95 %: 5.6 to 12.9; privacy 1.1, sampling 0.4, resolution 1.4)
     """
     if isinstance(predictors, str) or not isinstance(predictors, Iterable) or not len(predictors):
         raise ValueError(

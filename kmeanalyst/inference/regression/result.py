@@ -340,8 +340,8 @@ def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
             low, high = equations.interval_of_eta(X @ fit.beta, z * _errors(X, fit.total_covariance))
         else:
             low, high = equations.interval(means[:, c], error, z)
-        columns = {"value": means[:, c], "standard_error": error, "low": low, "high": high, **parts}
-        table = pd.DataFrame(columns, index=frame.index)
+        numbers = {"value": means[:, c], "standard_error": error, "low": low, "high": high, **parts}
+        table = pd.DataFrame(numbers, index=frame.index)
         tables.append(table.assign(outcome=label.removeprefix(" = ")) if label else table)
     return tables[0] if len(tables) == 1 else pd.concat(tables)
 

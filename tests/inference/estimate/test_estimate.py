@@ -49,41 +49,12 @@ def test_sums_of_estimates_are_estimates_of_sums(mixed_release):
     assert summed.standard_error > 1.1 * np.hypot(age.standard_error, higher.standard_error)
 
 
-def test_a_condition_and_its_opposite_add_up_to_one_without_error(mixed_release):
-    total = mixed_release.probability("age > 40") + mixed_release.probability("age <= 40")
-    assert total.value == pytest.approx(1.0)
-    assert total.standard_error == pytest.approx(0.0, abs=1e-7)
-    assert mixed_release.probability("age > 40").standard_error > 1e-3
-
-
 def test_the_ratio_of_estimates_is_the_conditional_probability(mixed_release):
     given = mixed_release.probability("age > 50", where="married")
     ratio = mixed_release.probability("age > 50 and married") / mixed_release.probability("married")
     assert ratio.value == pytest.approx(given.value, rel=1e-12)
     assert "age > 50 | married" in repr(given)
     assert ratio.parts == pytest.approx(given.parts, rel=1e-6)
-
-
-def test_functions_of_an_estimate_follow_the_chain_rule(mixed_release):
-    for function, of_value, slope in [
-        (lambda e: -e, lambda v: -v, lambda v: -1.0),
-        (lambda e: 3 - e, lambda v: 3 - v, lambda v: -1.0),
-        (lambda e: np.float64(3) * e, lambda v: 3 * v, lambda v: 3.0),
-        (lambda e: e / 4, lambda v: v / 4, lambda v: 0.25),
-        (lambda e: 2 / e, lambda v: 2 / v, lambda v: -2 / v**2),
-        (lambda e: np.int64(2) / e, lambda v: 2 / v, lambda v: -2 / v**2),
-        (lambda e: e**3, lambda v: v**3, lambda v: 3 * v**2),
-        (lambda e: e**0, lambda v: 1.0, lambda v: 0.0),
-        (lambda e: e * e, lambda v: v**2, lambda v: 2 * v),
-        (lambda e: np.sqrt(e), np.sqrt, lambda v: 0.5 / np.sqrt(v)),
-        (lambda e: np.log(e), np.log, lambda v: 1 / v),
-        (lambda e: np.exp(e / 50), lambda v: np.exp(v / 50), lambda v: np.exp(v / 50) / 50),
-    ]:
-        age = mixed_release.mean("age")
-        found = function(age)
-        assert found.value == pytest.approx(of_value(age.value))
-        assert found.standard_error == pytest.approx(abs(slope(age.value)) * age.standard_error, rel=1e-9, abs=1e-12)
-        assert found.terms[0][1] == pytest.approx(slope(age.value) * age.terms[0][1])
 
 
 def test_estimates_of_different_releases_add_their_variances_and_say_so(mixed_release, levels_release):
@@ -138,7 +109,9 @@ def test_what_an_estimate_carries_is_neither_shown_nor_compared_nor_written(mixe
 
 def test_a_quantiles_interval_by_hand():
     """Values 1, 2, 3, 4 of mass 1/4 each: at the median ± 0.3 the inverse is 1 and 4, at ± 0.6 the bounds 0 and 9."""
-    inverse = InverseCdf(np.arange(1.0, 5.0), np.array([0.25, 0.5, 0.75, 1.0]), 0.5, 0.3, (0.0, 9.0))
+    inverse = InverseCdf(
+        np.arange(1.0, 5.0), np.array([0.25, 0.5, 0.75, 1.0]), 0.5, 0.3, (0.0, 9.0), list, lambda x: ()
+    )
     assert inverse.at(0.5) == 2.0
     assert inverse.interval(1.0) == (1.0, 4.0)
     assert inverse.interval(2.0) == (0.0, 9.0)

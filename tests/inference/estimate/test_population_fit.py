@@ -209,13 +209,10 @@ def test_without_a_measurement_there_is_no_robust_interval(foreign_release):
         foreign_release.mean("age").interval(kind="robust")
 
 
-TABLE = Domain(
-    (
-        Integer(name="age", lower=17, upper=90),
-        Real(name="gain", lower=0, upper=10_000, atoms=(0,)),
-        Categorical(name="job", levels=("a", "b", "c")),
-    )
-)
+TABLE = Domain((
+    Integer(name="age", lower=17, upper=90), Real(name="gain", lower=0, upper=10_000, atoms=(0,)),
+    Categorical(name="job", levels=("a", "b", "c")),
+))  # fmt: skip
 QUESTIONS = (
     "age", "gain", "age > 50", "age > 30 and age < 45", "gain == 0", "gain > 3000", "job == 'c'", "age * (job == 'b')",
     "age > 50 and job == 'a'", "gain > 0 and age > 40 and job == 'a'",

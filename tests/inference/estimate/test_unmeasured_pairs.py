@@ -7,7 +7,12 @@ import pytest
 from scipy.special import ndtr
 
 from kmeanalyst.inference.estimate import unmeasured_pairs
-from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs, squared_distances
+from kmeanalyst.inference.estimate.unmeasured_pairs import (
+    VARIANCE_OF_CORRELATION,
+    UnmeasuredPairs,
+    left_open,
+    squared_distances,
+)
 from kmeanalyst.kernels.base import Array
 
 ROWS = np.array([[0, 0, 0], [0, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=np.intp)  # the third column repeats the first
@@ -103,3 +108,18 @@ def test_events_depart_as_independent_cells_do_only_where_cells_are():
             variance = np.cumsum(one) * (1 - np.cumsum(one))
             ratios.append((away.cumsum(0).cumsum(1) ** 2).sum() / (kappa * variance.sum() ** 2))
         assert np.mean(ratios) > unmeasured_pairs._OF_EVENTS if smooth else 0.5 < np.mean(ratios) < 2
+
+
+def test_it_is_the_variance_of_what_is_left_given_the_answer() -> None:
+    """Relations ρ √Var h, answers s ρ √Var h + error: what least squares leave of (1 − s) ρ √Var h, by simulation."""
+    for share in [0.1, 0.3, 0.7]:
+        rng, n, variance, error = np.random.default_rng(0), 200_000, 9.0, 0.4
+        relation = np.sqrt(VARIANCE_OF_CORRELATION * variance) * rng.standard_normal(n)
+        answer = share * relation + np.sqrt(error) * rng.standard_normal(n)
+        missing = (1 - share) * relation
+        rest = missing - answer * (missing @ answer) / (answer @ answer)
+        found = left_open(np.array([variance]), np.array([share]), np.array([error]))
+        assert found[0] == pytest.approx(rest.var(), rel=0.02)
+        assert (
+            abs((1 - share) ** 2 * VARIANCE_OF_CORRELATION * variance / rest.var() - 1) > 0.03
+        )  # before the answer is known

@@ -18,14 +18,10 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 
-DOMAIN = Domain(
-    (
-        Real(name="x", lower=-4, upper=4),
-        Real(name="y", lower=-4, upper=4),
-        Categorical(name="a", levels=("p", "q", "r")),
-        Categorical(name="b", levels=("p", "q", "r")),
-    )
-)
+DOMAIN = Domain((
+    Real(name="x", lower=-4, upper=4), Real(name="y", lower=-4, upper=4),
+    Categorical(name="a", levels=("p", "q", "r")), Categorical(name="b", levels=("p", "q", "r")),
+))  # fmt: skip
 
 
 def rows(n: int, seed: int) -> pd.DataFrame:
@@ -141,13 +137,10 @@ def test_missing_cells_leave_numbers_out_and_are_a_level_of_levels():
 
 
 def test_days_and_booleans_count_as_numbers_and_texts_have_no_part():
-    domain = Domain(
-        (
-            Boolean(name="t"),
-            Date(name="d", lower="2000-01-01", upper="2020-01-01"),
-            Text(name="s", length=2, alphabet="AB"),
-        )
-    )
+    domain = Domain((
+        Boolean(name="t"), Date(name="d", lower="2000-01-01", upper="2020-01-01"),
+        Text(name="s", length=2, alphabet="AB"),
+    ))  # fmt: skip
     frame = pd.DataFrame({"t": [True, False] * 20, "d": ["2010-01-01", "2001-01-01"] * 20, "s": ["A", "BB"] * 20})
     (only,) = associations(sample(frame, domain))
     assert (only.columns, only.measure) == (("t", "d"), "correlation")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -206,26 +205,6 @@ def test_intervals_hold_the_truth_of_a_smooth_distribution_and_no_other(waves):
             held += low <= 2 * np.sin(value) <= high
             false += low <= 2 * np.sin(value) - 0.8 <= high
     assert held >= 11 and false <= 3
-
-
-@pytest.mark.levels
-def test_conditional_quantiles_and_probabilities_of_a_known_distribution(waves):
-    law = waves[0].conditional_law(given={"x": 1.0})
-    assert re.fullmatch(r"ConditionalLaw of a row \| x = 1 \([0-9,]+ points\)", repr(law))
-    assert law.weights.sum() == pytest.approx(1.0)
-    assert law.mean("y").value == waves[0].conditional_expectation("y", given={"x": 1.0}).value
-    on_points = law.to_frame()["weight"].to_numpy() @ law.to_frame()["y"]
-    assert 0 < abs(on_points - law.mean("y").value) < law.mean("y").standard_error  # moved by its amplitude
-    median, low, high = (law.quantile("y", q) for q in (0.5, 0.1, 0.9))
-    assert low.value < median.value < high.value
-    assert median.interval(0.99)[0] <= 2 * np.sin(1.0) <= median.interval(0.99)[1]
-    assert (
-        0.3 < median.standard_error / law.mean("y").standard_error < 3 and median.question == "quantile(y, 0.5) | x = 1"
-    )
-    assert (np.diff(low.interval_by.cumulative) >= 0).all() and (law.weights < 0).any()
-    below = law.probability("y < 0")
-    assert abs(below.value - 0.008) < 3 * below.standard_error
-    assert law.quantile("y", 0.001).interval()[0] >= -5 and law.quantile("y", 0.999).interval()[1] <= 5
 
 
 # ---------------------------------------------------------------- what is given, and what answers note

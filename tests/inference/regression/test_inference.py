@@ -20,14 +20,10 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 
-DOMAIN = Domain(
-    (
-        Real(name="x", lower=-4, upper=4),
-        Categorical(name="g", levels=("a", "b", "c")),
-        Categorical(name="answer", levels=("no", "yes")),
-        Real(name="cost", lower=0, upper=100),
-    )
-)
+DOMAIN = Domain((
+    Real(name="x", lower=-4, upper=4), Categorical(name="g", levels=("a", "b", "c")),
+    Categorical(name="answer", levels=("no", "yes")), Real(name="cost", lower=0, upper=100),
+))  # fmt: skip
 N = 600
 
 

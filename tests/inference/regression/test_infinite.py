@@ -14,14 +14,10 @@ from kmeanalyst.releases.domain.numbers import Integer
 from release_side import publish
 
 RACES, WORKS = ("few", "some", "most"), ("rare", "private", "public")
-DOMAIN = Domain(
-    (
-        Categorical(name="race", levels=RACES),
-        Categorical(name="work", levels=WORKS),
-        Categorical(name="rich", levels=("no", "yes")),
-        Integer(name="age", lower=18, upper=90),
-    )
-)
+DOMAIN = Domain((
+    Categorical(name="race", levels=RACES), Categorical(name="work", levels=WORKS),
+    Categorical(name="rich", levels=("no", "yes")), Integer(name="age", lower=18, upper=90),
+))  # fmt: skip
 SHARES = (0.02, 0.18, 0.8)
 
 

@@ -16,15 +16,11 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Integer, Real
 
-DOMAIN = Domain(
-    (
-        Real(name="x", lower=-4, upper=4),
-        Categorical(name="g", levels=("a", "b")),
-        Ordinal(name="grade", levels=("low", "middle", "high", "never")),
-        Integer(name="stars", lower=1, upper=5),
-        Integer(name="score", lower=0, upper=500),
-    )
-)
+DOMAIN = Domain((
+    Real(name="x", lower=-4, upper=4), Categorical(name="g", levels=("a", "b")),
+    Ordinal(name="grade", levels=("low", "middle", "high", "never")), Integer(name="stars", lower=1, upper=5),
+    Integer(name="score", lower=0, upper=500),
+))  # fmt: skip
 N = 700
 FAMILIES = ("multinomial", "ordinal")
 
