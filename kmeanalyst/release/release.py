@@ -22,7 +22,7 @@ from kmeanalyst.inference.regression import glm as regressions
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Condition, ReleaseData, View
+from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

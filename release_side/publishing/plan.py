@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.estimate.estimate import Estimates
+from kmeanalyst.inference.questions.statistics import ask
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
@@ -34,7 +36,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from kmeanalyst.releases.domain.tree_column import Tree
-from kmeanalyst.releases.expressions import parse, words
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.releases.population_size import PopulationSize
@@ -387,34 +389,15 @@ def _mean_error(release: Release, column: Real | Integer) -> float:
 
 def _predicted(release: Release, asked: WorkloadQuestion) -> dict[str, Any]:
     """The errors of a question, asked of the simulated release; NaN where that gives no answer."""
+    names = ["standard_error", "privacy", "sampling", "resolution"]
     try:
-        errors = _ERRORS[asked.statistic](release, asked.arguments, asked.where)
+        answer = ask(release, asked.statistic, asked.arguments, where=asked.where)
     except ValueError:  # no simulated row meets the condition, say
-        errors = {}
-    numbers = {name: errors.get(name, math.nan) for name in ("standard_error", "privacy", "sampling", "resolution")}
-    return {"question": asked.text, **numbers, "measured": _measured(release, asked)}
-
-
-def _of_estimate(estimate: Any) -> dict[str, float]:
-    return {"standard_error": estimate.standard_error} | {n: e for n, e in estimate.parts.items() if e is not None}
-
-
-def _of_table(release: Release, columns: tuple[str, ...], where: str | None) -> dict[str, float]:
-    """Medians over the table's cells."""
-    names = [parse(column).columns[0] for column in columns]
-    cells = release.table(*names, where=where)
-    return dict(cells[["standard_error", "privacy", "sampling", "resolution"]].median())
-
-
-_ERRORS: dict[str, Callable[[Release, tuple[str, ...], str | None], dict[str, float]]] = {
-    "mean": lambda release, asked, where: _of_estimate(release.expectation(asked[0], where=where)),
-    "var": lambda release, asked, where: _of_estimate(release.var(asked[0], where=where)),
-    "std": lambda release, asked, where: _of_estimate(release.std(asked[0], where=where)),
-    "cov": lambda release, asked, where: _of_estimate(release.cov(asked, where=where).estimates[1]),
-    "corr": lambda release, asked, where: _of_estimate(release.corr(asked, where=where).estimates[1]),
-    "quantile": lambda release, asked, where: _of_estimate(release.quantile(asked[0], float(asked[1]), where=where)),
-    "table": _of_table,
-}
+        errors = dict.fromkeys(names, math.nan)
+    else:
+        cells = answer if isinstance(answer, pd.DataFrame) else Estimates([answer]).to_frame()
+        errors = dict(cells[names].median())  # of a table's cells
+    return {"question": asked.text, **errors, "measured": _measured(release, asked)}
 
 
 def _measured(release: Release, asked: WorkloadQuestion) -> str:

@@ -8,7 +8,7 @@ and no verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, groups_of
+from kmeanalyst.inference.questions.statistics import ask
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
@@ -186,16 +187,6 @@ def _question(domain: Domain, statistic: str, argument: str, where: str | None) 
     return WorkloadQuestion(text, statistic, (argument,), where, columns, ())
 
 
-_ASK: dict[str, Callable[[Release, tuple[str, ...], str | None], Any]] = {
-    "mean": lambda release, asked, where: release.expectation(asked[0], where=where),
-    "var": lambda release, asked, where: release.var(asked[0], where=where),
-    "std": lambda release, asked, where: release.std(asked[0], where=where),
-    "cov": lambda release, asked, where: release.cov(asked, where=where).estimates[1],
-    "corr": lambda release, asked, where: release.corr(asked, where=where).estimates[1],
-    "quantile": lambda release, asked, where: release.quantile(asked[0], float(asked[1]), where=where),
-}
-
-
 def compare_answers(
     release: Release, source: str, questions: Sequence[WorkloadQuestion], of_table: Sequence[float]
 ) -> QuestionsCompared:
@@ -208,7 +199,7 @@ def compare_answers(
 def _compared(release: Release, questions: Sequence[WorkloadQuestion], of_table: Sequence[float]) -> Iterator[Compared]:
     for question, own in zip(questions, of_table, strict=True):
         try:
-            estimate = _ASK[question.statistic](release, question.arguments, question.where)
+            estimate = ask(release, question.statistic, question.arguments, where=question.where)
         except ValueError as error:  # of the release alone: no point meets the condition, say
             yield Compared(question.text, own, math.nan, math.nan, math.nan, str(error))
             continue
