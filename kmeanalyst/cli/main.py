@@ -17,9 +17,8 @@ from kmeanalyst.cli.arguments import (
 from kmeanalyst.cli.compare import compare, independence, mmd_test_command
 from kmeanalyst.cli.export import export_command
 from kmeanalyst.cli.function import evaluate_command, show_function
-from kmeanalyst.cli.glm import glm_command
 from kmeanalyst.cli.plot import plot_command
-from kmeanalyst.cli.questions import expect, quantile, survival, table
+from kmeanalyst.cli.questions import expect, glm_command, quantile, survival, table
 from kmeanalyst.cli.report import report_command
 from kmeanalyst.cli.terminal import ClearErrors, completion_help, json_option, print_json, say, working
 from kmeanalyst.cli.train import train_command

@@ -1,4 +1,4 @@
-"""`kmeanalyst expect`, `quantile`, `table` and `survival`: numbers with their errors, as a text or as JSON."""
+"""`kmeanalyst expect`, `quantile`, `table`, `survival` and `glm`: numbers with their errors, as a text or as JSON."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kmeanalyst.release import Release
 
 _WIDEST = 100  # characters: a longer text makes only its own line longer
+_where_option = click.option(
+    "--where", metavar="CONDITION", help="Only rows for which this holds, e.g. \"sex == 'Female'\"."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ def _question_options(each: str, *, any_view: bool = True) -> Callable[[Command]
     )
     options: list[Callable[[Command], Command]] = [
         release_argument,
-        click.option("--where", metavar="CONDITION", help="Only rows for which this holds, e.g. \"sex == 'Female'\"."),
+        _where_option,
         click.option("--by", metavar="COLUMN", help=f"One {each} for each level of this column."),
         *([view_option, interval_option] if any_view else []),
         coverage_option,
@@ -152,7 +155,7 @@ def table(columns: tuple[str, ...], **options: Any) -> None:
 @release_argument
 @click.argument("time", metavar="TIME")
 @click.argument("event", metavar="EVENT")
-@click.option("--where", metavar="CONDITION", help="Only rows for which this holds.")
+@_where_option
 @coverage_option
 @reading_options
 def survival(release_path: str, time: str, event: str, where: str | None, level: float, as_json: bool) -> None:
@@ -170,6 +173,63 @@ def survival(release_path: str, time: str, event: str, where: str | None, level:
         print_json({"rehearsal": release.is_rehearsal, **found.to_dict()})
     else:
         say(repr(found))
+
+
+@click.command("glm", short_help="Regression: a coefficient table of a formula.")
+@release_argument
+@click.argument("formula", metavar="FORMULA")
+@click.option(
+    "--family",
+    default="gaussian",
+    show_default=True,
+    type=click.Choice(["gaussian", "binomial", "poisson", "gamma", "multinomial", "ordinal"]),
+    help="The distribution of the target.",
+)
+@click.option("--link", help="logit, probit, log, inverse, ...; the family's canonical link by default.")
+@click.option(
+    "--reference",
+    "references",
+    multiple=True,
+    metavar="COLUMN=LEVEL",
+    help="The level that the others of a column, or of a multinomial target, are compared with; by default the first. May be "
+    "repeated.",
+)
+@_where_option
+@view_option
+@coverage_option
+@reading_options
+def glm_command(
+    release_path: str, formula: str, references: tuple[str, ...], level: float, as_json: bool, **options: Any
+) -> None:
+    """A generalised linear model of a formula in R's notation: coefficients, standard errors in parts, intervals, p-values.
+
+    Factors are columns or expressions, joined by + - : * ^ ( ). Of a column of levels the first is what the others are compared
+    with. With --family binomial the target is a condition, or a column of two levels of which the second is success.
+
+    Odds ratios, average marginal effects, Wald and score tests, and predictions with intervals: in Python, of what
+    release.glm(FORMULA, family=...) returns.
+
+    \b
+    Examples:
+      kmeanalyst glm adult.kme "income ~ age + sex" --family binomial
+      kmeanalyst glm adult.kme "income ~ sex" --family binomial --reference sex=Male
+      kmeanalyst glm adult.kme '`hours-per-week` ~ age * sex' --where "age < 65" --json
+    """
+    release = open_release(release_path)
+    with working("fitting"):
+        found = release.glm(formula, reference=_levels(references), **options)
+        answer: Any = found.to_dict(level) if as_json else found.summary(level)
+    if as_json:
+        print_json({"rehearsal": release.is_rehearsal, "formula": formula, **answer})
+    else:
+        say(answer)
+
+
+def _levels(references: tuple[str, ...]) -> dict[str, str]:
+    """Column → level, of texts "column=level"; the first "=" divides them."""
+    if wrong := [text for text in references if "=" not in text]:
+        raise click.BadParameter(f"{wrong[0]!r:.80} is not COLUMN=LEVEL.", param_hint="--reference")
+    return dict(text.split("=", 1) for text in references)
 
 
 def _conditions(release: Release, asked: _Options) -> Sequence[str | None]:

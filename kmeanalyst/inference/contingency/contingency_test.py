@@ -112,8 +112,9 @@ def contingency_test(release: ReleaseData, a: str, b: str, *, given: str | None 
         coarse = strata_of(release, a, b, over_noise=_OVER_NOISE)
         assert coarse is not None
         v, interval = cramers_v(coarse)
-        size = coarse.tables.shape[1:]
-        notes = _of_fewer(size) if size != strata.tables.shape[1:] else ()
+        rows, columns = coarse.tables.shape[1:]
+        merged = f"Cramér's V is of {rows} × {columns} cells, merged until their expected shares can be distinguished from noise"
+        notes = (merged,) if (rows, columns) != strata.tables.shape[1:] else ()
     else:
         statistic, df, pvalue = mantel_haenszel(contrasts)
         v, interval, notes = np.nan, (np.nan, np.nan), ()
@@ -148,12 +149,6 @@ def measured_strata(release: ReleaseData, a: str, b: str, given: str | None) -> 
             "Leave given out, or publish with more budget."
         )
     return strata
-
-
-def _of_fewer(size: tuple[int, ...]) -> tuple[str, ...]:
-    return (
-        f"Cramér's V is of {size[0]} × {size[1]} cells, merged until their expected shares can be distinguished from noise",
-    )
 
 
 _OVER_NOISE = 3.0  # expected share of a cell over its noise, for Cramér's V

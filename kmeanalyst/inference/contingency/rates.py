@@ -283,13 +283,8 @@ def survival(
     curve, at_risk = _curve(population, own & given[:, None], happened == 1, singles)
     times = np.append(edges - whole, last[-1])[: len(at_risk)]
     notes = _notes(release, time, event, len(last) - len(at_risk))
-    return SurvivalCurve(
-        time=time,
-        event=shown(event),
-        level=level,
-        curve=_frame(population, curve, at_risk, times, time, level),
-        notes=notes,
-    )
+    frame = _frame(population, curve, at_risk, times, time, level)
+    return SurvivalCurve(time=time, event=shown(event), level=level, curve=frame, notes=notes)
 
 
 def _edges(release: ReleaseData, time: str, column: Number) -> Array:
@@ -331,15 +326,11 @@ def _frame(
     covariance = np.sum([parts[part] for part in PARTS if parts[part] is not None], axis=0)
     error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
     value = _decreasing(curve.value)
-    z, wide = float(ndtri((1 + level) / 2)), _largest_deviation(covariance, level)
+    z = float(ndtri((1 + level) / 2))
     ends = {
-        key: np.clip(value + sign * width * error, 0.0, 1.0)
-        for key, sign, width in (
-            ("low", -1, z),
-            ("high", 1, z),
-            ("band_low", -1, max(wide, z)),
-            ("band_high", 1, max(wide, z)),
-        )
+        f"{band}{side}": np.clip(value + sign * width * error, 0.0, 1.0)
+        for band, width in (("", z), ("band_", max(_largest_deviation(covariance, level), z)))
+        for side, sign in (("low", -1), ("high", 1))
     }
     of_parts = {
         part: np.nan if parts[part] is None else np.sqrt(np.maximum(parts[part].diagonal(), 0.0)) for part in PARTS

@@ -99,7 +99,7 @@ _ELSEWHERE = (  # what R, patsy and Python write at the start of a factor, and w
         "no coefficient can be held at 1. Write the column as a factor, such as log(months): its coefficient is then estimated",
     ),
     (r"as\.(?:numeric|integer)\s*\(", "write number(column)"),
-    (r"Q\s*\(", "names that are no words stand in backticks: `hours-per-week`"),
+    (r"Q\s*\(", "names that are not words stand in backticks: `hours-per-week`"),
     (r"\.\s*$", "all columns are not meant by a sign: name those that explain, joined by +"),
     (r"\S+\s*\|\s*\S+$", "there are no random effects or groups: join columns by + and *"),
     (r"\S+\s*%in%", "write : for a product of factors"),
@@ -120,7 +120,7 @@ def _target(text: str) -> str:
     except ExpressionError as error:
         if (reason := _reason(text, error)) == str(error).partition("\n")[0]:
             raise
-        raise ExpressionError(f"{words.short(text.strip())} is no target: {reason}", text, 0, len(text)) from None
+        raise ExpressionError(f"{words.short(text.strip())} is not a target: {reason}", text, 0, len(text)) from None
 
 
 def _bare(text: str) -> str:
@@ -296,7 +296,7 @@ class _Reader:
             factor = factor_of(token.text)
             constant = not parse(factor).columns
         except ExpressionError as error:
-            message = f"{words.short(token.text)} is no factor: {_reason(token.text, error)}"
+            message = f"{words.short(token.text)} is not a factor: {_reason(token.text, error)}"
             raise self.error(message, token) from None
         if constant:
             raise self.error(

@@ -263,7 +263,7 @@ def _levels_of(population: Population, target: str) -> list[Group]:
     groups = [group for group in groups_of(columns, name) if group.label != MISSING]
     if any(group.left != group.right for group in groups):
         raise ValueError(
-            f'{name} is a column of numbers that are no levels: it has more than a few values. Pass family="gaussian", or ask of '
+            f'{name} is a column of numbers that are not levels: it has more than a few values. Pass family="gaussian", or ask of '
             "a column of levels."
         )
     there = [group for group in groups if population.mean(population.values(group.condition)) != 0]
@@ -313,7 +313,7 @@ def check_there(population: Population, name: str) -> None:
     column = population.release.columns[name]
     if column.missing and population.mean(population.values(f"missing({words.column(name)})")) != 0:
         raise ValueError(
-            f'{name} has missing cells, which are no outcome. Exclude them with where="not missing({words.column(name)})".'
+            f'{name} has missing cells, which are not an outcome. Exclude them with where="not missing({words.column(name)})".'
         )
 
 

@@ -65,22 +65,22 @@ def test_a_correlation_and_its_error_are_those_of_corr():
 
 
 def test_independent_columns_are_found_related_as_seldom_as_the_level_says_and_related_ones_are_found():
-    """60 samples of 300 rows. At 5 %, b is found related to a or x in at most 11 of 120 (probability of more below .02)."""
-    null = [by_pair(sample(rows(300, seed))) for seed in range(60)]
+    """30 samples of 300 rows. At 5 %, b is found related to a or x in at most 8 of 60 (probability of more below .001)."""
+    null = [by_pair(sample(rows(300, seed))) for seed in range(30)]
     rejected = sum(found[pair].pvalue < 0.05 for found in null for pair in (("a", "b"), ("x", "b")))
-    assert 0 < rejected <= 11
+    assert 0 < rejected <= 8
     assert all(found[pair].pvalue < 1e-6 for found in null for pair in (("x", "a"), ("x", "y"), ("y", "a")))
 
 
 def test_intervals_hold_the_truth_where_there_is_an_association():
-    """The population's values from 50,000 rows; 40 samples of 400: 95 % intervals hold them in 35 or more of 40."""
+    """The population's values from 50,000 rows; 25 samples of 400: 95 % intervals hold them in 20 or more of 25."""
     truth = by_pair(sample(rows(50_000, 99)))
-    samples = [by_pair(sample(rows(400, seed))) for seed in range(40)]
+    samples = [by_pair(sample(rows(400, seed))) for seed in range(25)]
     for pair in (("x", "y"), ("x", "a"), ("y", "a")):
         found = [one[pair] for one in samples]
-        assert sum(one.interval[0] <= truth[pair].value <= one.interval[1] for one in found) >= 35, pair
+        assert sum(one.interval[0] <= truth[pair].value <= one.interval[1] for one in found) >= 20, pair
         wrong = truth[pair].value - 0.25
-        assert sum(one.interval[0] <= wrong <= one.interval[1] for one in found) < 20, pair  # the power of the above
+        assert sum(one.interval[0] <= wrong <= one.interval[1] for one in found) < 13, pair  # the power of the above
 
 
 def test_where_there_is_no_association_the_error_is_that_of_a_quadratic_form():
