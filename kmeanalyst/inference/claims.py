@@ -105,7 +105,19 @@ class Claims(tuple[Claim, ...]):
 def claims(
     release: ReleaseData, questions: Sequence[Estimate | Question], *, rate: float = 0.05, view: View | None = None
 ) -> Claims:
-    """See `Release.claims`."""
+    """How probable it is that each of these numbers is positive in the population, and which claims to keep.
+
+    questions  estimates, whose errors stay correlated where they are calculated with, or questions of `expectation`. List every
+               claim that was considered, not only those that look true.
+    rate       q in (0, 1), of false claims among those that are kept.
+    view       of the questions, as in `expectation`.
+
+    >>> release.claims([40 - release.mean("age"), release.std("age") - 13.5])
+    kept: 40 - [age] > 0 (probability > .999, adjusted p < .001, estimate 1.40 ± 0.39)
+    not kept: [std(age)] - 13.5 > 0 (probability .840, adjusted p .240, estimate 0.47 ± 0.47)
+    1 of 2 kept by a Bayesian rule: the mean probability that a kept claim is false is 0.000, at most 0.05.
+        Benjamini–Yekutieli keeps 1 at 0.05.
+    """
     if isinstance(questions, str) or not isinstance(questions, Sequence) or not len(questions):
         raise ValueError(
             f"claims must be a list of at least one estimate or question, got {questions!r:.80}: rules for false claims "

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference import claims as claimed
 from kmeanalyst.inference.contingency import rates
 from kmeanalyst.inference.contingency.contingency_test import contingency_test
+from kmeanalyst.inference.draws import draws as drawing
 from kmeanalyst.inference.questions import conditional, moments, quantiles, tables
 from kmeanalyst.inference.questions import expectation as means
 from kmeanalyst.inference.questions.tables import GroupBy
@@ -22,13 +24,11 @@ from kmeanalyst.inference.regression import glm as regressions
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, ReleaseData, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from kmeanalyst.inference.claims import Claims
-    from kmeanalyst.inference.estimate.estimate import Estimate
     from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.learning.rows.encoder import Encoding, Missing
     from kmeanalyst.learning.rows.labels import Labels
@@ -50,6 +50,7 @@ class Release(ReleaseData):
     conditional_expectation = conditional.conditional_expectation
     odds_ratio, standardised, survival = rates.odds_ratio, rates.standardised, rates.survival
     contingency = contingency_test
+    draws, replicates, claims = drawing.draws, drawing.replicates, claimed.claims
     glm, regression = regressions.glm, regressions.regression
 
     def __getitem__(self, columns: str | list[str]) -> RandomVariable:
@@ -81,63 +82,6 @@ class Release(ReleaseData):
         Male    42.023168        0.671773
         """
         return GroupBy(self, column, where, view, level)
-
-    def draws(
-        self,
-        m: int = 20,
-        *,
-        columns: Sequence[str] | None = None,
-        rows: int | None = None,
-        rng: np.random.Generator | int | None = None,
-    ) -> list[pd.DataFrame]:
-        """m tables that the private one may have been, for Rubin's Ū + (1 + 1/m) B (`mice::pool`, Stata's `mi`).
-
-        Each has as many rows as the private table, unless `rows` says otherwise. They differ by privacy and resolution alone:
-        sampling is what Ū adds. Name in `columns` what a regression is about: rows of all columns have less of the error of each
-        relation, the more columns the less, and at ε = 0.1 slopes are then too narrow.
-
-        >>> tables = release.draws(5, rng=0)
-        >>> len(tables), len(tables[0])
-        (5, 6000)
-        """
-        from kmeanalyst.inference.draws.draws import draws
-
-        return draws(self, m, columns=columns, rows=rows, rng=rng)
-
-    def replicates(
-        self, R: int = 100, *, columns: Sequence[str] | None = None, rng: np.random.Generator | int | None = None
-    ) -> pd.DataFrame:
-        """Rows with a "weight" and R replicate weights, whose mean squared deviation is privacy, sampling and resolution together.
-
-        For R's survey::svrepdesign(type = "other", scale = 1/R, rscales = 1, combined.weights = TRUE, mse = TRUE). `columns` as
-        in `draws`.
-
-        >>> release.replicates(100, rng=0).columns[-2:].tolist()
-        ['replicate_99', 'replicate_100']
-        """
-        from kmeanalyst.inference.draws.draws import replicates
-
-        return replicates(self, R, columns=columns, rng=rng)
-
-    def claims(
-        self, questions: Sequence[Estimate | Question], *, rate: float = 0.05, view: View | None = None
-    ) -> Claims:
-        """How probable it is that each of these numbers is positive in the population, and which claims to keep.
-
-        questions  estimates, whose errors stay correlated where they are calculated with, or questions of `expectation`. List every
-                   claim that was considered, not only those that look true.
-        rate       q in (0, 1), of false claims among those that are kept.
-        view       of the questions, as in `expectation`.
-
-        >>> release.claims([40 - release.mean("age"), release.std("age") - 13.5])
-        kept: 40 - [age] > 0 (probability > .999, adjusted p < .001, estimate 1.40 ± 0.39)
-        not kept: [std(age)] - 13.5 > 0 (probability .840, adjusted p .240, estimate 0.47 ± 0.47)
-        1 of 2 kept by a Bayesian rule: the mean probability that a kept claim is false is 0.000, at most 0.05.
-            Benjamini–Yekutieli keeps 1 at 0.05.
-        """
-        from kmeanalyst.inference.claims import claims
-
-        return claims(self, questions, rate=rate, view=view)
 
     def view_weights(self, view: View = "signed") -> Array:
         """Weights (M,) of a view: "signed" as released, or "probability", the nearest in RKHS distance that are probabilities.

@@ -81,7 +81,6 @@ class FeatureCovariance:
 
     @cached_property
     def _single(self) -> tuple[Any, Any, Array, Array]:
-        """Features, the same transposed, weights (n, 1) and mean in single precision; indices are shared."""
         features, transposed = (
             csr_matrix((each.data.astype(np.float32), each.indices, each.indptr), each.shape)
             for each in (self.features, self.transposed)
@@ -97,8 +96,7 @@ class FeatureCovariance:
 class _Blocks:
     """An approximate inverse of κ C + τ²I: exact within every block of cells, and in the effects of single columns.
 
-    What single columns explain links all tables; given that, two cells of one table have more in common than cells of two.
-    So C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone.
+    C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone.
 
     inverses     each block's cells, and the inverse (of κ (C − C_A) + τ²I) there, in single precision.
     explained    (F, r) the blocks' inverses times a root of κ C_A.
@@ -193,11 +191,7 @@ class _System:
 
 
 def independent_rows(rows: Array, domain: Domain, kernel: Margins, rng: np.random.Generator) -> Array:
-    """Encoded rows (n, d) of independent columns with the same values; as independent as rules allow where there are some.
-
-    Rows exchange their values of a column at random. Where a rule names the column, two rows do so if both are still in cells that
-    the rules allow together, several times: such exchanges reach all orders of the values that they can with the same probability.
-    """
+    """Encoded rows (n, d) of independent columns with the same values; as independent as rules allow where there are some."""
     allowed, n = allowed_cells(domain, kernel), len(rows)
     tied = () if allowed is None else allowed.tied
     found = np.empty_like(rows)
@@ -207,7 +201,7 @@ def independent_rows(rows: Array, domain: Domain, kernel: Margins, rng: np.rando
     if allowed is None:
         return found
     cells = kernel.cells(found)
-    for j in tied * _EXCHANGES:
+    for j in tied * _EXCHANGES:  # two rows exchange their values where the rules allow both
         first, second = rng.permutation(n)[: n // 2 * 2].reshape(2, -1)
         moved = cells.copy()
         moved[first, j], moved[second, j] = cells[second, j], cells[first, j]
@@ -291,10 +285,7 @@ class CellFit:
         return values
 
     def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
-        """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows.
-
-        expected   whether they are relations that are asked for because they are expected (`expected_relation`).
-        """
+        """Standard errors (k,) by source of statistics with influences (n, k); `expected`: of expected relations (`left_open`)."""
         noise, variance, rest, outside, added, bias, relation = np.hstack(
             [self._squares(block, expected) for block in _few_columns(influence)]
         )
@@ -344,7 +335,6 @@ class CellFit:
         return moved, self.system.covariance.transposed @ moved
 
     def _of_unmeasured_pairs(self, influence: Array, centred: Array, b: Array) -> Array:
-        """(k, k) what pairs that were not measured add to κ Cov; b (F, k) as `_projected` gives it."""
         assert self.unmeasured is not None
         return self.unmeasured.covariance(self._outside(centred, b), np.ptp(influence, axis=0), self.unseen)
 
@@ -353,17 +343,10 @@ class CellFit:
 
     def _projected(self, with_features: Array) -> Array:
         """a (F, k) of nearly the function in the span of the features that is nearest to h."""
-        gained: list[float] = []
-
-        def enough(gain: Array) -> bool:
-            gained.append(float(gain.sum()))
-            return gained[-1] < _PROJECTED * sum(gained)
-
-        return self._span.solved(self.spread * with_features, enough)
+        return self._span.solved(self.spread * with_features, _until(_PROJECTED, last=1))
 
     @cached_property
     def _span(self) -> _System:
-        """The system with hardly any noise."""
         system, feature_map = self.system, self.measurement.feature_map
         assert isinstance(feature_map, MarginFeatures)
         variance = _solvable_noise(_HARDLY * system.noise_variance, system.covariance, system.spread)
@@ -393,9 +376,8 @@ class CellFit:
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """(n, k) draws of how the weights of the table's own rows may differ from `weights`; each sums to 0.
 
-        f − fit(A f + noise), f from the prior (Matheron's rule): a question's values have the covariance of its privacy and
-        resolution parts, but for the bound that a noisy score sets to a pair that was not measured. `wider` multiplies the
-        rest of f.
+        f − fit(A f + noise), f from the prior (Matheron's rule), its rest `wider`: a question's values have the covariance of its
+        privacy and resolution parts, but for the bound that a noisy score sets to a pair that was not measured.
         """
         size = len(self.system.covariance.mean)
         noise = self._fitted(self.measurement.noise_scale * rng.standard_normal((size, k)), self.system)
@@ -418,18 +400,11 @@ class CellFit:
     def _fitted(self, sums: Array, system: _System) -> Array:
         """(n, k) the weights p (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ sums that a fit adds for measured sums of features (F, k)."""
         covariance = self.system.covariance
-        gains: list[float] = []
-
-        def settled(gained: Array) -> bool:
-            gains.append(float(gained.sum()))
-            return len(gains) > _PATIENCE and max(gains[-_PATIENCE:]) < _DRAWN * sum(gains)
-
-        b = system.spread * system.solved(sums, settled)
+        b = system.spread * system.solved(sums, _until(_DRAWN, fewest=_PATIENCE + 1))
         return self.probabilities[:, None] * (covariance.features @ b - covariance.mean @ b)
 
     @property
     def _validation(self) -> float:
-        """1/(1 − γ/n)², n the effective number of rows."""
         return 1 / (1 - min(self.determined * float(self.probabilities @ self.probabilities), 0.5)) ** 2
 
     def _solved(self, influence: Array) -> tuple[Array, Array, Array]:
@@ -457,9 +432,8 @@ class CellFit:
 def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> CellFit | None:
     """The fit of a measurement around rows (n, d) of probability weights (n,); deterministic, some seconds.
 
-    None for other features than margins, and for few rows. What noise leaves of a small table's relations is little, and much
-    of γ are then one-way tables, which were fitted to y in the reference too and show no departure: κ is the average of
-    what is read off the measurement, counted γ times, and of usual tables' κ, counted three times for each one-way cell.
+    None for other features than margins, and for few rows. κ is the average of what is read off the measurement, counted γ times,
+    and of usual tables' κ, counted three times for each one-way cell: these show no departure.
     """
     feature_map = measurement.feature_map
     if not isinstance(feature_map, MarginFeatures) or 1 / float(weights @ weights) < _FEWEST_ROWS:
@@ -488,24 +462,32 @@ def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: floa
 
 
 def _fit_around(
-    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float,
+    measurement: Measurement,
+    rows: Array,
+    weights: Array,
+    spread: float,
+    determined: float,
     unmeasured: UnmeasuredPairs | None,
-) -> CellFit:  # fmt: skip
-    """The fit at known κ, of what is seen and of pairs that were not measured, and γ."""
+) -> CellFit:
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
     noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
     inverse = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
     system = _System(covariance, spread, noise_variance, inverse)
+    b = spread * system.solved((measurement.vector - covariance.mean)[:, None], _until(_SETTLED))
+    answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
+    return CellFit(rows, answers, system, determined, measurement, unmeasured)
+
+
+def _until(share: float, *, last: int = _PATIENCE, fewest: int = 1) -> Callable[[Array], bool]:
+    """Whether none of the last steps, of this many at least, gained more than this share of what all of them did."""
     gains: list[float] = []
 
     def settled(gained: Array) -> bool:
-        gains.append(float(gained[0]))
-        return max(gains[-_PATIENCE:]) < _SETTLED * sum(gains)
+        gains.append(float(gained.sum()))
+        return len(gains) >= fewest and max(gains[-last:]) < share * sum(gains)
 
-    b = spread * system.solved((measurement.vector - covariance.mean)[:, None], settled)
-    answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
-    return CellFit(rows, answers, system, determined, measurement, unmeasured)
+    return settled
 
 
 def _few_columns(values: Array) -> Iterator[Array]:

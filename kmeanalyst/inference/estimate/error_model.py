@@ -53,7 +53,7 @@ class ErrorModel(ABC):
 
         influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once. Finite at rows with weights; a NaN at
                     other rows (a division by zero) counts as the mean of the others.
-        expected    whether they are relations that are asked for because they are expected (`expected_relation`).
+        expected    whether they are relations that are asked for because they are expected (`left_open`).
         Returns     a number for each part, or (k,); None for a part that is not known.
         """
         at_rows, bias = self._split(influence)

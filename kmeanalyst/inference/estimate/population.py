@@ -1,14 +1,9 @@
 """The population that a release stands for, and what every statistic of it shares.
 
-A statistic T is a function of the weights of a view, possibly given a condition. It comes as a value with its derivative by each
-row's weight. From these follow the influence function on the released weights (delta method, Deville 1999, *Variance estimation
-for complex statistics*) and, by the error model, the error in parts.
-
-Given a condition g the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is used as it
-is: signed weights need not sum to one, and nothing is normalised silently.
-
-Resampled rows are refused: their answers would carry an error of resampling that no part shows, and the probability view gives
-the same answers without it.
+A statistic T of the weights of a view is a value with its derivative by each row's weight. From these follow the influence
+function on the released weights (delta method; Deville 1999) and, by the error model, the error in parts. Given a condition g
+the weights are v = w g / Σ w g, and dT/dw(z) = g(z) (T′(z) − Σ v T′) / Σ w g. Without one, w is used as it is: signed weights
+need not sum to one, and nothing is normalised silently.
 """
 
 from __future__ import annotations
@@ -44,10 +39,7 @@ Errors = ErrorModel | IndependentErrors
 
 
 class Distribution(Protocol):
-    """Weighted points, from which a statistic is computed, and the further rows at which its derivatives must be known.
-
-    A Population is that of one release, a ProductDistribution (see `product_distribution`) that of several independent ones.
-    """
+    """Weighted points of a statistic, and further rows at which its derivatives must be known; a Population is one."""
 
     @property
     def view(self) -> str: ...
@@ -159,10 +151,8 @@ class Population(ConditionedRows):
 
     def bounds(self, column: Question) -> tuple[float, float] | None:
         domain = self.release.columns
-        if isinstance(column, str) and column in domain.names and isinstance(domain[column], Number):
-            known: Any = domain[column]
-            return float(known.lower), float(known.upper)
-        return None
+        declared = domain[column] if isinstance(column, str) and column in domain.names else None
+        return (float(declared.lower), float(declared.upper)) if isinstance(declared, Number) else None
 
     def values(self, question: Question) -> Array:
         """A question at the rows of model.frame, (n,) float64: finite at every point of the population.
@@ -196,10 +186,7 @@ class Population(ConditionedRows):
             return None
 
     def infeasible(self, what: str, value: Callable[[Population], float]) -> str:
-        """A note on an infeasible value: what it is, and what the probability view gives in its place.
-
-        value   the statistic's value as a function of a population.
-        """
+        """A note on an infeasible value: what it is, and what the probability view gives, `value` being that of a population."""
         return infeasible_value(what, self.in_probability_view, value)
 
 
@@ -255,8 +242,8 @@ def answer(
 
 def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Estimates:
     """Statistics of one release and view with their errors: one solve for all of them."""
-    known = [statistic.influence for statistic in statistics if statistic.influence is not None]
-    parts = _parts(distribution.model, known) if known else {}
+    influences = [statistic.influence for statistic in statistics if statistic.influence is not None]
+    parts = _parts(distribution.model, influences) if influences else {}
     answers, index = [], 0
     for statistic in statistics:
         its_parts: dict[str, float | None] = dict.fromkeys(PARTS, np.nan)
@@ -267,18 +254,20 @@ def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Es
     return Estimates(answers)
 
 
-def _parts(model: Errors, known: Sequence[Array]) -> Parts:
+def _parts(model: Errors, influences: Sequence[Array]) -> Parts:
     """The model's parts of all the influences: at once if they are few numbers, else in blocks of some million numbers."""
-    longest = max(map(len, known))
-    known = [one if len(one) == longest else np.append(one, 0.0) for one in known]  # without a bias
+    longest = max(map(len, influences))
+    influences = [one if len(one) == longest else np.append(one, 0.0) for one in influences]  # without a bias
     step = max(1, _BLOCK // longest)
-    blocks = [model.parts(np.column_stack(known[start : start + step])) for start in range(0, len(known), step)]
-    if len(blocks) == 1:
-        return blocks[0]
-    return {
-        name: None if part is None else np.concatenate([block[name] for block in blocks])
-        for name, part in blocks[0].items()
-    }
+    blocks = [model.parts(np.column_stack(influences[k : k + step])) for k in range(0, len(influences), step)]
+    return (
+        blocks[0]
+        if len(blocks) == 1
+        else {
+            name: None if part is None else np.concatenate([block[name] for block in blocks])
+            for name, part in blocks[0].items()
+        }
+    )
 
 
 def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
@@ -294,17 +283,13 @@ def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str,
     )  # fmt: skip
 
 
-def _weakness(
-    distribution: Distribution, question: str, parts: dict[str, float | None], error: float
-) -> tuple[str, ...]:
+def _weakness(distribution: Distribution, question: str, parts: Parts, error: float) -> tuple[str, ...]:
     """A note where resolution is most of the variance of an answer of one measured release."""
     if not isinstance(distribution, Population) or distribution.release.measurement is None:
         return ()
     resolution = parts["resolution"]
-    if resolution is None or not resolution**2 > _MOST_OF_VARIANCE * error**2:
-        return ()
-    note = what_would_help(distribution.release, question)
-    return (note,) if note else ()
+    most = resolution is not None and resolution**2 > _MOST_OF_VARIANCE * error**2
+    return (note,) if most and (note := what_would_help(distribution.release, question)) else ()
 
 
 def check_defined(values: Array, hint: str) -> None:

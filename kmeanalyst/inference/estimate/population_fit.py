@@ -168,10 +168,7 @@ class PopulationFit:
         return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
 
     def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
-        """Standard errors (k,) by source of statistics with these influence functions (n, k) at the rows.
-
-        expected   whether they are relations that are asked for because they are expected (`expected_relation`).
-        """
+        """Standard errors (k,) by source of statistics with influences (n, k); `expected`: of expected relations (`left_open`)."""
         variance = self.weights @ (influence - self.weights @ influence) ** 2
         a, rest, refit = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)
@@ -286,9 +283,8 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
 def _singles(release: ReleaseData, rng: np.random.Generator) -> tuple[Array, Array]:
     """Rows (m, d) and the reference's mass (m,) on them: draws of the domain, or all its rows if they are few, and near rows.
 
-    Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to
-    say, and κ would vanish. Hence rows whose columns are mostly independent, far more blurred, and even draws. All of them keep
-    the rules of the domain: one that would not is a row as it was before.
+    Released points were fitted to the noise: a reference of nothing but them would leave the measurement nothing to say. All rows
+    keep the rules of the domain: one that would not is a row as it was before.
     """
     points, p = _on_atoms(release.domain, release.encoded_points), view_weights(release, "probability")
     near = [
@@ -379,11 +375,7 @@ class _Problem:
         return self.noise_variance * np.eye(self.A.shape[1]) + _covariance(self.A, p) / self.n_rows
 
     def with_spread_from_evidence(self) -> tuple[Array, Array, float]:
-        """(β, p, κ), κ three standard errors above the fixed point of κ = 2 KL(p‖q)/γ.
-
-        Too small a κ would make error bars too narrow. If the measurement says hardly anything, the fixed point is near 0
-        and κ consists of the three standard errors.
-        """
+        """(β, p, κ), κ three standard errors above the fixed point of κ = 2 KL(p‖q)/γ: too small a κ makes errors too small."""
         p, dual, kappa = np.exp(self.log_reference), np.zeros(self.A.shape[1]), 1.0
         for _ in range(15):
             R = self.error(p)
@@ -402,10 +394,9 @@ class _Problem:
     def prior_scale_of_unidentified(self, dual: Array, p: Array, R: Array, kappa: float) -> float:
         """κ′, the κ of the directions that the measurement determines least: its most likely value and three standard errors.
 
-        A population departs from the reference most in its coarse features, from which κ is estimated. What the measurement
-        leaves open is finer than the finest features that it shows, and is assumed to depart as these do: the directions
-        that are determined least, and together have half of γ. Each departs by b ~ N(0, κ′ + r/c), c and r its variances in
-        the population and in the measurement. κ′ is at most κ.
+        What the measurement leaves open is assumed to depart as the finest features that it shows: the directions that are
+        determined least, and together have half of γ. Each departs by b ~ N(0, κ′ + r/c), c and r its variances in the
+        population and in the measurement. κ′ is at most κ.
         """
         ratios, vectors = eigh(_covariance(self.A, p), R)
         ratios = np.maximum(ratios, 1e-12)

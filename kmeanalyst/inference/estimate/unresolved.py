@@ -55,7 +55,7 @@ def unresolved_mass(
     if release.measurement is None:
         return 0.0
     mass = _mass_of_levels(release, release.measurement, question) / probability
-    for name, value in _equated(question):
+    for name, value in expression.equated if (expression := _parsed(question)) else ():
         column: Any = release.columns[name] if name in release.domain.names else None
         if isinstance(column, Number):
             mass += _mass_near(release, column, value, frame, weights)
@@ -65,11 +65,8 @@ def unresolved_mass(
 def conditions_joined(question: str) -> list[str]:
     """The conditions of which all must hold, as texts, those of the same columns as one; none of a text that is no expression."""
     by_columns: dict[frozenset[str], list[str]] = {}
-    try:
-        for part in parse(question).joined:
-            by_columns.setdefault(frozenset(parse(part).columns), []).append(part)
-    except ExpressionError:
-        return []
+    for part in expression.joined if (expression := _parsed(question)) else ():
+        by_columns.setdefault(frozenset(parse(part).columns), []).append(part)
     return [
         parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts) for parts in by_columns.values()
     ]
@@ -77,14 +74,9 @@ def conditions_joined(question: str) -> list[str]:
 
 def mass_of_pair(release: ReleaseData, conditions: Sequence[str]) -> float | None:
     """The most, at 95 %, that a level of one column may have with one of another; None unless their table was measured."""
-    asked = [parse(each).asked_of for each in conditions]
-    if (
-        release.measurement is None
-        or len(asked) != 2
-        or not isinstance(release.measurement.feature_map, MarginFeatures)
-    ):
+    asked, measurement, cell = [parse(each).asked_of for each in conditions], release.measurement, dict[int, int]()
+    if measurement is None or len(asked) != 2 or not isinstance(measurement.feature_map, MarginFeatures):
         return None
-    cell: dict[int, int] = {}
     for one in asked:
         column = release.domain[one[0]] if one is not None and one[0] in release.domain.names else None
         if one is None or len(one[1]) != 1 or not isinstance(column, Categorical) or isinstance(column, Tree):
@@ -93,8 +85,8 @@ def mass_of_pair(release: ReleaseData, conditions: Sequence[str]) -> float | Non
         if code is None:
             return None
         cell[release.domain.position(one[0])] = int(code)
-    known = list(_noisy_cells(release.measurement, release.measurement.feature_map, cell)) if len(cell) == 2 else []
-    return _upper_end(*min(known, key=lambda found: found[1])) if known else None
+    shares = list(_noisy_cells(measurement, measurement.feature_map, cell)) if len(cell) == 2 else []
+    return _upper_end(*min(shares, key=lambda share: share[1])) if shares else None
 
 
 def _noisy_cells(
@@ -115,12 +107,12 @@ def _upper_end(share: float, deviation: float) -> float:
     return share + deviation * float(-ndtri(_RARELY * ndtr(share / deviation)))
 
 
-def _equated(question: str) -> tuple[tuple[str, float], ...]:
-    """The numbers that columns are compared with by ==; none of a text that is no expression."""
+def _parsed(question: str) -> Expression | None:
+    """The expression that a text is; None of one that is not an expression."""
     try:
-        return parse(question).equated
+        return parse(question)
     except ExpressionError:
-        return ()
+        return None
 
 
 def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.DataFrame, weights: Array) -> float:
@@ -144,11 +136,8 @@ def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.Dat
 
 def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: str) -> float:
     """The most that levels may add up to by their noisy counts, at 95 % each; 0 for a question that asks for more than levels."""
-    try:
-        asked = parse(question).asked_of
-    except ExpressionError:
-        return 0.0
-    features = measurement.feature_map
+    expression, features = _parsed(question), measurement.feature_map
+    asked = expression.asked_of if expression else None
     if asked is None or asked[0] not in release.domain.names or not isinstance(features, MarginFeatures):
         return 0.0
     name, texts = asked

@@ -367,7 +367,9 @@ def _check_cells(column: Column, cells: pd.Series) -> None:
             f"{name} has no level {cell}: the model knows {', '.join(map(words.short, known[:20]))}. Leave such rows out, or make "
             "the cell missing, for which NaN is predicted."
         )
-    raise ValueError(f"{name} is {column.kind}, and {cell} is not such a value. Correct the cell, or leave the row out.")
+    raise ValueError(
+        f"{name} is {column.kind}, and {cell} is not such a value. Correct the cell, or leave the row out."
+    )
 
 
 def _without_level(fit: Fit, values: Mapping[str, Array], frame: pd.DataFrame) -> dict[str, Array]:

@@ -187,7 +187,7 @@ def test_a_test_that_does_not_know_the_noise_raises_false_alarms():
 def test_dependence_is_found_and_more_of_it_along_an_order():
     rng = np.random.default_rng(8)
     even, along = [], []
-    for _ in range(25):
+    for _ in range(40):
         x = rng.normal(size=3000)
         y = 0.12 * x + rng.normal(size=3000)
         domain = Domain((Integer(name="x", lower=-40, upper=40), Integer(name="y", lower=-40, upper=40)))
