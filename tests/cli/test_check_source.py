@@ -50,39 +50,29 @@ def checked(*words: str):
     return call("release-side", "check-source", *words, "--domain", "d.toml")
 
 
-@pytest.mark.parametrize(
-    ("source", "types"), [("good.csv", ["text"] * 3), ("good.parquet", ["int64", "string", "int64"])]
-)
-def test_types_of_a_table_that_can_be_read_are_listed(source, types, folder):
-    result = checked(source, "--unit", "who")
-    assert result.exit_code == 0, result.stderr
-    assert [line.split() for line in result.stdout.splitlines()] == [
-        ["column", "kind", "type"], ["age", "integer", types[0]], ["city", "categorical", types[1]], ["who", "unit", types[2]],
-    ]  # fmt: skip
-    assert result.stderr == "note: columns not in the domain are ignored: note\n"
-    listed = json.loads(checked(source, "--json").stdout)
-    assert listed == {"source": source, "columns": [
-        {"name": "age", "kind": "integer", "type": types[0]}, {"name": "city", "kind": "categorical", "type": types[1]},
-    ]}  # fmt: skip
+def test_types_of_a_table_that_can_be_read_are_listed(folder):
+    for source, types in {"good.csv": ["text"] * 3, "good.parquet": ["int64", "string", "int64"]}.items():
+        result = checked(source, "--unit", "who")
+        assert result.exit_code == 0, result.stderr
+        assert [line.split() for line in result.stdout.splitlines()] == [
+            ["column", "kind", "type"], ["age", "integer", types[0]], ["city", "categorical", types[1]], ["who", "unit", types[2]],
+        ]  # fmt: skip
+        assert result.stderr == "note: columns not in the domain are ignored: note\n"
+        listed = json.loads(checked(source, "--json").stdout)
+        assert listed == {"source": source, "columns": [
+            {"name": "age", "kind": "integer", "type": types[0]}, {"name": "city", "kind": "categorical", "type": types[1]},
+        ]}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("words", "line", "message"),
-    [
-        (("single.parquet",), "city categorical float", r"column 'city' has the type float: in single precision"),
-        (("parts",), "city categorical string, float", r"column 'city' has the type float: in single precision"),
-        (("short.csv",), "city categorical absent", 'the private table lacks "city"'),
-        (("good.csv", "--unit", "owner"), "owner unit absent", "no column 'owner', so the rows of a unit"),
-        (("good.csv", "--unit", "age"), "age unit text", "column 'age' is named as the unit and is in the domain"),
-    ],
-)
-def test_a_table_that_publish_would_refuse_is_refused_and_its_types_are_listed(words, line, message, folder):
-    result = checked(*words)
-    assert result.exit_code == 1
-    assert line.split() in [each.split() for each in result.stdout.splitlines()]
-    assert message in result.stderr and "4711" not in result.stdout + result.stderr
-
-
-def test_a_source_that_is_not_there_is_refused(folder):
-    result = checked("nowhere.csv")
-    assert result.exit_code == 1 and "no file at nowhere.csv" in result.stderr
+def test_a_table_that_publish_would_refuse_is_refused_and_its_types_are_listed(folder):
+    for words, line, message in (
+        ("single.parquet", "city categorical float", "column 'city' has the type float: in single precision"),
+        ("parts", "city categorical string, float", "column 'city' has the type float: in single precision"),
+        ("short.csv", "city categorical absent", 'the private table lacks "city"'),
+        ("good.csv --unit owner", "owner unit absent", "no column 'owner', so the rows of a unit"),
+        ("good.csv --unit age", "age unit text", "column 'age' is named as the unit and is in the domain"),
+    ):
+        result = checked(*words.split())
+        assert result.exit_code == 1
+        assert line.split() in [shown.split() for shown in result.stdout.splitlines()]
+        assert message in result.stderr and "4711" not in result.stdout + result.stderr

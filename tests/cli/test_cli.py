@@ -11,12 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import Result
-from command_line import CITIES, MAINS, Files, answer, call
+from command_line import CITIES, Files, answer, call
 
 import kmeanalyst
 from kmeanalyst.cli import demo
@@ -32,7 +31,6 @@ from release_side.publishing.methods.base import MeanMethod
 publishing = importlib.import_module("release_side.publishing.publish")
 
 HEAVY = ["numpy", "pandas", "scipy", "sklearn", "opendp", "dp_accounting", "matplotlib", "pyarrow", "xarray"]
-MODULES = {"kmeanalyst": "kmeanalyst", "release-side": "release_side"}
 
 
 def process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -151,12 +149,8 @@ def test_info_json_describes_the_release(files):
     found = answer(call("kmeanalyst", "info", files.signed, "--json"))
     release = read_release(files.signed)
     assert_numbers(found, "n_points n_rows n_features sum_weights sum_absolute_weights share_negative fit_distance")
-    assert [found[name] for name in ("method", "weight_view", "n_points", "n_rows")] == [
-        "subspace",
-        "published",
-        30,
-        500,
-    ]
+    shown = [found[name] for name in ("method", "weight_view", "n_points", "n_rows")]
+    assert shown == ["subspace", "published", 30, 500]
     assert found["sum_absolute_weights"] == np.abs(release.weights).sum()
     assert found["share_negative"] == (release.weights < 0).mean()
     assert found["statement"]["epsilon"] == 5.0
@@ -170,16 +164,16 @@ def test_validate_json_is_valid_without_findings(files):
     assert "every claim that can be checked holds" in call("kmeanalyst", "validate", files.release).stdout
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet", ".nc"])
-def test_export_writes_every_format_and_reports_it(ending, files, tmp_path):
-    path = tmp_path / f"out{ending}"
-    result = call("kmeanalyst", "export", files.signed, str(path), "--json")
-    assert answer(result) == {
-        "output": str(path), "view": "signed", "rows": 30, "defused_cells": 0, "rehearsal": False,
-    }  # fmt: skip
-    assert f"wrote {path}" in result.stderr and "signed weights; most tools misread" in result.stderr
-    export(read_release(files.signed), tmp_path / f"same{ending}")
-    assert path.read_bytes() == (tmp_path / f"same{ending}").read_bytes()
+def test_export_writes_every_format_and_reports_it(files, tmp_path):
+    for ending in (".parquet", ".nc", ".csv"):
+        path = tmp_path / f"out{ending}"
+        result = call("kmeanalyst", "export", files.signed, str(path), "--json")
+        assert answer(result) == {
+            "output": str(path), "view": "signed", "rows": 30, "defused_cells": 0, "rehearsal": False,
+        }  # fmt: skip
+        assert f"wrote {path}" in result.stderr and "signed weights; most tools misread" in result.stderr
+        export(read_release(files.signed), tmp_path / f"same{ending}")
+        assert path.read_bytes() == (tmp_path / f"same{ending}").read_bytes()
     fitted = call("kmeanalyst", "export", files.signed, str(path), "--view", "fitted", "--json")
     rows = read_release(files.signed).to_frame("fitted")
     assert answer(fitted)["rows"] == len(rows) and ("misread" in fitted.stderr) is bool(rows["weight"].min() < 0)
@@ -267,16 +261,6 @@ def test_a_drafted_domain_reads_back_and_publishes(files, tmp_path):
     assert call("release-side", "publish", files.private, "--domain", path, "--output", output, *PUBLISH).exit_code == 0
 
 
-def test_every_command_takes_json(files):
-    groups = list(MAINS.values())
-    for group in groups:
-        for command in group.commands.values():
-            if isinstance(command, click.Group):
-                groups.append(command)
-            else:
-                assert "--json" in [word for option in command.params for word in option.opts], command.name
-
-
 def test_nan_and_infinities_become_null_and_numpy_numbers_numbers(capsys):
     values = {"a": float("nan"), "b": [np.inf, -np.inf], "c": np.float64(1.5), "d": np.int64(3), "e": np.bool_(True)}
     print_json(values | {"f": ("ü",), 7: None})
@@ -314,33 +298,26 @@ def test_publish_does_not_replace_its_domain(files, tmp_path):
 SECRET = "the cell said secret 4711"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ValueError(SECRET),
-        KeyError(SECRET),
-        RuntimeError(SECRET),
-        TypeError(SECRET),
-        UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET),
-    ],
-    ids=lambda error: type(error).__name__,
-)
 @pytest.mark.parametrize("function", ["private_mean", "represent", "open_private"])
-def test_the_text_of_an_unforeseen_error_is_withheld(function, error, files, tmp_path, monkeypatch):
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
-
+def test_the_text_of_an_unforeseen_error_is_withheld(function, files, tmp_path, monkeypatch):
     homes = {"private_mean": door, "represent": MeanMethod, "open_private": publishing}
-    monkeypatch.setattr(homes[function], function, fail)
     options = ["--epsilon", "1", "--delta", "1e-6", "--points", "5", "--features", "10", "--uncounted", "--domain"]
-    result = call("release-side", "publish", files.private, *options, files.domain, "--output", tmp_path / "o.kme")
-    assert result.exit_code == 1
-    shown = result.stdout + result.stderr
-    for trace in ("4711", "secret", "Traceback", type(error).__name__):
-        assert trace not in shown
-    what, why, fix = "an unexpected error happened", "may hold private values", "Try the same on a public sample"
-    assert all(part in result.stderr for part in (what, why, f"Nothing was written. {fix}"))
-    assert list(tmp_path.iterdir()) == []
+    for error in (
+        ValueError(SECRET), KeyError(SECRET), RuntimeError(SECRET), TypeError(SECRET),
+        UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET),
+    ):  # fmt: skip
+
+        def fail(*_: Any, error: Exception = error, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(homes[function], function, fail)
+        result = call("release-side", "publish", files.private, *options, files.domain, "--output", tmp_path / "o.kme")
+        assert result.exit_code == 1
+        for trace in ("4711", "secret", "Traceback", type(error).__name__):
+            assert trace not in result.stdout + result.stderr
+        what, why, fix = "an unexpected error happened", "may hold private values", "Try the same on a public sample"
+        assert all(part in result.stderr for part in (what, why, f"Nothing was written. {fix}"))
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unforeseen_error_is_withheld_in_a_process_too(files, tmp_path):
@@ -383,31 +360,19 @@ def test_hostile_cells_show_nothing_on_the_terminal(files, tmp_path):
 # ---------------------------------------------------------------------- help, versions and quick starts
 
 
-@pytest.mark.parametrize("program", MAINS)
-def test_both_packages_run_as_modules_and_show_their_version(program):
-    done = process("-m", MODULES[program], "--version")
-    assert done.returncode == 0
-    assert kmeanalyst.__version__ in done.stdout
-    done = process("-m", MODULES[program], "--help")
-    assert done.returncode == 0 and "Examples:" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import kmeanalyst",
-        "import release_side",
-        "import kmeanalyst; dir(kmeanalyst)",
-        "from kmeanalyst.cli.main import main; main(['--help'], standalone_mode=False)",
-        "from release_side.cli.main import main; main(['--help'], standalone_mode=False)",
-        "from kmeanalyst.cli.main import main; main(['expect', '--help'], standalone_mode=False)",
-        "from release_side.cli.main import main; main(['publish', '--help'], standalone_mode=False)",
-    ],
-)
-def test_imports_and_help_load_nothing_heavy(code):
-    done = process("-c", f"{code}\nimport sys\nprint('loaded', [m for m in {HEAVY} if m in sys.modules])")
+@pytest.mark.parametrize("module", ["kmeanalyst", "release_side"])
+def test_imports_and_help_load_nothing_heavy_and_packages_run_as_modules(module):
+    command = {"kmeanalyst": "expect", "release_side": "publish"}[module]
+    code = (
+        f"import {module} as package; dir(package); from {module}.cli.main import main\n"
+        f"for words in (['--help'], [{command!r}, '--help']): main(words, standalone_mode=False)\n"
+        f"import sys; print('loaded', [m for m in {HEAVY} if m in sys.modules])"
+    )
+    done = process("-c", code)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "loaded []"
+    assert "Examples:" in done.stdout and done.stdout.splitlines()[-1] == "loaded []"
+    done = process("-m", module, "--version")
+    assert done.returncode == 0 and kmeanalyst.__version__ in done.stdout
 
 
 def test_the_heavy_import_check_sees_one():
@@ -459,14 +424,16 @@ def test_the_demo_shows_the_commands_it_runs(stage):
     assert "--keep FOLDER keeps them" in result.stdout
 
 
-@pytest.mark.parametrize("name", ["private.csv", "my_older_sample.csv", "domain.toml", "census.kme", "census.ledger"])
-def test_the_demo_replaces_no_file(name, stage, tmp_path):
+def test_the_demo_replaces_no_file(stage, tmp_path):
     """Power: `--keep .` overwrote a private.csv that was there."""
-    (tmp_path / name).write_text("mine", encoding="utf-8")
-    result = call("kmeanalyst", "demo", "--keep", str(tmp_path))
-    assert result.exit_code == 1 and stage == []
-    assert f"has a file {name} already" in result.stderr and "Name a new folder" in result.stderr
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"]
+    for name in ("private.csv", "my_older_sample.csv", "domain.toml", "census.kme", "census.ledger"):
+        folder = tmp_path / name.replace(".", "_")
+        folder.mkdir()
+        (folder / name).write_text("mine", encoding="utf-8")
+        result = call("kmeanalyst", "demo", "--keep", str(folder))
+        assert result.exit_code == 1 and stage == []
+        assert f"has a file {name} already" in result.stderr and "Name a new folder" in result.stderr
+        assert [path.read_bytes() for path in folder.iterdir()] == [b"mine"]
 
 
 def test_the_demo_ends_at_a_step_that_fails(monkeypatch):

@@ -22,19 +22,17 @@ import pandas as pd
 import pytest
 from click.shell_completion import get_completion_class
 from click.testing import CliRunner
+from command_line import MAINS
 from public_names import ready_folder
 
 from kmeanalyst.cli import terminal
 from kmeanalyst.cli.arguments import RowsWithProgress
-from kmeanalyst.cli.main import main as analyst
 from kmeanalyst.release import read_release
 from kmeanalyst.sources import tables
 from release_side import Ledger, publish, publish_function
 from release_side.choices import options
-from release_side.cli.main import main as curator
 from release_side.publishing import plan
 
-MAINS: dict[str, click.Group] = {"kmeanalyst": analyst, "release-side": curator}
 QUICK = {"info", "init", "show", "verify", "check-source"}  # over at once, whatever the table's size
 PARSED_ONLY = {"demo"}  # ten seconds or more, and run by test_cli.py
 
@@ -50,7 +48,6 @@ def commands(program: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
 
 
 ALL = [(program, path, command) for program in MAINS for path, command in commands(program)]
-IDS = [" ".join((program, *path)) for program, path, _ in ALL]
 
 
 def examples_of(program: str, command: click.Command) -> list[str]:
@@ -69,29 +66,27 @@ def words(line: str) -> list[str]:
     return shown.stdout.split("\0")[:-1]
 
 
-@pytest.mark.parametrize(("program", "path", "command"), ALL, ids=IDS)
-def test_every_command_has_an_example_of_itself(program, path, command):
-    mine = " ".join((program, *path))
-    found = examples_of(program, command)
-    assert found and all(line.startswith(mine) for line in found), command.help
+def test_every_command_has_an_example_of_itself_and_every_option_has_help_and_shows_its_default():
+    for program, path, command in ALL:
+        examples, mine = examples_of(program, command), " ".join((program, *path))
+        assert examples and all(line.startswith(mine) for line in examples), command.help
+        for option in (one for one in command.params if isinstance(one, click.Option)):
+            named = f"{mine}: {option.opts}"
+            assert option.help, f"{named} has no help"
+            fixed = option.is_flag or option.multiple or option.required or option.default in (None, click.core.UNSET)
+            assert fixed or option.show_default, f"{named} does not show its default {option.default!r}"
+            chosen = isinstance(option.type, click.Choice) and not option.required
+            assert not chosen or option.show_default or "default" in option.help, f"{named} shows no default"
+        if path and not isinstance(command, click.Group):
+            assert "--json" in [word for option in command.params for word in option.opts], mine
 
 
-@pytest.mark.parametrize(("program", "path", "command"), ALL, ids=IDS)
-def test_every_option_has_help_and_shows_its_default(program, path, command):
-    for option in (each for each in command.params if isinstance(each, click.Option)):
-        assert option.help, f"{option.opts} has no help"
-        fixed = option.is_flag or option.multiple or option.required or option.default in (None, click.core.UNSET)
-        assert fixed or option.show_default, f"{option.opts} does not show its default {option.default!r}"
-        chosen = isinstance(option.type, click.Choice) and not option.required
-        assert not chosen or option.show_default or "default" in option.help, f"{option.opts} shows no default"
-
-
-@pytest.mark.parametrize("program", MAINS)
-def test_the_list_of_commands_is_whole_sentences(program):
-    shown = CliRunner().invoke(MAINS[program], ["--help"], prog_name=program).stdout
-    listed = shown.partition("Commands:")[2].partition("\n\n")[0].strip().splitlines()
-    assert len(listed) == len(MAINS[program].commands)
-    assert all(line[-1] in ".?" and not line.endswith("...") for line in listed), listed
+def test_the_list_of_commands_is_whole_sentences():
+    for program, main in MAINS.items():
+        shown = CliRunner().invoke(main, ["--help"], prog_name=program).stdout
+        listed = shown.partition("Commands:")[2].partition("\n\n")[0].strip().splitlines()
+        assert len(listed) == len(main.commands)
+        assert all(line[-1] in ".?" and not line.endswith("...") for line in listed), listed
 
 
 # ---------------------------------------------------------------------- the examples run as printed
@@ -139,15 +134,23 @@ def here(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "here"
 
 
+def test_every_example_can_be_parsed(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for program, line in EXAMPLES:
+        command, arguments = MAINS[program], words(line)[1:]
+        while isinstance(command, click.Group):
+            command = command.commands[arguments.pop(0)]
+        command.make_context(command.name, arguments)
+
+
 @pytest.mark.parametrize(("program", "line"), EXAMPLES, ids=[line[:70] for _, line in EXAMPLES])
-@pytest.mark.slow(but="kmeanalyst demo --keep demo_files")
+@pytest.mark.slow
 def test_an_example_runs_as_printed_and_shows_no_progress_without_a_terminal(program, line, here, monkeypatch):
     watched: list[bool] = []
     monkeypatch.setattr(terminal, "on_terminal", lambda: watched.append(False))
     arguments = words(line)[1:]
     name = next(word for word in reversed(arguments) if word in NAMES)
     if name in PARSED_ONLY or any(word.startswith(ELSEWHERE) for word in arguments):
-        MAINS[program].commands[name].make_context(name, arguments[1:])
         return
     if "--output" in arguments:  # the folder has what other examples read, and publish replaces nothing
         (here / arguments[arguments.index("--output") + 1]).unlink(missing_ok=True)
@@ -160,7 +163,7 @@ def test_an_example_runs_as_printed_and_shows_no_progress_without_a_terminal(pro
     assert watched or name in QUICK, "a command that may take seconds says nothing while it works"
 
 
-ELSEWHERE = ("postgresql:", "s3://")  # servers: their tests are with the sources; here the options are parsed
+ELSEWHERE = ("postgresql:", "s3://")  # servers: their tests are with the sources
 NAMES = {path[-1] for _, path, command in ALL if path and not isinstance(command, click.Group)}
 
 
@@ -175,32 +178,24 @@ def test_a_shell_would_lose_what_an_example_does_not_quote():
 
 
 @pytest.mark.parametrize("program", MAINS)
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands_options_and_files(program, shell):
+def test_shells_complete_commands_options_and_files(program):
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
     shown = CliRunner().invoke(MAINS[program], ["--help"], prog_name=program).stdout
-    assert f"{variable}={shell}_source {program}" in shown
-    kind = get_completion_class(shell)
-    assert kind is not None
-    completion = kind(MAINS[program], {}, program, variable)
-    source = completion.source_template % completion.source_vars()
-    assert f"{variable}={shell}_complete" in source and program in source
-    command = "expect" if program == "kmeanalyst" else "publish"
-    assert command in [item.value for item in completion.get_completions([], command[:2])]
-    assert "--json" in [item.value for item in completion.get_completions([command], "--j")]
-    assert [item.type for item in completion.get_completions([command], "adu")] == ["file"]
-
-
-@pytest.mark.parametrize("program", MAINS)
-def test_the_scripts_answer_the_shell(program):
-    """As the installed script is called: its name decides which variable it listens to."""
-    module = program.replace("-", "_")
-    variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
-    code = f"import sys; sys.argv = [{program!r}]; from {module}.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True,
-        env={**os.environ, variable: "zsh_source"},
-    )  # fmt: skip
+    for shell in ("bash", "zsh", "fish"):
+        assert f"{variable}={shell}_source {program}" in shown
+        kind = get_completion_class(shell)
+        assert kind is not None
+        completion = kind(MAINS[program], {}, program, variable)
+        source = completion.source_template % completion.source_vars()
+        assert f"{variable}={shell}_complete" in source and program in source
+        command = "expect" if program == "kmeanalyst" else "publish"
+        assert command in [item.value for item in completion.get_completions([], command[:2])]
+        assert "--json" in [item.value for item in completion.get_completions([command], "--j")]
+        assert [item.type for item in completion.get_completions([command], "adu")] == ["file"]
+    # as the installed script is called: its name decides which variable it listens to
+    code = f"import sys; sys.argv = [{program!r}]; from {program.replace('-', '_')}.cli.main import main; main()"
+    environment = {**os.environ, variable: "zsh_source"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and f"#compdef {program}" in done.stdout
 
 
