@@ -19,12 +19,12 @@ from kmeanalyst.report.facts import Bar, ColumnFacts
 from kmeanalyst.report.markup import Markup, element, short
 from kmeanalyst.report.numbers import percent, percent_text
 
-_WIDTH = 340
+WIDTH = 340
 _Z = 1.959964
 _MOST_ROWS = 20
 _KEPT_ROWS = 15  # bars that are drawn if there are more
 _WIDEST = 8.0  # times the narrowest range of a histogram: beyond, ranges are rows
-_ROW = 19
+ROW = 19
 Scale = Callable[[float], float]
 
 
@@ -45,11 +45,15 @@ def _comparable(bars: Sequence[Bar]) -> bool:
     return len(widths) == len(bars) > 0 and 0 < max(widths) <= _WIDEST * min(widths)
 
 
-def _svg(facts: ColumnFacts, key: str, height: float, what: str, parts: Sequence[object]) -> Markup:
-    title = element("title", f"{short(facts.name, 60)}: estimated distribution", id=f"{key}t")
-    description = element("desc", what, id=f"{key}d")
-    box, labels = f"0 0 {_WIDTH} {height:g}", f"{key}t {key}d"
-    return element("svg", title, description, parts, viewBox=box, role="img", aria_labelledby=labels)
+def drawing(title: str, key: str, height: float, words: str, parts: Sequence[object]) -> Markup:
+    """A drawing of the width of all of them; `key` makes its ids unique on the page, `words` describe it."""
+    heads = element("title", title, id=f"{key}t"), element("desc", words, id=f"{key}d")
+    box, labels = f"0 0 {WIDTH} {height:g}", f"{key}t {key}d"
+    return element("svg", heads, parts, viewBox=box, role="img", aria_labelledby=labels)
+
+
+def _title(facts: ColumnFacts) -> str:
+    return f"{short(facts.name, 60)}: estimated distribution"
 
 
 def _in_words(bars: Sequence[Bar]) -> str:
@@ -66,13 +70,13 @@ def _rows(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     shown, rest = _few(bars)
     label, right = 114.0, 96.0
     low, high = _reach([bar.estimate for bar in shown], [1.0] * len(shown))
-    position = _scale(low, high, label + 6, _WIDTH - right)
+    position = _scale(low, high, label + 6, WIDTH - right)
     parts = [_row(bar, k, position, label) for k, bar in enumerate(shown)]
-    parts.append(_line(position(0), 0, position(0), len(shown) * _ROW, "axis"))
-    height = len(shown) * _ROW + (18 if rest else 2)
+    parts.append(line_between(position(0), 0, position(0), len(shown) * ROW, "axis"))
+    height = len(shown) * ROW + (18 if rest else 2)
     if rest:
-        parts.append(_text(f"and {rest} smaller ones, in the table below", 0, height - 4, "label"))
-    return _svg(facts, key, height, _in_words(bars), parts)
+        parts.append(text_at(f"and {rest} smaller ones, in the table below", 0, height - 4, "label"))
+    return drawing(_title(facts), key, height, _in_words(bars), parts)
 
 
 def _few(bars: Sequence[Bar]) -> tuple[list[Bar], int]:
@@ -84,15 +88,15 @@ def _few(bars: Sequence[Bar]) -> tuple[list[Bar], int]:
 
 
 def _row(bar: Bar, k: int, position: Scale, label: float) -> Markup:
-    middle = k * _ROW + _ROW / 2
+    middle = k * ROW + ROW / 2
     start, end = sorted((position(0), position(bar.estimate.value)))
     return element(
         "g",
         element("title", f"{short(bar.label, 200)}: {percent_text(bar.estimate)}"),
-        _text(short(bar.label, 17), label, middle + 4, "label end"),
-        element("rect", x=_n(start), y=_n(middle - 6), width=_n(end - start), height="12", class_="bar"),
-        _band(bar.estimate, 1.0, position, lambda a, b, kind: _line(a, middle, b, middle, kind)),
-        _text(percent(bar.estimate), _WIDTH, middle + 4, "number end"),
+        text_at(short(bar.label, 17), label, middle + 4, "label end"),
+        rectangle(start, middle - 6, end - start, 12, "bar"),
+        _band(bar.estimate, 1.0, position, lambda a, b, kind: line_between(a, middle, b, middle, kind)),
+        text_at(percent(bar.estimate), WIDTH, middle + 4, "number end"),
     )
 
 
@@ -116,19 +120,18 @@ def _band(
 
 def _histogram(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     """Bars over ranges; where widths differ, heights are scaled to the usual width, so that areas are shares."""
-    left, right, top, bottom = 46.0, _WIDTH - 6.0, 22.0, 168.0
+    left, right, top, bottom = 46.0, WIDTH - 6.0, 22.0, 168.0
     factors, even = _factors(bars)
     low, high = _reach([bar.estimate for bar in bars], factors)
     up = _scale(low, high, bottom, top)
     across = _scale(*_ends(bars), left, right)
     drawn = [_upright(bar, factor, across, up) for bar, factor in zip(bars, factors, strict=True)]
     ticks = [_height_tick(value, up, left, right) for value in _round_values(low, high)]
-    axis = _line(left, up(0), right, up(0), "axis")
+    axis = line_between(left, up(0), right, up(0), "axis")
     what = "share" if even else "share, were all ranges as wide as most"
-    caption = _text(what, 0, 11, "label")
-    return _svg(
-        facts, key, 188, _in_words(bars), [ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)]
-    )
+    caption = text_at(what, 0, 11, "label")
+    parts = [ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)]
+    return drawing(_title(facts), key, 188, _in_words(bars), parts)
 
 
 def _factors(bars: Sequence[Bar]) -> tuple[list[float], bool]:
@@ -153,14 +156,16 @@ def _upright(bar: Bar, factor: float, across: Scale, up: Scale) -> Markup:
     return element(
         "g",
         element("title", f"{short(bar.label, 200)}: {percent_text(bar.estimate)}"),
-        element("rect", x=_n(x + gap), y=_n(top), width=_n(end - x - 2 * gap), height=_n(foot - top), class_="bar"),
-        _band(bar.estimate, factor, up, lambda a, b, kind: _line(middle, a, middle, b, kind)),
+        rectangle(x + gap, top, end - x - 2 * gap, foot - top, "bar"),
+        _band(bar.estimate, factor, up, lambda a, b, kind: line_between(middle, a, middle, b, kind)),
     )
 
 
 def _height_tick(value: float, up: Scale, left: float, right: float) -> Markup:
     y = up(value)
-    return element("g", _line(left, y, right, y, "grid"), _text(f"{100 * value:.4g} %", left - 4, y + 4, "label end"))
+    return element(
+        "g", line_between(left, y, right, y, "grid"), text_at(f"{100 * value:.4g} %", left - 4, y + 4, "label end")
+    )
 
 
 def _feet(facts: ColumnFacts, bars: Sequence[Bar], across: Scale, y: float) -> list[Markup]:
@@ -176,16 +181,16 @@ def _feet(facts: ColumnFacts, bars: Sequence[Bar], across: Scale, y: float) -> l
         marks.append((across(last.extent[1]), last.edges[1]))
     feet, free = [], -math.inf
     for x, value in marks:
-        text = tick_text(value, isinstance(facts.column, Date))
+        text = ticktext_at(value, isinstance(facts.column, Date))
         half = 3.3 * len(text) + 3
-        x = min(max(x, half), _WIDTH - half)
+        x = min(max(x, half), WIDTH - half)
         if x - half >= free:
-            feet.append(_text(text, x, y, "label middle"))
+            feet.append(text_at(text, x, y, "label middle"))
             free = x + half
     return feet
 
 
-def tick_text(value: Any, day: bool) -> str:
+def ticktext_at(value: Any, day: bool) -> str:
     """A value under an axis, in few characters."""
     if day:
         return str(value)[:10]
@@ -228,12 +233,19 @@ def _round_values(low: float, high: float) -> list[float]:
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _text(text: str, x: float, y: float, kind: str) -> Markup:
+def text_at(text: str, x: float, y: float, kind: str) -> Markup:
+    """A text that begins here, or by its class ends here or has its middle here."""
     return element("text", text, x=_n(x), y=_n(y), class_=kind)
 
 
-def _line(x: float, y: float, x_end: float, y_end: float, kind: str) -> Markup:
+def line_between(x: float, y: float, x_end: float, y_end: float, kind: str) -> Markup:
+    """A straight line."""
     return element("line", x1=_n(x), y1=_n(y), x2=_n(x_end), y2=_n(y_end), class_=kind)
+
+
+def rectangle(x: float, y: float, width: float, height: float, kind: str) -> Markup:
+    """A rectangle by its upper left corner."""
+    return element("rect", x=_n(x), y=_n(y), width=_n(width), height=_n(height), class_=kind)
 
 
 def _n(number: float) -> str:

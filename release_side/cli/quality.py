@@ -8,6 +8,7 @@ import click
 
 from kmeanalyst.cli.terminal import say, working
 from release_side.cli.publication import FROM
+from release_side.errors import PublishError
 
 
 @click.command("quality", short_help="Compare a release with its table, for your eyes only.")
@@ -33,14 +34,6 @@ from release_side.cli.publication import FROM
     "--target",
     metavar="COLUMN",
     help="The column that models predict; by default the release's own, else the last one of few levels.",
-)
-@click.option(
-    "--slope",
-    "slopes",
-    multiple=True,
-    metavar='"Y ~ X"',
-    help="A least squares slope to compare, of columns or expressions of numbers; may be repeated. By default those of the "
-    "last two columns of numbers on the first three.",
 )
 @click.option(
     "--workload",
@@ -70,15 +63,19 @@ def quality_command(
       release-side quality table.kme private.csv --output table.internal.html --json table.internal.json \\
           --group ill --target ill
     """
+    from kmeanalyst.release import read_release
     from release_side.choices.internal_files import check_internal_outputs
     from release_side.private_rows.databases import table_or_path
-    from release_side.quality.files import open_compared, write_quality
+    from release_side.quality.page import write_quality
     from release_side.quality.quality import quality
 
     table = table_or_path(private, from_table)
     others = (release_path, choices["workload"])
     check_internal_outputs((output, json_output), private=table, others=others)
-    release = open_compared(release_path, allow_rehearsal=allow_rehearsal)
+    try:
+        release = read_release(release_path, allow_rehearsal=allow_rehearsal)
+    except ValueError as error:  # of the file alone, which is to be published
+        raise PublishError(str(error)) from None
     with working("comparing") as progress:
         found = quality(release, table, source=release_path, progress=progress, **choices)
     write_quality(found, output, json_output)

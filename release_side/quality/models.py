@@ -23,9 +23,8 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.progress import Progress, silent
 from release_side.errors import PublishError
-from release_side.quality.scores import Result
 
 _FOLDS = 5
 _SEED = 27  # public: which rows are in which fold
@@ -34,7 +33,7 @@ _WEIGHT = " weight"  # no column has a name that begins with a space
 
 
 @dataclass(frozen=True)
-class ModelScore(Result):
+class ModelScore:
     """One estimator.
 
     estimator        scikit-learn's name.
@@ -51,7 +50,7 @@ class ModelScore(Result):
 
 
 @dataclass(frozen=True)
-class ModelScores(Result):
+class ModelScores:
     """Models that predict one column.
 
     target   the column; None where there is none to predict.
@@ -69,101 +68,76 @@ def chosen_target(release: Release, target: str | None) -> str | None:
     """The column that models predict, from public facts alone.
 
     The one that is named; else the one that the release was made for; else the last column of 2 to 20 levels; else the last number.
-    None if there is none, or no other column to predict from. PublishError for a name that is no such column.
+    None if there is none, or no other column to predict from. PublishError for a name that is not such a column.
     """
-    domain = release.domain
+    domain, kernel = release.domain, release.kernel
+    classes = [column.name for column in domain.columns if _has_classes(column)]
+    numbers = [column.name for column in domain.columns if isinstance(column, Real | Integer)]
     if target is not None:
-        if target not in domain.names or not (_classes(domain[target]) or _is_number(domain[target])):
+        if target not in {*classes, *numbers}:
             raise PublishError(
-                f"the target {target!r:.80} is no column of the release with 2 to {_MOST_CLASSES} levels, and no number, so no "
-                f"model here predicts it. Name one of its {len(domain)} columns that is."
+                f"the target {target!r:.80} is not a column of the release with 2 to {_MOST_CLASSES} levels, and not a number, so "
+                f"no model here predicts it. Name one of its {len(domain)} columns that is."
             )
         return target
     if len(domain) < 2:
         return None
-    if isinstance(release.kernel, Margins) and release.kernel.target >= 0:
-        own = domain.columns[release.kernel.target]
-        if _classes(own) or _is_number(own):
-            return own.name
-    for fits in (_classes, _is_number):
-        if named := [column.name for column in domain.columns if fits(column)]:
-            return named[-1]
-    return None
+    made_for = domain.names[kernel.target] if isinstance(kernel, Margins) and kernel.target >= 0 else None
+    return made_for if made_for in {*classes, *numbers} else next(reversed(classes or numbers), None)
 
 
-def _classes(column: Column) -> bool:
+def _has_classes(column: Column) -> bool:
     return isinstance(column, Categorical) and 2 <= len(column.levels) <= _MOST_CLASSES
 
 
-def _is_number(column: Column) -> bool:
-    return isinstance(column, Real | Integer)
-
-
 def compare_models(
-    release: Release, target: str | None, sample: pd.DataFrame, progress: Progress | None = None
+    release: Release, target: str | None, sample: pd.DataFrame, progress: Progress = silent
 ) -> ModelScores:
     """Train on both and score on rows of the table (m, d), in natural units and of equal weight."""
     if target is None:
         return ModelScores(None, "", len(sample), ())
     columns = [name for name in release.domain.names if not release.domain[name].is_text or name == target]
     present = sample[columns][sample[target].notna()].reset_index(drop=True)
-    is_class = not _is_number(release.domain[target])
-    metric, found = "roc_auc" if is_class else "r2", []
+    is_class = _has_classes(release.domain[target])
+    metric, models = "roc_auc" if is_class else "r2", []
     estimators = estimators_of(is_class)
     for done, estimator in enumerate(estimators):
-        if progress is not None:
-            progress("training models", done / len(estimators))
-        found.append(_compared(estimator, release, target, columns, present, metric))
-    return ModelScores(target, metric, len(present), tuple(found))
+        progress("training models", done / len(estimators))
+        models.append(_compared(estimator, release, target, present, metric))
+    return ModelScores(target, metric, len(present), tuple(models))
 
 
 def estimators_of(is_class: bool) -> list[Any]:
     """The scikit-learn estimators that are compared: of classes, or of numbers."""
-    from sklearn.ensemble import (
-        HistGradientBoostingClassifier,
-        HistGradientBoostingRegressor,
-        RandomForestClassifier,
-        RandomForestRegressor,
-    )
+    from sklearn import ensemble
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    forest = {"n_estimators": 50, "min_samples_leaf": 5, "random_state": 0}
+    trees = {"n_estimators": 50, "min_samples_leaf": 5, "random_state": 0}
     if is_class:
-        return [
-            LogisticRegression(max_iter=300),
-            RandomForestClassifier(**forest),
-            HistGradientBoostingClassifier(random_state=0),
-        ]
-    return [Ridge(), RandomForestRegressor(max_features=1 / 3, **forest), HistGradientBoostingRegressor(random_state=0)]
+        forest = ensemble.RandomForestClassifier(**trees)
+        return [LogisticRegression(max_iter=300), forest, ensemble.HistGradientBoostingClassifier(random_state=0)]
+    forest = ensemble.RandomForestRegressor(max_features=1 / 3, **trees)
+    return [Ridge(), forest, ensemble.HistGradientBoostingRegressor(random_state=0)]
 
 
-def _compared(
-    estimator: Any, release: Release, target: str, columns: list[str], rows: pd.DataFrame, metric: str
-) -> ModelScore:
-    predictors = [name for name in columns if name != target]
+def _compared(estimator: Any, release: Release, target: str, rows: pd.DataFrame, metric: str) -> ModelScore:
+    columns = list(rows.columns)
 
-    def of_release() -> float:
-        return _score(fit(estimator, release, target, columns=predictors), rows, metric)
+    def of_release() -> list[float]:
+        return [_score(fit(estimator, release, target, columns=[x for x in columns if x != target]), rows, metric)]
 
     def of_folds() -> list[float]:
         fold = np.random.default_rng(_SEED).permutation(len(rows)) % _FOLDS
-        domain = Domain(tuple(release.domain[name] for name in columns))
-        found = []
-        for each in range(_FOLDS):
-            trained = from_frame(rows[fold != each].assign(**{_WEIGHT: 1.0}), weight=_WEIGHT, domain=domain)
+        domain, folds = Domain(tuple(release.domain[name] for name in columns)), []
+        for k in range(_FOLDS):
+            trained = from_frame(rows[fold != k].assign(**{_WEIGHT: 1.0}), weight=_WEIGHT, domain=domain)
             model = fit(estimator, trained, target, view="signed", effective_rows=float(len(trained)))
-            found.append(_score(model, rows[fold == each], metric))
-        return found
+            folds.append(_score(model, rows[fold == k], metric))
+        return folds
 
-    trained, why = _or_why(of_release, math.nan)
-    folds, why_not = _or_why(of_folds, [math.nan])
-    return ModelScore(
-        type(estimator).__name__,
-        trained,
-        float(np.mean(folds)),
-        float(np.std(folds)),
-        "; ".join(filter(None, (why, why_not))),
-    )
+    (trained, why), (folds, why_not) = _or_why(of_release), _or_why(of_folds)
+    notes = "; ".join(filter(None, (why, why_not)))
+    return ModelScore(type(estimator).__name__, trained[0], float(np.mean(folds)), float(np.std(folds)), notes)
 
 
 def _score(model: Any, rows: pd.DataFrame, metric: str) -> float:
@@ -171,9 +145,9 @@ def _score(model: Any, rows: pd.DataFrame, metric: str) -> float:
     return scores(task, [metric_named(metric, task.task.classes)])[0].value
 
 
-def _or_why(work: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:
-    """What it returns and "", or where there are too few rows of a class, say, the other value and the reason."""
+def _or_why(work: Callable[[], list[float]]) -> tuple[list[float], str]:
+    """What it returns and "", or where there are too few rows of a class, say, NaN and the reason."""
     try:
         return work(), ""
     except ValueError as error:
-        return otherwise, str(error)
+        return [math.nan], str(error)

@@ -6,15 +6,11 @@ after rows are read, no text is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kmeanalyst import __version__
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
 from kmeanalyst.representation.progress import Progress, between, silent
 from release_side.choices.internal_files import STAMP
@@ -24,17 +20,11 @@ from release_side.errors import PublishError
 from release_side.private_rows.foreign import guarded
 from release_side.private_rows.rows import PrivateSource, open_private
 from release_side.private_rows.units import check_unit
-from release_side.quality.answers.questions import QuestionsCompared, chosen_questions, compare_answers
-from release_side.quality.answers.slopes import SlopeCompared, chosen_slopes, compare_slopes
-from release_side.quality.answers.table_answers import TableAnswers
 from release_side.quality.models import ModelScores, chosen_target, compare_models
-from release_side.quality.propensity import Propensity, propensity
-from release_side.quality.reading import SAMPLE_ROWS, read_once
-from release_side.quality.scores import TableScores
-from release_side.quality.summary import TableSummary
-from release_side.quality.table_scores import table_scores
+from release_side.quality.questions import QuestionsCompared, TableAnswers, chosen_questions, compare_answers
+from release_side.quality.reading import read_once
+from release_side.quality.table_scores import CountedRows, TableScores, table_scores
 
-_SEED = 27  # public: of rows drawn from a release whose points have different weights
 _FAILED = (
     "the release could not be compared with the private table. What failed is withheld because it may hold a private value, and "
     "nothing was written. Try the same with a public sample in place of the table, or with fewer options."
@@ -48,7 +38,7 @@ class Quality:
     source      name of the release's file; None if it is not in one.
     release     what was compared.
     counted     what the table has `tables.n_rows` of: "rows", or units of a column.
-    sampled     rows of the table that models, propensity and the errors of its slopes are from.
+    sampled     rows of the table that models are from.
     notes       what a reader should know as well.
     """
 
@@ -57,8 +47,6 @@ class Quality:
     counted: str
     sampled: int
     tables: TableScores
-    slopes: tuple[SlopeCompared, ...]
-    propensity: Propensity
     questions: QuestionsCompared
     models: ModelScores
     notes: tuple[str, ...]
@@ -73,11 +61,9 @@ class Quality:
             "statement": None if statement is None else statement.to_dict(),
             "counted": self.counted,
             "sampled_rows": self.sampled,
-            "tables": self.tables.to_dict(),
-            "slopes": [slope.to_dict() for slope in self.slopes],
-            "propensity": self.propensity.to_dict(),
+            "tables": asdict(self.tables) | {"worst_group": self.tables.worst_group},
             "questions": self.questions.to_dict(),
-            "models": self.models.to_dict(),
+            "models": asdict(self.models),
             "notes": list(self.notes),
         }
 
@@ -88,7 +74,6 @@ def quality(
     *,
     group: str | None = None,
     target: str | None = None,
-    slopes: Sequence[str] = (),
     workload: Source | None = None,
     source: str | Path | None = None,
     progress: Progress | None = None,
@@ -99,7 +84,6 @@ def quality(
     private     the table, as `publish` takes it.
     group       a column to divide the rows by.
     target      what models predict; see `chosen_target` for the default.
-    slopes      "y ~ x" each; see `chosen_slopes` for the default.
     workload    questions, as `publish` takes them; by default 50 that are drawn from the domain.
     source      name of the release's file, for the page.
     Returns     Quality: exact numbers of private rows, for the curator alone. What is decided from them is covered by no ε.
@@ -109,10 +93,9 @@ def quality(
         refuse_private_as_workload(private, workload)
     domain, unit = release.domain, None if release.statement is None else release.statement.unit
     predicted = chosen_target(release, target)
-    asked_slopes = chosen_slopes(release.columns, slopes, predicted)
     where_from, questions = chosen_questions(release, workload)
     try:
-        summary = TableSummary(domain, group=group, target=target)
+        counted = CountedRows.of(domain, group)
     except (KeyError, ValueError) as error:
         raise PublishError(str(error.args[0] if error.args else error)) from None
     table = open_private(private)
@@ -122,30 +105,17 @@ def quality(
     report = progress or silent
 
     def compare() -> Quality:
-        own = TableAnswers([*questions, *(slope.question for slope in asked_slopes)], release.columns, release.decode)
-        size, rows = read_once(table, domain, unit, [summary.add, own.add], between(0.0, 0.4, report))
-        answers, sample = own.answers(), release.decode(rows)
+        answers = TableAnswers(questions, release.columns, release.decode)
+        size, rows = read_once(table, domain, unit, [counted.add, answers.add], between(0.0, 0.4, report))
         report("comparing rows", 0.4)
-        scores = table_scores(release, summary, rows)
-        found = propensity(domain, rows, _equal_rows(release, len(rows)))
-        models = compare_models(release, predicted, sample, between(0.5, 0.7, report))
+        scores = table_scores(release, counted)
+        models = compare_models(release, predicted, release.decode(rows), between(0.5, 0.7, report))
         report("asking questions", 0.7)  # last: it keeps much in memory
-        asked = compare_answers(release, where_from, questions, answers[: len(questions)])
-        of_slopes = compare_slopes(release, asked_slopes, answers[len(questions) :], sample, size.count)
-        return Quality(
-            None if source is None else Path(source).name, release, size.counted, len(rows), scores, of_slopes, found, asked,
-            models, tuple(_notes(release, size.count)),
-        )  # fmt: skip
+        asked = compare_answers(release, where_from, questions, answers.answers())
+        name, notes = None if source is None else Path(source).name, tuple(_notes(release, size.count))
+        return Quality(name, release, size.counted, len(rows), scores, asked, models, notes)
 
     return guarded(compare, _FAILED)
-
-
-def _equal_rows(release: Release, n_rows: int) -> Array:
-    """Encoded rows of equal weight: the released points if they are, and not too many; else that many, drawn evenly."""
-    equal = release.is_probability and float(np.ptp(release.weights)) < 1e-12
-    if equal and len(release) <= SAMPLE_ROWS:
-        return release.encoded_points
-    return release.domain.encode(release.resample(max(1, min(n_rows, SAMPLE_ROWS)), rng=_SEED))
 
 
 def _notes(release: Release, count: int) -> list[str]:

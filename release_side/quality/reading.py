@@ -66,28 +66,21 @@ def _weighted(pieces: Iterable[Any], kept: _Kept) -> Iterator[tuple[Array, Array
 
 
 class _Kept:
-    """The rows of the least random keys: a sample without replacement (Vitter 1985)."""
+    """The rows of the least random keys, in their order: a sample without replacement (Vitter 1985)."""
 
     def __init__(self) -> None:
         self._rng = np.random.default_rng(_SEED)
-        self._keys, self._rows, self._numbers, self._seen = np.empty(0), np.empty((0, 0)), np.empty(0, np.int64), 0
+        self._keys, self.rows, self._largest = np.empty(0), np.empty((0, 0)), np.inf
 
     def add(self, rows: Array) -> None:
         keys = self._rng.random(len(rows))
-        numbers = np.arange(self._seen, self._seen + len(rows))
-        self._seen += len(rows)
-        full = len(self._keys) >= SAMPLE_ROWS
-        near = np.flatnonzero(keys < self._keys.max()) if full else slice(None)
-        self._keys = np.concatenate([self._keys, keys[near]])
-        self._rows = np.concatenate([self._rows, rows[near]]) if self._rows.size else rows[near].copy()
-        self._numbers = np.concatenate([self._numbers, numbers[near]])
+        near = keys < self._largest
+        self.rows = np.concatenate([self.rows, rows[near]]) if len(self._keys) else rows[near]
+        self._keys = np.append(self._keys, keys[near])
         if len(self._keys) > SAMPLE_ROWS:
-            least = np.argpartition(self._keys, SAMPLE_ROWS - 1)[:SAMPLE_ROWS]
-            self._keys, self._rows, self._numbers = self._keys[least], self._rows[least], self._numbers[least]
-
-    @property
-    def rows(self) -> Array:
-        return self._rows[np.argsort(self._numbers)]
+            least = np.sort(np.argpartition(self._keys, SAMPLE_ROWS - 1)[:SAMPLE_ROWS])
+            self._keys, self.rows = self._keys[least], self.rows[least]
+            self._largest = self._keys.max()
 
 
 class _OneOfEach:

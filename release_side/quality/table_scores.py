@@ -1,80 +1,172 @@
-"""The scores of a release against its private table that follow from counts of cells, moments, and comparing rows.
+"""The scores of a release against its private table that follow from counts of cells and from comparing rows.
 
-Points of the release have the weights of its probability view, the nearest ones that are not negative and sum to 1, which is the
-view that answers and rows come from by default. Counts, quantiles and correlations are of all rows of the table; SDMetrics'
-scores of at most 20,000, which the caller draws with a fixed public seed.
+Every number here is exact and private. Shares and total variations (TV) are from 0 to 1, scores from 0 to 1000. Points of the
+release have their nearest weights that are not negative and sum to 1. Rows are added in pieces, and memory grows with them by 8
+bytes each: a digest that is compared and never shown.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.representation.tables.score_tables import (
+from kmeanalyst.representation.weights.views import view_weights
+from release_side.quality.score_tables import (
+    SampleScores,
     ScoreTables,
     group_scores,
     k_marginal,
     names_of_cells,
     shares_of,
     total_variations,
-    two_way_score,
-    within_groups,
-    worst_group,
 )
-from kmeanalyst.representation.tables.sub_sample import SampleScores
-from kmeanalyst.representation.weights.views import view_weights
-from release_side.quality.disclosure import copies, synthpop_scores
-from release_side.quality.scores import ColumnScore, GroupScore, PairScores, RuleScore, SubSample, TableScores
-from release_side.quality.sdmetrics import sdmetrics_scores
-from release_side.quality.summary import Summary, TableSummary, numbers_of, ordered_columns
 
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the picture of sub-samples
-_WORST = 5
+_SEED = 27  # of the halves of the table: fixed and public
 
 
-def table_scores(release: ReleaseData, summary: TableSummary, sample: Array) -> TableScores:
-    """Every score of this room that is no model, no question and no slope.
+@dataclass(frozen=True)
+class GroupScore:
+    """One group of rows.
 
-    summary   of all rows of the private table, read by the release's domain.
-    sample    (n, width) rows of it, encoded: all, or drawn evenly.
+    name    its cell of the group's column.
+    rows    of the table; of rows under a unit the sum of their weights.
+    score   1000·(1 − mean over pairs of min(Σ|p − q| / p_g, 1)); SDNist.
+    """
+
+    name: str
+    rows: float
+    score: float
+
+
+@dataclass(frozen=True)
+class SubSample:
+    """Which simple random sample of the table's rows is as near to it as the release.
+
+    share   of the table's N rows, n / N, whose expected k-marginal is that of the release.
+    rows    n.
+    text    "14 %", "below 1 %" or "above 90 %".
+    """
+
+    share: float
+    rows: float
+    text: str
+
+
+@dataclass(frozen=True)
+class ColumnScore:
+    """One column of the table and of the release.
+
+    total_variation   ½Σ|p − q| over its cells; None for a text.
+    cells             names of the cells: levels, ranges, atoms, "missing". Empty for a text.
+    table, release    shares of the rows in each cell.
+    """
+
+    name: str
+    kind: str
+    total_variation: float | None
+    cells: tuple[str, ...]
+    table: tuple[float, ...]
+    release: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class EqualRows:
+    """Points of the release that are equal to a private row, and how many would be if the points were other rows of the table.
+
+    points     of the release.
+    equal      of them, with every cell equal to that of some private row.
+    expected   the same for as many rows of one random half of the table, compared with the other half.
+    """
+
+    points: int
+    equal: int
+    expected: float
+
+
+@dataclass(frozen=True)
+class TableScores:
+    """Everything of the internal page that follows from tables and rows.
+
+    n_rows, n_points   rows of the table, points of the release.
+    group              the column that groups are of; None for none.
+    k_marginal         SDNist's score: 1000·(1 − mean TV) over pairs of columns, crossed with the group if there is one.
+    groups             the worst first; so are `columns` (texts last) and `pairs` (name, name, total variation).
+    one_way, two_way   mean total variation of all columns, and of all pairs of columns.
+    notes              what is left out, from the domain alone.
+    """
+
+    n_rows: int
+    n_points: int
+    group: str | None
+    k_marginal: float | None
+    sub_sample: SubSample | None
+    groups: tuple[GroupScore, ...]
+    one_way: float | None
+    two_way: float | None
+    columns: tuple[ColumnScore, ...]
+    pairs: tuple[tuple[str, str, float], ...]
+    equal_rows: EqualRows
+    notes: tuple[str, ...]
+
+    @property
+    def worst_group(self) -> float | None:
+        """The least score of a group; None without groups."""
+        return self.groups[0].score if self.groups else None
+
+
+class CountedRows:
+    """Rows in one pass, private or released: sums of weights in the cells of `tables`, and digests of whole rows."""
+
+    def __init__(self, tables: ScoreTables) -> None:
+        self.tables = tables
+        self.counts = np.zeros(tables.starts[-1])
+        self._digests: list[Array] = []
+
+    @classmethod
+    def of(cls, domain: Domain, group: str | None) -> CountedRows:
+        """For rows of this domain; KeyError or ValueError for a group that is not a column with cells."""
+        return cls(ScoreTables(domain, None if group is None else domain.position(group)))
+
+    def add(self, rows: Array, weights: Array | None = None) -> None:
+        """Add encoded rows (n, width) with weights (n,); None for 1 each."""
+        self.counts += self.tables.counts(rows, weights)
+        self._digests.append(digests_of(rows))
+
+    @property
+    def digests(self) -> Array:
+        """(n,) of all rows, once all are added."""
+        return np.concatenate([np.zeros(0, dtype=np.uint64), *self._digests])
+
+
+def table_scores(release: ReleaseData, table: CountedRows) -> TableScores:
+    """The scores of a release against all rows of the private table, read by the release's domain.
 
     Under a unit the rows weigh 1/rows of their unit, and the sub-sample is one of units. A cell then holds parts of units, rounded
     to whole ones: a sample of as many units is at least as near as that.
     """
-    tables, points = summary.tables, release.encoded_points
-    weights = np.clip(view_weights(release, "probability"), 0, None)
-    of_release = Summary(tables)
-    of_release.add(points, weights)
-    p, q = shares_of(tables, summary.counts), shares_of(tables, of_release.counts)
-    tv, by_group = total_variations(tables, p, q), group_scores(tables, p, q)
-    score, domain = k_marginal(tables, p, q), tables.domain
-    ours, theirs = summary.digests, summary.digests_of(points)
+    tables, names = table.tables, table.tables.domain.names
+    released = CountedRows(tables)
+    released.add(release.encoded_points, np.clip(view_weights(release, "probability"), 0, None))
+    p, q = shares_of(tables, table.counts), shares_of(tables, released.counts)
+    tv, score = total_variations(tables, p, q), k_marginal(tables, p, q)
+    pairs = [(names[i], names[j], float(d)) for (i, j), d in zip(tables.pairs, tv[tables.two_way], strict=True)]
+    digests = table.digests
     return TableScores(
-        n_rows=summary.n_rows,
-        n_points=len(points),
-        view="probability",
-        group=None if tables.group is None else domain.names[tables.group],
+        n_rows=len(digests),
+        n_points=len(release),
+        group=None if tables.group is None else names[tables.group],
         k_marginal=score,
-        two_way_score=two_way_score(tables, p, q),
-        within_groups=within_groups(by_group),
-        worst_group=worst_group(by_group),
-        groups=_groups(tables, summary.counts, by_group),
+        sub_sample=None if score is None else _sub_sample(tables, table.counts, score),
+        groups=_groups(tables, table.counts, group_scores(tables, p, q)),
         one_way=_mean(tv[tables.one_way]),
         two_way=_mean(tv[tables.two_way]),
-        sub_sample=None if score is None else _sub_sample(tables, summary.counts, score),
-        columns=_columns(summary, of_release, p, q, tv),
-        pairs=_pairs(summary, of_release, tv),
-        sdmetrics=sdmetrics_scores(domain, sample, points, weights),
-        synthpop=synthpop_scores(
-            summary.keys, next(iter(summary.target), None), (ours[1], ours[2]), (theirs[1], theirs[2])
-        ),
-        copies=copies(ours[0], theirs[0]),
-        rules=_rules(summary, of_release, points),
+        columns=_columns(tables, p, q, tv),
+        pairs=tuple(sorted(pairs, key=lambda pair: -pair[2])),
+        equal_rows=equal_rows(digests, released.digests),
         notes=tuple(tables.notes),
     )
 
@@ -84,97 +176,59 @@ def _mean(values: Array) -> float | None:
 
 
 def _groups(tables: ScoreTables, counts: Array, scores: dict[int, float]) -> tuple[GroupScore, ...]:
-    """The worst first."""
     if tables.group is None:
         return ()
     names, rows = names_of_cells(tables.domain, tables.group), tables.table(counts, tables.columns.index(tables.group))
-    found = [GroupScore(names[cell], float(rows[cell]), score) for cell, score in scores.items()]
-    return tuple(sorted(found, key=lambda one: one.score))
+    groups = [GroupScore(names[cell], float(rows[cell]), score) for cell, score in scores.items()]
+    return tuple(sorted(groups, key=lambda group: group.score))
 
 
 def _sub_sample(tables: ScoreTables, counts: Array, score: float) -> SubSample | None:
-    """The simple random sample whose expected score this is."""
     samples = SampleScores.of(tables, np.rint(counts).astype(np.int64))
     if samples is None:
         return None
     rows = samples.rows_of(score)
-    sizes = np.unique(np.maximum(np.rint(np.array(_SHARES) * samples.n_rows), 1))
-    curve = zip(sizes / samples.n_rows, samples.score(sizes), strict=True)
     share = rows / samples.n_rows
-    return SubSample(share, rows, _share_text(share), tuple((float(s), float(each)) for s, each in curve))
+    text = "below 1 %" if share < 0.01 else "above 90 %" if share > 0.9 else f"{100 * share:.2g} %"
+    return SubSample(share, rows, text)
 
 
-def _share_text(share: float) -> str:
-    if share < 0.01:
-        return "below 1 %"
-    return "above 90 %" if share > 0.9 else f"{100 * share:.2g} %"
+def _columns(tables: ScoreTables, p: Array, q: Array, tv: Array) -> tuple[ColumnScore, ...]:
+    domain, columns = tables.domain, []
+    for j, column in enumerate(domain.columns):
+        if j not in tables.columns:
+            columns.append(ColumnScore(column.name, column.kind, None, (), (), ()))
+            continue
+        index, cells = tables.columns.index(j), tuple(names_of_cells(domain, j))
+        shares = [tuple(tables.table(side, index).tolist()) for side in (p, q)]
+        columns.append(ColumnScore(column.name, column.kind, float(tv[index]), cells, *shares))
+    return tuple(sorted(columns, key=lambda c: 1.0 if c.total_variation is None else -c.total_variation))
 
 
-def _rules(table: Summary, release: Summary, points: Array) -> tuple[RuleScore, ...]:
-    """Each rule, and all together."""
-    if not (rules := table.tables.domain.rules):
-        return ()
-    names = [*(rule.describe() for rule in rules), "any rule"]
-    shares = [side.broken / (side.weight or 1.0) for side in (table, release)]
-    counts = release.breaks(points).sum(axis=0)
-    return tuple(
-        RuleScore(name, float(ours), float(theirs), int(count))
-        for name, ours, theirs, count in zip(names, *shares, counts, strict=True)
-    )
+def equal_rows(table: Array, release: Array) -> EqualRows:
+    """How many released points (m,) equal a private row (N,), and how many rows of one half of the table equal one of the other.
+
+    The halves are random, with a fixed public seed; the second number is scaled to m rows. It is compared with half as many rows,
+    so that it is rather too low where the number of equal rows grows with the table.
+    """
+    halves = np.array_split(np.random.default_rng(_SEED).permutation(table), 2)
+    again = int(np.count_nonzero(np.isin(halves[1], halves[0])))
+    expected = len(release) * again / max(len(halves[1]), 1)
+    return EqualRows(len(release), int(np.count_nonzero(np.isin(release, table))), expected)
 
 
-def _columns(table: Summary, release: Summary, p: Array, q: Array, tv: Array) -> tuple[ColumnScore, ...]:
-    """The worst first, texts last."""
-    tables, found = table.tables, []
-    for j, column in enumerate(tables.domain.columns):
-        index = tables.columns.index(j) if j in tables.columns else None
-        found.append(
-            ColumnScore(
-                name=column.name,
-                kind=column.kind,
-                total_variation=None if index is None else float(tv[index]),
-                cells=() if index is None else tuple(names_of_cells(tables.domain, j)),
-                table=() if index is None else tuple(tables.table(p, index).tolist()),
-                release=() if index is None else tuple(tables.table(q, index).tolist()),
-                quantiles=_quantiles(table, release, j) if j in numbers_of(tables.domain) else None,
-            )
-        )
-    return tuple(sorted(found, key=lambda one: -1.0 if one.total_variation is None else one.total_variation)[::-1])
+def digests_of(rows: Array) -> Array:
+    """(n,) uint64 of encoded rows: equal for equal rows, a missing cell equal to itself, else different but for 1 in 2⁶⁴."""
+    digests = np.full(len(rows), rows.shape[1], dtype=np.uint64)
+    for values in rows.T:
+        bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)  # one bit pattern for NaN, and for zero
+        digests = _mixed(digests ^ _mixed(bits))
+    return digests
 
 
-def _quantiles(table: Summary, release: Summary, j: int) -> dict[str, tuple[Any, Any]]:
-    """Probability → the table's and the release's quantile in natural units."""
-    column = table.tables.domain.columns[j]
-    sides = [column.decode(side.quantiles(j, _QUANTILES)) for side in (table, release)]
-    both = zip(_QUANTILES, *(map(_plain, side) for side in sides), strict=True)
-    return {f"{probability:g}": (ours, theirs) for probability, ours, theirs in both}
-
-
-def _plain(value: Any) -> Any:
-    """A number, or a date as text; None for a missing one."""
-    if pd.isna(value):
-        return None
-    return str(value.date()) if isinstance(value, pd.Timestamp) else float(value)
-
-
-def _pairs(table: Summary, release: Summary, tv: Array) -> PairScores:
-    """Matrices of all pairs, and the worst five."""
-    tables = table.tables
-    names, place = tables.domain.names, {j: k for k, j in enumerate(tables.columns)}
-    matrix = np.full((len(place), len(place)), np.nan)
-    np.fill_diagonal(matrix, tv[tables.one_way])
-    for (i, j), distance in zip(tables.pairs, tv[tables.two_way], strict=True):
-        matrix[place[i], place[j]] = matrix[place[j], place[i]] = distance
-    worst = np.argsort(-tv[tables.two_way], kind="stable")[:_WORST]
-    return PairScores(
-        names=tuple(names[j] for j in tables.columns),
-        total_variation=_tuples(matrix),
-        ordered=tuple(names[j] for j in ordered_columns(tables.domain)),
-        table=_tuples(table.correlations),
-        release=_tuples(release.correlations),
-        worst=tuple((names[i], names[j], float(tv[tables.two_way][k])) for k in worst for i, j in [tables.pairs[k]]),
-    )
-
-
-def _tuples(matrix: Array) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(map(float, row)) for row in matrix)
+def _mixed(bits: Array) -> Array:
+    """The output function of SplitMix64 (Steele, Lea & Flood 2014), a bijection of 64 bits."""
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

@@ -48,8 +48,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.representation.tables.score_tables import ScoreTables, k_marginal, shares_of
 from release_side import publish
+from release_side.quality.score_tables import ScoreTables, k_marginal, shares_of
 
 PUBLIC_ROWS, TEST_ROWS, DELTA = 2_000, 10_000, 1e-6
 SETTINGS = ("target", "none", "crossed", "one-way")

@@ -43,7 +43,7 @@ def test_a_release_that_was_made_for_a_target_is_compared_for_it():
 @pytest.mark.parametrize("name", ["nothing", "many"])
 def test_what_no_model_here_predicts_is_refused(name: str):
     release = release_of(ka.Categorical(name="many", levels=tuple(map(str, range(30)))), ka.Boolean(name="b"))
-    with pytest.raises(PublishError, match="is no column of the release with 2 to 20 levels"):
+    with pytest.raises(PublishError, match="is not a column of the release with 2 to 20 levels"):
         chosen_target(release, name)
 
 

@@ -24,7 +24,7 @@ from release_side.choices.internal_files import STAMP, warning_of_internal_files
 from release_side.errors import PublishError
 from release_side.private_rows.table import PrivateTable
 from release_side.publishing.publish import publish
-from release_side.quality import files
+from release_side.quality import page
 from release_side.quality import quality as room
 from release_side.quality.quality import quality
 
@@ -89,7 +89,7 @@ def test_no_other_user_can_open_its_files_before_they_have_a_byte(here: Path, mo
 
     monkeypatch.setattr(archive, "_create", watched)
     try:
-        files.write_quality(
+        page.write_quality(
             quality(read_release("table.kme", allow_rehearsal=True), "private.csv"),
             "x.internal.html",
             "x.internal.json",
@@ -104,7 +104,7 @@ def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a row was read")
 
     monkeypatch.setattr(PrivateTable, "encoded", refuse)
-    monkeypatch.setattr(files, "read_release", refuse)
+    monkeypatch.setattr("kmeanalyst.release.read_release", refuse)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_file_that_is_not_internal_or_replaces_another_is_refused_before_anyth
     ("options", "reason"),
     [
         (["--group", "nothing"], "no column 'nothing'"), (["--target", "nothing"], "the target 'nothing'"),
-        (["--slope", "age"], "is no slope"), (["--workload", "private.csv"], "the workload is the private table itself"),
+        (["--workload", "private.csv"], "the workload is the private table itself"),
         (["--workload", "none.txt"], "no workload at none.txt"),
     ],
 )  # fmt: skip
@@ -226,7 +226,7 @@ def visits() -> tuple[pd.DataFrame, Release]:
 
 def test_every_unit_weighs_the_same_on_both_sides(visits: tuple[pd.DataFrame, Release]):
     frame, release = visits
-    found = quality(release, frame, workload=["age", "age > 70"], slopes=["age ~ `hours-per-week`"])
+    found = quality(release, frame, workload=["age", "age > 70"])
     by_person = frame.drop_duplicates("person")["age"].astype(int)
     answers = {each.question: each for each in found.questions.compared}
     assert answers["age"].table == pytest.approx(by_person.mean())

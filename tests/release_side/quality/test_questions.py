@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from quality_cases import DOMAIN, people
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.release import Release, read_release
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.expressions import parse
 from release_side.choices.workload import WorkloadQuestion, read_workload
 from release_side.errors import PublishError
-from release_side.quality.answers.questions import Compared, chosen_questions, compare_answers, drawn_questions
-from release_side.quality.answers.slopes import chosen_slopes, compare_slopes
-from release_side.quality.answers.table_answers import TableAnswers
+from release_side.quality.questions import Compared, TableAnswers, chosen_questions, compare_answers, drawn_questions
 
 LINES = [
     "age", "age > 50 and town == 'A'", "pay | not missing(pay)", "var(age)", "std(`hours-per-week`)",
@@ -61,17 +58,14 @@ def test_the_table_answers_as_a_release_of_its_own_rows_does():
     frame = DOMAIN.decode(DOMAIN.encode(people(400)))
     release = ka.from_frame(frame.assign(weight=1 / 400), domain=DOMAIN)
     source, questions = chosen_questions(release, None)
-    slopes = chosen_slopes(DOMAIN, ["pay ~ `hours-per-week`", "age ~ `hours-per-week` * 2"])
-    own = TableAnswers([*questions, *(slope.question for slope in slopes)], DOMAIN, DOMAIN.decode)
+    own = TableAnswers(questions, DOMAIN, DOMAIN.decode)
     own.add(DOMAIN.encode(frame), None)
-    compared = compare_answers(release, source, questions, own.answers()[: len(questions)])
+    compared = compare_answers(release, source, questions, own.answers())
     known = [each for each in compared.compared if math.isfinite(each.release)]
     assert len(known) > 40
     for each in known:
         assert each.release == pytest.approx(each.table, abs=1e-9), each.question
     assert compared.known == 0 and all(each.note for each in compared.compared)  # no measurement, no noise interval
-    for slope in compare_slopes(release, slopes, own.answers()[len(questions) :], frame, 400):
-        assert slope.release == pytest.approx(slope.table, rel=1e-9)
 
 
 # ---------------------------------------------------------------------- which questions
@@ -115,21 +109,12 @@ def test_atoms_that_make_long_conditions_are_left_out_and_texts_have_no_table():
 # ---------------------------------------------------------------------- held, and how far off
 
 
-@pytest.mark.parametrize(
-    ("table", "held", "distance"),
-    [
-        (0.5, True, 0.0),
-        (0.59, True, 1.959963984540054 * 0.9),
-        (0.31, False, 1.959963984540054 * 1.9),
-        (math.nan, None, math.nan),
-    ],
-)
-def test_the_distance_is_in_standard_errors_and_beyond_196_is_not_held(
-    table: float, held: bool | None, distance: float
-):
-    each = Compared("a", table, 0.5, 0.4, 0.6)
-    assert each.held is held
-    np.testing.assert_allclose(each.distance, distance)
+def test_the_distance_is_in_standard_errors_and_beyond_196_is_not_held():
+    cases = [(0.5, True, 0.0), (0.59, True, 0.9), (0.31, False, 1.9), (math.nan, None, math.nan)]
+    for table, held, distance in cases:
+        compared = Compared("a", table, 0.5, 0.4, 0.6)
+        assert compared.held is held
+        np.testing.assert_allclose(compared.distance, 1.959963984540054 * distance)
 
 
 def test_an_interval_of_width_0_holds_the_same_answer_and_no_other():
@@ -159,63 +144,3 @@ def test_a_question_that_the_release_cannot_answer_says_why(compared):
     undefined = WorkloadQuestion("log(age - 200)", "mean", ("log(age - 200)",), None, (1,), ())
     (each,) = compare_answers(release, "here", [undefined], [1.0]).compared
     assert each.held is None and "no finite value" in each.note
-
-
-# ---------------------------------------------------------------------- slopes
-
-
-def test_the_default_slopes_are_of_the_last_numbers_on_the_first():
-    assert [slope.question.text for slope in chosen_slopes(DOMAIN, [])] == [
-        "`hours-per-week` ~ age", "`hours-per-week` ~ pay", "pay ~ age",
-    ]  # fmt: skip
-    assert chosen_slopes(DOMAIN, [], "age")[0].question.text == "age ~ pay"
-    assert chosen_slopes(DOMAIN, [])[1].where == "not missing(pay)"
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("age", "no slope"),
-        ("age ~ pay ~ ill", "no slope"),
-        ("age ~ town", "--slope"),
-        ("age ~ nothing", "--slope"),
-        ("~", "--slope"),
-    ],
-)
-def test_what_is_no_slope_is_refused_by_public_facts(text: str, reason: str):
-    with pytest.raises(PublishError, match=reason):
-        chosen_slopes(DOMAIN, [text])
-
-
-def test_the_tables_slope_and_its_interval_are_those_of_least_squares():
-    """By hand: the sandwich of White (1980), HC0, on all rows in which both are there."""
-    frame = DOMAIN.decode(DOMAIN.encode(people(500)))
-    release = ka.from_frame(frame.assign(weight=1 / 500), domain=DOMAIN)
-    (slope,) = chosen_slopes(DOMAIN, ["pay ~ `hours-per-week`"])
-    own = answered_slope(frame)
-    (found,) = compare_slopes(release, [slope], [own], frame, 500)
-    there = frame["pay"].notna()
-    x, y = frame.loc[there, "hours-per-week"].to_numpy(float), frame.loc[there, "pay"].to_numpy(float)
-    X = np.column_stack([np.ones(len(x)), x])
-    beta, *_ = np.linalg.lstsq(X, y, rcond=None)
-    bread = np.linalg.inv(X.T @ X)
-    error = np.sqrt((bread @ (X.T @ (X * ((y - X @ beta) ** 2)[:, None])) @ bread)[1, 1])
-    assert found.table == pytest.approx(beta[1])
-    np.testing.assert_allclose(found.table_interval, beta[1] + np.array([-1, 1]) * 1.959963984540054 * error)
-    assert math.isnan(found.noise_interval[0]) and found.note
-
-
-def answered_slope(frame: pd.DataFrame) -> float:
-    (slope,) = chosen_slopes(DOMAIN, ["pay ~ `hours-per-week`"])
-    own = TableAnswers([slope.question], DOMAIN, DOMAIN.decode)
-    for part in np.array_split(DOMAIN.encode(frame), 5):
-        own.add(part, None)
-    return own.answers()[0]
-
-
-def test_the_error_of_a_larger_table_is_smaller_than_its_samples():
-    frame = DOMAIN.decode(DOMAIN.encode(people(500)))
-    release: Release = ka.from_frame(frame.assign(weight=1 / 500), domain=DOMAIN)
-    slopes = chosen_slopes(DOMAIN, ["age ~ `hours-per-week`"])
-    widths = [np.ptp(compare_slopes(release, slopes, [0.0], frame, n)[0].table_interval) for n in (500, 50_000)]
-    assert widths[0] == pytest.approx(10 * widths[1])

@@ -1,4 +1,4 @@
-"""Tables for scores: their counts against loops over rows, and scores against the arithmetic of the ACS scorer."""
+"""Tables for scores against loops over rows, scores against the arithmetic of the ACS scorer, and expected scores of samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from every import every
+from scipy.stats import hypergeom
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
@@ -14,17 +14,16 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
-from kmeanalyst.representation.tables import score_tables
-from kmeanalyst.representation.tables.score_tables import (
+from release_side.quality import score_tables
+from release_side.quality.score_tables import (
+    SampleScores,
     ScoreTables,
     group_scores,
     k_marginal,
+    mean_absolute_deviation,
     names_of_cells,
     shares_of,
     total_variations,
-    two_way_score,
-    within_groups,
-    worst_group,
 )
 
 DOMAIN = Domain(
@@ -66,7 +65,7 @@ def acs_scores(R: Array, S: Array, v: Array, group: int | None) -> dict[str, flo
     out = {
         "one_way": np.mean([difference(j).sum() / 2 for j in every]),
         "two_way": np.mean([difference(*pair).sum() / 2 for pair in combinations(every, 2)]),
-        "k_marginal_2way": 500 * (2 - np.mean([difference(*pair).sum() for pair in pairs])),
+        "k_marginal": 500 * (2 - np.mean([difference(*pair).sum() for pair in pairs])),
     }
     if group is not None:
         share = shares(R, np.full(len(R), 1 / len(R)), [group])
@@ -78,11 +77,10 @@ def acs_scores(R: Array, S: Array, v: Array, group: int | None) -> dict[str, flo
             by_group += np.minimum(d[keep] / share[keep], 1)
         out["k_marginal"] = 500 * (2 - total / len(pairs))
         out["worst_group"] = 1000 * (1 - by_group.max() / len(pairs))
-        out["within"] = 1000 * (1 - by_group.mean() / len(pairs))
     return out
 
 
-@every("group", [None, TOWN])
+@pytest.mark.parametrize("group", [None, TOWN])
 def test_scores_are_those_of_the_acs_scorer(group: int | None):
     tables = ScoreTables(DOMAIN, group)
     R, S = rows(400, 0), rows(300, 1)
@@ -92,14 +90,11 @@ def test_scores_are_those_of_the_acs_scorer(group: int | None):
     tv, scores = total_variations(tables, p, q), group_scores(tables, p, q)
     assert tv[tables.one_way].mean() == pytest.approx(expected["one_way"], abs=1e-12)
     assert tv[tables.two_way].mean() == pytest.approx(expected["two_way"], abs=1e-12)
-    assert two_way_score(tables, p, q) == pytest.approx(expected["k_marginal_2way"], abs=1e-9)
+    assert k_marginal(tables, p, q) == pytest.approx(expected["k_marginal"], abs=1e-9)
     if group is None:
-        assert k_marginal(tables, p, q) == two_way_score(tables, p, q)
-        assert (scores, within_groups(scores), worst_group(scores)) == ({}, None, None)
+        assert scores == {}
     else:
-        assert k_marginal(tables, p, q) == pytest.approx(expected["k_marginal"], abs=1e-9)
-        assert worst_group(scores) == pytest.approx(expected["worst_group"], abs=1e-9)
-        assert within_groups(scores) == pytest.approx(expected["within"], abs=1e-9)
+        assert min(scores.values()) == pytest.approx(expected["worst_group"], abs=1e-9)
         assert sorted(scores) == [0, 1]  # no row of the table is in town C
 
 
@@ -112,7 +107,6 @@ def test_groups_by_hand():
     p, q = (shares_of(tables, tables.counts(X)) for X in (table, release))
     assert k_marginal(tables, p, q) == 500  # half of the mass is elsewhere
     assert group_scores(tables, p, q) == {0: 1000.0, 1: 0.0}
-    assert within_groups(group_scores(tables, p, q)) == 500
     assert k_marginal(tables, p, p) == 1000
 
 
@@ -122,7 +116,6 @@ def test_counts_of_pieces_add_up_and_weights_of_one_count_rows(monkeypatch: pyte
     assert whole.dtype == np.int64
     assert np.array_equal(whole, tables.counts(X[:40]) + tables.counts(X[40:]))
     assert np.array_equal(whole, tables.counts(X, np.ones(101)))
-    assert np.array_equal(whole, tables.counts_of_cells(tables.cells(X)))
     monkeypatch.setattr(score_tables, "_BLOCK_ROWS", 7)
     assert np.array_equal(whole, tables.counts(X))
     assert not tables.counts(X[:0]).any()
@@ -150,7 +143,7 @@ def test_with_too_many_cells_some_pairs_are_taken_and_a_note_says_so(monkeypatch
     assert sum(3 * sizes[i] * sizes[j] for i, j in tables.crossed) <= 50
     assert [note.split(" pairs")[0] for note in tables.notes] == [
         f"{len(tables.pairs)} of 6",
-        f"{len(tables.crossed)} of {len(tables.others)}",
+        f"{len(tables.crossed)} of {len([pair for pair in tables.pairs if TOWN not in pair])}",
     ]
     X = rows(50, 1)
     cells, index = tables.cells(X), tables.two_way.start
@@ -166,7 +159,7 @@ def test_with_too_many_cells_some_pairs_are_taken_and_a_note_says_so(monkeypatch
     monkeypatch.setattr(score_tables, "_MOST_CELLS", 1)
     none = ScoreTables(DOMAIN, TOWN)
     p = shares_of(none, none.counts(X))
-    assert (k_marginal(none, p, p), two_way_score(none, p, p), group_scores(none, p, p)) == (None, None, {})
+    assert (k_marginal(none, p, p), group_scores(none, p, p)) == (None, {})
 
 
 def test_texts_are_left_out_and_divide_no_groups():
@@ -176,19 +169,14 @@ def test_texts_are_left_out_and_divide_no_groups():
     assert "note" in tables.notes[0]
     X = domain.encode({"note": ["ab", "b" * 37], "x": [True, False], "y": [False, False]})
     assert tables.counts(X).tolist() == [1, 1, 2, 0, 1, 0, 1, 0]
-    with pytest.raises(ValueError, match=r"note holds texts.*no cells.*Name a column of levels"):
-        ScoreTables(domain, 0)
-    with pytest.raises(ValueError, match=r"index of a column, 0 to 2, got 7.*domain\.position"):
-        ScoreTables(domain, 7)
     alone = ScoreTables(Domain((domain.columns[0],)))
     empty = alone.counts(X[:, : domain.columns[0].width])
     assert (len(empty), total_variations(alone, empty, empty).tolist()) == (0, [])
     assert shares_of(alone, empty).tolist() == []
 
 
-@every(
-    ("column", "names"),
-    [
+def test_cells_have_names():
+    named = [
         (DOMAIN["age"], ["0 to 17", "18 to 64", "65 to 99", "40", "missing"]),
         (DOMAIN["school"], ["none", "some", "all"]),
         (DOMAIN["ill"], ["False", "True", "missing"]),
@@ -197,9 +185,68 @@ def test_texts_are_left_out_and_divide_no_groups():
         (Date(name="d", lower="2020-01-01", upper="2020-12-31", edges=("2020-07-01",)),
          ["2020-01-01 to 2020-06-30", "2020-07-01 to 2020-12-31"]),
         (Tree(name="t", parents={"a1": "a", "a2": "a", "b": ""}), ["a1", "a2", "b"]),
-    ],
-)  # fmt: skip
-def test_cells_have_names(column, names: list[str]):
-    domain = Domain((column,))
-    assert names_of_cells(domain, 0) == names
-    assert ScoreTables(domain).sizes == {0: len(names)}
+    ]  # fmt: skip
+    for column, names in named:
+        assert names_of_cells(Domain((column,)), 0) == names, column
+        assert ScoreTables(Domain((column,))).sizes == {0: len(names)}, column
+
+
+# ---------------------------------------------------------------------- samples of the table
+
+THREE = Domain(
+    tuple(Categorical(name=name, levels=tuple("abcde"[:size])) for name, size in zip("xyz", (3, 4, 5), strict=True))
+)
+X = np.random.default_rng(0).integers(0, (3, 4, 5), (800, 3)).astype(float)
+
+
+def samples_of(group: int | None) -> tuple[ScoreTables, SampleScores]:
+    tables = ScoreTables(THREE, group)
+    samples = SampleScores.of(tables, tables.counts(X))
+    assert samples is not None
+    return tables, samples
+
+
+def test_the_mean_absolute_deviation_is_that_of_the_hypergeometric_distribution():
+    for N, n in ((20, 7), (31, 16), (50, 1), (50, 49), (50, 50)):
+        k, x = np.arange(N + 1), np.arange(n + 1)[:, None]
+        expected = (np.abs(x - n * k / N) * hypergeom.pmf(x, N, k, n)).sum(axis=0)
+        assert mean_absolute_deviation(N, k, n) == pytest.approx(expected, abs=1e-12)
+    variance = 1e7 * 0.1 * 0.9 * 0.9  # of many rows it is that of the normal distribution: n k/N (1 − k/N) (1 − n/N)
+    normal = np.sqrt(2 / np.pi * variance)
+    assert mean_absolute_deviation(10**8, np.array([10**7]), 10**7) == pytest.approx(normal, rel=1e-4)
+
+
+@pytest.mark.parametrize(("group", "n"), [(None, 80), (0, 5), (0, 700)])
+def test_the_expected_score_is_the_mean_of_drawn_samples(group: int | None, n: int):
+    tables, samples = samples_of(group)
+    p, rng = shares_of(tables, tables.counts(X)), np.random.default_rng(n)
+    choices = (rng.choice(len(X), n, replace=False) for _ in range(400))
+    drawn = [k_marginal(tables, p, shares_of(tables, tables.counts(X[chosen]))) for chosen in choices]
+    error = float(np.std(drawn)) / 20
+    assert abs(np.mean(drawn) - samples.score(n)) < 4 * error  # fails once in 16,000 seeds
+    assert abs(np.mean(drawn) - samples.score(round(n * 0.8))) > 4 * error  # the power of this test
+
+
+@pytest.mark.parametrize("group", [None, 0])
+def test_more_rows_are_nearer_and_the_rows_of_a_score_invert_the_score_of_rows(group: int | None):
+    samples = samples_of(group)[1]
+    scores = np.array([samples.score(n) for n in range(1, 801)])
+    assert (np.diff(scores) > -1e-9).all() and scores[-1] == 1000
+    for n in (1, 2, 17, 400, 799, 800):
+        assert samples.rows_of(scores[n - 1]) == pytest.approx(n, abs=0.01)
+    assert samples.rows_of((scores[29] + scores[30]) / 2) == pytest.approx(30.5, abs=1e-6)
+    assert (samples.rows_of(0.0), samples.rows_of(1000.0)) == (0, 800)
+
+
+def test_the_number_of_rows_counts_and_not_their_share():
+    """Ten times the table: the same score needs nearly as many rows, a tenth of the share."""
+    tables, samples = samples_of(None)
+    longer = SampleScores.of(tables, 10 * tables.counts(X))
+    assert longer is not None
+    assert longer.rows_of(samples.score(40)) == pytest.approx(40 * (1 - 40 / 8000) / (1 - 40 / 800), rel=0.01)
+
+
+def test_without_pairs_or_rows_there_is_nothing_to_compare():
+    alone = ScoreTables(Domain((THREE.columns[0],)))
+    assert SampleScores.of(alone, alone.counts(X[:, :1])) is None
+    assert SampleScores.of(ScoreTables(THREE), ScoreTables(THREE).counts(X[:0])) is None

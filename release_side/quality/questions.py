@@ -8,15 +8,17 @@ and no verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, groups_of
 from kmeanalyst.inference.questions.statistics import ask
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
@@ -90,19 +92,17 @@ class QuestionsCompared:
     @property
     def held(self) -> int:
         """How many intervals hold the table's answer."""
-        return sum(each.held is True for each in self.compared)
+        return sum(question.held is True for question in self.compared)
 
     @property
     def known(self) -> int:
         """Of how many that is known."""
-        return sum(each.held is not None for each in self.compared)
+        return sum(question.held is not None for question in self.compared)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as in the JSON."""
-        return {
-            "source": self.source, "held": self.held, "of": self.known,
-            "questions": [each.to_dict() for each in self.compared],
-        }  # fmt: skip
+        asked = [question.to_dict() for question in self.compared]
+        return {"source": self.source, "held": self.held, "of": self.known, "questions": asked}
 
 
 def chosen_questions(release: Release, workload: Source | None) -> tuple[str, list[WorkloadQuestion]]:
@@ -112,15 +112,13 @@ def chosen_questions(release: Release, workload: Source | None) -> tuple[str, li
     """
     if workload is None:
         return f"drawn from the domain by the public seed {_SEED}", drawn_questions(release.domain)
-    asked = [
-        each for question in read_workload(workload, release.columns).questions for each in _cells(question, release)
-    ]
+    whole = read_workload(workload, release.columns).questions
+    asked = [cell for question in whole for cell in _cells(question, release)]
     if len(asked) <= MOST_QUESTIONS:
         return "those of the workload, each cell of a table one question", asked
     some = np.sort(np.random.default_rng(_SEED).choice(len(asked), MOST_QUESTIONS, replace=False))
-    return f"{MOST_QUESTIONS} of the workload's {len(asked):,}, drawn by the public seed {_SEED}", [
-        asked[i] for i in some
-    ]
+    source = f"{MOST_QUESTIONS} of the workload's {len(asked):,}, drawn by the public seed {_SEED}"
+    return source, [asked[i] for i in some]
 
 
 def _cells(question: WorkloadQuestion, release: Release) -> list[WorkloadQuestion]:
@@ -142,15 +140,15 @@ def _groups(domain: Domain, name: str) -> list[Group]:
 
 def drawn_questions(domain: Domain) -> list[WorkloadQuestion]:
     """At most 50 questions, from the domain alone: probabilities of one condition or two, means, means given a condition."""
-    rng, found = np.random.default_rng(_SEED), dict[str, WorkloadQuestion]()
+    rng, drawn = np.random.default_rng(_SEED), dict[str, WorkloadQuestion]()
     conditions = {name: made for name in domain.names if (made := _conditions(domain, name))}
     numbers = [column.name for column in domain.columns if isinstance(column, Real | Integer)]
     for _ in range(_TRIES):
-        if len(found) == MOST_QUESTIONS:
+        if len(drawn) == MOST_QUESTIONS:
             break
         if question := _drawn(domain, conditions, numbers, rng):
-            found.setdefault(question.text, question)
-    return list(found.values())
+            drawn.setdefault(question.text, question)
+    return list(drawn.values())
 
 
 def _drawn(
@@ -191,25 +189,113 @@ def compare_answers(
     release: Release, source: str, questions: Sequence[WorkloadQuestion], of_table: Sequence[float]
 ) -> QuestionsCompared:
     """Ask the release the same, and put those farthest off first; those without a distance stand last."""
-    compared = list(_compared(release, questions, of_table))
-    order = sorted(range(len(compared)), key=lambda i: -compared[i].distance if compared[i].held is not None else 1.0)
-    return QuestionsCompared(source, tuple(compared[i] for i in order))
+    compared = [_compared(release, *asked) for asked in zip(questions, of_table, strict=True)]
+    return QuestionsCompared(source, tuple(sorted(compared, key=lambda q: -q.distance if q.held is not None else 1.0)))
 
 
-def _compared(release: Release, questions: Sequence[WorkloadQuestion], of_table: Sequence[float]) -> Iterator[Compared]:
-    for question, own in zip(questions, of_table, strict=True):
-        try:
-            estimate = ask(release, question.statistic, question.arguments, where=question.where)
-        except ValueError as error:  # of the release alone: no point meets the condition, say
-            yield Compared(question.text, own, math.nan, math.nan, math.nan, str(error))
-            continue
-        low, high, note = noise_interval(estimate)
-        yield Compared(question.text, own, estimate.value, low, high, note)
-
-
-def noise_interval(estimate: Any) -> tuple[float, float, str]:
-    """(low, high, "") of 95 %; NaN and the reason where the noise of an answer is not known."""
+def _compared(release: Release, question: WorkloadQuestion, of_table: float) -> Compared:
+    unknown = math.nan, math.nan
     try:
-        return (*estimate.interval(0.95, kind="noise"), "")
-    except ValueError as error:
-        return math.nan, math.nan, str(error)
+        estimate = ask(release, question.statistic, question.arguments, where=question.where)
+    except ValueError as error:  # of the release alone: no point meets the condition, say
+        return Compared(question.text, of_table, math.nan, *unknown, str(error))
+    try:
+        return Compared(question.text, of_table, estimate.value, *estimate.interval(0.95, kind="noise"))
+    except ValueError as error:  # the noise of the answer is not known
+        return Compared(question.text, of_table, estimate.value, *unknown, str(error))
+
+
+# ---------------------------------------------------------------------- the table's answers
+
+
+class TableAnswers:
+    """The table's own answers to some questions, over all its rows, which are added piece by piece.
+
+    Rows are as the domain reads them: clamped, with the defaults, and weighted as in the release. Rows at which a question is
+    undefined are left out.
+
+    columns   the domain that the questions are about, with derived columns.
+    decode    encoded rows → a frame of these columns, in natural units.
+    """
+
+    def __init__(
+        self, questions: Sequence[WorkloadQuestion], columns: Domain, decode: Callable[[Array], pd.DataFrame]
+    ) -> None:
+        self._columns, self._decode = columns, decode
+        self._asked = [(asked, _Values() if asked.statistic == "quantile" else _Moments()) for asked in questions]
+
+    def add(self, rows: Array, weights: Array | None) -> None:
+        """Add encoded rows, with their weights; None for equal ones."""
+        frame, evaluated = self._decode(rows), dict[str, Array]()
+        weights = np.ones(len(frame)) if weights is None else weights
+
+        def value(text: str) -> Array:
+            if text not in evaluated:
+                evaluated[text] = parse(text).evaluate(frame, self._columns).astype(float)
+            return evaluated[text]
+
+        for question, sums in self._asked:
+            n_columns = 1 if question.statistic == "quantile" else len(question.arguments)
+            values = np.column_stack([value(text) for text in question.arguments[:n_columns]])
+            counted = np.isfinite(values).all(axis=1)
+            if question.where is not None:
+                counted &= value(question.where) == 1
+            sums.add(values[counted], weights[counted])
+
+    def answers(self) -> list[float]:
+        """One number for each question; NaN where no row has it."""
+        return [sums.answer(question) for question, sums in self._asked]
+
+
+class _Moments:
+    """Sums of weights, values and products, of values less those of a first row: sums of squares then lose few digits."""
+
+    def __init__(self) -> None:
+        self._shift: Array | None = None
+        self._total, self._sums, self._products = 0.0, np.zeros(1), np.zeros((1, 1))
+
+    def add(self, values: Array, weights: Array) -> None:
+        if not len(values):
+            return
+        if self._shift is None:
+            self._shift = values[0]
+            self._sums, self._products = np.zeros(values.shape[1]), np.zeros((values.shape[1],) * 2)
+        shifted = values - self._shift
+        self._total += float(weights.sum())
+        self._sums += weights @ shifted
+        self._products += shifted.T @ (weights[:, None] * shifted)
+
+    def answer(self, question: WorkloadQuestion) -> float:
+        if self._shift is None:
+            return float("nan")
+        mean = self._sums / self._total
+        covariance = self._products / self._total - np.outer(mean, mean)
+        variances = np.maximum(np.diag(covariance), 0.0)
+        if question.statistic == "corr":
+            deviations = float(np.sqrt(variances[0] * variances[1]))
+            return float(covariance[0, 1]) / deviations if deviations > 0 else float("nan")
+        if question.statistic == "cov":
+            return float(covariance[0, 1])
+        return float(
+            {"mean": self._shift[0] + mean[0], "var": variances[0]}.get(question.statistic, variances[0] ** 0.5)
+        )
+
+
+class _Values:
+    """All values with their weights, for a quantile."""
+
+    def __init__(self) -> None:
+        self._values, self._weights = [np.zeros(0)], [np.zeros(0)]
+
+    def add(self, values: Array, weights: Array) -> None:
+        self._values.append(values[:, 0])
+        self._weights.append(weights)
+
+    def answer(self, question: WorkloadQuestion) -> float:
+        values, weights = np.concatenate(self._values), np.concatenate(self._weights)
+        if not len(values):
+            return float("nan")
+        order = np.argsort(values, kind="stable")
+        cumulative = np.cumsum(weights[order]) / weights.sum()
+        index = np.searchsorted(cumulative, float(question.arguments[1]) * (1 - 1e-12))
+        return float(values[order[min(int(index), len(order) - 1)]])

@@ -9,12 +9,13 @@ Source   Task, Bhagat & Howarth 2023, SDNist v2: Deidentified Data Report Tool (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
+from scipy.special import gammaln
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
@@ -52,14 +53,7 @@ class ScoreTables:
     group: int | None = None
 
     def __post_init__(self) -> None:
-        if self.group is None:
-            return
-        if not 0 <= self.group < len(self.domain):
-            raise ValueError(
-                f"group must be the index of a column, 0 to {len(self.domain) - 1}, got {self.group!r}. Pass "
-                "domain.position(name)."
-            )
-        if (column := self.domain.columns[self.group]).is_text:
+        if self.group is not None and (column := self.domain.columns[self.group]).is_text:
             raise ValueError(
                 f"column {column.name} holds texts, which have no cells, so that it divides no rows into groups. Name a "
                 "column of levels or of numbers as the group."
@@ -89,14 +83,11 @@ class ScoreTables:
     @cached_property
     def crossed(self) -> tuple[tuple[int, int], ...]:
         """Those of the pairs without the group that are counted in each group too."""
-        if self.group is None:
-            return ()
-        return self._few_enough([pair for pair in self.pairs if self.group not in pair], self.sizes[self.group])
+        return () if self.group is None else self._few_enough(self._without_group, self.sizes[self.group])
 
     @property
-    def others(self) -> tuple[tuple[int, int], ...]:
-        """Those of the pairs that are without the group: all of them if there is none."""
-        return tuple(pair for pair in self.pairs if self.group not in pair)
+    def _without_group(self) -> list[tuple[int, int]]:
+        return [pair for pair in self.pairs if self.group not in pair]
 
     def _few_enough(self, pairs: list[tuple[int, int]], groups: int) -> tuple[tuple[int, int], ...]:
         """At most _MOST_PAIRS with at most _MOST_CELLS cells together, in the order given."""
@@ -112,10 +103,10 @@ class ScoreTables:
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each table, in the order of the vector."""
-        sizes, group = self.sizes, self.group
-        ones = [(sizes[j],) for j in self.columns]
-        twos = [(sizes[i], sizes[j]) for i, j in self.pairs]
-        return (*ones, *twos, *([] if group is None else [(sizes[group], sizes[i], sizes[j]) for i, j in self.crossed]))
+        sizes = self.sizes
+        groups = () if self.group is None else (sizes[self.group],)
+        ones, twos = [(sizes[j],) for j in self.columns], [(sizes[i], sizes[j]) for i, j in self.pairs]
+        return (*ones, *twos, *((*groups, sizes[i], sizes[j]) for i, j in self.crossed))
 
     @cached_property
     def starts(self) -> Array:
@@ -133,14 +124,9 @@ class ScoreTables:
         return slice(len(self.columns), len(self.columns) + len(self.pairs))
 
     @property
-    def by_group(self) -> slice:
-        """The indices of the tables of pairs crossed with the group."""
-        return slice(len(self.columns) + len(self.pairs), len(self.shapes))
-
-    @property
     def compared(self) -> slice:
         """The indices of the tables that `k_marginal` compares: those of pairs, crossed with the group if there is one."""
-        return self.two_way if self.group is None else self.by_group
+        return self.two_way if self.group is None else slice(self.two_way.stop, len(self.shapes))
 
     def table(self, vector: Array, index: int) -> Array:
         """One table of the vector, in its shape."""
@@ -159,10 +145,10 @@ class ScoreTables:
                 f"{len(self.pairs)} of {every} pairs of columns are compared, taken in a fixed random order: all of them are "
                 f"more than {_MOST_PAIRS:,} or have more than {_MOST_CELLS:,} cells"
             )
-        if self.group is not None and len(self.crossed) < len(self.others):
+        if self.group is not None and len(self.crossed) < len(self._without_group):
             notes.append(
-                f"{len(self.crossed)} of {len(self.others)} pairs are compared within the groups, taken in a fixed random "
-                f"order: all of them have more than {_MOST_CELLS:,} cells there"
+                f"{len(self.crossed)} of {len(self._without_group)} pairs are compared within the groups, taken in a fixed "
+                f"random order: all of them have more than {_MOST_CELLS:,} cells there"
             )
         return notes
 
@@ -172,25 +158,13 @@ class ScoreTables:
 
     def counts(self, X: Array, weights: Array | None = None) -> Array:
         """The vector of counts of encoded rows (n, width): int64, or sums (float64) of their weights (n,)."""
-        return self._sum_of_blocks(len(X), lambda block: self.cells(X[block]), weights)
-
-    def counts_of_cells(self, cells: Array, weights: Array | None = None) -> Array:
-        """The vector of counts of rows that are cells (n, columns) already; as `counts`."""
-        return self._sum_of_blocks(len(cells), lambda block: cells[block], weights)
-
-    def _sum_of_blocks(self, n: int, cells_of: Callable[[slice], Array], weights: Array | None) -> Array:
-        """The vector of counts of n rows, a block of them in memory at a time."""
         total = np.zeros(self.starts[-1], dtype=np.int64 if weights is None else np.float64)
-        for start in range(0, n, _BLOCK_ROWS):
+        for start in range(0, len(X), _BLOCK_ROWS):
             block = slice(start, start + _BLOCK_ROWS)
-            self._add(total, cells_of(block), None if weights is None else weights[block])
+            codes = dict(zip(self.columns, np.ascontiguousarray(self.cells(X[block]).T), strict=True))
+            for index, table in enumerate(self._tables(codes, None if weights is None else weights[block])):
+                total[self.starts[index] : self.starts[index + 1]] += table
         return total
-
-    def _add(self, total: Array, cells: Array, weights: Array | None) -> None:
-        """Add the counts of a block of rows."""
-        codes = dict(zip(self.columns, np.ascontiguousarray(cells.T), strict=True))
-        for index, table in enumerate(self._tables(codes, weights)):
-            total[self.starts[index] : self.starts[index + 1]] += table
 
     def _tables(self, codes: dict[int, Array], weights: Array | None) -> Iterator[Array]:
         """The flat tables of a block, in the order of the vector."""
@@ -229,25 +203,15 @@ def k_marginal(tables: ScoreTables, p: Array, q: Array) -> float | None:
 
     It is 500·(2 − mean Σ|p − q|), SDNist's overall score. Groups count by their size.
     """
-    return _score_of(total_variations(tables, p, q)[tables.compared])
-
-
-def two_way_score(tables: ScoreTables, p: Array, q: Array) -> float | None:
-    """1000·(1 − mean TV) over pairs of columns other than the group, not crossed with it; None without a pair."""
-    tv = total_variations(tables, p, q)[tables.two_way]
-    return _score_of(tv[[tables.group not in pair for pair in tables.pairs]])
-
-
-def _score_of(tv: Array) -> float | None:
+    tv = total_variations(tables, p, q)[tables.compared]
     return 500 * (2 - float(np.mean(2 * tv))) if len(tv) else None
 
 
 def group_scores(tables: ScoreTables, p: Array, q: Array) -> dict[int, float]:
     """Cell of the group → 1000·(1 − mean over pairs of min(Σ_{cells of the group}|p − q| / p_g, 1)), for groups with p_g > 0.
 
-    p is of the table and q of the release. The least of these is `worst_group`, their mean without weights
-    `within_groups`. They are not on the scale of `k_marginal`: the distance is not halved, as the whole of a group can be
-    missing, and is at most the group's share.
+    p is of the table and q of the release. They are not on the scale of `k_marginal`: the distance is not halved, as the whole
+    of a group can be missing, and is at most the group's share.
     Source   SDNist 2.x, metrics/kmarginal.py, KMarginal._compute_score_grouped.
     """
     if tables.group is None or not tables.crossed:
@@ -255,20 +219,10 @@ def group_scores(tables: ScoreTables, p: Array, q: Array) -> dict[int, float]:
     share = tables.table(p, tables.columns.index(tables.group))
     kept = np.flatnonzero(share > 0)
     total = np.zeros(len(kept))
-    for index in range(tables.by_group.start, tables.by_group.stop):
+    for index in range(tables.compared.start, tables.compared.stop):
         difference = np.abs(tables.table(p, index) - tables.table(q, index)).sum(axis=(1, 2))
         total += np.minimum(difference[kept] / share[kept], 1)
     return dict(zip(kept.tolist(), (1000 * (1 - total / len(tables.crossed))).tolist(), strict=True))
-
-
-def within_groups(scores: dict[int, float]) -> float | None:
-    """The mean of `group_scores` without weights: a small group counts as much as a large one; None without groups."""
-    return float(np.mean(list(scores.values()))) if scores else None
-
-
-def worst_group(scores: dict[int, float]) -> float | None:
-    """The least of `group_scores`; None without groups."""
-    return min(scores.values(), default=None)
 
 
 def names_of_cells(domain: Domain, column: int) -> list[str]:
@@ -276,3 +230,82 @@ def names_of_cells(domain: Domain, column: int) -> list[str]:
     kernel, chosen = one_way_kernel(domain, (column,), ranged=True).kernel, domain.columns[column]
     assert isinstance(kernel, Margins)
     return [*cell_names(chosen, kernel.edges[0], kernel.atoms[0]), *["missing"] * chosen.missing]
+
+
+# ---------------------------------------------------------------------- samples of the table
+
+
+@dataclass(frozen=True, eq=False)
+class SampleScores:
+    """Expected k-marginals of simple random samples of a table's rows: how near to it they are.
+
+    A sample of n of N rows without replacement has hypergeometric cells, whose mean absolute deviation is known in closed form
+    (Diaconis & Zabell 1991). So nothing is drawn, and a sample of nearly all rows is nearly the table. The number of rows with a
+    given score depends on the table; its share of N is a statement about this N.
+
+    n_rows     N.
+    values     different numbers of rows that a cell of the compared tables has.
+    cells      how many cells have each.
+    n_tables   tables that are compared.
+
+    >>> samples = SampleScores(4, np.array([2]), np.array([2]), 1)
+    >>> samples.score(1), samples.score(4)
+    (500.0, 1000.0)
+    """
+
+    n_rows: int
+    values: Array
+    cells: Array
+    n_tables: int
+
+    @classmethod
+    def of(cls, tables: ScoreTables, counts: Array) -> SampleScores | None:
+        """From the counts (int64) of all rows; None where no tables are compared, or there are no rows."""
+        compared = tables.compared
+        n_rows = int(counts[: tables.starts[1]].sum()) if tables.columns else 0
+        if compared.start == compared.stop or not n_rows:
+            return None
+        values, cells = np.unique(
+            counts[tables.starts[compared.start] : tables.starts[compared.stop]], return_counts=True
+        )
+        seen = values > 0
+        return cls(n_rows, values[seen].astype(np.int64), cells[seen], compared.stop - compared.start)
+
+    def score(self, n: int) -> float:
+        """The expected k-marginal of a sample of n rows, 1 to N."""
+        distance = float(self.cells @ mean_absolute_deviation(self.n_rows, self.values, n)) / n / self.n_tables
+        return 500 * (2 - distance)
+
+    def rows_of(self, score: float) -> float:
+        """The number of rows, from 0 to N, of samples that have this expected score; between two whole numbers linearly.
+
+        0 for a score below that of a single row.
+        """
+        low, high = 1, self.n_rows
+        if score < (first := self.score(1)):
+            return 0.0
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.score(middle) <= score else (low, middle)
+        first, last = self.score(low), self.score(high)
+        return low + (high - low) * min((score - first) / (last - first), 1.0) if last > first else float(high)
+
+
+def mean_absolute_deviation(n_rows: int, values: Array, n: int) -> Array:
+    """E|X − nk/N| for X hypergeometric: n rows drawn of N, of which k are in the cell, for each k of `values`.
+
+    It is 2·m(N − k − n + m)/N·P(X = m) with m = ⌊nk/N⌋ + 1: terms (x − nk/N)P(x) above the mean telescope.
+
+    >>> mean_absolute_deviation(4, np.array([2]), 1)
+    array([0.5])
+    """
+    k, N = values.astype(np.int64), n_rows
+    m = n * k // N + 1
+    possible = (m <= np.minimum(k, n)) & (N - k - n + m >= 0)  # elsewhere nothing is above the mean
+    m = np.where(possible, m, np.minimum(k, n))
+    log_p = _log_choose(k, m) + _log_choose(N - k, n - m) - _log_choose(N, n)
+    return np.where(possible, 2 * m * ((N - k - n + m) / N) * np.exp(log_p), 0.0)
+
+
+def _log_choose(n: Array | int, k: Array | int) -> Array:
+    return gammaln(np.add(n, 1.0)) - gammaln(np.add(k, 1.0)) - gammaln(np.subtract(n, k) + 1.0)
