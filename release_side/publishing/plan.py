@@ -15,7 +15,6 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimates
 from kmeanalyst.inference.questions.statistics import ask
-from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
@@ -32,27 +30,24 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, read_domain
-from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Number, Real
+from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed
 from release_side.budget.spending import weakness
-from release_side.choices.options import processors, public_generator
-from release_side.choices.workload import Source, WorkloadQuestion, without
+from release_side.choices.options import processors
+from release_side.choices.workload import WorkloadQuestion, without
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
 from release_side.door.private_tables import count_tables
 from release_side.errors import PublishError
-from release_side.private_rows.rows import Table
 from release_side.publishing.methods import ReleaseMethod, chosen_method, method_class
 from release_side.publishing.publish import to_release
-from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
+from release_side.publishing.simulated import SimulatedDoor, SyntheticPopulation
 
 _log = logging.getLogger("release_side")
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
@@ -61,15 +56,6 @@ NOTE = (
     "third of these, or two and a half times as large. Nothing private was read and nothing is spent."
 )
 _SEED = 0  # seed of the simulated noise: the same draw for each ε, so that they can be compared
-_CLUSTERS = 5
-_CENTRES = (0.1, 0.9)  # range of cluster centres in a column of numbers, as fractions of the column's range
-_SPREADS = (0.02, 0.1)  # range of a cluster's standard deviation, likewise
-_ON_ATOMS = 0.3  # share of cells on atoms, in a column that declares atoms
-_MISSING = 0.1  # share of missing cells, in a column that allows them
-_SYNTHETIC_ROWS = (1000, 20_000)  # fewest and most
-_SYNTHETIC_WORK = 1.2e9  # kernel entries times passes for the population's squared norm: a few seconds
-_PUBLIC_ROWS = 3000  # most public rows from which a synthetic population is made
-_ALIKE = 0.08  # share of the public rows that count as neighbours of one of them
 _TIMED_ROWS = 2000
 
 
@@ -80,26 +66,15 @@ def plan(
     delta: float,
     epsilon: float | Sequence[float] = EPSILONS,
     method: str = "random-features",
-    public_points: Table | None = None,
-    points: int | None = None,
-    features: int | None = None,
-    family: str | None = None,
-    kernel: Kernel | str | None = None,
-    target: str | Sequence[str] | None = None,
-    workload: Source | None = None,
-    weights: str = "probability",
-    bound: float | None = None,
-    float32: bool = False,
-    noise: str = "gaussian",
-    calibration: str | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> pd.DataFrame:
     """Predict the accuracy of releases of a table of `rows` rows at each epsilon; opens no private file.
 
     domain      Domain, or the path of its TOML file.
     rows        N.
     epsilon     one ε or several.
-    The other options are those of `publish`, and are refused for the same reasons in the same words.
+    options     points, kernel, target and the other choices of the method, as `publish` has them, refused in the same words.
     Returns     DataFrame, a row for each ε, with the columns
                 epsilon, delta, rho; method, points, features    the guarantee (ρ of zCDP), M and F.
                 noise_scale      standard deviation of the noise on each of the F coordinates of the mean; exact.
@@ -132,10 +107,7 @@ def plan(
     kind = method_class(method)
     if kind.no_plan:
         raise PublishError(kind.no_plan)
-    choices = kind.options(
-        public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
-        workload=workload, weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
-    )  # fmt: skip
+    choices = kind.options(**options)
     mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
     size, on_progress = PopulationSize(_as_whole(rows)), progress or silent
     chosen = chosen_method(method, choices, domain)
@@ -223,98 +195,6 @@ def _as_whole(rows: int) -> int:
     if isinstance(rows, bool) or not isinstance(rows, int | np.integer):
         raise PublishError(f"rows must be a whole number, got {rows!r}: it is the table's size N. Pass e.g. 100000.")
     return int(rows)
-
-
-# ---------------------------------------------------------------------- the synthetic population
-
-
-@dataclass(frozen=True, eq=False)
-class SyntheticPopulation(SyntheticRows):
-    """A population made from public facts, with its kernel mean.
-
-    embedding      the kernel mean of its rows.
-    squared_norm   of the embedding.
-    """
-
-    embedding: KernelMean
-    squared_norm: float
-
-    @classmethod
-    def of(cls, domain: Domain, kernel: Kernel, size: PopulationSize, *, public: Array | None) -> SyntheticPopulation:
-        """As many rows as the table has, within limits on the cost of the kernel's double sum over them."""
-        fewest, most = _SYNTHETIC_ROWS
-        most = int(np.clip(math.sqrt(_SYNTHETIC_WORK / kernel_work(kernel, domain.width)), fewest, most))
-        rng = public_generator("stand-in", table_kernel(domain), domain, 0)  # the same for all kernels
-        n = int(np.clip(size.count, fewest, most))
-        rows = clustered_rows(domain, n, rng) if public is None else bootstrap_like(public, domain, kernel, n, rng)
-        embedding = KernelMean(kernel, rows)
-        return cls(rows, embedding, embedding.squared_norm())
-
-    def distance(self, release: Release) -> float:
-        """RKHS distance of the release's weighted points from the population."""
-        used = release.weights != 0
-        points = KernelMean(self.embedding.kernel, release.encoded_points[used], release.weights[used])
-        square = points.squared_norm() - 2 * points.inner(self.embedding) + self.squared_norm
-        return math.sqrt(max(0.0, square))
-
-    def sampling_error(self, size: PopulationSize) -> float:
-        """Root mean square RKHS distance of a table of this size from the population it is drawn from."""
-        diagonal = float(self.embedding.kernel.diagonal(self.rows).mean())
-        return math.sqrt(max(0.0, diagonal - self.squared_norm) / size.count)
-
-
-def clustered_rows(domain: Domain, size: int, rng: np.random.Generator) -> Array:
-    """(size, d) encoded rows in a few clusters, wide and narrow, spread over the whole domain."""
-    cluster = rng.choice(_CLUSTERS, size, p=rng.dirichlet(np.full(_CLUSTERS, 2.0)))
-    return np.column_stack([_cells(column, cluster, rng) for column in domain.columns])
-
-
-def _cells(column: Column, cluster: Array, rng: np.random.Generator) -> Array:
-    """A column's encoded cells, given the cluster of each row."""
-    size = len(cluster)
-    if isinstance(column, Number):
-        low, high = column.bounds
-        centres = low + rng.uniform(*_CENTRES, _CLUSTERS) * (high - low)
-        spreads = rng.uniform(*_SPREADS, _CLUSTERS) * (high - low)
-        cells = column.rounded(np.clip(centres[cluster] + spreads[cluster] * rng.standard_normal(size), low, high))
-        if column.atoms:
-            cells = np.where(rng.random(size) < _ON_ATOMS, rng.choice(_atoms(column), size), cells)
-    else:
-        assert isinstance(column, Categorical)
-        shares = rng.dirichlet(np.ones(len(column.levels)), _CLUSTERS).cumsum(axis=1)
-        drawn, cells = rng.random(size), np.empty(size)
-        for own in range(_CLUSTERS):
-            cells[cluster == own] = np.searchsorted(shares[own, :-1], drawn[cluster == own])
-    return np.where(rng.random(size) < _MISSING, np.nan, cells) if column.missing else cells
-
-
-def bootstrap_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
-    """(size, d) encoded rows of a population that the public rows could be a sample of.
-
-    The Bayesian bootstrap (Rubin 1981): unequal masses on the public rows, as far from equal ones as a population
-    is from its sample. Each row then moves towards or away from a similar one, so that the population is not just the
-    public rows. A level is taken from either row with probability ½. A number moves by a·(difference), with a uniform on
-    (−½, 1): because E a = E a², two independent numbers of one distribution give a third of the same mean and variance.
-    """
-    if len(public) > _PUBLIC_ROWS:
-        public = public[rng.choice(len(public), _PUBLIC_ROWS, replace=False)]
-    alike = np.argsort(-kernel.gram(public, public), axis=1)[:, : math.ceil(_ALIKE * len(public))]
-    home = rng.choice(len(public), size, p=rng.dirichlet(np.ones(len(public))))
-    other = alike[home, rng.integers(0, alike.shape[1], size)]
-    rows = np.where((rng.random((size, len(domain))) < 0.5)[:, domain.column_of], public[home], public[other])
-    for j, column in enumerate(domain.columns):
-        if isinstance(column, Number):
-            moved = public[home, j] + rng.uniform(-0.5, 1, size) * (public[other, j] - public[home, j])
-            held = (
-                np.isnan(moved) | np.isin(public[home, j], _atoms(column)) | np.isin(public[other, j], _atoms(column))
-            )
-            rows[:, j] = np.where(held, rows[:, j], column.rounded(np.clip(moved, *column.bounds)))
-    return rows
-
-
-def _atoms(column: Number) -> Array:
-    """The declared atoms, encoded."""
-    return column.encode(list(column.atoms))[0] if column.atoms else np.zeros(0)
 
 
 # ---------------------------------------------------------------------- one simulated release

@@ -25,7 +25,6 @@ from release_side.quality.table_scores import ColumnScore
 _STYLE = files("release_side.quality").joinpath("quality.css").read_text(encoding="utf-8")
 _OWNER_ALONE = 0o600
 _NAME = 60  # characters of a name in running text
-_MOST_NOTES = 5
 _MOST_CARDS = 60
 _MOST_PAIRS = 100
 _MOST_CELLS = 12  # of a column that are drawn
@@ -34,15 +33,11 @@ _LABEL, _RIGHT = 112.0, 92.0  # of a drawing: how wide names and numbers are
 
 def write_quality(found: Quality, output: str | Path, json_output: str | Path | None = None) -> None:
     """Write the page, and its numbers as JSON; each file appears whole or not at all, with mode 0600."""
-    _write(output, quality_html(found))
-    if json_output is not None:
-        _write(json_output, json_text(found.to_dict()) + "\n")
-
-
-def _write(path: str | Path, text: str) -> None:
-    with atomic_write(path, mode=_OWNER_ALONE) as temporary:  # so made: who opened it before a chmod could read on
-        os.chmod(temporary, _OWNER_ALONE)  # whatever the umask takes away
-        temporary.write_bytes(text.encode())
+    for path, text in ((output, quality_html(found)), (json_output, json_text(found.to_dict()) + "\n")):
+        if path is not None:
+            with atomic_write(path, mode=_OWNER_ALONE) as temporary:  # who opened it before a chmod could read on
+                os.chmod(temporary, _OWNER_ALONE)  # whatever the umask takes away
+                temporary.write_bytes(text.encode())
 
 
 def quality_html(found: Quality) -> str:
@@ -78,7 +73,6 @@ def _header(found: Quality) -> Markup:
         (number(scores.k_marginal, ".0f"), "k-marginal, of 1000"),
         *([] if scores.group is None else [(number(scores.worst_group, ".0f"), "worst group")]),
         (f"{found.questions.held} of {found.questions.known}", "noise intervals hold the table’s answer"),
-        *_best_model(found),
         (f"{scores.n_rows:,}", "private rows"),
         (f"{scores.n_points:,}", "released points"),
         *([] if statement is None else [(f"{statement.epsilon:g}, {statement.delta:g}", "ε, δ")]),
@@ -92,28 +86,10 @@ def _header(found: Quality) -> Markup:
         element("p", near if sample else "There are no two columns with cells to compare.", class_="lead"),
         element("ul", items, class_="facts"),
         [element("p", note, class_="bad") for note in (*found.notes, rehearsal) if note],
-        _groups_table(found, 5) if scores.groups else None,
     )
 
 
-def _best_model(found: Quality) -> list[tuple[str, str]]:
-    """Of each side the best of the three estimators."""
-    sides = zip(*((model.release, model.table) for model in found.models.models), strict=True)
-    best = [number(max([score for score in side if math.isfinite(score)], default=math.nan)) for side in sides]
-    metric = {"roc_auc": "ROC area", "r2": "r²"}.get(found.models.metric)
-    return [(" | ".join(best), f"{metric}: trained on the release | the table")] if best else []
-
-
 # ------------------------------------------------------------------ groups, columns, pairs
-
-
-def _groups_table(found: Quality, most: int | None = None) -> Markup:
-    """The worst first; all of them without `most`."""
-    groups, of = found.tables.groups, name_of(found.tables.group or "", _NAME)
-    caption = element("span", "The worst of " if most else "All ", f"{len(groups)} groups of ", of, ".")
-    heads = [("group", "text"), ("rows", ""), ("score of 1000", "")]
-    rows = [_row([group.name], [group.rows, group.score], ",.0f") for group in groups[:most]]
-    return table(heads, rows, caption, "plain" if most else "sortable")
 
 
 def _groups(found: Quality) -> list[object]:
@@ -126,7 +102,10 @@ def _groups(found: Quality) -> list[object]:
         "The pairs are of the other columns, crossed with the group. Within a group the score is 1000·(1 − Σ|p − q| / share of the "
         "group), each term at most 1, mean over pairs: 0 where the release lacks the group. It is not on the whole table’s scale."
     )
-    return [element("p", words), _groups_table(found), notes]
+    heads = [("group", "text"), ("rows", ""), ("score of 1000", "")]
+    rows = [_row([group.name], [group.rows, group.score], ",.0f") for group in found.tables.groups]
+    caption = element("span", "Groups of ", name_of(found.tables.group, _NAME), ".")
+    return [element("p", words), table(heads, rows, caption, "sortable"), notes]
 
 
 def _columns(found: Quality) -> list[object]:
@@ -200,7 +179,7 @@ def _questions(found: Quality) -> list[object]:
     caption = "The farthest off first, in standard errors of the noise. Shaded: not held by the interval."
     unanswered = [_soft(f"{one.question}: {one.note}") for one in asked.compared if one.note]
     rows = [_question(one) for one in asked.compared]
-    return [element("p", words), table(heads, rows, caption, "sortable"), unanswered[:_MOST_NOTES]]
+    return [element("p", words), table(heads, rows, caption, "sortable"), unanswered]
 
 
 def _question(asked: Compared) -> Markup:
@@ -247,15 +226,13 @@ def _equal_rows(found: Quality) -> list[object]:
     return [element("p", words), element("p", near)]
 
 
-def _made(found: Quality) -> list[object]:
-    parts = [
-        f"Made with kmeanalyst {__version__} from {found.tables.n_rows:,} rows of the table, in one reading; in the scores of "
-        "tables the release’s points have their nearest probability weights.",
+def _made(found: Quality) -> Markup:
+    return element(
+        "p",
+        f"Made with kmeanalyst {__version__} from {found.tables.n_rows:,} rows of the table, in one reading; in the scores of tables ",
+        "the release’s points have their nearest probability weights. "
         f"Models are from {found.sampled:,} {found.counted} that a public seed draws; everything else is from all rows.",
-        "Whoever reads this page sees exact numbers of private rows. To choose among draws or options without that: "
-        "release-side plan, or the releases themselves.",
-    ]
-    return [element("p", part) for part in parts]
+    )
 
 
 # ------------------------------------------------------------------ numbers

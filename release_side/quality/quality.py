@@ -23,6 +23,7 @@ from release_side.private_rows.units import check_unit
 from release_side.quality.models import ModelScores, chosen_target, compare_models
 from release_side.quality.questions import QuestionsCompared, TableAnswers, chosen_questions, compare_answers
 from release_side.quality.reading import read_once
+from release_side.quality.score_tables import ScoreTables
 from release_side.quality.table_scores import CountedRows, TableScores, table_scores
 
 _FAILED = (
@@ -95,7 +96,7 @@ def quality(
     predicted = chosen_target(release, target)
     where_from, questions = chosen_questions(release, workload)
     try:
-        counted = CountedRows.of(domain, group)
+        counted = CountedRows(ScoreTables(domain, None if group is None else domain.position(group)))
     except (KeyError, ValueError) as error:
         raise PublishError(str(error.args[0] if error.args else error)) from None
     table = open_private(private)

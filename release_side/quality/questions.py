@@ -38,11 +38,9 @@ _TRIES = 2000
 class Compared:
     """One question, answered by both.
 
-    question  as text.
-    table     the table's own answer; NaN if it has none.
-    release   the release's; NaN if it has none.
-    low, high  of the 95 % noise interval; NaN where the noise of the answer is not known.
-    note      why an answer or interval is not there, from the release alone; "" otherwise.
+    table, release  the answers; NaN where there is none.
+    low, high       of the 95 % noise interval; NaN where the noise of the answer is not known.
+    note            why an answer or interval is not there, from the release alone; "" otherwise.
     """
 
     question: str

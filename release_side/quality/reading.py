@@ -14,7 +14,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.progress import Progress, silent
 from release_side.errors import PublishError
 from release_side.executors.executor import Here
 from release_side.private_rows.reading import counted_rows
@@ -27,7 +27,7 @@ Add: TypeAlias = Callable[[Array, Array | None], None]  # encoded rows (n, d); t
 
 
 def read_once(
-    table: PrivateTable, domain: Domain, unit: str | None, adders: Sequence[Add], progress: Progress | None = None
+    table: PrivateTable, domain: Domain, unit: str | None, adders: Sequence[Add], progress: Progress = silent
 ) -> tuple[PopulationSize, Array]:
     """Hand every row to all of these, and keep a sample.
 
@@ -38,16 +38,13 @@ def read_once(
     kept = _Kept()
     with counted_rows(table, domain, unit, Here()) as (rows, size):
         if not size.count:
-            raise PublishError(
-                "the table has no rows, so that there is nothing to compare with. Name a table with rows."
-            )
+            raise PublishError("the table has no rows, so that there is nothing to compare. Name a table with rows.")
         done = 0.0
         for piece, weights in _weighted(rows, kept):
             for add in adders:
                 add(piece, weights)
             done += len(piece) if weights is None else float(weights.sum())
-            if progress is not None:
-                progress("reading the table", min(1.0, done / max(size.count, 1)))
+            progress("reading the table", min(1.0, done / size.count))
     return size, kept.rows
 
 

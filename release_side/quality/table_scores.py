@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 from release_side.quality.score_tables import (
@@ -126,11 +125,6 @@ class CountedRows:
         self.counts = np.zeros(tables.starts[-1])
         self._digests: list[Array] = []
 
-    @classmethod
-    def of(cls, domain: Domain, group: str | None) -> CountedRows:
-        """For rows of this domain; KeyError or ValueError for a group that is not a column with cells."""
-        return cls(ScoreTables(domain, None if group is None else domain.position(group)))
-
     def add(self, rows: Array, weights: Array | None = None) -> None:
         """Add encoded rows (n, width) with weights (n,); None for 1 each."""
         self.counts += self.tables.counts(rows, weights)
@@ -162,17 +156,13 @@ def table_scores(release: ReleaseData, table: CountedRows) -> TableScores:
         k_marginal=score,
         sub_sample=None if score is None else _sub_sample(tables, table.counts, score),
         groups=_groups(tables, table.counts, group_scores(tables, p, q)),
-        one_way=_mean(tv[tables.one_way]),
-        two_way=_mean(tv[tables.two_way]),
+        one_way=float(np.mean(tv[tables.one_way])) if tables.columns else None,
+        two_way=float(np.mean(tv[tables.two_way])) if tables.pairs else None,
         columns=_columns(tables, p, q, tv),
         pairs=tuple(sorted(pairs, key=lambda pair: -pair[2])),
         equal_rows=equal_rows(digests, released.digests),
         notes=tuple(tables.notes),
     )
-
-
-def _mean(values: Array) -> float | None:
-    return float(np.mean(values)) if len(values) else None
 
 
 def _groups(tables: ScoreTables, counts: Array, scores: dict[int, float]) -> tuple[GroupScore, ...]:

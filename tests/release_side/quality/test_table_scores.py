@@ -15,7 +15,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.representation.weights.views import view_weights
-from release_side.quality.score_tables import k_marginal, shares_of
+from release_side.quality.score_tables import ScoreTables, k_marginal, shares_of
 from release_side.quality.table_scores import CountedRows, TableScores, digests_of, equal_rows, table_scores
 
 DOMAIN = Domain(
@@ -40,7 +40,7 @@ def rows(n: int, seed: int = 0) -> Array:
 
 
 def counted(table: Array, domain: Domain = DOMAIN, group: str | None = None) -> CountedRows:
-    of_table = CountedRows.of(domain, group)
+    of_table = CountedRows(ScoreTables(domain, None if group is None else domain.position(group)))
     for piece in np.array_split(table, 3):
         of_table.add(piece)
     return of_table
@@ -104,7 +104,7 @@ def test_scores_are_those_of_the_probability_view(signed: bool):
 
 def test_rows_that_weigh_half_count_half():
     """Under a unit of two rows each, the table of units is that of all rows."""
-    table, of_units = rows(200), CountedRows.of(DOMAIN, "town")
+    table, of_units = rows(200), counted(rows(0), group="town")
     of_units.add(np.repeat(table, 2, axis=0), np.full(400, 0.5))
     release = ka.from_frame(DOMAIN.decode(rows(80, 1)).assign(weight=1.0), domain=DOMAIN)
     units, plain = table_scores(release, of_units), table_scores(release, counted(table, group="town"))
@@ -138,11 +138,9 @@ def test_columns_of_missing_cells_alone_raise_and_warn_of_nothing(value: str | N
         json.dumps(asdict(scores), allow_nan=False)
 
 
-def test_a_group_that_is_not_a_column_with_cells_is_refused():
-    with pytest.raises(KeyError, match="no column 'z'"):
-        CountedRows.of(DOMAIN, "z")
+def test_texts_divide_no_rows_into_groups():
     with pytest.raises(ValueError, match=r"note holds texts.*no cells.*Name a column of levels"):
-        CountedRows.of(Domain((Text(name="note", length=3), Boolean(name="x"))), "note")
+        ScoreTables(Domain((Text(name="note", length=3), Boolean(name="x"))), 0)
 
 
 # ---------------------------------------------------------------------- equal rows
