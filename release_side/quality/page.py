@@ -227,12 +227,12 @@ def _equal_rows(found: Quality) -> list[object]:
 
 
 def _made(found: Quality) -> Markup:
-    return element(
-        "p",
-        f"Made with kmeanalyst {__version__} from {found.tables.n_rows:,} rows of the table, in one reading; in the scores of tables ",
-        "the release’s points have their nearest probability weights. "
-        f"Models are from {found.sampled:,} {found.counted} that a public seed draws; everything else is from all rows.",
+    words = (
+        f"Made with kmeanalyst {__version__} from {found.tables.n_rows:,} rows of the table, in one reading; in the scores of "
+        "tables the release’s points have their nearest probability weights. Models are from "
+        f"{found.sampled:,} {found.counted} that a public seed draws; everything else is from all rows."
     )
+    return element("p", words)
 
 
 # ------------------------------------------------------------------ numbers
