@@ -24,7 +24,6 @@ from release_side.choices.internal_files import STAMP, warning_of_internal_files
 from release_side.errors import PublishError
 from release_side.private_rows.table import PrivateTable
 from release_side.publishing.publish import publish
-from release_side.quality import page
 from release_side.quality import quality as room
 from release_side.quality.quality import quality
 
@@ -59,44 +58,28 @@ def test_it_writes_a_page_and_its_json_and_prints_their_names_alone(here: Path, 
     )
 
 
-def test_its_files_are_of_their_owner_alone_from_their_first_byte(here: Path, monkeypatch: pytest.MonkeyPatch):
-    old = os.umask(0o000)
-    modes, write = [], Path.write_bytes
+def test_its_files_are_of_their_owner_alone_before_they_have_a_byte(here: Path, monkeypatch: pytest.MonkeyPatch):
+    """Who opened a file while it was empty would read on, whatever its mode is later."""
+    old, modes, make, write = os.umask(0o000), [], archive._create, Path.write_bytes
 
-    def watched(path: Path, data: bytes) -> int:
-        if data[:1] in (b"<", b"{"):
-            modes.append(stat.S_IMODE(path.stat().st_mode))
+    def made(path: Path, *mode: int) -> None:
+        make(path, *mode)
+        modes.append(stat.S_IMODE(path.stat().st_mode))
+
+    def written(path: Path, data: bytes) -> int:
+        modes.append(stat.S_IMODE(path.stat().st_mode))
         return write(path, data)
 
-    monkeypatch.setattr(Path, "write_bytes", watched)
+    monkeypatch.setattr(archive, "_create", made)
+    monkeypatch.setattr(Path, "write_bytes", written)
     try:
-        Path("x.internal.html").write_text("older", encoding="utf-8")
+        write(Path("x.internal.html"), b"older")
         os.chmod("x.internal.html", 0o644)
         compare("--json", "x.internal.json")
     finally:
         os.umask(old)
-    assert modes == [0o600, 0o600]
+    assert modes == [0o600] * 4
     assert [stat.S_IMODE(os.stat(name).st_mode) for name in ("x.internal.html", "x.internal.json")] == [0o600, 0o600]
-
-
-def test_no_other_user_can_open_its_files_before_they_have_a_byte(here: Path, monkeypatch: pytest.MonkeyPatch):
-    """Who opened a file while it was empty would read on, whatever its mode is later."""
-    old, modes, make = os.umask(0o000), [], archive._create
-
-    def watched(path: Path, *mode: int) -> None:
-        make(path, *mode)
-        modes.append(stat.S_IMODE(path.stat().st_mode))
-
-    monkeypatch.setattr(archive, "_create", watched)
-    try:
-        page.write_quality(
-            quality(read_release("table.kme", allow_rehearsal=True), "private.csv"),
-            "x.internal.html",
-            "x.internal.json",
-        )
-    finally:
-        os.umask(old)
-    assert modes == [0o600, 0o600]
 
 
 def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,22 +90,8 @@ def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kmeanalyst.release.read_release", refuse)
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["--output", "x.html"], "x.html will hold exact numbers of private rows.*Name it with .internal, such as x.internal.html"),
-        (["--json", "x.json"], "x.json will hold exact numbers.*x.internal.json"),
-        (["--json", "x.internal.html"], "named as two files"),
-        (["--json", "./x.internal.html"], "named as two files"),
-        (["--output", "no/x.internal.html"], "does not exist or is not writable"),
-        (["--output", "link.internal.html"], "symbolic link: the page would replace"),
-        (["--output", "hard.internal.kme"], "as the page.s file and as another.*which it would replace"),
-        (["--output", "rows.internal.csv"], "which it would replace"),
-        (["--workload", "w.internal.txt", "--output", "w.internal.txt"], "which it would replace"),
-    ],
-)  # fmt: skip
 def test_a_file_that_is_not_internal_or_replaces_another_is_refused_before_anything_is_read(
-    here: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], reason: str
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ):
     no_reading(monkeypatch)
     os.symlink(here / "elsewhere", "link.internal.html")
@@ -130,26 +99,38 @@ def test_a_file_that_is_not_internal_or_replaces_another_is_refused_before_anyth
     os.link("private.csv", "rows.internal.csv")
     Path("w.internal.txt").write_text("age\n", encoding="utf-8")
     before = {name: Path(name).read_bytes() for name in ("table.kme", "private.csv", "w.internal.txt")}
-    result = compare(*options)
-    assert result.exit_code == 1 and re.search(reason, result.stderr, re.DOTALL), result.stderr
-    assert result.stdout == ""
+    refused = {
+        "--output x.html": "x.html will hold exact numbers of private rows.*Name it with .internal, such as x.internal.html",
+        "--json x.json": "x.json will hold exact numbers.*x.internal.json",
+        "--json x.internal.html": "named as two files",
+        "--json ./x.internal.html": "named as two files",
+        "--output no/x.internal.html": "does not exist or is not writable",
+        "--output link.internal.html": "symbolic link: the page would replace",
+        "--output hard.internal.kme": "as the page.s file and as another.*which it would replace",
+        "--output rows.internal.csv": "which it would replace",
+        "--workload w.internal.txt --output w.internal.txt": "which it would replace",
+    }
+    for options, reason in refused.items():
+        result = compare(*options.split())
+        assert result.exit_code == 1 and re.search(reason, result.stderr, re.DOTALL), result.stderr
+        assert result.stdout == ""
     assert {name: Path(name).read_bytes() for name in before} == before and not Path("x.internal.html").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (["--group", "nothing"], "no column 'nothing'"), (["--target", "nothing"], "the target 'nothing'"),
-        (["--workload", "private.csv"], "the workload is the private table itself"),
-        (["--workload", "none.txt"], "no workload at none.txt"),
-    ],
-)  # fmt: skip
 def test_options_that_do_not_fit_are_refused_by_public_facts_before_a_row_is_read(
-    here: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], reason: str
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(PrivateTable, "encoded", lambda *_: pytest.fail("a row was read"))
-    result = compare(*options)
-    assert result.exit_code == 1 and reason in result.stderr and result.stdout == ""
+    refused = {
+        "--group nothing": "no column 'nothing'", "--target nothing": "the target 'nothing'",
+        "--workload private.csv": "the workload is the private table itself", "--workload none.txt": "no workload at none.txt",
+    }  # fmt: skip
+    for options, reason in refused.items():
+        result = compare(*options.split())
+        assert result.exit_code == 1 and reason in result.stderr and result.stdout == "", options
+    people(20).drop(columns="age").to_csv("other.csv", index=False)
+    result = compare(private="other.csv")
+    assert result.exit_code == 1 and "lacks" in result.stderr and '"age"' in result.stderr
     assert not Path("x.internal.html").exists()
 
 
@@ -158,12 +139,6 @@ def test_a_rehearsal_is_compared_only_if_that_is_asked_for_and_no_other_file_is_
     assert result.exit_code == 1 and "NOT PRIVATE" in result.stderr
     result = compare(release="domain.toml")
     assert result.exit_code == 1 and "details are withheld" not in result.stderr
-
-
-def test_another_table_is_refused_by_its_header(here: Path):
-    people(20).drop(columns="age").to_csv("other.csv", index=False)
-    result = compare(private="other.csv")
-    assert result.exit_code == 1 and "lacks" in result.stderr and '"age"' in result.stderr
 
 
 def test_an_error_of_the_comparison_shows_no_text_of_it(here: Path, monkeypatch: pytest.MonkeyPatch):
