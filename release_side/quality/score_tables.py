@@ -249,7 +249,7 @@ class SampleScores:
     n_tables   tables that are compared.
 
     >>> samples = SampleScores(4, np.array([2]), np.array([2]), 1)
-    >>> samples.score(1), samples.score(4)
+    >>> round(samples.score(1), 6), samples.score(4)
     (500.0, 1000.0)
     """
 
