@@ -181,7 +181,7 @@ def _feet(facts: ColumnFacts, bars: Sequence[Bar], across: Scale, y: float) -> l
         marks.append((across(last.extent[1]), last.edges[1]))
     feet, free = [], -math.inf
     for x, value in marks:
-        text = ticktext_at(value, isinstance(facts.column, Date))
+        text = tick_text(value, isinstance(facts.column, Date))
         half = 3.3 * len(text) + 3
         x = min(max(x, half), WIDTH - half)
         if x - half >= free:
@@ -190,7 +190,7 @@ def _feet(facts: ColumnFacts, bars: Sequence[Bar], across: Scale, y: float) -> l
     return feet
 
 
-def ticktext_at(value: Any, day: bool) -> str:
+def tick_text(value: Any, day: bool) -> str:
     """A value under an axis, in few characters."""
     if day:
         return str(value)[:10]
