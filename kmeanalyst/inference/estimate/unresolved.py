@@ -324,7 +324,11 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
         return ()
     rules = rules_of(domain)
     asked = CompiledRule(Rule(NEVER, event), tuple(sorted(columns)), otherwise)
-    plain = [i for i, one in enumerate(rules.compiled) if _compares_alone(one)]
+    plain = [
+        i
+        for i, one in enumerate(rules.compiled)
+        if one.rule.kind == COMBINATIONS or (one.expression is not None and one.expression.compares_alone)
+    ]
     together = replace(rules, compiled=(*(rules.compiled[i] for i in plain), asked))
     cells = together.cells
     try:
@@ -349,7 +353,3 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
         if impossible(fewer := [k for k in kept if k != i]):
             kept = fewer
     return tuple(plain[i] for i in kept)
-
-
-def _compares_alone(one: CompiledRule) -> bool:
-    return one.rule.kind == COMBINATIONS or (one.expression is not None and one.expression.compares_alone)

@@ -42,6 +42,9 @@ class Factor:
     def questions(self) -> tuple[str, ...]:
         return self.conditions or (self.text,)
 
+    def coded(self, reduced: bool) -> tuple[str, ...]:
+        return self.conditions[1:] if reduced and self.conditions else self.questions
+
 
 @dataclass(frozen=True)
 class Design:
@@ -92,39 +95,28 @@ def design_of(population: Population, formula: Formula) -> Design:
     terms, intercept = formula.terms, formula.intercept
     texts = dict.fromkeys(factor for term in terms for factor in term)
     factors = {text: factor_of(population, text, formula.reference) for text in texts}
-    _check_references(factors, formula.reference)
+    of_levels = [name for text, factor in factors.items() if factor.conditions and (name := column_of(text))]
+    if unknown := [name for name in formula.reference if name not in of_levels]:
+        raise ValueError(
+            f"reference names a level for {unknown[0]!r:.80}, and the formula's columns of levels are "
+            f"{', '.join(of_levels) or 'none'}. Name one of these, or leave it out."
+        )
     known = {frozenset(term) for term in (*terms, *([()] if intercept else []))}
     columns: list[Term] = [()] if intercept else []
     of_terms: list[Term] = [()] if intercept else []
     for term in terms:
-        found = list(product(*(_coded(factors[text], frozenset(term) - {text} in known) for text in term)))
+        found = list(product(*(factors[text].coded(frozenset(term) - {text} in known) for text in term)))
         columns += found
         of_terms += [term] * len(found)
         if len(term) == 1 and factors[term[0]].conditions:
             known.add(frozenset())  # all levels of a factor add up to the intercept
     if not columns or len(columns) > _MOST_COLUMNS:
+        fewer = "Use fewer products, or conditions in place of columns of many levels."
         raise ValueError(
             f"the model has {len(columns)} columns, and from 1 to {_MOST_COLUMNS} are fitted. "
-            + (
-                "Keep a term or the intercept."
-                if not columns
-                else "Use fewer products, or conditions in place of columns of many levels."
-            )
+            + (fewer if columns else "Keep a term or the intercept.")
         )
     return Design(factors, tuple(columns), tuple(of_terms))
-
-
-def _coded(factor: Factor, reduced: bool) -> tuple[str, ...]:
-    return factor.conditions[1:] if reduced and factor.conditions else factor.questions
-
-
-def _check_references(factors: Mapping[str, Factor], reference: Mapping[str, str]) -> None:
-    of_levels = [name for text, factor in factors.items() if factor.conditions and (name := column_of(text))]
-    if unknown := [name for name in reference if name not in of_levels]:
-        raise ValueError(
-            f"reference names a level for {unknown[0]!r:.80}, and the formula's columns of levels are "
-            f"{', '.join(of_levels) or 'none'}. Name one of these, or leave it out."
-        )
 
 
 def factor_of(population: Population, text: str, reference: Mapping[str, str]) -> Factor:

@@ -282,26 +282,16 @@ def _halfway(y: Array, mean: float) -> Array:
     return (y + mean) / 2
 
 
-def _is_binary(y: Array) -> Array:
-    return (y == 0) | (y == 1)
-
-
-def _inside(mu: Array) -> Array:
-    return (mu > 0) & (mu < 1)
-
-
 FAMILIES = {
     family.name: family
     for family in (
         Family("gaussian", lambda mu: (np.ones_like(mu), np.zeros_like(mu)), ("identity", "log"), _halfway),
         Family(
             "binomial", lambda mu: (mu * (1 - mu), 1 - 2 * mu), ("logit", "probit", "cloglog"), lambda y, mean: (y + 0.5) / 2,
-            _inside, _is_binary, "a condition, or a column of two levels",
+            lambda mu: (mu > 0) & (mu < 1), lambda y: (y == 0) | (y == 1), "a condition, or a column of two levels",
         ),
-        Family(
-            "poisson", lambda mu: (mu, np.ones_like(mu)), ("log", "identity"), _halfway,
-            lambda mu: mu > 0, lambda y: y >= 0, "numbers that are not negative",
-        ),
+        Family("poisson", lambda mu: (mu, np.ones_like(mu)), ("log", "identity"), _halfway,
+               lambda mu: mu > 0, lambda y: y >= 0, "numbers that are not negative"),
         Family("gamma", lambda mu: (mu**2, 2 * mu), ("inverse", "log", "identity"), _halfway,
                lambda mu: mu > 0, lambda y: y > 0, "positive numbers"),
     )

@@ -80,7 +80,8 @@ def factor_of(text: str) -> str:
     if text.startswith("I(") and _balanced(text, 1) == len(text):
         text = text[2:-1].strip()
     expression = parse(text)
-    return words.column(expression.columns[0]) if _bare(text) in expression.columns else text
+    bare = text[1:-1].replace("``", "`") if text.startswith("`") and text.endswith("`") else text
+    return words.column(expression.columns[0]) if bare in expression.columns else text
 
 
 _ELSEWHERE = (  # what R, patsy and Python write at the start of a factor, and what to write here
@@ -121,10 +122,6 @@ def _target(text: str) -> str:
         if (reason := _reason(text, error)) == str(error).partition("\n")[0]:
             raise
         raise ExpressionError(f"{words.short(text.strip())} is not a target: {reason}", text, 0, len(text)) from None
-
-
-def _bare(text: str) -> str:
-    return text[1:-1].replace("``", "`") if text.startswith("`") and text.endswith("`") else text
 
 
 # ------------------------------------------------------------------ text → tokens

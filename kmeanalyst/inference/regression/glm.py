@@ -70,7 +70,11 @@ def glm(
     note: success is income == '>50K'
     """
     check_family(family, link)
-    read = replace(parse_formula(formula), reference=_references(reference))
+    if reference is not None and not isinstance(reference, Mapping):
+        raise ValueError(
+            f'reference must name a column for each level, got {reference!r:.80}. Write {{"sex": "Male"}}, for example.'
+        )
+    read = replace(parse_formula(formula), reference=dict(reference or {}))
     _check_own_predictor(read)
     population = population_of(release, where=where, view=view)
     if family in OF_LEVELS:
@@ -107,14 +111,6 @@ def regression(
     formula = Formula(population.question(target), terms)  # type: ignore[arg-type]
     _check_own_predictor(formula)
     return fitted_glm(population, formula, "gaussian", "identity")
-
-
-def _references(reference: Mapping[str, str] | None) -> dict[str, str]:
-    if reference is not None and not isinstance(reference, Mapping):
-        raise ValueError(
-            f'reference must name a column for each level, got {reference!r:.80}. Write {{"sex": "Male"}}, for example.'
-        )
-    return dict(reference or {})
 
 
 def _check_own_predictor(formula: Formula) -> None:
