@@ -54,7 +54,11 @@ class Claim:
 
 
 class Claims(tuple[Claim, ...]):
-    """Claims in the order they were made; `rate` is the q of the Bayesian rule."""
+    """Claims in the order they were made; `rate` is the q of the Bayesian rule.
+
+    >>> release.claims(["40 - age"]).rate
+    0.05
+    """
 
     rate: float
 

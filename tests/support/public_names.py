@@ -120,7 +120,15 @@ def _returned(function: Any) -> list[type]:
     return [_classes()[word] for word in words if word in _classes() and word not in _INSIDE]
 
 
-_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law", "ArrowSource")  # returned, but internal
+_INSIDE = (
+    "FeatureMap",
+    "ErrorModel",
+    "FunctionForm",
+    "Witness",
+    "Law",
+    "ArrowSource",
+    "Cells",
+)  # returned, but internal
 
 
 @functools.cache
