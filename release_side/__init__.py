@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from release_side.errors import PublishError
     from release_side.executors.dask import Dask
     from release_side.executors.processes import Processes
-    from release_side.private_rows.databases import sql
+    from release_side.private_rows.rows import sql
     from release_side.publishing.functions import publish_function
     from release_side.publishing.plan import plan
     from release_side.publishing.publish import publish
@@ -45,7 +45,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "release_side.errors": ("PublishError",),
     "release_side.executors.dask": ("Dask",),
     "release_side.executors.processes": ("Processes",),
-    "release_side.private_rows.databases": ("sql",),
+    "release_side.private_rows.rows": ("sql",),
     "release_side.publishing.functions": ("publish_function",),
     "release_side.publishing.plan": ("plan",),
     "release_side.publishing.publish": ("publish",),

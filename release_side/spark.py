@@ -22,8 +22,7 @@ from kmeanalyst.sources.source import ArrowSource
 from release_side.errors import PublishError
 from release_side.executors.executor import FAILED, LOST, Executor, Quiet
 from release_side.private_rows.batches import Batches
-from release_side.private_rows.foreign import NOT_OPENED, guarded
-from release_side.private_rows.table import ElsewhereTable, PrivateTable
+from release_side.private_rows.table import NOT_OPENED, ElsewhereTable, PrivateTable, guarded
 from release_side.private_rows.unit_buckets import BUCKETS
 from release_side.publishing.publish import publish as publish_table
 

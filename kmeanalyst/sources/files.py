@@ -106,6 +106,10 @@ class ParquetFile(ArrowSource):
         with _opened_parquet(path) as file:
             return cls(file.schema_arrow, path)
 
+    @property
+    def files(self) -> tuple[File, ...]:
+        return (self.path,)
+
     def count(self) -> int:
         with _opened_parquet(self.path) as file:
             return sum(file.metadata.row_group(i).num_rows for i in self._groups(file))
@@ -156,6 +160,10 @@ class ArrowFile(ArrowSource):
         """The table in a file; SourceError if it is no Arrow IPC file."""
         with _opened_arrow(path) as file:
             return cls(file.schema, path)
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return (self.path,)
 
     def count(self) -> int:
         return sum(batch.num_rows for batch in self.batches(self.schema.names[:1]))

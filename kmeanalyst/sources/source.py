@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 BATCH_ROWS = 20_000  # rows that are read at a time where a source does not decide it
@@ -42,9 +41,14 @@ class ArrowSource(ABC):
         """The number of rows, without the value of a cell."""
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """Files that hold the table, as far as they are known: what is written elsewhere must not replace them."""
+    def files(self) -> tuple[Any, ...]:
+        """Files that hold the table (paths, or files in a store), as far as they are known."""
         return ()
+
+    @property
+    def read_once(self) -> bool:
+        """Whether its rows are gone once they were read."""
+        return False
 
     @property
     def announced(self) -> int | None:

@@ -39,13 +39,17 @@ class Stream(ArrowSource):
         return cls(first.schema, source, n_rows, [first])
 
     @property
+    def read_once(self) -> bool:
+        return can_be_read_once(self.source)
+
+    @property
     def announced(self) -> int | None:
         return self.n_rows
 
     def count(self) -> int:
         if self.n_rows is not None:
             return self.n_rows
-        if can_be_read_once(self.source):
+        if self.read_once:
             raise SourceError(
                 "a RecordBatchReader can be read once only, so that its rows cannot be counted first. Nothing was spent. Pass "
                 "their number as n_rows, or the rows as a table or a file."
@@ -64,9 +68,10 @@ def can_be_read_once(source: object) -> bool:
 
 
 def _opened(source: ArrowStream) -> Any:
+    """A reader; one that can be read once is itself, so that what is refused before it is read can be passed again."""
     import pyarrow as pa
 
-    return pa.RecordBatchReader.from_stream(source)
+    return source if can_be_read_once(source) else pa.RecordBatchReader.from_stream(source)
 
 
 def is_dataset(source: object) -> bool:

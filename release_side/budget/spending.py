@@ -15,17 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.population_size import PopulationSize
 from release_side.budget.composition import Spend
 from release_side.budget.ledger import Ledger
-from release_side.choices.internal_files import warning_of_internal_files
-from release_side.choices.output_file import check_output
-from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload
 from release_side.door.exponential_mechanism import ExponentialMechanism
 from release_side.door.mechanism import Noise
 from release_side.errors import SPENT, PublishError
-from release_side.private_rows.rows import PrivateSource, Table
 
 Guarantee: TypeAlias = Noise | ExponentialMechanism
 _WEAK_EPSILON = 10.0
@@ -44,15 +39,14 @@ class LedgerWarning(UserWarning):
     """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counting:
-    """Where a publication is counted and written, as the curator named it.
+@dataclass(frozen=True)
+class Account:
+    """Where a publication is counted, as the curator named it.
 
     ledger, table   the ledger's file, and the name of the private table in it.
     uncounted       publish without a ledger, and without the warning.
     weak            publish although the guarantee is weak.
     rehearsal       the seed of a rehearsal, which spends nothing.
-    output, force   the file to write, and whether it may replace an older one.
     """
 
     ledger: str | Path | None = None
@@ -60,39 +54,9 @@ class Counting:
     uncounted: bool = False
     weak: bool = False
     rehearsal: int | None = None
-    output: str | Path | None = None
-    force: bool = False
 
-    def check_before_opening(
-        self,
-        private: PrivateSource,
-        public: Table | None,
-        columns: Domain,
-        domain: Domain,
-        others: tuple[object, ...],
-        workload: object = None,
-    ) -> None:
-        """PublishError for every fault that can be found before the private table is opened for publishing.
-
-        public    rows that are given as public; compared with the private rows in these columns.
-        domain    the whole domain, with the digests of the samples that it was drafted from.
-        others    other input files, which the output may not replace.
-        workload  the path of a text of questions, if there is one: messages may quote it.
-        """
-        self._check_ledger()
-        check_output(self.output, private=private, ledger=self.ledger, others=(*others, workload), force=self.force)
-        samples = () if self.rehearsal is not None else domain.samples
-        refuse_private_as_public(private, public, columns, samples)
-        if isinstance(workload, str | Path):
-            refuse_private_as_workload(private, workload)
-        self._warn_of_internal_files()
-
-    def _warn_of_internal_files(self) -> None:
-        """A LedgerWarning where a page of exact numbers lies next to the output; not for a rehearsal, which protects nothing."""
-        if self.output is not None and self.rehearsal is None and (warning := warning_of_internal_files(self.output)):
-            warnings.warn(warning, LedgerWarning, stacklevel=4)
-
-    def _check_ledger(self) -> None:
+    def check(self) -> None:
+        """PublishError for options that contradict each other."""
         if (self.ledger is None) != (self.table is None):
             raise PublishError(
                 "ledger and table go together: a ledger counts by names of tables. Pass both, or neither."
@@ -107,10 +71,10 @@ class Counting:
                 "out one of the two."
             )
 
-    def spending(self, mechanism: Any, size: PopulationSize, method: str) -> Spending:
+    def spending(self, mechanism: Any, size: PopulationSize, method: str, output: str | Path | None) -> Spending:
         """What the publication will spend; PublishError if it is weak, or does not fit the budget."""
         if self.rehearsal is not None:
-            return Spending(None, "", None, self.output)
+            return Spending(None, "", None, output)
         guarantee: Guarantee = mechanism
         spend = Spend(
             epsilon=guarantee.epsilon, delta=guarantee.delta, mechanism=guarantee.name,
@@ -127,7 +91,7 @@ class Counting:
                 warnings.warn(warning, LedgerWarning, stacklevel=3)
         elif not self.uncounted:
             _warn_once_without_ledger()
-        return Spending(ledger, self.table or "", spend, self.output)
+        return Spending(ledger, self.table or "", spend, output)
 
 
 class Spending:

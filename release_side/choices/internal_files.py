@@ -12,7 +12,7 @@ from kmeanalyst.releases.texts import one_line
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
-    from release_side.private_rows.rows import PrivateSource
+    from release_side.private_rows.table import PrivateTable
 
 STAMP = (
     "not for publication: computed from private rows without noise; what is decided from it (publish or not, which of several "
@@ -28,7 +28,7 @@ _MOST_FILES = 1000  # of a folder that are looked at
 def check_internal_outputs(
     outputs: tuple[str | Path | None, ...],
     *,
-    private: PrivateSource,
+    private: PrivateTable,
     others: tuple[object, ...] = (),
 ) -> None:
     """PublishError, before anything is read, unless each file has .internal in its name, can be written and replaces no input.
@@ -36,7 +36,7 @@ def check_internal_outputs(
     outputs   None for a file that is not wanted. An older ordinary file is replaced.
     others    the release and further inputs.
     """
-    from release_side.choices.output_file import check_output, is_same_file  # late: it imports pandas
+    from release_side.choices.output_file import Output, is_same_file  # late: it imports pandas
 
     wanted = [output for output in outputs if output is not None]
     for output in wanted:
@@ -45,7 +45,7 @@ def check_internal_outputs(
                 f"{output} will hold exact numbers of private rows, and its name does not say so. Nothing was read. Name it with "
                 f"{INTERNAL}, such as {Path(output).stem or 'quality'}{INTERNAL}{Path(output).suffix or '.html'}."
             )
-        check_output(output, private=private, ledger=None, others=others, force=True, what="page")
+        Output(output, force=True, what="page").check(private, None, others)
     if any(is_same_file(Path(one), Path(other)) for i, one in enumerate(wanted) for other in wanted[:i]):
         raise PublishError(f"{wanted[0]} is named as two files, of which one would replace the other. Name another.")
 

@@ -8,50 +8,53 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from kmeanalyst.releases.file.archive import check_place
-from kmeanalyst.sources.source import ArrowSource
 from release_side.errors import PublishError
-from release_side.private_rows.rows import PrivateSource, is_path, paths_of, would_read
+from release_side.private_rows.table import PrivateTable
 
 _OF_LEDGER = ("", "-journal", "-wal", "-shm")  # SQLite keeps files of these names next to a database
 
 
-def check_output(
-    output: str | Path | None,
-    *,
-    private: PrivateSource,
-    ledger: str | Path | None,
-    others: tuple[object, ...] = (),
-    force: bool = False,
-    what: str = "release",
-) -> None:
-    """PublishError, before anything is spent, if the file could not be written or would replace another.
+@dataclass(frozen=True)
+class Output:
+    """The file that is written at the end.
 
-    private, ledger   the private table and the ledger: never replaced, and no file is added to the table.
-    others            further inputs, never replaced either; values that are not paths are ignored.
-    force             whether an older ordinary file may be replaced.
-    what              is written, for messages.
-    Not detected      a file system with room for a mebibyte and no more; files that change between this check and the end.
+    path    None for none.
+    force   whether an older ordinary file may be replaced.
+    what    is written, for messages.
     """
-    if output is None:
-        return
-    _check_name(output, what)
-    path = Path(output)
-    _check_writable(path)
-    for other in _inputs(private, ledger, others):
-        if is_same_file(path, other):
+
+    path: str | Path | None = None
+    force: bool = False
+    what: str = "release"
+
+    def check(self, private: PrivateTable, ledger: str | Path | None, others: tuple[object, ...] = ()) -> None:
+        """PublishError, before anything is spent, if the file could not be written or would replace another.
+
+        private, ledger   the private table and the ledger: never replaced, and no file is added to the table.
+        others            further inputs, never replaced either; values that are not paths are ignored.
+        Not detected      a file system with room for a mebibyte and no more; files that change between this check and the end.
+        """
+        if self.path is None:
+            return
+        _check_name(self.path, self.what)
+        path = Path(self.path)
+        _check_writable(path)
+        for other in _inputs(private, ledger, others):
+            if is_same_file(path, other):
+                raise PublishError(
+                    f"{self.path} is named as the {self.what}'s file and as another ({other}), which it would replace. "
+                    "Name a new file."
+                )
+        if private.would_read(path):
             raise PublishError(
-                f"{output} is named as the {what}'s file and as another ({other}), which it would replace. "
-                "Name a new file."
+                f"{self.path} would be read as a part of the private table the next time. Name a file elsewhere."
             )
-    if is_path(private) and would_read(private, path):
-        raise PublishError(
-            f"{output} would be read as a part of the private table ({private}) the next time. Name a file elsewhere."
-        )
-    if os.path.lexists(path):
-        _check_replaceable(path, what, force=force)
+        if os.path.lexists(path):
+            _check_replaceable(path, self.what, force=self.force)
 
 
 def _check_name(output: str | Path, what: str) -> None:
@@ -81,12 +84,9 @@ def _check_writable(path: Path) -> None:
         ) from None
 
 
-def _inputs(private: PrivateSource, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
+def _inputs(private: PrivateTable, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
     """Every input file of the publication."""
-    if is_path(private):
-        yield from (file for file in paths_of(private) if isinstance(file, Path))  # no output is in a store
-    elif isinstance(private, ArrowSource):
-        yield from private.files
+    yield from (file for file in private.files if isinstance(file, Path))  # no output is in a store
     if ledger is not None:
         names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file behind a link
         yield from (Path(f"{name}{ending}") for name in names for ending in _OF_LEDGER)

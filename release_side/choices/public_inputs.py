@@ -1,9 +1,10 @@
-"""Refuse a private table that is passed as something public: points, pivots, a grid, the sample of a domain.
+"""Refuse a private table that is passed as something public: points, pivots, a grid, the sample of a domain, a workload.
 
-The released file holds public points unchanged, and a drafted domain holds the levels and extremes of its sample. Both
-sides are expanded to the files that would be read. A file is the private one if device and inode agree, or if size and
-SHA-256 of the content agree (of a .gz file, of the inflated content). DataFrames are compared cell by cell. Public points
-are then compared with the private rows, in any format and order, as the domain encodes them (same_rows.py).
+The released file holds public points unchanged, and a drafted domain holds the levels and extremes of its sample. A public file
+is the private one if device and inode agree, or if size and SHA-256 of the content agree (of a .gz file, of the inflated
+content). DataFrames are compared cell by cell. Public points are then compared with the private rows, in any format and order:
+the domain encodes both sides, as the release would hold them, and they are compared as multisets of rows. Numbers are compared
+to 24 binary digits, because readers of CSV differ in the last digit and single precision has no more.
 
 This comparison reads private bytes before the noise, and its answer depends on them. A refusal reveals that a file which
 the curator calls public is a file of the private table, or that the two tables hold the same rows. This is safe if only
@@ -12,8 +13,8 @@ A curator who lets others propose public files must not let them learn the answe
 file, or of a whole table in the compared columns. With `unit` the number of rows is not public, and a refusal confirms it
 only together with every row of such a guess. PROMISE.md says so.
 
-Not detected: selections of the private rows, private rows among others, rows that were changed, and for the sample of a
-domain also other formats and orders.
+Not detected: selections of the private rows, private rows among others (where columns have few values, any large census contains
+any small table), rows that were changed, and for the sample of a domain also other formats and orders.
 """
 
 from __future__ import annotations
@@ -21,30 +22,37 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from kmeanalyst.releases.domain.cells import cell_by_cell, text_of
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import NO_CELL, cell_by_cell, text_of
 from kmeanalyst.releases.domain.domain import Domain, SampleDigest
 from kmeanalyst.sources.files import File, check_regular
 from kmeanalyst.sources.stores import StoreFile, is_url, store_files
-from release_side.choices.same_rows import same_rows
+from kmeanalyst.sources.tables import Table as PublicTable
+from kmeanalyst.sources.tables import table_of
 from release_side.errors import PublishError
 from release_side.private_rows.csv_file import gunzipped, open_bytes
-from release_side.private_rows.foreign import NOT_LISTED, guarded
-from release_side.private_rows.rows import PrivateSource, Table, has_rows, is_path, paths_of
-from release_side.private_rows.table import silently
+from release_side.private_rows.rows import Table
+from release_side.private_rows.table import NOT_LISTED, PrivateTable, guarded, silently
 
 _CHUNK = 2**20  # bytes read at a time
+_DIGITS = 24  # binary digits of a number that are compared: those of single precision
+_EMPTY_LINES = 8  # largest difference of the numbers of rows: an empty line adds one
+_DIGEST_BYTES = 16
 
 
 def refuse_private_as_public(
-    private: PrivateSource, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = ()
+    private: PrivateTable, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = ()
 ) -> None:
     """PublishError if the public rows are the private table, or the domain was drafted from it.
 
@@ -54,27 +62,27 @@ def refuse_private_as_public(
               best run on the public sample.
     """
     with _comparable():
-        found = "" if public is None else _which_is_private(private, public)
-        if public is not None and not found and same_rows(private, public, domain):
-            found = "the two hold the same rows"
-        if found:
+        same = "" if public is None else _which_is_private(private, public)
+        if public is not None and not same and _same_rows(private, public, domain):
+            same = "the two hold the same rows"
+        if same:
             raise PublishError(
-                f"the public points are the private table itself: its rows would be in the release unchanged ({found}). "
+                f"the public points are the private table itself: its rows would be in the release unchanged ({same}). "
                 "Name a file of rows that are public already, or leave it out."
             )
-        if samples and (found := _which_is_a_sample(private, samples)):
+        if samples and (same := _which_is_a_sample(private, samples)):
             raise PublishError(
                 "the domain was drafted from the private table itself: its bounds and levels would reveal private values "
-                f"({found}). Draft it from a public sample, a code book or common knowledge."
+                f"({same}). Draft it from a public sample, a code book or common knowledge."
             )
 
 
-def refuse_private_as_workload(private: PrivateSource, workload: str | Path) -> None:
+def refuse_private_as_workload(private: PrivateTable, workload: str | Path) -> None:
     """PublishError if the text of questions is a file of the private table: messages would show its lines."""
     with _comparable():
-        if found := _which_is_private(private, workload):
+        if same := _which_is_private(private, workload):
             raise PublishError(
-                f"the workload is the private table itself ({found}). Name a text file with a question on each line."
+                f"the workload is the private table itself ({same}). Name a text file with a question on each line."
             )
 
 
@@ -83,7 +91,7 @@ def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
     if isinstance(sample, pd.DataFrame):
         return (_digest_of_frame(sample),)
     with _comparable():
-        return tuple(_File(path).whole_content() for path in public_files(sample))
+        return tuple(_Content(path).whole_digest() for path in public_files(sample))
 
 
 def public_files(source: str | Path) -> list[File]:
@@ -94,8 +102,8 @@ def public_files(source: str | Path) -> list[File]:
     if isinstance(source, str) and is_url(source):
         return list(guarded(lambda: store_files(source, lambda name: True), NOT_LISTED))
     path = Path(source)
-    found = [path] if path.exists() else sorted(Path(match) for match in glob.glob(str(source)))
-    files = [file for each in found for file in (_files_below(each) if each.is_dir() else [each])]
+    places = [path] if path.exists() else sorted(Path(match) for match in glob.glob(str(source)))
+    files = [file for place in places for file in (_files_below(place) if place.is_dir() else [place])]
     for file in files:
         guarded(lambda file=file: check_regular(file), NOT_LISTED)  # type: ignore[misc]
     return list(files)
@@ -117,13 +125,6 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _identity(path: File) -> tuple[int, int] | str:
-    if isinstance(path, StoreFile):
-        return path.url
-    status = path.stat()
-    return status.st_dev, status.st_ino
-
-
 @contextmanager
 def _comparable() -> Iterator[None]:
     """PublishError for a file that cannot be read, because it might be the private table."""
@@ -136,28 +137,38 @@ def _comparable() -> Iterator[None]:
         ) from None
 
 
+# ---------------------------------------------------------------------- the same files, or the same frame
+
+
+def _identity(path: File) -> tuple[int, int] | str:
+    if isinstance(path, StoreFile):
+        return path.url
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
 @dataclass(frozen=True)
-class _File:
-    """A file with the size and digest of its content, computed when needed; at most `most` bytes are read."""
+class _Content:
+    """The size and digest of a file's content, computed when needed; at most `most` bytes are read."""
 
     path: File
     most: int | None = None
 
     @cached_property
-    def content(self) -> SampleDigest | None:
-        """Size and digest; None if there are more than `most` bytes."""
+    def digest(self) -> SampleDigest | None:
+        """None if there are more than `most` bytes."""
         return gunzipped(self.path, self._read)
 
     @cached_property
     def size(self) -> int | None:
-        """Size of the content; None if it is compressed and there are more than `most` bytes."""
+        """Bytes of the content; None if it is compressed and there are more than `most`."""
         if not self.path.name.lower().endswith(".gz"):
             return self.path.stat().st_size if isinstance(self.path, Path) else guarded(self.path.size, NOT_LISTED)
-        return None if self.content is None else self.content.bytes
+        return None if self.digest is None else self.digest.bytes
 
-    def whole_content(self) -> SampleDigest:
-        assert self.content is not None  # for files without a limit
-        return self.content
+    def whole_digest(self) -> SampleDigest:
+        assert self.digest is not None  # for files without a limit
+        return self.digest
 
     def _read(self) -> SampleDigest | None:
         digest, size = hashlib.sha256(), 0
@@ -170,45 +181,42 @@ class _File:
         return SampleDigest(digest.hexdigest(), bytes=size)
 
 
-def _which_is_private(private: PrivateSource, public: Table) -> str:
-    """Which public input is a part of the private table, in words; "" if none was found."""
-    if isinstance(private, pd.DataFrame) and isinstance(public, pd.DataFrame):
-        return "the two DataFrames hold the same cells" if _same_cells(private, public) else ""
-    if not is_path(private) or not is_path(public):
+def _which_is_private(private: PrivateTable, public: Table) -> str:
+    """Which public input is a part of the private table, in words; "" if none is."""
+    if isinstance(public, pd.DataFrame):
+        frame = private.pandas_frame
+        return "the two DataFrames hold the same cells" if frame is not None and _same_cells(frame, public) else ""
+    if not private.files:
         return ""
-    own, others = paths_of(private), public_files(public)
-    identities = {_identity(path) for path in own}
+    identities, others = {_identity(path) for path in private.files}, public_files(public)
     for path in others:
         if _identity(path) in identities:
             return f"{path} is a file of it"
-    known = [(file.size, file.whole_content) for file in map(_File, others)]
-    return _with_known_content(own, known)
+    return _with_content(private, [(file.size, file.whole_digest) for file in map(_Content, others)])
 
 
-def _which_is_a_sample(private: PrivateSource, samples: Sequence[SampleDigest]) -> str:
+def _which_is_a_sample(private: PrivateTable, samples: Sequence[SampleDigest]) -> str:
     """Which part of the private table is one of the samples, in words; "" if none is."""
-    if isinstance(private, pd.DataFrame):
+    if (frame := private.pandas_frame) is not None:
         sizes = {sample.rows for sample in samples}
-        same = len(private) in sizes and _digest_of_frame(private) in samples
+        same = len(frame) in sizes and _digest_of_frame(frame) in samples
         return "the DataFrame holds the cells of the sample" if same else ""
-    if not is_path(private):
-        return ""
-    known = [(sample.bytes, lambda sample=sample: sample) for sample in samples]
-    return _with_known_content(paths_of(private), known)
+    return _with_content(private, [(sample.bytes, partial(replace, sample)) for sample in samples])
 
 
-def _with_known_content(paths: Iterable[File], known: Sequence[tuple[int | None, Callable[[], SampleDigest]]]) -> str:
-    """Which file has content of known size and digest, in words; digests are computed only where sizes agree.
+def _with_content(private: PrivateTable, contents: Sequence[tuple[int | None, Callable[[], SampleDigest]]]) -> str:
+    """Which file of the table has one of these sizes and digests, in words; digests are computed only where sizes agree.
 
     Files without a row are ignored: empty parts of any two tables are equal.
     """
-    most = max((size for size, _ in known if size is not None), default=None)
+    most = max((size for size, _ in contents if size is not None), default=None)
     if most is None:
         return ""
-    for file in (_File(path, most) for path in paths):
-        same = any(size == file.size and content() == file.content for size, content in known)
-        if same and has_rows(file.path):
-            return f"{file.path} has the same content"
+    for part in private.parts:
+        for file in (_Content(path, most) for path in part.files):
+            same = any(size == file.size and digest() == file.digest for size, digest in contents)
+            if same and part.count() > 0:
+                return f"{file.path} has the same content"
     return ""
 
 
@@ -242,3 +250,90 @@ def _digest_of_frame(frame: pd.DataFrame) -> SampleDigest:
             data = b"" if text is None else text.encode("utf-8", errors="surrogatepass")
             digest.update(b"%d:" % (-1 if text is None else len(data)) + data)
     return SampleDigest(digest.hexdigest(), rows=len(frame))
+
+
+# ---------------------------------------------------------------------- the same rows
+
+
+def _same_rows(private: PrivateTable, public: Table, domain: Domain) -> bool:
+    """Whether the two tables hold the same rows, as the domain encodes them, in any order.
+
+    False if a table lacks a column of the domain: the callers refuse such tables.
+    """
+    if private.read_once:
+        raise PublishError(
+            "public rows are compared with the private ones, and a RecordBatchReader can be read once only. Nothing was spent. "
+            "Pass the private rows as a table or a file, or leave the public ones out."
+        )
+    if not _has_columns(private.header, domain):
+        return False
+    private.check_columns(domain)
+    count = private.count()
+    others = _count(public, domain, most=count + _EMPTY_LINES)
+    if others is None or abs(others - count) > _EMPTY_LINES or 0 in (others, count):
+        return False
+    digests = _Digests(domain, empty_rows=others == count)
+    return digests.of(_encoded(public, domain)) == digests.of(private.encoded(domain)) != (0, 0)
+
+
+def _has_columns(header: Iterable[object], domain: Domain) -> bool:
+    present = Counter(header)
+    return all(present[name] == 1 for name in domain.names_read)
+
+
+def _encoded(public: Table, domain: Domain) -> Iterator[Array]:
+    if isinstance(public, pd.DataFrame):
+        yield silently(lambda: domain.encode(public))
+        return
+    blocks = _open_public(public).encoded(domain)
+    while (block := silently(lambda: next(blocks, None))) is not None:
+        yield block[0]
+
+
+def _count(public: Table, domain: Domain, *, most: int) -> int | None:
+    """The number of rows; None if there are more than `most`, or a column is missing."""
+    headers = [public.columns] if isinstance(public, pd.DataFrame) else _open_public(public).headers
+    if not all(_has_columns(header, domain) for header in headers):
+        return None
+    total = 0
+    for rows in _encoded(public, domain):
+        total += len(rows)
+        if total > most:
+            return None
+    return total
+
+
+def _open_public(public: str | Path) -> PublicTable:
+    table = table_of(public)
+    assert table is not None  # it is named by a path
+    return table
+
+
+class _Digests:
+    """The number of rows and the sum of their keyed digests, which does not depend on their order.
+
+    empty_rows   whether rows without a cell count.
+    """
+
+    def __init__(self, domain: Domain, *, empty_rows: bool) -> None:
+        self._key = secrets.token_bytes(32)
+        nothing = {name: np.array([NO_CELL], dtype=object) for name in domain.names_read}
+        self._ignored = None if empty_rows else self._digest(_canonical(domain.encode(nothing))[0])
+
+    def of(self, blocks: Iterable[Array]) -> tuple[int, int]:
+        count, total = 0, 0
+        for block in blocks:
+            digests = [self._digest(row) for row in silently(lambda block=block: _canonical(block))]  # type: ignore[misc]
+            kept = [digest for digest in digests if digest != self._ignored]
+            count, total = count + len(kept), total + sum(kept)
+        return count, total % 2 ** (8 * _DIGEST_BYTES)
+
+    def _digest(self, row: Array) -> int:
+        return int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=_DIGEST_BYTES, key=self._key).digest())
+
+
+def _canonical(rows: Array) -> Array:
+    """Encoded rows to 24 binary digits, with one NaN and one zero."""
+    mantissas, exponents = np.frexp(rows)
+    rounded = np.ldexp(np.round(np.ldexp(mantissas, _DIGITS)), exponents - _DIGITS) + 0.0
+    return np.ascontiguousarray(np.where(np.isnan(rows), np.nan, rounded))

@@ -33,9 +33,8 @@ def check_source_command(
       release-side check-source postgresql: --from health.visits --domain domain.toml
     """
     from kmeanalyst.releases.domain.domain import read_domain
-    from release_side.private_rows.databases import table_or_path
-    from release_side.private_rows.rows import open_private
-    from release_side.private_rows.units import check_unit
+    from release_side.private_rows.reading import check_unit
+    from release_side.private_rows.rows import open_private, table_or_path
 
     domain, table = read_domain(domain_path), open_private(table_or_path(source, from_table))
     header = table.header

@@ -8,7 +8,7 @@ import click
 
 from kmeanalyst.cli.terminal import json_option, working
 from release_side.choices.choices import FunctionChoices
-from release_side.cli.publication import check_before_publishing, options_of, publication_options, show_published
+from release_side.cli.publication import opened_for_publishing, options_of, publication_options, show_published
 
 _DENSITY = {"kde": "density"}  # a second name
 
@@ -29,11 +29,9 @@ def publish_function_command(
       release-side publish-function private.csv --domain domain.toml --kind logistic --target ill \\
           --epsilon 1 --delta 1e-6 --output ill.kme --ledger budget.ledger --table people
     """
-    from release_side.private_rows.databases import table_or_path
     from release_side.publishing.functions import publish_function
 
-    table = table_or_path(private, from_table)
-    check_before_publishing(table, domain_path, choices)
+    table = opened_for_publishing(private, from_table, domain_path, choices)
     with working("publishing") as progress:
         function = publish_function(table, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
     show_published(function, choices, as_json=as_json, kind=function.kind, n_pivots=function.basis.dimension)

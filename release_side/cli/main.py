@@ -23,9 +23,9 @@ from release_side.cli.publication import (
     EXECUTORS,
     Option,
     aligned,
-    check_before_publishing,
     command_of_quality,
     executor_of,
+    opened_for_publishing,
     options_of,
     publication_options,
     show_published,
@@ -311,11 +311,9 @@ def publish(private: str, domain_path: str, from_table: str | None, as_json: boo
       release-side publish postgresql: --from health.visits --domain domain.toml --epsilon 1 --delta 1e-6 \\
           --output visits.kme --unit person_id --ledger budget.ledger --table visits
     """
-    from release_side.private_rows.databases import table_or_path
     from release_side.publishing.publish import publish as publish_table
 
-    table = table_or_path(private, from_table)
-    check_before_publishing(table, domain_path, choices)
+    table = opened_for_publishing(private, from_table, domain_path, choices)
     with executor_of(choices) as executor, working("publishing") as progress:
         release = publish_table(table, domain_path, progress=progress, executor=executor, **choices)
     show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)

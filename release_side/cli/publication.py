@@ -17,7 +17,7 @@ from release_side.choices.internal_files import INTERNAL
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
-    from release_side.private_rows.rows import PrivateSource
+    from release_side.private_rows.table import PrivateTable
 
 Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -106,23 +106,27 @@ def _option_of(choice: Field[Any]) -> Option:
     return click.option("--" + choice.name.replace("_", "-"), **facts)
 
 
-def check_before_publishing(private: PrivateSource, domain_path: str, choices: Mapping[str, Any]) -> None:
-    """Check the domain and the private table's columns, and note the columns that are ignored.
+def opened_for_publishing(
+    private: str, from_table: str | None, domain_path: str, choices: Mapping[str, Any]
+) -> PrivateTable:
+    """The private table, opened; notes the columns that are ignored.
 
     Errors   DomainError or PublishError; PublishError too unless a ledger counts the release, or the user said that none
              does. A rehearsal spends nothing.
     """
     from kmeanalyst.releases.domain.domain import read_domain
-    from release_side.private_rows.rows import open_private
+    from release_side.private_rows.rows import open_private, table_or_path
 
     if choices["ledger"] is choices["table"] is choices["rehearsal"] is None and not choices["uncounted"]:
         raise PublishError(
             "no ledger is named: releases of one table add up, and nothing would count this one. Nothing was spent. Name "
             "--ledger LEDGER and --table NAME (release-side ledger init makes them), or say --uncounted."
         )
-    extra = open_private(private).check_columns(read_domain(domain_path))
+    table = open_private(table_or_path(private, from_table))
+    extra = table.check_columns(read_domain(domain_path))
     if ignored := [one_line(name) for name in extra if name != choices.get("unit")]:
         say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
+    return table
 
 
 @contextmanager

@@ -65,11 +65,11 @@ def quality_command(
     """
     from kmeanalyst.release import read_release
     from release_side.choices.internal_files import check_internal_outputs
-    from release_side.private_rows.databases import table_or_path
+    from release_side.private_rows.rows import open_private, table_or_path
     from release_side.quality.page import write_quality
     from release_side.quality.quality import quality
 
-    table = table_or_path(private, from_table)
+    table = open_private(table_or_path(private, from_table))
     others = (release_path, choices["workload"])
     check_internal_outputs((output, json_output), private=table, others=others)
     try:

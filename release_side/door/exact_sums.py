@@ -23,7 +23,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from release_side.errors import PublishError
 from release_side.executors.executor import answers
-from release_side.private_rows.parts import Parts
+from release_side.private_rows.reading import Parts
 from release_side.private_rows.unit_rows import UnitRows
 
 _T = TypeVar("_T")

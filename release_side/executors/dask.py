@@ -20,9 +20,8 @@ from urllib.parse import urlsplit
 
 from release_side.errors import PublishError
 from release_side.executors.executor import FAILED, LOST, Executor, Quiet, answers
-from release_side.private_rows.foreign import guarded
 from release_side.private_rows.rows import open_private
-from release_side.private_rows.table import ElsewhereTable, PrivateTable
+from release_side.private_rows.table import ElsewhereTable, PrivateTable, guarded
 
 _LEAST_IN_FLIGHT = 32
 _PULSE = 1.0  # seconds between two looks at whether there are workers

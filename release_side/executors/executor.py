@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from release_side.errors import PublishError
-from release_side.private_rows.foreign import WITHHELD, guarded
-from release_side.private_rows.table import silently
+from release_side.private_rows.table import WITHHELD, guarded, silently
 
 FAILED = f"a worker could not read its part of the private table. {WITHHELD}"
 LOST = f"the workers that read parts of the private table were lost. {WITHHELD}"

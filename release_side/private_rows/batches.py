@@ -15,10 +15,10 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.sources.arrow_cells import cells_of, exact_cells_of, joined, pieces
 from kmeanalyst.sources.arrow_types import why_refused
+from kmeanalyst.sources.files import File
 from kmeanalyst.sources.source import ArrowSource
 from release_side.errors import PublishError
-from release_side.private_rows.foreign import BROKE_OFF, guarded
-from release_side.private_rows.table import PrivateTable
+from release_side.private_rows.table import BROKE_OFF, PrivateTable, guarded
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,6 +30,14 @@ class Batches(PrivateTable):
     @property
     def header(self) -> list[str]:
         return list(self.source.schema.names)
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return self.source.files
+
+    @property
+    def read_once(self) -> bool:
+        return self.source.read_once
 
     def count(self) -> int:
         return guarded(self.source.count, BROKE_OFF)

@@ -23,8 +23,7 @@ from kmeanalyst.releases.domain.cells import NO_CELL, CodedCells
 from kmeanalyst.sources.arrow_cells import distinct
 from kmeanalyst.sources.files import File, is_gzipped
 from release_side.errors import PublishError
-from release_side.private_rows.foreign import GuardedBytes
-from release_side.private_rows.table import PrivateTable
+from release_side.private_rows.table import GuardedBytes, PrivateTable
 
 _T = TypeVar("_T")
 _CHUNK = 2**20  # bytes, as many as are counted at a time
@@ -57,6 +56,10 @@ class CsvFile(PrivateTable):
                 f"{self.path} is empty: it has no header line. Name a table whose first line names its columns."
             )
         return _cells(first.removeprefix(b"\xef\xbb\xbf"))
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return (self.path,)
 
     def count(self) -> int:
         if self.lines is not None:

@@ -1,11 +1,20 @@
-"""What the door reads of a private table: its rows, or its units, in this process or in parts that workers read."""
+"""What the door reads of a private table: its rows, or its units, in this process or in parts that workers read.
+
+The identifiers in one column distinguish the units: patients, households, visits. The number of units is public, as the
+number of rows is elsewhere. The number of rows, in all or of one unit, is not: no message, count or refusal here depends
+on it. Identifiers are compared as text and discarded; only the information which rows belong together remains.
+
+Source   Balog, Tolstikhin & Schölkopf 2018, §7: rows that are identically distributed, but not independent.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from operator import methodcaller
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,10 +22,43 @@ from typing import Any
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.population_size import PopulationSize
-from release_side.executors.executor import Executor, Here
-from release_side.private_rows.parts import Parts, parts_of
-from release_side.private_rows.table import PrivateTable
-from release_side.private_rows.units import Units, check_unit
+from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
+from release_side.choices.choices import check_whole
+from release_side.errors import PublishError
+from release_side.executors.executor import LOST, Executor, Here, answers, check_executor
+from release_side.private_rows.rows import PrivateSource, open_private
+from release_side.private_rows.table import PrivateTable, guarded
+from release_side.private_rows.unit_buckets import ReadUnits, Scatter, Settle
+from release_side.private_rows.unit_rows import UnitRows
+
+_MOST_HELD = 2**24  # bytes of a table's rows that are held before any is written to the disk
+_LEAST, _MOST = 20_000, 250_000  # rows of a part
+_PARTS_OF_A_WORKER = 4  # so that none waits long for the last one
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a private table is read, as the curator named it.
+
+    n_rows    the number of rows of an Arrow stream; other tables are counted.
+    unit      the column that identifies the units; None where rows are protected.
+    workers   threads; None for one for each processor.
+    executor  who reads the table instead of this process's threads.
+    """
+
+    n_rows: int | None = None
+    unit: str | None = None
+    workers: int | None = None
+    executor: Executor | None = None
+
+    def check(self) -> None:
+        check_whole("workers", self.workers, 1)
+        check_executor(self.executor, self.workers)
+        check_whole("n_rows", self.n_rows, 1)
+
+    def open(self, source: PrivateSource) -> PrivateTable:
+        """The table, opened once: PublishError if there is none."""
+        return open_private(source if self.executor is None else self.executor.table_of(source), self.n_rows)
 
 
 @contextmanager
@@ -30,15 +72,96 @@ def counted_rows(
     here = isinstance(executor, Here)
     if unit is None:
         size = PopulationSize(table.count(), None)
-        tasks = [] if here else parts_of(table, size.count, executor)
+        tasks = [] if here else _parts_of(table, size.count, executor)
         yield table.encoded(domain) if here else Parts(executor, tasks, methodcaller("encoded", domain), domain), size
         return
     check_unit(table, unit, domain)
     table.check_readable()
     with TemporaryDirectory(prefix="release-side-", ignore_cleanup_errors=True) as folder:
-        parts = [table] if here else parts_of(table, table.count(), executor)
+        parts = [table] if here else _parts_of(table, table.count(), executor)
         units = Units.of(parts, unit, domain, executor, folder)
         yield iter(units.rows) if here else units.rows, PopulationSize(units.count, unit)
     if os.path.exists(folder):
         with suppress(UserWarning):  # no error, whatever filters say: the noise was drawn
             warnings.warn(f"temporary rows could not be removed: delete the folder {folder}.", stacklevel=3)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Parts:
+    """Encoded rows, or units, in parts.
+
+    executor   who reads them.
+    tasks      one for each part; where the table is in files, what it says where they are.
+    read       a task → pieces of encoded rows, or of units; can be pickled.
+    domain     by which rows are encoded.
+    """
+
+    executor: Executor
+    tasks: Sequence[Any]
+    read: Callable[[Any], Iterator[Array] | Iterator[UnitRows]]
+    domain: Domain
+
+    def __iter__(self) -> Iterator[Array] | Iterator[UnitRows]:
+        for task in self.tasks:
+            yield from self.read(task)
+
+
+def _parts_of(table: PrivateTable, n_rows: int, executor: Executor) -> list[PrivateTable]:
+    """Parts of a table, enough for every worker and small enough to be repeated where one is lost; PublishError if it has none."""
+    return table.divided(min(max(n_rows // (_PARTS_OF_A_WORKER * executor.n_workers), _LEAST), _MOST))
+
+
+def check_unit(table: PrivateTable, column: str, domain: Domain) -> None:
+    """Check that a column can identify units.
+
+    Errors   PublishError, by the header and the declared types alone, unless the column is there, once, has a name that can
+             be published and a type that can identify, and is not published itself.
+    """
+    header = table.header
+    if column in domain.names:
+        raise PublishError(
+            f"column {column!r} is named as the unit and is in the domain: what identifies units is never published. "
+            "Remove it from the domain."
+        )
+    if header.count(column) != 1:
+        found = "no column" if column not in header else "more than one column"
+        raise PublishError(
+            f"the private table has {found} {column!r}, so the rows of a unit cannot be found. Name the one column that "
+            "identifies the units."
+        )
+    if not is_unit_name(column):
+        raise PublishError(
+            f"column {column!r:.80} is named as the unit, and its name cannot stand in a file: it has more than {LONGEST_UNIT} "
+            "characters, or some that cannot be printed. Rename the column."
+        )
+    if why := table.refusal(column, None):
+        raise PublishError(why)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Units:
+    """The units of a table: their encoded rows, in buckets of which each has all rows of its units.
+
+    rows    the buckets, for the door.
+    count   P, the number of units; public.
+    """
+
+    rows: Parts
+    count: int
+
+    @classmethod
+    def of(cls, parts: Sequence[PrivateTable], column: str, domain: Domain, executor: Executor, folder: str) -> Units:
+        """The units that the cells of a column distinguish. Reads the table once, and stores no identifier.
+
+        parts    the table.
+        folder   for rows that memory does not hold; of the curator alone, and there as long as the units are read.
+        """
+        key = secrets.token_bytes(16)
+        where = folder if executor.same_disk else None
+        held = _MOST_HELD if isinstance(executor, Here) else 0
+        scatter = Scatter(column, domain, key, where, held)
+        buckets = guarded(lambda: executor.exchanged(scatter, parts), LOST)
+        settled = sorted(answers(executor, Settle(domain.width, where), buckets), key=lambda answer: answer[0])
+        tasks = [task for number, (_, leaves) in settled for task in ([buckets[number]] if leaves is None else leaves)]
+        count = sum(count for _, (count, _) in settled)
+        return cls(Parts(executor, tasks, ReadUnits(domain.width), domain), count)

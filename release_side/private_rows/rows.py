@@ -6,9 +6,8 @@ header and the number of rows are public.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
@@ -20,12 +19,12 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
 from kmeanalyst.sources.source import ArrowSource
 from kmeanalyst.sources.sql import is_database
+from kmeanalyst.sources.sql import sql as table_by_name
 from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_dataset
 from release_side.errors import PublishError
 from release_side.private_rows.batches import Batches
 from release_side.private_rows.csv_file import CsvFile
-from release_side.private_rows.foreign import NOT_LISTED, NOT_OPENED, guarded
-from release_side.private_rows.table import PrivateTable
+from release_side.private_rows.table import NOT_LISTED, NOT_OPENED, PrivateTable, guarded
 
 Table: TypeAlias = str | Path | pd.DataFrame
 PrivateSource: TypeAlias = Table | ArrowStream | Any  # Any: a pyarrow.dataset.Dataset, which has no types
@@ -44,8 +43,8 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
         return source
     if isinstance(source, pd.DataFrame):
         return _Frame(source)
-    if is_path(source):
-        return _together([_open_file(path) for path in paths_of(source)])
+    if isinstance(source, str | Path):
+        return _together([_open_file(path) for path in paths_of(source)], source)
     if isinstance(source, ArrowSource):
         return Batches(source)
     if is_dataset(source):
@@ -57,9 +56,30 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
     )
 
 
-def is_path(source: PrivateSource) -> TypeGuard[str | Path]:
-    """Whether a table is named by a path, a directory, a glob or a URL."""
-    return isinstance(source, str | os.PathLike)
+def sql(connection: Any, table: str, columns: Sequence[str] | None = None) -> ArrowSource:
+    """A table or view of a database, to be published. Its count and its rows are read in one read-only transaction.
+
+    As `kmeanalyst.sql`; each row must be made from one person's record, also by the definition of a view.
+
+    Errors   PublishError, before a row is read and before anything is spent; no text of a driver is in it.
+
+    >>> release_side.sql("postgresql:", "visits; drop table visits")
+    Traceback (most recent call last):
+    release_side.errors.PublishError: 'visits; drop table visits' is no name of a table: ...
+    """
+    return guarded(lambda: table_by_name(connection, table, columns), NOT_OPENED)
+
+
+def table_or_path(private: str, from_table: str | None) -> str | ArrowSource:
+    """What a command reads: a path, or a table of a database; PublishError for half of the latter."""
+    if from_table is None:
+        return private
+    if not is_database(private):
+        raise PublishError(
+            "--from names a table of a database, and PRIVATE is none. Nothing was spent. Name postgresql: or a .duckdb file, or "
+            "leave --from out."
+        )
+    return sql(private, from_table)
 
 
 def is_stream(source: PrivateSource) -> TypeGuard[ArrowStream]:
@@ -67,8 +87,11 @@ def is_stream(source: PrivateSource) -> TypeGuard[ArrowStream]:
     return hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame)
 
 
-def _together(tables: Sequence[PrivateTable]) -> PrivateTable:
-    return tables[0] if len(tables) == 1 else _Several(tuple(tables))
+def _together(tables: Sequence[PrivateTable], place: str | Path | None = None) -> PrivateTable:
+    is_file = place is None or Path(place).is_file()
+    return (
+        tables[0] if len(tables) == 1 and is_file else _Several(tuple(tables), None if place is None else Path(place))
+    )
 
 
 def paths_of(source: str | Path) -> list[File]:
@@ -81,28 +104,32 @@ def paths_of(source: str | Path) -> list[File]:
     return guarded(lambda: files_of(source), NOT_LISTED)
 
 
-def has_rows(path: File) -> bool:
-    """Whether a file of a private table has a row; the number of rows is public."""
-    return _open_file(path).count() > 0
-
-
-def would_read(source: str | Path, path: Path) -> bool:
-    """Whether a file at `path`, once it exists, would belong to the table: in its folder, or matched by its glob."""
-    table = Path(source)
-    if table.is_dir():
-        return is_table(path.name) and path.absolute().parent.samefile(table)
-    return not table.exists() and any(whole(path).match(str(whole(table))) for whole in (Path.absolute, Path.resolve))
-
-
 def _open_file(path: File) -> PrivateTable:
     return CsvFile(path) if is_csv(path.name) else Batches(guarded(lambda: open_file(path), NOT_OPENED))
 
 
 @dataclass(frozen=True)
 class _Several(PrivateTable):
-    """Files of one table, in the order of their names."""
+    """Files of one table, in the order of their names, and the folder or glob that names them."""
 
     tables: tuple[PrivateTable, ...]
+    place: Path | None
+
+    @property
+    def parts(self) -> tuple[PrivateTable, ...]:
+        return self.tables
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return tuple(file for table in self.tables for file in table.files)
+
+    def would_read(self, path: Path) -> bool:
+        """In its folder, or matched by its glob."""
+        place = self.place
+        if place is None or place.is_dir():
+            return place is not None and is_table(path.name) and path.absolute().parent.samefile(place)
+        wholes = (Path.absolute, Path.resolve)
+        return not place.exists() and any(whole(path).match(str(whole(place))) for whole in wholes)
 
     @property
     def header(self) -> list[str]:
@@ -135,9 +162,13 @@ class _Several(PrivateTable):
             yield from table._pieces(names)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Frame(PrivateTable):
-    frame: pd.DataFrame = field(repr=False)
+    frame: pd.DataFrame
+
+    @property
+    def pandas_frame(self) -> pd.DataFrame:
+        return self.frame
 
     @property
     def header(self) -> list[str]:

@@ -1,22 +1,28 @@
 """A private table: rows behind a counter and an encoder, whatever holds them.
 
 Nothing here raises, warns or chooses by the value of a cell; the header, the types of the columns and the number of rows are
-public.
+public. What a library raises while it reads may show a row, so that none of its text is kept: not in a message, and not in the
+cause or context of an exception.
 """
 
 from __future__ import annotations
 
+import io
 import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from pathlib import Path
+from typing import IO, Any, ClassVar, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.sources.files import File
+from kmeanalyst.sources.source import SourceError
 from release_side.errors import PublishError
 
 _T = TypeVar("_T")
@@ -54,6 +60,34 @@ class PrivateTable(ABC):
     def check_readable(self) -> None:
         """PublishError for a damaged file."""
         return None
+
+    # ------------------------------------------------------------------ its identity: is a public input this table?
+
+    @property
+    def pandas_frame(self) -> pd.DataFrame | None:
+        """The DataFrame of pandas that holds it; None if another thing does."""
+        return None
+
+    @property
+    def parts(self) -> tuple[PrivateTable, ...]:
+        """The tables that it consists of."""
+        return (self,)
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The files that hold it, as far as they are known."""
+        return ()
+
+    @property
+    def read_once(self) -> bool:
+        """Whether its rows are gone once they were read."""
+        return False
+
+    def would_read(self, path: Path) -> bool:
+        """Whether a file at `path`, once it exists, would belong to the table."""
+        return False
+
+    # ------------------------------------------------------------------ its rows
 
     def identified(self, column: str, domain: Domain) -> Iterator[tuple[Any, Array]]:
         """(cells of a column, encoded rows) in one pass, piece by piece: a source may give its rows in another order each time."""
@@ -143,3 +177,47 @@ class _NoWarnings:
 
 
 _NO_WARNINGS = _NoWarnings()
+
+
+# ---------------------------------------------------------------------- what libraries raise
+
+WITHHELD = (
+    "Its own message is withheld because it may hold a private value; nothing was spent. Read the source where only you see "
+    "what happens, or write the table to a Parquet file and publish that."
+)
+NOT_OPENED = f"the source of the private table could not be opened as a table of Arrow record batches. {WITHHELD}"
+NOT_LISTED = f"the files of the private table could not be listed. {WITHHELD}"
+BROKE_OFF = f"the source of the private table failed while it was read. {WITHHELD}"
+
+
+def guarded(work: Callable[[], _T], what_failed: str) -> _T:
+    """What a source returns. Its errors may show rows: none of their text, cause or context is kept."""
+    interrupted, said = False, what_failed
+    try:
+        return silently(work)
+    except PublishError:  # our own
+        raise
+    except SourceError as error:  # public facts alone, but perhaps a library's error as its context
+        said = str(error)
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException:  # of any library; polars has errors that are no Exception
+        pass
+    if interrupted:  # here, outside of `except`, the new exception has no context
+        raise KeyboardInterrupt
+    raise PublishError(said)
+
+
+class GuardedBytes(io.RawIOBase):
+    """A file of another library, read behind `guarded`."""
+
+    def __init__(self, opened: Callable[[], IO[bytes]]) -> None:
+        self._file: Any = guarded(opened, NOT_OPENED)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = guarded(lambda: self._file.read(len(buffer)), BROKE_OFF)
+        buffer[: len(found)] = found
+        return len(found)

@@ -28,16 +28,19 @@ from kmeanalyst.releases.function import KINDS, FunctionForm, ReleasedFunction, 
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.progress import Progress
-from release_side.budget.spending import Counting
-from release_side.choices.choices import FunctionChoices, check_one_of, check_whole
+from release_side.budget.spending import Account
+from release_side.choices.choices import FunctionChoices, check_one_of
 from release_side.choices.options import fitting, kernel_as_read, processors, public_generator, public_rows
+from release_side.choices.output_file import Output
 from release_side.choices.statement import NO_PROTECTION, taken_as_public
 from release_side.door.kernel_machines import plan_machine
 from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
 from release_side.door.private_function import NoisyCoordinates, private_function
 from release_side.door.private_mean import private_mean
 from release_side.errors import PublishError
-from release_side.private_rows.rows import PrivateSource, Table, open_private
+from release_side.private_rows.reading import Reading
+from release_side.private_rows.rows import PrivateSource, Table
+from release_side.publishing.opening import open_checked
 
 _PIVOTS = 400  # pivots, if the curator names neither points nor a grid
 
@@ -95,15 +98,16 @@ def publish_function(
         calibration=calibration,
     )  # fmt: skip
     mechanism = _noise(choices, epsilon, delta, rehearsal)
-    check_whole("workers", workers, 1)
-    check_whole("n_rows", n_rows, 1)
     inputs = _inputs(choices, domain)
-    counting = Counting(
-        ledger=ledger, table=table, uncounted=uncounted, weak=weak, rehearsal=rehearsal, output=output, force=force
+    account, reading = Account(ledger, table, uncounted, weak, rehearsal), Reading(n_rows, workers=workers)
+    rows = open_checked(
+        private,
+        domain,
+        (account, reading, Output(output, force)),
+        points=pivots,
+        columns=inputs,
+        domain_path=domain_path,
     )
-    counting.check_before_opening(private, pivots, inputs, domain, (domain_path, pivots))
-    rows = open_private(private, n_rows)
-    rows.check_columns(domain)
     size = PopulationSize(rows.count())
     if size.count < 1:
         raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")
@@ -111,7 +115,7 @@ def publish_function(
     basis = _basis(choices, kernel_of_function(choices, inputs, size), inputs)
     if form.target is not None:
         plan_machine(form, basis, size.count)  # a machine that cannot be solved is refused before anything is counted
-    spending = counting.spending(mechanism, size, f"function: {kind}")
+    spending = account.spending(mechanism, size, f"function: {kind}", output)
     door: dict[str, Any] = {"n_rows": size.count, "record_spend": spending.record, "progress": progress}
     with spending.note_budget_spent():
         if form.target is None:

@@ -17,9 +17,9 @@ from release_side.choices.internal_files import STAMP
 from release_side.choices.public_inputs import refuse_private_as_workload
 from release_side.choices.workload import Source
 from release_side.errors import PublishError
-from release_side.private_rows.foreign import guarded
+from release_side.private_rows.reading import check_unit
 from release_side.private_rows.rows import PrivateSource, open_private
-from release_side.private_rows.units import check_unit
+from release_side.private_rows.table import guarded
 from release_side.quality.models import ModelScores, chosen_target, compare_models
 from release_side.quality.questions import QuestionsCompared, TableAnswers, chosen_questions, compare_answers
 from release_side.quality.reading import read_once
@@ -90,8 +90,9 @@ def quality(
     Returns     Quality: exact numbers of private rows, for the curator alone. What is decided from them is covered by no ε.
     Errors      PublishError or DomainError, by public facts alone.
     """
+    table = open_private(private)
     if isinstance(workload, str | Path):
-        refuse_private_as_workload(private, workload)
+        refuse_private_as_workload(table, workload)
     domain, unit = release.domain, None if release.statement is None else release.statement.unit
     predicted = chosen_target(release, target)
     where_from, questions = chosen_questions(release, workload)
@@ -99,7 +100,6 @@ def quality(
         counted = CountedRows(ScoreTables(domain, None if group is None else domain.position(group)))
     except (KeyError, ValueError) as error:
         raise PublishError(str(error.args[0] if error.args else error)) from None
-    table = open_private(private)
     table.check_columns(domain)
     if unit is not None:
         check_unit(table, unit, domain)

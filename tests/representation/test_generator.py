@@ -267,7 +267,7 @@ def test_finer_tables_are_left_out_of_the_kernel_of_the_domain():
 def test_without_torch_it_is_refused_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """No ledger is written and nothing is spent."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(publishing, "open_private", lambda *arguments, **options: pytest.fail("a row was read"))
+    monkeypatch.setattr(publishing, "counted_rows", lambda *_: pytest.fail("a row was read"))
     message = r"with PyTorch, which is not installed\. Install it with pip install 'kmeanalyst\[generator\]'"
     with pytest.raises(PublishError, match=message):
         release_side.publish(frame(20), PEOPLE, **SMALL, ledger=tmp_path / "ledger", table="people")

@@ -42,8 +42,8 @@ from kmeanalyst.releases.measurement import GRID
 from release_side.door.private_mean import integer_features, private_mean, unit_averages
 from release_side.private_rows import rows as rows_module
 from release_side.private_rows import unit_rows as room
-from release_side.private_rows.identifiers import NO_IDENTIFIER, digests, identifier
 from release_side.private_rows.rows import open_private
+from release_side.private_rows.unit_buckets import NO_IDENTIFIER, digests, identifier
 
 door = importlib.import_module("release_side.door.private_mean")
 every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))

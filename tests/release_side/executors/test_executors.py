@@ -26,7 +26,7 @@ from release_side import Ledger, Processes, PublishError, publish
 from release_side.door import exact_sums
 from release_side.door.exact_sums import PartialSum
 from release_side.executors.executor import Executor, Here
-from release_side.private_rows import parts, reading, unit_buckets, unit_rows, units
+from release_side.private_rows import reading, unit_buckets, unit_rows
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
 
@@ -103,8 +103,8 @@ class Backwards(Executor):
 
 @pytest.fixture(params=[1, 7, 100], ids="parts of {} rows".format)
 def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(parts, "_LEAST", 1)
-    monkeypatch.setattr(parts, "_MOST", request.param)
+    monkeypatch.setattr(reading, "_LEAST", 1)
+    monkeypatch.setattr(reading, "_MOST", request.param)
     return request.param
 
 
@@ -121,7 +121,7 @@ def test_the_integers_are_those_of_one_process(source: str, unit: str | None, sm
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("source", ["CSV", "a folder"])
 def test_processes_give_the_same_integers(source: str, unit: str | None, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(parts, "_LEAST", 1)
+    monkeypatch.setattr(reading, "_LEAST", 1)
     path = SOURCES[source](tmp_path)
     expected = integers(frame_of(), unit=unit)
     assert integers(path, unit=unit, executor=Processes(2)) == expected
@@ -131,8 +131,8 @@ def test_processes_give_the_same_integers(source: str, unit: str | None, tmp_pat
 def test_every_method_reads_parts(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if method == "generator":
         pytest.importorskip("torch")
-    monkeypatch.setattr(parts, "_LEAST", 1)
-    monkeypatch.setattr(parts, "_MOST", 60)
+    monkeypatch.setattr(reading, "_LEAST", 1)
+    monkeypatch.setattr(reading, "_MOST", 60)
     domain = Domain((DOMAIN["city"],))
     options: dict[str, Any] = {"method": method, "rehearsal": 1, "epsilon": 1.0, "points": 3}
     options["delta"] = 0.0 if method == "exponential" else 1e-6
@@ -237,8 +237,8 @@ SPOILT: dict[str, tuple[Callable[[Iterator[tuple[int, Any]]], Iterator[Any]], st
 
 @pytest.mark.parametrize("how", SPOILT)
 def test_answers_that_are_not_the_sums_of_all_parts_are_refused(how: str, tmp_path: Path, monkeypatch, caplog):
-    monkeypatch.setattr(parts, "_LEAST", 50)
-    monkeypatch.setattr(parts, "_MOST", 50)
+    monkeypatch.setattr(reading, "_LEAST", 50)
+    monkeypatch.setattr(reading, "_MOST", 50)
     caplog.set_level(logging.DEBUG)
     spoil, said = SPOILT[how]
     Ledger(tmp_path / "l").init("t", epsilon=2.0, delta=1e-5)
@@ -255,7 +255,7 @@ def test_answers_that_are_not_the_sums_of_all_parts_are_refused(how: str, tmp_pa
 
 def test_a_part_that_is_answered_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The second answer is not looked at: it may be another, or none."""
-    monkeypatch.setattr(parts, "_LEAST", 50)
+    monkeypatch.setattr(reading, "_LEAST", 50)
     path, expected = as_csv(tmp_path), integers(frame_of())
 
     def repeated(found: Iterator[tuple[int, Any]]) -> Iterator[Any]:
@@ -274,12 +274,12 @@ def test_what_a_worker_says_of_a_row_is_seen_by_nobody(
     ends: bool, unit: str | None, tmp_path: Path, monkeypatch, capfd, caplog
 ):
     """Its message is in no exception, log, output or file; power: raised in this process it would be."""
-    monkeypatch.setattr(parts, "_LEAST", 50)
-    monkeypatch.setattr(parts, "_MOST", 50)
+    monkeypatch.setattr(reading, "_LEAST", 50)
+    monkeypatch.setattr(reading, "_MOST", 50)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     caplog.set_level(logging.DEBUG)
     table = HostilePart(open_private(as_csv(tmp_path)), ends)
-    monkeypatch.setattr("release_side.publishing.publish.open_private", lambda *_: table)
+    monkeypatch.setattr("release_side.private_rows.reading.open_private", lambda *_: table)
     said = "the workers that read parts .* were lost" if ends else "a worker could not read its part"
     with pytest.raises(PublishError, match=said) as caught:
         publish("t.csv", DOMAIN, unit=unit, executor=Processes(2), **SMALL)
@@ -297,7 +297,7 @@ def test_what_a_worker_says_of_a_row_is_seen_by_nobody(
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Ten rows are held at a time, and everything else goes to this folder."""
-    monkeypatch.setattr(units, "_MOST_HELD", 10 * 32)
+    monkeypatch.setattr(reading, "_MOST_HELD", 10 * 32)
     monkeypatch.setattr(unit_buckets, "_MOST_BYTES", 10 * 32)
     monkeypatch.setattr(unit_buckets, "BUCKETS", 4)
     monkeypatch.setattr(unit_buckets, "_BITS", 2)
@@ -315,7 +315,7 @@ def test_rows_of_units_that_memory_does_not_hold_give_the_same_sum(
 ):
     path, seen = as_csv(tmp_path), []
     with monkeypatch.context() as undone:
-        undone.setattr(units, "_MOST_HELD", 2**24)
+        undone.setattr(reading, "_MOST_HELD", 2**24)
         undone.setattr(unit_buckets, "_MOST_BYTES", 2**22)
         expected = integers(path, unit="who", **options)
     read = unit_buckets.ReadUnits.__call__
@@ -381,8 +381,8 @@ def test_a_unit_on_the_disk_gives_its_first_rows_alone(little_memory: Path, tmp_
 
 def test_a_partial_sum_is_of_64_bits_and_n_rows_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Parts of more rows than could ever be read here: their sums are added exactly."""
-    monkeypatch.setattr(parts, "_LEAST", 50)
-    monkeypatch.setattr(parts, "_MOST", 50)
+    monkeypatch.setattr(reading, "_LEAST", 50)
+    monkeypatch.setattr(reading, "_MOST", 50)
     table, times = open_private(as_csv(tmp_path)), 2**23
     sums = exact_sums_of(table, Backwards(changed_all(times)), N * times)
     assert sums.tolist() == [times * each for each in exact_sums_of(table, Backwards(), N).tolist()]

@@ -27,9 +27,10 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import archive as atomic
 from release_side.budget.ledger import Ledger
-from release_side.choices.output_file import check_output
+from release_side.choices.output_file import Output
 from release_side.door import mechanism
 from release_side.door.mechanism import PublishError
+from release_side.private_rows.rows import open_private
 
 DOMAIN = Domain((Integer(name="age", lower=0, upper=9),))
 FRAME = DOMAIN.decode(DOMAIN.draw(40, 1))
@@ -301,4 +302,4 @@ def test_the_journal_of_a_linked_ledger_is_refused_as_output(tmp_path: Path, end
     link.symlink_to(real)
     output = tmp_path / f"real.ledger{ending}"
     with pytest.raises(PublishError, match="is named as the release's file and as another"):
-        check_output(output, private=pd.DataFrame(), ledger=link, others=(), force=True)
+        Output(output, force=True).check(open_private(pd.DataFrame()), link)

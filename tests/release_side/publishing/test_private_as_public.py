@@ -24,7 +24,7 @@ from release_side.budget.ledger import Ledger
 from release_side.choices.public_inputs import refuse_private_as_public, samples_of
 from release_side.door.mechanism import PublishError
 from release_side.private_rows import csv_file
-from release_side.private_rows import rows as rows_module
+from release_side.private_rows.rows import open_private
 
 Pair = tuple[Any, Any]  # a private table and public rows
 REFUSED = r"the public points are the private table itself: .* would be in the release .*\. Name a file of rows"
@@ -242,9 +242,9 @@ def test_private_rows_are_read_only_where_the_numbers_of_rows_agree(tmp_path, mo
     monkeypatch.setattr(csv_file.CsvFile, "_pieces", lambda self, names: read.append(1) or encoded(self, names))
     private = write(tmp_path / "t.csv", table(50))
     for rows in (20, 80):
-        refuse_private_as_public(private, table(rows), DOMAIN)
+        refuse_private_as_public(open_private(private), table(rows), DOMAIN)
     assert read == []
-    refuse_private_as_public(private, table(50, seed=1), DOMAIN)
+    refuse_private_as_public(open_private(private), table(50, seed=1), DOMAIN)
     assert read == [1]
 
 
@@ -254,7 +254,7 @@ def test_a_table_that_differs_in_one_cell_or_holds_one_row_twice_is_another(tmp_
     changed.loc[7, "age"] = 17
     twice.loc[7] = twice.loc[8]
     for public in (changed, twice, table()[:20], pd.concat([table(), table(seed=1)])):
-        refuse_private_as_public(private, public, DOMAIN)
+        refuse_private_as_public(open_private(private), public, DOMAIN)
 
 
 HOSTILE = [np.nan, None, pd.NA, [1], {}, object(), 1 + 2j, b"x", 10**400, "\ud800"]
@@ -267,10 +267,10 @@ def test_comparing_rows_never_raises_or_warns_by_a_cell(cells, recwarn):
     hostile = pd.DataFrame({"age": pd.Series(cells, dtype=object), "wage": pd.Series(cells, dtype=object)})
     others = (pd.DataFrame({"age": np.arange(len(cells)), "wage": 1.0}), hostile.assign(age=1))
     for other in others:
-        refuse_private_as_public(hostile, other, domain)
+        refuse_private_as_public(open_private(hostile), other, domain)
     for same in (hostile.iloc[::-1], hostile.copy()):
         with pytest.raises(PublishError, match=REFUSED):
-            refuse_private_as_public(hostile, same, domain)
+            refuse_private_as_public(open_private(hostile), same, domain)
     assert not recwarn.list
 
 
@@ -309,7 +309,8 @@ def test_other_rows_pass_even_if_they_are_as_many(pair, tmp_path):
 def test_one_file_under_two_names_is_recognised_without_reading_it(pair, tmp_path, monkeypatch):
     monkeypatch.setattr("release_side.choices.public_inputs.open_bytes", lambda path: pytest.fail(f"{path} was read"))
     with pytest.raises(PublishError, match=REFUSED):
-        refuse_private_as_public(*SAME[pair](tmp_path), DOMAIN)
+        private, public = SAME[pair](tmp_path)
+        refuse_private_as_public(open_private(private), public, DOMAIN)
 
 
 def test_content_is_read_only_where_sizes_agree(tmp_path, monkeypatch):
@@ -317,9 +318,9 @@ def test_content_is_read_only_where_sizes_agree(tmp_path, monkeypatch):
     opened = csv_file.open_bytes
     monkeypatch.setattr("release_side.choices.public_inputs.open_bytes", lambda path: read.append(path) or opened(path))
     private = write(tmp_path / "t.csv", table(50))
-    refuse_private_as_public(private, write(tmp_path / "other.csv", table(40)), DOMAIN)
+    refuse_private_as_public(open_private(private), write(tmp_path / "other.csv", table(40)), DOMAIN)
     assert read == []
-    refuse_private_as_public(private, write(tmp_path / "other.csv", table(50, seed=1)), DOMAIN)
+    refuse_private_as_public(open_private(private), write(tmp_path / "other.csv", table(50, seed=1)), DOMAIN)
     assert sorted(path.name for path in read) == ["other.csv", "t.csv"]
 
 
@@ -348,14 +349,14 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr("release_side.choices.public_inputs.open_bytes", denied)
     with pytest.raises(PublishError, match=r"(t|other)\.csv could not be read, so .* compared .*\. Make it readable"):
-        refuse_private_as_public(private, public, DOMAIN)
+        refuse_private_as_public(open_private(private), public, DOMAIN)
 
 
 def test_a_damaged_compressed_file_is_refused(tmp_path):
     private = write(tmp_path / "t.csv")
     (tmp_path / "other.csv.gz").write_bytes(b"no gzip")
     with pytest.raises(PublishError, match=r"other\.csv\.gz is cut off, damaged or no \.gz file"):
-        refuse_private_as_public(private, tmp_path / "other.csv.gz", DOMAIN)
+        refuse_private_as_public(open_private(private), tmp_path / "other.csv.gz", DOMAIN)
 
 
 # ---------------------------------------------------------------------- the sample a domain was drafted from
@@ -439,5 +440,5 @@ def test_the_digest_of_a_sample_outlives_the_sample_and_is_not_in_a_release(tmp_
 
 def test_a_private_frame_shows_no_rows():
     frame = pd.DataFrame({"age": [4711], "wage": ["Secret"]})
-    shown = repr(rows_module.open_private(frame))
+    shown = repr(open_private(frame))
     assert "4711" not in shown and "Secret" not in shown

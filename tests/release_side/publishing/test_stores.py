@@ -263,22 +263,22 @@ def test_a_private_table_in_a_store_is_no_public_file(memory, tmp_path):
         with pytest.raises(
             PublishError, match=r"the public points are the private table itself: .*\((memory|/).* (same|file)"
         ):
-            refuse_private_as_public(url, public, DOMAIN)
+            refuse_private_as_public(open_private(url), public, DOMAIN)
     with pytest.raises(PublishError, match="the public points are the private table itself"):
-        refuse_private_as_public(path, url, DOMAIN)
+        refuse_private_as_public(open_private(path), url, DOMAIN)
     with pytest.raises(PublishError, match="the workload is the private table itself"):
-        refuse_private_as_workload(url, path)
+        refuse_private_as_workload(open_private(url), path)
     with pytest.raises(PublishError, match="the domain was drafted from the private table itself"):
-        refuse_private_as_public(url, None, DOMAIN, samples_of(path))
+        refuse_private_as_public(open_private(url), None, DOMAIN, samples_of(path))
     as_gz(people(), tmp_path / "t.csv.gz")
     with pytest.raises(PublishError, match="the domain was drafted from the private table itself"):
         refuse_private_as_public(
-            put((memory, "memory://visits"), tmp_path / "t.csv.gz"), None, DOMAIN, samples_of(path)
+            open_private(put((memory, "memory://visits"), tmp_path / "t.csv.gz")), None, DOMAIN, samples_of(path)
         )
     as_parquet(people(), tmp_path / "t.parquet")
     with pytest.raises(PublishError, match="the two hold the same rows"):
-        refuse_private_as_public(put((memory, "memory://visits"), tmp_path / "t.parquet"), path, DOMAIN)
-    refuse_private_as_public(url, other, DOMAIN, samples_of(other))
+        refuse_private_as_public(open_private(put((memory, "memory://visits"), tmp_path / "t.parquet")), path, DOMAIN)
+    refuse_private_as_public(open_private(url), other, DOMAIN, samples_of(other))
 
 
 def test_the_command_line_reads_urls_and_writes_here(s3, tmp_path, monkeypatch):

@@ -118,9 +118,8 @@ def test_strings_are_published_from_the_command_line(tmp_path):
         ({"kernel": "margins"}, "the margins kernel does not compare strings"),
     ],
 )
-def test_choices_without_strings_are_refused_before_the_table_is_opened(options, message, monkeypatch):
-    opened = "release_side.publishing.publish.open_private"
-    monkeypatch.setattr(opened, lambda table: pytest.fail("the table was opened"))
+def test_choices_without_strings_are_refused_before_a_row_is_read(options, message, monkeypatch):
+    monkeypatch.setattr("release_side.publishing.publish.counted_rows", lambda *_: pytest.fail("a row could be read"))
     with pytest.raises((PublishError, ka.DomainError), match=message):
         release_side.publish(TABLE, DOMAIN, **(GUARANTEE | {"public_points": PUBLIC} | options))
 

@@ -567,7 +567,7 @@ def test_a_workload_that_is_the_private_table_is_refused_and_not_quoted(tmp_path
 
 
 def test_a_wrong_workload_is_refused_before_a_private_row_is_read(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(release_side.publishing.publish, "open_private", lambda source: pytest.fail("opened"))
+    monkeypatch.setattr("release_side.publishing.publish.counted_rows", lambda *_: pytest.fail("a row could be read"))
     with pytest.raises(PublishError, match="line 1 of the workload: no column agee"):
         published(["agee > 3"])
 

@@ -1,0 +1,45 @@
+"""How every publication begins: options are checked, the private table is opened once, and no public input is that table."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from kmeanalyst.releases.domain.domain import Domain
+from release_side.budget.spending import Account, LedgerWarning
+from release_side.choices.internal_files import warning_of_internal_files
+from release_side.choices.output_file import Output
+from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload
+from release_side.private_rows.reading import Reading
+from release_side.private_rows.rows import PrivateSource, Table
+from release_side.private_rows.table import PrivateTable
+
+
+def open_checked(
+    private: PrivateSource,
+    domain: Domain,
+    values: tuple[Account, Reading, Output],
+    *,
+    points: Table | None,
+    columns: Domain,
+    workload: object = None,
+    domain_path: object = None,
+) -> PrivateTable:
+    """The private table; PublishError or DomainError for every fault that can be found before its rows are counted.
+
+    points        rows that are given as public; compared with the private rows in these columns.
+    workload      the path of a text of questions, if there is one: messages may quote it.
+    domain_path   the file of the domain, if there is one, which the output may not replace.
+    """
+    account, reading, output = values
+    account.check()
+    reading.check()
+    table = reading.open(private)
+    output.check(table, account.ledger, (domain_path, points, workload))
+    refuse_private_as_public(table, points, columns, () if account.rehearsal is not None else domain.samples)
+    if isinstance(workload, str | Path):
+        refuse_private_as_workload(table, workload)
+    if output.path is not None and account.rehearsal is None and (warning := warning_of_internal_files(output.path)):
+        warnings.warn(warning, LedgerWarning, stacklevel=3)
+    table.check_columns(domain)
+    return table
