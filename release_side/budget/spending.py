@@ -10,7 +10,6 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias
 from kmeanalyst.releases.population_size import PopulationSize
 from release_side.budget.composition import Spend
 from release_side.budget.ledger import Ledger
+from release_side.choices.choices import Account
 from release_side.door.exponential_mechanism import ExponentialMechanism
 from release_side.door.mechanism import Noise
 from release_side.errors import SPENT, PublishError
@@ -39,59 +39,29 @@ class LedgerWarning(UserWarning):
     """
 
 
-@dataclass(frozen=True)
-class Account:
-    """Where a publication is counted, as the curator named it.
-
-    ledger, table   the ledger's file, and the name of the private table in it.
-    uncounted       publish without a ledger, and without the warning.
-    weak            publish although the guarantee is weak.
-    rehearsal       the seed of a rehearsal, which spends nothing.
-    """
-
-    ledger: str | Path | None = None
-    table: str | None = None
-    uncounted: bool = False
-    weak: bool = False
-    rehearsal: int | None = None
-
-    def check(self) -> None:
-        """PublishError for options that contradict each other."""
-        if (self.ledger is None) != (self.table is None):
-            raise PublishError(
-                "ledger and table go together: a ledger counts by names of tables. Pass both, or neither."
-            )
-        if self.ledger is not None and self.rehearsal is not None:
-            raise PublishError(
-                "a rehearsal is not private, so a ledger has nothing to count. Leave out one of the two."
-            )
-        if self.ledger is not None and self.uncounted:
-            raise PublishError(
-                "ledger and uncounted contradict each other: a release is counted in the ledger, or it is not counted. Leave "
-                "out one of the two."
-            )
-
-    def spending(self, mechanism: Any, size: PopulationSize, method: str, output: str | Path | None) -> Spending:
-        """What the publication will spend; PublishError if it is weak, or does not fit the budget."""
-        if self.rehearsal is not None:
-            return Spending(None, "", None, output)
-        guarantee: Guarantee = mechanism
-        spend = Spend(
-            epsilon=guarantee.epsilon, delta=guarantee.delta, mechanism=guarantee.name,
-            calibration=guarantee.calibration, noise_multiplier=guarantee.multiplier(), n_rows=size.count, method=method,
-            neighbouring=size.neighbouring, unit=size.unit,
-        )  # fmt: skip
-        if not self.weak and (reason := weakness(guarantee, size)):
-            raise PublishError(
-                f"{reason}. Nothing was spent. Choose less, or, if that is meant, pass --weak (in Python weak=True)."
-            )
-        ledger = None if self.ledger is None else Ledger(self.ledger)
-        if ledger is not None:
-            if warning := ledger.check(self.table or "", spend):
-                warnings.warn(warning, LedgerWarning, stacklevel=3)
-        elif not self.uncounted:
-            _warn_once_without_ledger()
-        return Spending(ledger, self.table or "", spend, output)
+def spending_of(
+    account: Account, mechanism: Any, size: PopulationSize, method: str, output: str | Path | None
+) -> Spending:
+    """What the publication will spend; PublishError if it is weak, or does not fit the budget."""
+    if account.rehearsal is not None:
+        return Spending(None, "", None, output)
+    guarantee: Guarantee = mechanism
+    spend = Spend(
+        epsilon=guarantee.epsilon, delta=guarantee.delta, mechanism=guarantee.name,
+        calibration=guarantee.calibration, noise_multiplier=guarantee.multiplier(), n_rows=size.count, method=method,
+        neighbouring=size.neighbouring, unit=size.unit,
+    )  # fmt: skip
+    if not account.weak and (reason := weakness(guarantee, size)):
+        raise PublishError(
+            f"{reason}. Nothing was spent. Choose less, or, if that is meant, pass --weak (in Python weak=True)."
+        )
+    ledger = None if account.ledger is None else Ledger(account.ledger)
+    if ledger is not None:
+        if warning := ledger.check(account.table or "", spend):
+            warnings.warn(warning, LedgerWarning, stacklevel=3)
+    elif not account.uncounted:
+        _warn_once_without_ledger()
+    return Spending(ledger, account.table or "", spend, output)
 
 
 class Spending:

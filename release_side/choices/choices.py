@@ -170,3 +170,59 @@ class FunctionChoices:
         if self.pivots is not None and self.grid is not None:
             raise PublishError("pivots and grid both say where the function is measured. Pass one of them.")
         check_whole("grid", self.grid, 2)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a publication is counted, as the curator named it. The fields are those of `publish`, and are explained there."""
+
+    ledger: Any = _option(
+        None,
+        "Count the spend here; refused over budget. The ledger must exist: see ledger init.",
+        type="file",
+        metavar="LEDGER",
+    )
+    table: str | None = _option(None, "The ledger's name for the private table.", metavar="NAME")
+    uncounted: bool = _option(False, "Publish without a ledger: nothing adds this release to others.")
+    weak: bool = _option(False, "Publish although epsilon is above 10, or delta at least 1/N.")
+    rehearsal: int | None = _option(
+        None, "Noise that can be drawn again: the file is stamped NOT PRIVATE.", type=int, metavar="SEED"
+    )
+
+    def check(self) -> None:
+        """PublishError for options that contradict each other."""
+        if (self.ledger is None) != (self.table is None):
+            raise PublishError(
+                "ledger and table go together: a ledger counts by names of tables. Pass both, or neither."
+            )
+        if self.ledger is not None and self.rehearsal is not None:
+            raise PublishError(
+                "a rehearsal is not private, so a ledger has nothing to count. Leave out one of the two."
+            )
+        if self.ledger is not None and self.uncounted:
+            raise PublishError(
+                "ledger and uncounted contradict each other: a release is counted in the ledger, or it is not counted. Leave "
+                "out one of the two."
+            )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a private table is read, as the curator named it. The fields are those of `publish`, and are explained there."""
+
+    n_rows: int | None = None
+    unit: str | None = _option(
+        None,
+        "Protect units, each with all rows that have the same identifier in COLUMN, rather than rows. The name of the column is "
+        "published.",
+        metavar="COLUMN",
+    )
+    workers: int | None = _option(
+        None, "Threads; by default one for each processor. Changes no bit.", type=int, metavar="N"
+    )
+    executor: Any = None
+
+    def check(self) -> None:
+        """PublishError for numbers that are not whole, or not positive."""
+        check_whole("workers", self.workers, 1)
+        check_whole("n_rows", self.n_rows, 1)

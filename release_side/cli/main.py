@@ -13,22 +13,15 @@ import click
 
 from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
 from kmeanalyst.releases.texts import escaped, one_line
-from release_side.choices.choices import METHOD_NAMES, Choices
 from release_side.choices.internal_files import BESIDE
-from release_side.cli.check_source import check_source_command
-from release_side.cli.function import publish_function_command
 from release_side.cli.ledger import ledger
 from release_side.cli.publication import (
     DOMAIN,
-    EXECUTORS,
-    Option,
+    METHOD_CHOICES,
     aligned,
-    command_of_quality,
-    executor_of,
-    opened_for_publishing,
-    options_of,
-    publication_options,
-    show_published,
+    check_source_command,
+    publish_command,
+    publish_function_command,
     with_options,
 )
 from release_side.cli.quality import quality_command
@@ -160,19 +153,6 @@ def draft_domain_command(
         say(text, nl=False)
 
 
-_CHOICES: tuple[Option, ...] = (  # options of publish and plan: public choices that change how good a release is
-    click.option(
-        "--method",
-        default=METHOD_NAMES[0],
-        show_default=True,
-        type=click.Choice(list(METHOD_NAMES)),
-        help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
-        "levels, a small database drawn as a whole (--delta 0).",
-    ),
-    *options_of(Choices),
-)
-
-
 class _ManyEpsilons(click.Command):
     """A command whose --epsilon takes several values (--epsilon 0.1 1 10), which options of click do not."""
 
@@ -213,7 +193,7 @@ def _is_number(word: str) -> bool:
 @DOMAIN
 @click.option("--epsilon", type=float, multiple=True, metavar="E...", help="One ε or several; 0.1 0.3 1 3 by default.")
 @click.option("--delta", required=True, type=float, help="δ of each release, as in publish; 0 for Laplace.")
-@with_options(*_CHOICES)
+@with_options(*METHOD_CHOICES)
 @json_option
 def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:
     """Predict noise, errors, time and file size of a release at each ε. Opens no private file.
@@ -279,49 +259,5 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
     return "\n".join(["", *aligned(lines, texts=(0, 6))])
 
 
-@main.command(short_help="Publish a private table as a release.")
-@click.argument("private", metavar="PRIVATE", type=click.Path())
-@publication_options(
-    *_CHOICES,
-    click.option(
-        "--unit",
-        metavar="COLUMN",
-        help="Protect units, each with all rows that have the same identifier in COLUMN, rather than rows. The name of "
-        "the column is published.",
-    ),
-    *EXECUTORS,
-)
-@json_option
-def publish(private: str, domain_path: str, from_table: str | None, as_json: bool, **choices: Any) -> None:
-    """Publish PRIVATE once, with (ε, δ)-differential privacy.
-
-    PRIVATE is a file, a directory, a glob, or a URL such as "s3://bucket/visits/*.parquet", of CSV (.csv, .csv.gz), Parquet,
-    or Arrow (.feather, .arrow, .ipc). Credentials for a URL come from the environment.
-
-    With --from, PRIVATE is a database (postgresql: or a .duckdb file). Its password is never an argument: libpq reads
-    PGSERVICE, ~/.pgpass and the rest of its environment.
-
-    Name a ledger that counts the spend (release-side ledger init), or --uncounted; a rehearsal needs neither. An epsilon
-    above 10, or a delta of 1/N or more, needs --weak.
-
-    \b
-    Examples:
-      release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme \\
-          --ledger budget.ledger --table people
-      release-side publish postgresql: --from health.visits --domain domain.toml --epsilon 1 --delta 1e-6 \\
-          --output visits.kme --unit person_id --ledger budget.ledger --table visits
-    """
-    from release_side.publishing.publish import publish as publish_table
-
-    table = opened_for_publishing(private, from_table, domain_path, choices)
-    with executor_of(choices) as executor, working("publishing") as progress:
-        release = publish_table(table, domain_path, progress=progress, executor=executor, **choices)
-    show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
-    if not as_json:
-        say(command_of_quality(private, from_table, choices), err=True)
-
-
-main.add_command(publish_function_command)
-main.add_command(check_source_command)
-main.add_command(quality_command)
-main.add_command(ledger)
+for command in (publish_command, publish_function_command, check_source_command, quality_command, ledger):
+    main.add_command(command)

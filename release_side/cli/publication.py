@@ -1,4 +1,4 @@
-"""What the commands that publish share: their options, what they check first, and what they print at the end."""
+"""The commands that read a private table (publish, publish-function, check-source): options, what they check first and print."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from kmeanalyst.cli.terminal import print_json, say
+from kmeanalyst.cli.terminal import json_option, print_json, say, working
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
+from release_side.choices.choices import METHOD_NAMES, Account, Choices, FunctionChoices, Reading
 from release_side.choices.internal_files import INTERNAL
 from release_side.errors import PublishError
 
@@ -39,26 +40,7 @@ _GUARANTEE = (
     click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write."),
     click.option("--force", is_flag=True, help="Replace FILE.kme if it exists."),
 )
-COUNTING = (
-    click.option(
-        "--ledger",
-        type=click.Path(dir_okay=False),
-        metavar="LEDGER",
-        help="Count the spend here; refused over budget. The ledger must exist: see ledger init.",
-    ),
-    click.option("--table", metavar="NAME", help="The ledger's name for the private table."),
-    click.option("--uncounted", is_flag=True, help="Publish without a ledger: nothing adds this release to others."),
-    click.option("--weak", is_flag=True, help="Publish although epsilon is above 10, or delta at least 1/N."),
-)
-RUN = (
-    click.option(
-        "--rehearsal", type=int, metavar="SEED", help="Noise that can be drawn again: the file is stamped NOT PRIVATE."
-    ),
-    click.option(
-        "--workers", type=int, metavar="N", help="Threads; by default one for each processor. Changes no bit."
-    ),
-)
-EXECUTORS = (
+_EXECUTORS = (
     click.option(
         "--processes", type=int, metavar="N", help="Read PRIVATE in N processes, instead of threads. Changes no bit."
     ),
@@ -82,14 +64,9 @@ def with_options(*options: Option) -> Option:
     return add
 
 
-def publication_options(*choices: Option) -> Option:
-    """The options of a command that publishes; `choices` are its own."""
-    return with_options(DOMAIN, FROM, *_GUARANTEE, *choices, *COUNTING, *RUN)
-
-
-def options_of(choices: type) -> list[Option]:
-    """An option for each field of a dataclass of choices."""
-    return [_option_of(choice) for choice in fields(choices)]
+def options_of(choices: type, *, without: tuple[str, ...] = ()) -> list[Option]:
+    """An option for each field of a dataclass of choices that has a help text."""
+    return [_option_of(choice) for choice in fields(choices) if choice.metadata and choice.name not in without]
 
 
 def _option_of(choice: Field[Any]) -> Option:
@@ -97,8 +74,8 @@ def _option_of(choice: Field[Any]) -> Option:
     facts, default = dict(choice.metadata), choice.default
     if (values := facts.pop("choices", None)) is not None:
         facts["type"] = click.Choice(list(values))
-    elif facts.get("type") == "path":
-        facts["type"] = click.Path()
+    elif facts.get("type") in ("path", "file"):
+        facts["type"] = click.Path(dir_okay=facts["type"] == "path")
     if isinstance(default, bool):
         facts["is_flag"] = True
     elif default is not None and "required" not in facts:
@@ -200,3 +177,122 @@ def aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[s
         ).rstrip()
         for line in lines
     ]
+
+
+# ---------------------------------------------------------------------- the commands
+
+_DENSITY = {"kde": "density"}  # a second name
+METHOD_CHOICES: tuple[Option, ...] = (  # options of publish and plan: public choices that change how good a release is
+    click.option(
+        "--method",
+        default=METHOD_NAMES[0],
+        show_default=True,
+        type=click.Choice(list(METHOD_NAMES)),
+        help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
+        "levels, a small database drawn as a whole (--delta 0).",
+    ),
+    *options_of(Choices),
+)
+
+
+@click.command("publish", short_help="Publish a private table as a release.")
+@click.argument("private", metavar="PRIVATE", type=click.Path())
+@with_options(
+    DOMAIN, FROM, *_GUARANTEE, *METHOD_CHOICES, *options_of(Account), *options_of(Reading), *_EXECUTORS, json_option
+)
+def publish_command(private: str, domain_path: str, from_table: str | None, as_json: bool, **choices: Any) -> None:
+    """Publish PRIVATE once, with (ε, δ)-differential privacy.
+
+    PRIVATE is a file, a directory, a glob, or a URL such as "s3://bucket/visits/*.parquet", of CSV (.csv, .csv.gz), Parquet,
+    or Arrow (.feather, .arrow, .ipc). Credentials for a URL come from the environment.
+
+    With --from, PRIVATE is a database (postgresql: or a .duckdb file). Its password is never an argument: libpq reads
+    PGSERVICE, ~/.pgpass and the rest of its environment.
+
+    Name a ledger that counts the spend (release-side ledger init), or --uncounted; a rehearsal needs neither. An epsilon
+    above 10, or a delta of 1/N or more, needs --weak.
+
+    \b
+    Examples:
+      release-side publish private.csv --domain domain.toml --epsilon 1 --delta 1e-6 --output table.kme \\
+          --ledger budget.ledger --table people
+      release-side publish postgresql: --from health.visits --domain domain.toml --epsilon 1 --delta 1e-6 \\
+          --output visits.kme --unit person_id --ledger budget.ledger --table visits
+    """
+    from release_side.publishing.publish import publish as publish_table
+
+    table = opened_for_publishing(private, from_table, domain_path, choices)
+    with executor_of(choices) as executor, working("publishing") as progress:
+        release = publish_table(table, domain_path, progress=progress, executor=executor, **choices)
+    show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
+    if not as_json:
+        say(command_of_quality(private, from_table, choices), err=True)
+
+
+@click.command("publish-function", short_help="Publish a density, or a classifier or regression.")
+@click.argument("private", metavar="PRIVATE", type=click.Path())
+@with_options(
+    DOMAIN, FROM, *_GUARANTEE, *options_of(FunctionChoices), *options_of(Account), *options_of(Reading, without=("unit",)),
+    json_option,
+)  # fmt: skip
+def publish_function_command(
+    private: str, domain_path: str, from_table: str | None, kind: str, as_json: bool, **choices: Any
+) -> None:
+    """Publish a function of PRIVATE once, with (ε, δ)-differential privacy, at points and between them.
+
+    \b
+    Examples:
+      release-side publish-function private.csv --domain age.toml --kind density \\
+          --epsilon 1 --delta 1e-6 --output age.kme --ledger budget.ledger --table people
+      release-side publish-function private.csv --domain domain.toml --kind logistic --target ill \\
+          --epsilon 1 --delta 1e-6 --output ill.kme --ledger budget.ledger --table people
+    """
+    from release_side.publishing.functions import publish_function
+
+    table = opened_for_publishing(private, from_table, domain_path, choices)
+    with working("publishing") as progress:
+        function = publish_function(table, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
+    show_published(function, choices, as_json=as_json, kind=function.kind, n_pivots=function.basis.dimension)
+
+
+@click.command("check-source", short_help="Check a table's columns and types; reads no row.")
+@click.argument("source", metavar="SOURCE", type=click.Path())
+@DOMAIN
+@FROM
+@click.option("--unit", metavar="COLUMN", help="The column that will identify units, as in publish.")
+@json_option
+def check_source_command(
+    source: str, domain_path: str, from_table: str | None, unit: str | None, as_json: bool
+) -> None:
+    """Check that publish can read SOURCE (a file, a directory, a glob or a URL, as in publish) by this domain.
+
+    With --from, SOURCE is a database (postgresql: or a .duckdb file).
+
+    Reads names and declared types of the columns, and no row. A cell of a CSV file is text, which every column can read.
+    The exit code is 1 if publish would refuse the table, and the message says why.
+
+    \b
+    Examples:
+      release-side check-source private.csv --domain domain.toml
+      release-side check-source postgresql: --from health.visits --domain domain.toml
+    """
+    from kmeanalyst.releases.domain.domain import read_domain
+    from release_side.private_rows.reading import check_unit
+    from release_side.private_rows.rows import open_private, table_or_path
+
+    domain, table = read_domain(domain_path), open_private(table_or_path(source, from_table))
+    header = table.header
+    wanted = [(name, domain[name].kind) for name in domain.names_read] + ([] if unit is None else [(unit, "unit")])
+    columns: list[dict[str, Any]] = [
+        {"name": name, "kind": kind, "type": table.type_of(name) if name in header else None} for name, kind in wanted
+    ]
+    if as_json:
+        print_json({"source": source, "columns": columns})
+    else:
+        lines = [tuple(one_line(str(cell or "absent")) for cell in each.values()) for each in columns]
+        say("\n".join(aligned([("column", "kind", "type"), *lines], texts=(0, 1, 2))))
+    ignored = [one_line(name) for name in table.check_columns(domain) if name != unit]
+    if unit is not None:
+        check_unit(table, unit, domain)
+    if ignored:
+        say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)

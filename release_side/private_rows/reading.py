@@ -23,10 +23,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
-from release_side.choices.choices import check_whole
 from release_side.errors import PublishError
-from release_side.executors.executor import LOST, Executor, Here, answers, check_executor
-from release_side.private_rows.rows import PrivateSource, open_private
+from release_side.executors.executor import LOST, Executor, Here, answers
 from release_side.private_rows.table import PrivateTable, guarded
 from release_side.private_rows.unit_buckets import ReadUnits, Scatter, Settle
 from release_side.private_rows.unit_rows import UnitRows
@@ -34,31 +32,6 @@ from release_side.private_rows.unit_rows import UnitRows
 _MOST_HELD = 2**24  # bytes of a table's rows that are held before any is written to the disk
 _LEAST, _MOST = 20_000, 250_000  # rows of a part
 _PARTS_OF_A_WORKER = 4  # so that none waits long for the last one
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a private table is read, as the curator named it.
-
-    n_rows    the number of rows of an Arrow stream; other tables are counted.
-    unit      the column that identifies the units; None where rows are protected.
-    workers   threads; None for one for each processor.
-    executor  who reads the table instead of this process's threads.
-    """
-
-    n_rows: int | None = None
-    unit: str | None = None
-    workers: int | None = None
-    executor: Executor | None = None
-
-    def check(self) -> None:
-        check_whole("workers", self.workers, 1)
-        check_executor(self.executor, self.workers)
-        check_whole("n_rows", self.n_rows, 1)
-
-    def open(self, source: PrivateSource) -> PrivateTable:
-        """The table, opened once: PublishError if there is none."""
-        return open_private(source if self.executor is None else self.executor.table_of(source), self.n_rows)
 
 
 @contextmanager

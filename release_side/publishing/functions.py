@@ -28,8 +28,8 @@ from kmeanalyst.releases.function import KINDS, FunctionForm, ReleasedFunction, 
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.statement import PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.progress import Progress
-from release_side.budget.spending import Account
-from release_side.choices.choices import FunctionChoices, check_one_of
+from release_side.budget.spending import spending_of
+from release_side.choices.choices import Account, FunctionChoices, Reading, check_one_of
 from release_side.choices.options import fitting, kernel_as_read, processors, public_generator, public_rows
 from release_side.choices.output_file import Output
 from release_side.choices.statement import NO_PROTECTION, taken_as_public
@@ -38,7 +38,6 @@ from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
 from release_side.door.private_function import NoisyCoordinates, private_function
 from release_side.door.private_mean import private_mean
 from release_side.errors import PublishError
-from release_side.private_rows.reading import Reading
 from release_side.private_rows.rows import PrivateSource, Table
 from release_side.publishing.opening import open_checked
 
@@ -115,7 +114,7 @@ def publish_function(
     basis = _basis(choices, kernel_of_function(choices, inputs, size), inputs)
     if form.target is not None:
         plan_machine(form, basis, size.count)  # a machine that cannot be solved is refused before anything is counted
-    spending = account.spending(mechanism, size, f"function: {kind}", output)
+    spending = spending_of(account, mechanism, size, f"function: {kind}", output)
     door: dict[str, Any] = {"n_rows": size.count, "record_spend": spending.record, "progress": progress}
     with spending.note_budget_spent():
         if form.target is None:

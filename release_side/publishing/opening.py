@@ -6,12 +6,13 @@ import warnings
 from pathlib import Path
 
 from kmeanalyst.releases.domain.domain import Domain
-from release_side.budget.spending import Account, LedgerWarning
+from release_side.budget.spending import LedgerWarning
+from release_side.choices.choices import Account, Reading
 from release_side.choices.internal_files import warning_of_internal_files
 from release_side.choices.output_file import Output
 from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload
-from release_side.private_rows.reading import Reading
-from release_side.private_rows.rows import PrivateSource, Table
+from release_side.executors.executor import check_executor
+from release_side.private_rows.rows import PrivateSource, Table, open_private
 from release_side.private_rows.table import PrivateTable
 
 
@@ -34,7 +35,8 @@ def open_checked(
     account, reading, output = values
     account.check()
     reading.check()
-    table = reading.open(private)
+    check_executor(reading.executor, reading.workers)
+    table = open_private(reading.executor.table_of(private) if reading.executor else private, reading.n_rows)
     output.check(table, account.ledger, (domain_path, points, workload))
     refuse_private_as_public(table, points, columns, () if account.rehearsal is not None else domain.samples)
     if isinstance(workload, str | Path):

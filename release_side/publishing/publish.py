@@ -19,7 +19,8 @@ from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.progress import Progress
-from release_side.budget.spending import Account
+from release_side.budget.spending import spending_of
+from release_side.choices.choices import Account, Reading
 from release_side.choices.options import processors
 from release_side.choices.output_file import Output
 from release_side.choices.statement import named_rules
@@ -27,7 +28,7 @@ from release_side.choices.workload import Source
 from release_side.door.door import Door
 from release_side.errors import PublishError
 from release_side.executors.executor import Executor, Here
-from release_side.private_rows.reading import Reading, counted_rows
+from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import PrivateSource, Table
 from release_side.publishing.methods import Measured, ReleaseMethod, chosen_method, method_class
 from release_side.publishing.opening import open_checked
@@ -124,7 +125,7 @@ def publish(
     with counted_rows(rows, domain, unit, executor or Here()) as (encoded, size):
         del rows
         chosen.prepare(domain, size, mechanism)
-        spending = account.spending(mechanism, size, chosen.name, output)
+        spending = spending_of(account, mechanism, size, chosen.name, output)
         door = Door(encoded, mechanism, size, spending.record, workers or processors(), progress)
         with spending.note_budget_spent():
             measured = chosen.measure(door, domain, size)

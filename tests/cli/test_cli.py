@@ -25,8 +25,8 @@ from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.file.export import export
 from release_side.door import door
-from release_side.private_rows import reading
 from release_side.private_rows.rows import open_private
+from release_side.publishing import opening
 from release_side.publishing.methods.base import MeanMethod
 
 publishing = importlib.import_module("release_side.publishing.publish")
@@ -301,7 +301,7 @@ SECRET = "the cell said secret 4711"
 
 @pytest.mark.parametrize("function", ["private_mean", "represent", "open_private"])
 def test_the_text_of_an_unforeseen_error_is_withheld(function, files, tmp_path, monkeypatch):
-    homes = {"private_mean": door, "represent": MeanMethod, "open_private": reading}
+    homes = {"private_mean": door, "represent": MeanMethod, "open_private": opening}
     options = ["--epsilon", "1", "--delta", "1e-6", "--points", "5", "--features", "10", "--uncounted", "--domain"]
     for error in (
         ValueError(SECRET), KeyError(SECRET), RuntimeError(SECRET), TypeError(SECRET),

@@ -107,7 +107,7 @@ def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
 def test_a_function_says_why_it_has_none_before_a_row_is_read(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr("release_side.private_rows.reading.open_private", lambda *_: pytest.fail("a row could be read"))
+    monkeypatch.setattr("release_side.publishing.opening.open_private", lambda *_: pytest.fail("a row could be read"))
     with pytest.raises(PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give it\. Pass a small"):
         release_side.publish_function(
             table(DOMAIN), DOMAIN, kind=kind, epsilon=1.0, delta=0, ledger=tmp_path / "ledger", table="t"

@@ -279,7 +279,7 @@ def test_what_a_worker_says_of_a_row_is_seen_by_nobody(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     caplog.set_level(logging.DEBUG)
     table = HostilePart(open_private(as_csv(tmp_path)), ends)
-    monkeypatch.setattr("release_side.private_rows.reading.open_private", lambda *_: table)
+    monkeypatch.setattr("release_side.publishing.opening.open_private", lambda *_: table)
     said = "the workers that read parts .* were lost" if ends else "a worker could not read its part"
     with pytest.raises(PublishError, match=said) as caught:
         publish("t.csv", DOMAIN, unit=unit, executor=Processes(2), **SMALL)

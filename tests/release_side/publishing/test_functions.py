@@ -156,22 +156,22 @@ def test_images_are_as_far_from_exact_ones_as_is_said():
 
 
 @every_machine
-@pytest.mark.parametrize("regularisation", [0.01, 0.1, 5.0])
-def test_replacing_one_row_moves_a_machine_by_at_most_the_sensitivity(kind: str, regularisation: float):
-    form, kernel, rng = form_of(kind, regularisation), Gaussian(0.8), np.random.default_rng(2)
-    for n_rows in (1, 4, 30):
-        rows = rng.uniform(-3, 3, (n_rows + 1, 1))
-        for spread in (0.0, 1.0):  # equal or different inputs
-            inputs = rows * spread
-            targets = form.reach * rng.choice([-1.0, 1.0], n_rows + 1)
-            pairs = []
-            for left_out in (n_rows, 0):
-                kept = np.delete(np.arange(n_rows + 1), left_out)
-                full = np.zeros(n_rows + 1)
-                full[kept] = minimiser(form, inputs[kept], targets[kept], kernel)
-                pairs.append(full)
-            moved = norm_of(kernel, inputs, pairs[0] - pairs[1])
-            assert moved <= form.machine_sensitivity(kernel.bound, n_rows) * (1 + 1e-9)
+def test_replacing_one_row_moves_a_machine_by_at_most_the_sensitivity(kind: str):
+    for regularisation in (0.01, 0.1, 5.0):
+        form, kernel, rng = form_of(kind, regularisation), Gaussian(0.8), np.random.default_rng(2)
+        for n_rows in (1, 4, 30):
+            rows = rng.uniform(-3, 3, (n_rows + 1, 1))
+            for spread in (0.0, 1.0):  # equal or different inputs
+                inputs = rows * spread
+                targets = form.reach * rng.choice([-1.0, 1.0], n_rows + 1)
+                pairs = []
+                for left_out in (n_rows, 0):
+                    kept = np.delete(np.arange(n_rows + 1), left_out)
+                    full = np.zeros(n_rows + 1)
+                    full[kept] = minimiser(form, inputs[kept], targets[kept], kernel)
+                    pairs.append(full)
+                moved = norm_of(kernel, inputs, pairs[0] - pairs[1])
+                assert moved <= form.machine_sensitivity(kernel.bound, n_rows) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_clipped_targets_alone_bound_no_slope_of_ridge():
 
 
 @every_machine
-@pytest.mark.parametrize("regularisation", [0.01, 1.0, 30.0])
-def test_no_table_has_a_function_above_the_public_norm(kind: str, regularisation: float):
-    form, kernel, rng = form_of(kind, regularisation), Gaussian(0.8), np.random.default_rng(3)
-    for spread in (0.0, 0.1, 1.0):
-        inputs = spread * rng.uniform(-3, 3, (20, 1))
-        for targets in (np.full(20, form.reach), form.reach * rng.choice([-1.0, 1.0], 20)):
-            assert norm_of(kernel, inputs, minimiser(form, inputs, targets, kernel)) <= form.norm(1.0) * (1 + 1e-9)
+def test_no_table_has_a_function_above_the_public_norm(kind: str):
+    for regularisation in (0.01, 1.0, 30.0):
+        form, kernel, rng = form_of(kind, regularisation), Gaussian(0.8), np.random.default_rng(3)
+        for spread in (0.0, 0.1, 1.0):
+            inputs = spread * rng.uniform(-3, 3, (20, 1))
+            for targets in (np.full(20, form.reach), form.reach * rng.choice([-1.0, 1.0], 20)):
+                assert norm_of(kernel, inputs, minimiser(form, inputs, targets, kernel)) <= form.norm(1.0) * (1 + 1e-9)
 
 
 def test_the_norm_of_ridge_is_reached_where_the_penalty_is_that_of_the_rows():
@@ -229,19 +229,19 @@ def tables_for_solver(form: FunctionForm, n_rows: int = 60) -> list[tuple[Array,
 
 
 @every_machine
-@pytest.mark.parametrize("regularisation", [0.003, 0.1, 10.0])
-def test_the_planned_steps_are_enough_for_every_table(kind: str, regularisation: float):
+def test_the_planned_steps_are_enough_for_every_table(kind: str):
     """Compared with many more steps, within ‖∇J‖/2λ of the minimiser, because J is 2λ-strongly convex."""
-    form, basis = form_of(kind, regularisation), pivots(1.0, 9)
-    for rows, targets in tables_for_solver(form):
-        plan, gram = plan_machine(form, basis, len(rows)), basis.kernel.gram(rows, rows)
-        allowed = 2**-13 * form.machine_sensitivity(1.0, len(rows))
-        exact = minimiser(form, rows, targets, basis.kernel)
-        gradient = slopes_of(form, 1.0)(gram @ exact, targets) / len(rows) + 2 * regularisation * exact
-        assert norm_of(basis.kernel, rows, gradient) / (2 * regularisation) < 1e-3 * allowed
-        alpha = machine_weights(form, gram, targets, 1.0, plan)
-        assert norm_of(basis.kernel, rows, alpha - exact) <= allowed
-        assert np.abs(alpha).sum() <= form.slope(1.0) / (2 * regularisation) * (1 + 1e-9)
+    for regularisation in (0.003, 0.1, 10.0):
+        form, basis = form_of(kind, regularisation), pivots(1.0, 9)
+        for rows, targets in tables_for_solver(form):
+            plan, gram = plan_machine(form, basis, len(rows)), basis.kernel.gram(rows, rows)
+            allowed = 2**-13 * form.machine_sensitivity(1.0, len(rows))
+            exact = minimiser(form, rows, targets, basis.kernel)
+            gradient = slopes_of(form, 1.0)(gram @ exact, targets) / len(rows) + 2 * regularisation * exact
+            assert norm_of(basis.kernel, rows, gradient) / (2 * regularisation) < 1e-3 * allowed
+            alpha = machine_weights(form, gram, targets, 1.0, plan)
+            assert norm_of(basis.kernel, rows, alpha - exact) <= allowed
+            assert np.abs(alpha).sum() <= form.slope(1.0) / (2 * regularisation) * (1 + 1e-9)
 
 
 def test_half_the_steps_would_not_be_enough():
@@ -411,8 +411,10 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["density", *MACHINES])
-@pytest.mark.parametrize("cells", HOSTILE)
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [*((kind, HOSTILE[0]) for kind in ("density", *MACHINES)), *(("logistic", cells) for cells in HOSTILE[1:])],
+)
 def test_no_cell_shows_in_warnings_logs_or_output(kind: str, cells: list[str], caplog: Any, capfd: Any):
     with caplog.at_level(logging.DEBUG, logger="release_side"):
         table = pd.DataFrame({"x": cells, "y": cells[::-1]}, dtype=str)
@@ -439,20 +441,6 @@ def test_pieces_and_order_of_the_table_change_a_machine_by_no_more_than_rounding
     )
     assert (whole == pieces).all()
     assert np.abs(whole - turned).max() < SLACK * GRID
-
-
-@pytest.mark.parametrize(
-    ("kind", "regularisation", "n_rows", "message"),
-    [
-        ("svm", 0.05, 20_001, r"more than 20000\. Publish a density"),
-        ("ridge", 1e-9, 5000, r"too small for 5000 rows in float64.* Raise it"),
-        ("svm", 1e-3, 20_000, r"more than an hour.* Raise it"),
-        ("logistic", 1e-9, 2, r"steps on 2 rows would take more than an hour"),  # a step takes time
-    ],
-)
-def test_a_machine_that_cannot_be_bounded_is_refused_by_public_facts(kind, regularisation, n_rows, message):
-    with pytest.raises(PublishError, match=message):
-        plan_machine(form_of(kind, regularisation), pivots(0.8, 9), n_rows)
 
 
 def test_a_regularisation_that_outweighs_the_loss_takes_one_step():
@@ -526,35 +514,6 @@ def test_noise_is_calibrated_as_the_budget_says():
     classical = np.sqrt(2 * np.log(2 / 1e-6))  # of Hall et al., Proposition 3
     assert statement.noise_multiplier < classical
     assert gaussian_delta(epsilon=20.0, noise_multiplier=classical / 20) > 1e-6  # and false where ε is large
-
-
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown kind": ({"kind": "lasso"}, r"kind must be one of density.*Name one"),
-    "no target": ({"kind": "svm"}, r"svm predicts a column, and no target is named: the columns are x, y\. Name it"),
-    "target of a density": ({"kind": "density", "target": "y"}, r"a density predicts no target\. Leave it out"),
-    "number for classes": ({"kind": "svm", "target": "x"}, r"separates two classes, and the target x has no levels"),
-    "classes for a number": ({"kind": "ridge", "target": "y"}, r"ridge predicts numbers on a linear scale.*Name another"),
-    "lambda 0": ({"kind": "svm", "target": "y", "regularisation": 0.0}, r"regularisation must be a number between.*got 0\.0"),
-    "lambda of a density": ({"kind": "density", "regularisation": 1.0, "kernel": Gaussian(1.0)}, "has no regularisation"),
-    "two places": ({"kind": "svm", "target": "y", "grid": 5, "pivots": pd.DataFrame({"x": [0.0]})}, "Pass one of them"),
-    "a grid of one": ({"kind": "svm", "target": "y", "grid": 1}, r"grid must be a whole number of at least 2, got 1"),
-    "a huge grid": ({"kind": "svm", "target": "y", "grid": 4000}, r"has 4,000 points, and readers allow 1000"),
-    "a density of levels": ({"kind": "density"}, r"a density needs numbers, and y have levels"),
-    "laplace": ({"kind": "svm", "target": "y", "delta": 0}, r"delta = 0.*a Gaussian process, which cannot.*Pass a small delta"),
-    "private pivots": ({"kind": "svm", "target": "y"}, "the public points are the private table itself"),
-    "no rows": ({"kind": "svm", "target": "y"}, "the table has no rows"),
-    "threads": ({"kind": "svm", "target": "y", "workers": -1}, "workers must be a whole number of at least 1, got -1"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_choices_that_do_not_go_together_are_refused(name: str):
-    choices, message = WRONG[name]
-    table = table_of("svm", 0 if name == "no rows" else 200)
-    if name == "private pivots":
-        choices = choices | {"pivots": table}
-    with pytest.raises(PublishError, match=message):
-        publish_function(table, domain_of("svm"), **(BUDGET | choices))
 
 
 def test_a_table_of_every_kind_of_column_gives_a_function_of_them():

@@ -152,10 +152,11 @@ every_entry = pytest.mark.parametrize("entry", [call for _, call in ENTRIES], id
 
 
 @every_entry
-@pytest.mark.parametrize("pair", ["a folder as both", "CSV as Parquet"])
-def test_every_way_to_publish_compares_its_public_rows_with_the_private_table(entry, pair, tmp_path):
-    with pytest.raises(PublishError, match=REFUSED):
-        entry(*(SAME | REWRITTEN)[pair](tmp_path))
+def test_every_way_to_publish_compares_its_public_rows_with_the_private_table(entry, tmp_path):
+    for pair in ("a folder as both", "CSV as Parquet"):
+        (tmp_path / pair).mkdir()
+        with pytest.raises(PublishError, match=REFUSED):
+            entry(*(SAME | REWRITTEN)[pair](tmp_path / pair))
 
 
 # ---------------------------------------------------------------------- the same rows in another container
@@ -209,12 +210,12 @@ REWRITTEN: dict[str, Callable[[Path], Pair]] = {
 OPTIONAL = Domain((Integer(name="age", lower=17, upper=90), Real(name="wage", lower=0, upper=100, missing=True)))
 
 
-@pytest.mark.parametrize("domain", [DOMAIN, OPTIONAL], ids=["default", "missing"])
 @pytest.mark.parametrize("pair", REWRITTEN)
-def test_the_rows_of_the_private_table_are_refused_in_every_form(pair, domain, tmp_path):
+def test_the_rows_of_the_private_table_are_refused_in_every_form(pair, tmp_path):
     private, public = REWRITTEN[pair](tmp_path)
-    with pytest.raises(PublishError, match=REFUSED):
-        publish(private, domain, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
+    for domain in (DOMAIN, OPTIONAL):
+        with pytest.raises(PublishError, match=REFUSED):
+            publish(private, domain, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
 
 
 def test_pivots_are_compared_in_the_columns_that_the_function_looks_at(tmp_path):

@@ -6,6 +6,7 @@ PostgreSQL is started by these tests (`tests/support/postgres.py`); without it, 
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -157,8 +158,12 @@ def test_the_noisy_integers_are_those_of_the_csv_file(source, server, tmp_path, 
     assert integers(opened) == expected
 
 
-@pytest.mark.parametrize("who", [pa.int64(), pa.float64(), pa.string()], ids=str)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    ("source", "who"),
+    [*((source, pa.string()) for source in SOURCES), ("PostgreSQL", pa.int64()), ("PostgreSQL", pa.float64()),
+     ("PostgreSQL, all text", pa.float64()), ("DuckDB", pa.float64())],
+    ids=str,
+)  # fmt: skip
 def test_units_are_those_of_the_csv_file(source, who, server, tmp_path):
     """Identifiers None, "", NaN, 13 and "13", where the types allow them."""
     table = private_table(who)
@@ -421,18 +426,18 @@ def own_types(server: Server) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_types_are_judged_before_a_row_is_read(kind, server, own_types):
-    server.run("drop table if exists typed", f"create table typed (x {kind})")
-    source = sql(server.uri, "typed")
-    opened = open_private(source)
-    for column, why in zip(AS, TYPES[kind], strict=True):
-        refusal = opened.refusal("x", column)
-        assert bool(refusal) == bool(why) and pc.match_substring_regex(pa.scalar(refusal), why).as_py(), refusal
-        assert not refusal or refusal.endswith((" in a view.", "or cast the column.", "Declare a boolean."))
-    server.run("insert into typed values (null)")
-    rows = list(source.batches(["x"]))
-    assert [batch.schema.field("x").type for batch in rows] == [source.schema.field("x").type]
+def test_types_are_judged_before_a_row_is_read(server, own_types):
+    for number, (kind, reasons) in enumerate(TYPES.items()):
+        server.run(f"create table typed_{number} (x {kind})")
+        source = sql(server.uri, f"typed_{number}")
+        opened = open_private(source)
+        for column, why in zip(AS, reasons, strict=True):
+            refusal = opened.refusal("x", column)
+            assert bool(refusal) == bool(why) and re.search(why, refusal), (kind, refusal)
+            assert not refusal or refusal.endswith((" in a view.", "or cast the column.", "Declare a boolean."))
+        server.run(f"insert into typed_{number} values (null)")
+        rows = list(source.batches(["x"]))
+        assert [batch.schema.field("x").type for batch in rows] == [source.schema.field("x").type]
 
 
 def test_numeric_and_times_beyond_the_calendar_are_read_row_by_row(server):
