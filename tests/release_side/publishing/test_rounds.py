@@ -33,10 +33,14 @@ from release_side.private_rows.unit_rows import UnitRows
 from release_side.publishing import simulated
 from release_side.publishing.methods import chosen_method
 from release_side.publishing.methods.adaptive import rounds as rounds_module
-from release_side.publishing.methods.adaptive.limits import most_cells
 from release_side.publishing.methods.adaptive.method import AdaptiveMargins, _most_numbers
 from release_side.publishing.methods.adaptive.rounds import Rounds
-from release_side.publishing.methods.adaptive.shares_of_rounds import PARTS_OF_TREE, most_drawn, shares_of_rounds
+from release_side.publishing.methods.adaptive.shares_of_rounds import (
+    PARTS_OF_TREE,
+    most_cells,
+    most_drawn,
+    shares_of_rounds,
+)
 from release_side.publishing.simulated import SimulatedDoor, SyntheticRows
 
 

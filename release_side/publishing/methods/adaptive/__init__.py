@@ -4,9 +4,8 @@ A release is made in rounds. Which tables a round measures follows from public f
 The rule follows MST and AIM (McKenna, Miklau & Sheldon 2021; McKenna, Mullins, Sheldon & Miklau 2022): score, then measure.
 
 method            the method: what users choose, and what is refused before private rows are read
-shares_of_rounds  which rounds there are, and the share of the budget that each one has
-limits            how many numbers with noise rounds may draw
-one_way_tables    the first round: each one-way table's part of it
+shares_of_rounds  which rounds there are, the share of the budget that each one and each one-way table has, and how many numbers
+                  with noise rounds may draw
 rounds            the rounds of one release: what has been measured, and what is measured next
 choice_of_pairs   which pairs of columns are expected to be worth the noise of their tables
 """

@@ -23,22 +23,20 @@ from release_side.choices.workload import Workload
 from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
 from release_side.errors import PublishError
-from release_side.publishing.methods.adaptive.limits import (
-    MOST_CELLS,
-    MOST_REPEATED,
-    most_cells,
-    most_of_a_pair,
-    score_step,
-)
 from release_side.publishing.methods.adaptive.rounds import Rounds
 from release_side.publishing.methods.adaptive.shares_of_rounds import (
+    MOST_CELLS,
+    MOST_REPEATED,
     PAIRS_LARGE,
     PARTS_OF_TREE,
     Shares,
     asked_squares,
     is_about_one,
+    most_cells,
     most_drawn,
+    most_of_a_pair,
     noise_of_all_pairs,
+    score_step,
     shares_of_rounds,
 )
 from release_side.publishing.methods.base import Measured

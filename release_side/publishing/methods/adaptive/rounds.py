@@ -34,22 +34,20 @@ from release_side.publishing.methods.adaptive.choice_of_pairs import (
     Prospect,
     largest_distance,
 )
-from release_side.publishing.methods.adaptive.limits import (
+from release_side.publishing.methods.adaptive.shares_of_rounds import (
     MOST_CELLS,
     MOST_REPEATED,
-    largest_step,
-    most_cells,
-    most_of_a_pair,
-    score_step,
-)
-from release_side.publishing.methods.adaptive.one_way_tables import one_way_tables
-from release_side.publishing.methods.adaptive.shares_of_rounds import (
     PAIRS_LARGE,
     PARTS_OF_TREE,
     Shares,
     asked_squares,
+    largest_step,
+    most_cells,
     most_drawn,
+    most_of_a_pair,
     noise_by_cells,
+    one_way_tables,
+    score_step,
     shares_of_rounds,
 )
 

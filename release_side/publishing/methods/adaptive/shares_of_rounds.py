@@ -16,7 +16,7 @@ that are named are measured in the first round, before any score.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -24,13 +24,16 @@ import numpy as np
 
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.measurement import GRID, cells_of_all_pairs
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.tree_column import Tree
+from kmeanalyst.releases.measurement import GRID, SHRINK, cells_of_all_pairs
 from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE
 from release_side.choices.workload import Workload
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.publishing.methods.adaptive.choice_of_pairs import MOST_DISTANCE
-from release_side.publishing.methods.adaptive.limits import MOST_REPEATED, most_of_a_pair
 
 _FEW_COLUMNS = 3  # other than the target: all pairs are measured
 _FEW_LEFT = 7  # pairs for each column that are left where all pairs of a column are named: with fewer all are measured
@@ -53,6 +56,9 @@ _SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs 
 # small ∝ √cells: half way to cells ** ⅓, which minimises that of √cells / height, the noise of answers (as with workloads, above)
 _POWER, _POWER_SMALL = 2 / 3, 1 / 2
 _ASKED = 0.3  # of what tables have: for those that a workload names
+MOST_CELLS = 10**6  # of the tables that are measured
+MOST_REPEATED = MOST_CELLS // 8  # of the tables that a later round measures again
+_TINY = 1e-15
 
 
 @dataclass(frozen=True)
@@ -190,3 +196,101 @@ def most_drawn(columns: int) -> int:
         connected = math.ceil((math.sqrt(8 * drawn + 1) - 1) / 2)  # n with n(n + 1)/2 ≥ drawn: fewest further columns
         drawn += max(math.ceil(part * (columns - 1 - connected)), 1)
     return drawn
+
+
+# ---------------------------------------------------------------------- how many numbers rounds may draw
+
+# A file holds at most a million cells of tables. Scores are sums of 64 bits, and a row may not move them by more than their round's
+# allowance. Where units are protected, the allowance has to cover the rounding of averages as well.
+
+
+def most_of_a_pair(kernel: MarginsKernel) -> float:
+    """The largest number of cells of a pair in the tree, so that a file can hold all of them."""
+    return MOST_CELLS / (4 * len(kernel.edges))
+
+
+def most_cells(kernel: MarginsKernel, allowance: float, size: PopulationSize) -> float:
+    """How many cells a round of tables may have, so that its allowance covers their rounding, as it must where units are protected.
+
+    Replacing a unit moves each cell by less than 1 more, and a height is off by half a step: √cells + √(tables/2) in all.
+    """
+    if size.unit is None:
+        return math.inf
+    room = (1 - SHRINK) * allowance
+    tables_at_most = max(room - math.sqrt(kernel.n_tables / 2), 0.0)
+    return max(tables_at_most, room / (1 + math.sqrt(0.5))) ** 2  # a table has one cell at least
+
+
+def score_step(allowance: float, cells: Sequence[int], size: PopulationSize) -> int:
+    """What a row adds to scores of tables with so many cells: the most that their allowance and 64 bits let it; 0 if nothing."""
+    within = math.floor((allowance / math.sqrt(len(cells)) - max(cells)) / 2)
+    return min(max(within, 0), largest_step(size))
+
+
+def largest_step(size: PopulationSize) -> int:
+    """Of scores, so that 64 bits hold them."""
+    return min(GRID, 2**60 // size.count)
+
+
+# ---------------------------------------------------------------------- the first round: which part each one-way table has
+
+# There are coarse tables; with a target the same tables crossed with it, and the target's own; and finer tables. Those of numbers
+# have a small part, those of a tree one that depends on how many nodes it has at their depth. Where tables of pairs have merged
+# some of a number's declared ranges, the table of the declared ranges has as much as if it were a coarse one.
+
+_FINER, _FINER_SMALL = 0.05, 0.20  # of a finer table, relative to the power of its cells; where noise is small
+# of a tree's table at a depth below that of pairs, with squared heights ∝ √nodes, relative to that depth's
+_NODES = 0.5
+_MOST_FINER = 0.06  # of the one-way round for finer tables, unless noise is small
+_ALONE = 0.2  # of one-way tables where they are crossed with the target as well
+_OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
+
+
+def one_way_tables(everything: MarginFeatures, domain: Domain, shares: Shares) -> list[tuple[str, int, float]]:
+    """Each one-way table by its kind and its number there, with its part of the round."""
+    groups = [group for group in everything.groups if not group.kind.startswith("pairs")]
+    cells = {group.kind: [stop - start for start, stop in group.ranges] for group in groups}
+    worth = {kind: [each**shares.power for each in own] for kind, own in cells.items()}
+    if "finer" in worth:
+        worth["finer"] = _worth_of_finer(cells["finer"], everything.kernel, domain, shares)
+    if "target" in worth:
+        worth["one-way"] = [_ALONE * each for each in worth["one-way"]]
+        worth["target"] = [_OF_TARGET * sum(sum(each) for kind, each in worth.items() if kind != "target")]
+    if "finer" in worth and not shares.noise_is_small:
+        worth["finer"] = _limited(worth["finer"], sum(map(sum, worth.values())), everything.kernel, domain)
+    total = sum(map(sum, worth.values()))
+    return [(kind, t, each / total) for kind, own in worth.items() for t, each in enumerate(own)]
+
+
+def _worth_of_finer(cells: list[int], kernel: MarginsKernel, domain: Domain, shares: Shares) -> list[float]:
+    """The squared heights of finer tables, relative to others': of a depth of a tree, as nodes are asked for."""
+    finer, power = _FINER_SMALL if shares.noise_is_small else _FINER, shares.power
+    worth = []
+    for t, (j, own) in enumerate(zip(kernel.finer, cells, strict=True)):
+        if _is_of_declared_ranges(t, kernel, domain):
+            worth.append(own**power)
+        elif isinstance(domain.columns[j], Tree):
+            coarse = kernel.sizes[j]
+            worth.append(_NODES * coarse**power * math.sqrt(own / coarse))
+        else:
+            worth.append(finer * own**power)
+    return worth
+
+
+def _is_of_declared_ranges(t: int, kernel: MarginsKernel, domain: Domain) -> bool:
+    """Whether a finer table is that of a number's declared ranges, of which other tables have merged some."""
+    j = kernel.finer[t]
+    column = domain.columns[j]
+    merged = isinstance(column, Number) and not set(column.cuts(column.edges)) <= {*kernel.edges[j], *column.ends}
+    return merged and j not in kernel.finer[:t]
+
+
+def _limited(finer: list[float], total: float, kernel: MarginsKernel, domain: Domain) -> list[float]:
+    """The worth of finer tables, at most a fixed part of the round for those of numbers that are finer than declared."""
+    kept = [
+        isinstance(domain.columns[j], Tree) or _is_of_declared_ranges(t, kernel, domain)
+        for t, j in enumerate(kernel.finer)
+    ]
+    limited = sum(own for stays, own in zip(kept, finer, strict=True) if not stays)
+    scale = min(1.0, _MOST_FINER / (1 - _MOST_FINER) * (total - limited) / max(limited, _TINY))
+    return [own if stays else scale * own for stays, own in zip(kept, finer, strict=True)]
