@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from release_side import publish
 
@@ -41,6 +42,45 @@ def people(who: pa.DataType | None = None) -> pa.Table:
         "joined": pa.array(rng.integers(10_900, 19_000, N).astype("M8[D]")),
         "who": pa.array(identifiers, who or pa.int64()),
     })  # fmt: skip
+
+
+def patients(who: pa.DataType | None = None, n: int = N, *, note: str = "note", city: str = "city") -> pa.Table:
+    """Typed columns with empty cells, one of them outside the domain, and identifiers of that type.
+
+    Identifiers: None, "", NaN, 13 and "13", where the type allows them.
+    """
+    rng = np.random.default_rng(3)
+    owners = rng.integers(0, 40, n).tolist()
+    identifiers: list[Any] = [None if each < 6 else each for each in owners]
+    if who == pa.float64():
+        identifiers = [float("nan") if each == 7 else cell for each, cell in zip(owners, identifiers, strict=True)]
+    if who == pa.string():
+        texts = {7: "", 8: "13", 9: "NaN", 10: " 13", 13: 13}
+        identifiers = [None if cell is None else str(texts.get(cell, f"Doe, {cell}")) for cell in identifiers]
+    return pa.table({
+        note: pa.array([f"n{i}" for i in range(n)]),
+        "age": pa.array(rng.integers(10, 100, n), pa.int64()),
+        "capital.gain": pa.array([None if i % 5 == 0 else float(x) for i, x in enumerate(rng.normal(5e4, 3e4, n))]),
+        city: pa.array(rng.choice(["Zürich", "Basel, Stadt", "13", "Bern", ""], n)),
+        "joined": pa.array(rng.integers(10_900, 19_000, n).astype("M8[D]")),
+        "ill": pa.array([None if i % 11 == 0 else bool(x) for i, x in enumerate(rng.random(n) < 0.3)]),
+        "who": pa.array(identifiers, who or pa.int64()),
+    })  # fmt: skip
+
+
+def domain_of_patients(city: str = "city") -> Domain:
+    return Domain((
+        DOMAIN["age"], Real(name="capital.gain", lower=0, upper=1e5, missing=True),
+        Categorical(name=city, levels=("Zürich", "Basel, Stadt", "13")), DOMAIN["joined"], Boolean(name="ill"),
+    ))  # fmt: skip
+
+
+def empty_for_nan(table: pa.Table) -> pa.Table:
+    """The table as a CSV file should hold it: without the text "nan" for an identifier that is no number."""
+    who = table["who"]
+    if pa.types.is_floating(who.type):
+        who = pc.if_else(pc.is_nan(who), pa.scalar(None, who.type), who)
+    return table.set_column(table.schema.names.index("who"), "who", who)
 
 
 def as_csv(table: pa.Table, path: Path) -> Path:

@@ -24,6 +24,7 @@ import pytest
 from exception_texts import everything_of
 from hypothesis import given
 from hypothesis import strategies as st
+from source_cases import SMALL, N, domain_of_patients, empty_for_nan, patients
 
 import release_side
 from kmeanalyst.releases.domain.cells import NO_CELL
@@ -43,36 +44,8 @@ from release_side.private_rows.table import PrivateTable
 
 pytestmark = pytest.mark.usefixtures("rough_representation")
 
-DOMAIN = Domain((
-    Integer(name="age", lower=17, upper=90, default=40),
-    Real(name="capital.gain", lower=0, upper=1e5, missing=True),
-    Categorical(name="city", levels=("Zürich", "Basel, Stadt", "13")),
-    Date(name="joined", lower="2000-01-01", upper="2020-12-31"),
-    Boolean(name="ill"),
-))  # fmt: skip
-N = 300
-SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64, "rehearsal": 1}
-
-
-def private_table(who: pa.DataType | None = None) -> pa.Table:
-    """Typed columns with empty cells, one outside the domain, and identifiers of that type."""
-    rng = np.random.default_rng(3)
-    people = rng.integers(0, 40, N)
-    identifiers: list[Any] = [None if each < 6 else int(each) for each in people]
-    if who == pa.float64():
-        identifiers = [float("nan") if each == 7 else cell for each, cell in zip(people, identifiers, strict=True)]
-    if who == pa.string():
-        texts = {7: "", 8: "13", 9: "NaN", 10: " 13"}
-        identifiers = [texts.get(cell, cell and f"Doe, {cell}") for cell in identifiers]
-    return pa.table({
-        "note": pa.array([f"n{i}" for i in range(N)]),
-        "age": pa.array(rng.integers(10, 100, N), pa.int64()),
-        "capital.gain": pa.array([None if i % 5 == 0 else float(x) for i, x in enumerate(rng.normal(5e4, 3e4, N))]),
-        "city": pa.array(rng.choice(["Zürich", "Basel, Stadt", "13", "Bern", ""], N)),
-        "joined": pa.array(rng.integers(10_900, 19_000, N).astype("M8[D]")),
-        "ill": pa.array([None if i % 11 == 0 else bool(x) for i, x in enumerate(rng.random(N) < 0.3)]),
-        "who": pa.array(identifiers, who or pa.int64()),
-    })  # fmt: skip
+DOMAIN = domain_of_patients()
+private_table = patients
 
 
 def in_odd_batches(table: pa.Table) -> pa.RecordBatchReader:
@@ -176,14 +149,6 @@ def test_units_are_those_of_the_csv_file(source, who, tmp_path, monkeypatch):
     monkeypatch.setattr(PrivateTable, "piece", 19)
     assert integers(SOURCES[source](table, tmp_path), unit="who") == expected
     assert integers(SOURCES[source](table, tmp_path)) != expected
-
-
-def empty_for_nan(table: pa.Table) -> pa.Table:
-    """The table as a CSV file should hold it: without the text "nan" for a number that is none."""
-    who = table["who"]
-    if pa.types.is_floating(who.type):
-        who = pc.if_else(pc.is_nan(who), pa.scalar(None, who.type), who)
-    return table.set_column(table.schema.names.index("who"), "who", who)
 
 
 @pytest.mark.parametrize("source", ["pyarrow table", "polars", "DuckDB", "dataset"])

@@ -11,20 +11,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pytest
 from postgres import Server
+from source_cases import SMALL, N, domain_of_patients, empty_for_nan, patients
 
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Date, Real
 from kmeanalyst.sources import postgresql
 from kmeanalyst.sources.postgresql import PostgresTable
 from release_side import PublishError, publish, publish_function, sql
@@ -33,37 +34,9 @@ from release_side.private_rows.table import PrivateTable
 
 pytestmark = pytest.mark.usefixtures("rough_representation")
 
-DOMAIN = Domain((
-    Integer(name="age", lower=17, upper=90, default=40),
-    Real(name="capital.gain", lower=0, upper=1e5, missing=True),
-    Categorical(name="City", levels=("Zürich", "Basel, Stadt", "13")),
-    Date(name="joined", lower="2000-01-01", upper="2020-12-31"),
-    Boolean(name="ill"),
-))  # fmt: skip
+DOMAIN = domain_of_patients("City")
 AGES = Domain((DOMAIN["age"],))
-N = 300
-SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64, "rehearsal": 1}
-
-
-def private_table(who: pa.DataType | None = None, n: int = N) -> pa.Table:
-    """Typed columns with empty cells, one outside the domain, and identifiers of that type."""
-    rng = np.random.default_rng(3)
-    people = rng.integers(0, 40, n).tolist()
-    identifiers: list[Any] = [None if each < 6 else each for each in people]
-    if who == pa.float64():
-        identifiers = [float("nan") if each == 7 else cell for each, cell in zip(people, identifiers, strict=True)]
-    if who == pa.string():
-        texts = {7: "", 8: "13", 9: "NaN", 10: " 13", 13: 13}
-        identifiers = [None if cell is None else str(texts.get(cell, f"Doe, {cell}")) for cell in identifiers]
-    return pa.table({
-        'no"te': pa.array([f"n{i}" for i in range(n)]),
-        "age": pa.array(rng.integers(10, 100, n), pa.int64()),
-        "capital.gain": pa.array([None if i % 5 == 0 else float(x) for i, x in enumerate(rng.normal(5e4, 3e4, n))]),
-        "City": pa.array(rng.choice(["Zürich", "Basel, Stadt", "13", "Bern", ""], n)),
-        "joined": pa.array(rng.integers(10_900, 19_000, n).astype("M8[D]")),
-        "ill": pa.array([None if i % 11 == 0 else bool(x) for i, x in enumerate(rng.random(n) < 0.3)]),
-        "who": pa.array(identifiers, who or pa.int64()),
-    })  # fmt: skip
+private_table = partial(patients, note='no"te', city="City")
 
 
 def as_text(table: pa.Table) -> pa.Table:
@@ -168,16 +141,11 @@ def test_units_are_those_of_the_csv_file(source, who, server, tmp_path):
     """Identifiers None, "", NaN, 13 and "13", where the types allow them."""
     table = private_table(who)
     if source == "PostgreSQL, all text" and who == pa.float64():
-        table = table.set_column(6, "who", empty_for_nan(table["who"]))  # the text "nan" is an identifier
-    expected = integers(as_csv(table.set_column(6, "who", empty_for_nan(table["who"])), tmp_path), unit="who")
+        table = empty_for_nan(table)  # the text "nan" is an identifier
+    expected = integers(as_csv(empty_for_nan(table), tmp_path), unit="who")
     opened = SOURCES[source](table, server, tmp_path)
     assert integers(opened, unit="who") == expected
     assert integers(opened) != expected
-
-
-def empty_for_nan(who: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Identifiers as a CSV file should hold them: without the text "nan" for a number that is none."""
-    return pc.if_else(pc.is_nan(who), pa.scalar(None, who.type), who) if pa.types.is_floating(who.type) else who
 
 
 def test_text_is_utf_8_whatever_the_client_s_encoding(server, tmp_path, monkeypatch):
