@@ -1,7 +1,7 @@
-"""What one publication spends and where it is written: checked before the door, recorded just before the noise.
+"""What one publication spends: compared with its account before the door, recorded just before the noise.
 
-Every publication (of a table, of a drawn table, of a function) needs the same checks in the same order. They are here
-only, so that no kind of publication can omit one.
+Every publication (of a table, of a drawn table, of a function) needs the same steps in the same order. They are here only, so that
+no kind of publication can omit one.
 """
 
 from __future__ import annotations
