@@ -9,6 +9,7 @@ import datetime
 import logging
 import traceback
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +127,23 @@ def integers(source: Any, **options: Any) -> list[int]:
     return measurement.noisy_sum.tolist()
 
 
+@pytest.fixture(scope="module")
+def of_csv(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[int]]:
+    """The integers of the CSV file with identifiers of a type: of rows, or of units."""
+
+    @cache
+    def found(who: pa.DataType | None = None, unit: str | None = None) -> list[int]:
+        return integers(as_csv(empty_for_nan(private_table(who)), tmp_path_factory.mktemp("csv")), unit=unit)
+
+    return found
+
+
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_noisy_integers_are_those_of_the_csv_file(source, tmp_path, monkeypatch):
+def test_the_noisy_integers_are_those_of_the_csv_file(source, of_csv, tmp_path, monkeypatch):
     table = private_table()
-    expected = integers(as_csv(table, tmp_path))
-    assert integers(SOURCES[source](table, tmp_path)) == expected
+    assert integers(SOURCES[source](table, tmp_path)) == of_csv()
     monkeypatch.setattr(PrivateTable, "piece", 7)
-    assert integers(SOURCES[source](table, tmp_path)) == expected
+    assert integers(SOURCES[source](table, tmp_path)) == of_csv()
 
 
 OF_UNITS = [(source, pa.string()) for source in SOURCES]
@@ -142,13 +153,11 @@ OF_UNITS += [
 
 
 @pytest.mark.parametrize(("source", "who"), OF_UNITS, ids=str)
-def test_units_are_those_of_the_csv_file(source, who, tmp_path, monkeypatch):
+def test_units_are_those_of_the_csv_file(source, who, of_csv, tmp_path, monkeypatch):
     """Identifiers None, "", NaN, 13 and "13", where the types allow them."""
-    table = private_table(who)
-    expected = integers(as_csv(empty_for_nan(table), tmp_path), unit="who")
+    expected = of_csv(who, "who")
     monkeypatch.setattr(PrivateTable, "piece", 19)
-    assert integers(SOURCES[source](table, tmp_path), unit="who") == expected
-    assert integers(SOURCES[source](table, tmp_path)) != expected
+    assert integers(SOURCES[source](private_table(who), tmp_path), unit="who") == expected != of_csv(who)
 
 
 @pytest.mark.parametrize("source", ["pyarrow table", "polars", "DuckDB", "dataset"])

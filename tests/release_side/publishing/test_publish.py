@@ -143,9 +143,11 @@ CONTAINERS: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
-def test_the_exact_sum_is_the_same_in_every_container(container, domain, frame, tmp_path, no_noise):
-    assert exact_sum(CONTAINERS[container](frame, tmp_path), domain) == exact_sum(frame, domain)
+def test_the_exact_sum_is_the_same_in_every_container(domain, frame, tmp_path, no_noise):
+    expected = exact_sum(frame, domain)
+    for container, write in CONTAINERS.items():
+        (tmp_path / container).mkdir()
+        assert exact_sum(write(frame, tmp_path / container), domain) == expected, container
 
 
 def test_the_exact_sum_sees_one_cell(domain, frame, no_noise):
@@ -472,7 +474,7 @@ HOSTILE_TABLES: list[Callable[[Path], Any]] = [
     ("method", "table"),
     [
         *(case("random-features", table) for table in HOSTILE_TABLES),
-        *(case(method, hostile_csv) for method in METHODS[1:]),
+        *(case(method, hostile_csv) for method in METHODS if method != "random-features"),
     ],
 )
 def test_no_cell_raises_warns_or_prints(method, table, tmp_path, capfd, caplog):
