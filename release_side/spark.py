@@ -50,7 +50,7 @@ def publish(frame: Any, domain: Domain | str | Path, *, unit: str | None = None,
     """
     if not type(frame).__module__.startswith("pyspark.sql"):
         raise PublishError(
-            f"a {type(frame).__name__} is no DataFrame of Spark. Pass one, or publish other tables by release_side.publish."
+            f"a {type(frame).__name__} is not a DataFrame of Spark. Pass one, or publish other tables by release_side.publish."
         )
     for name in {"executor", "workers", "n_rows"} & options.keys():
         raise PublishError(f"{name} has no meaning here: Spark reads and counts the rows. Leave it out.")

@@ -76,8 +76,8 @@ def _vendor(connection: Any) -> object:
 
 
 _NOT_A_DATABASE = (
-    'this is no database whose tables are read by name. Pass "postgresql:" or "postgresql://host/database", the path of a .duckdb '
-    "file, or an open connection of DuckDB or of adbc_driver_postgresql.dbapi; of another database pass a reader of Arrow batches "
+    'this is not a database whose tables are read by name. Pass "postgresql:" or "postgresql://host/database", the path of a '
+    ".duckdb file, or an open connection of DuckDB or of adbc_driver_postgresql.dbapi; of another database pass a reader of Arrow batches "
     "whose types it declares, or write the table to a file."
 )
 _SQLITE = (
@@ -106,8 +106,8 @@ def _parts_of(table: str) -> tuple[str | None, str]:
     found = _NAME.fullmatch(table) if isinstance(table, str) else None
     if found is None:
         raise SourceError(
-            f"{table!r:.80} is no name of a table: write table or schema.table, and a name with other characters in double quotes. "
-            "SQL is not run; make a view of the rows that are the table (create view …), and name that."
+            f"{table!r:.80} is not the name of a table: write table or schema.table, and a name with other characters in double "
+            "quotes. SQL is not run; make a view of the rows that are the table (create view …), and name that."
         )
     schema, name = (part and _unquoted(part) for part in found.groups())
     return schema, str(name)
@@ -196,8 +196,8 @@ def _opened(path: Path) -> Any:
         return duckdb.connect(path, read_only=True)
     except Exception:
         raise SourceError(
-            f"{path} cannot be opened for reading: it is no DuckDB database of a version known here, or a program has it open for "
-            "writing. Close it there, or pass its open connection from Python."
+            f"{path} cannot be opened for reading: it is not a DuckDB database of a version known here, or a program has it open "
+            "for writing. Close it there, or pass its open connection from Python."
         ) from None
 
 

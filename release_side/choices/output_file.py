@@ -110,7 +110,7 @@ def _check_replaceable(path: Path, what: str, *, force: bool) -> None:
         )
     if not stat.S_ISREG(status.st_mode) or os.path.ismount(path):
         raise PublishError(
-            f"{path} is no ordinary file (it is a device, pipe or socket, or is mounted), and a {what} cannot replace it. "
+            f"{path} is not an ordinary file (it is a device, pipe or socket, or is mounted), and a {what} cannot replace it. "
             "Name a new file."
         )
     if not force:

@@ -50,7 +50,7 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
     if is_dataset(source):
         return _together([Batches(each) for each in guarded(lambda: fragments_of(source), NOT_OPENED)])
     raise PublishError(
-        f"a {type(source).__name__} is no table that can be read. Pass a path, a DataFrame of pandas, release_side.sql(…), or "
+        f"a {type(source).__name__} is not a table that can be read. Pass a path, a DataFrame of pandas, release_side.sql(…), or "
         "what yields Arrow record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a "
         "relation of DuckDB; a DataFrame of Dask with executor=release_side.Dask(client)."
     )
@@ -65,7 +65,7 @@ def sql(connection: Any, table: str, columns: Sequence[str] | None = None) -> Ar
 
     >>> release_side.sql("postgresql:", "visits; drop table visits")
     Traceback (most recent call last):
-    release_side.errors.PublishError: 'visits; drop table visits' is no name of a table: ...
+    release_side.errors.PublishError: 'visits; drop table visits' is not the name of a table: ...
     """
     return guarded(lambda: table_by_name(connection, table, columns), NOT_OPENED)
 
@@ -76,8 +76,8 @@ def table_or_path(private: str, from_table: str | None) -> str | ArrowSource:
         return private
     if not is_database(private):
         raise PublishError(
-            "--from names a table of a database, and PRIVATE is none. Nothing was spent. Name postgresql: or a .duckdb file, or "
-            "leave --from out."
+            "--from names a table of a database, and PRIVATE is not a database. Nothing was spent. Name postgresql: or a .duckdb "
+            "file, or leave --from out."
         )
     return sql(private, from_table)
 

@@ -158,7 +158,7 @@ def _inputs(choices: FunctionChoices, domain: Domain) -> Domain:
             raise PublishError("a density predicts no target. Leave it out, or choose ridge, logistic or svm.")
         return replace(domain, rules=())
     if target not in domain.names:
-        problem = "no target is named" if target is None else f"{target!r} is no column"
+        problem = "no target is named" if target is None else f"{target!r} is not a column"
         raise PublishError(
             f"{kind} predicts a column, and {problem}: the columns are {', '.join(domain.names)}. Name it (--target)."
         )

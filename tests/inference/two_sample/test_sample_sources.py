@@ -305,7 +305,7 @@ def test_what_a_library_says_about_the_analysts_own_rows_is_shown_in_one_sentenc
         "Could not convert string" in text and text.endswith("Write it again, or pass another.") and "\n" not in text
         for text in refusals_of(rehearsal, broken)
     )
-    with pytest.raises(TypeError, match=r"a int is no table that can be read\. Pass a path"):
+    with pytest.raises(TypeError, match=r"a int is not a table that can be read\. Pass a path"):
         read_table(3)
 
 
@@ -357,7 +357,7 @@ def test_commands_take_files_of_other_formats_and_tables_of_databases(rehearsal,
         (["mmd-test", "r.kme", "sample.csv", "--from", "people"], "--from names a table of a database, and SAMPLE is none"),
         (["mmd-test", "r.kme", "r.kme", "--from", "people"], "--from names a table of a database, and SAMPLE is none"),
         (["compare", "r.kme", "a.duckdb"], "this is a database, and a table of it has a name. Add --from TABLE"),
-        (["compare", "r.kme", "a.duckdb", "--from", "a; drop table b"], "'a; drop table b' is no name of a table"),
+        (["compare", "r.kme", "a.duckdb", "--from", "a; drop table b"], "'a; drop table b' is not the name of a table"),
         (["plot", "r.kme", "age", "--output", "a.png", "--from", "people"], "--from names a table"),
         (["train", "r.kme", "--target", "city", "--output", "a.skops", "--from", "people"], "--from names a table"),
         (["train", "r.kme", "--target", "city", "--output", "a.skops", "--test", "b.csv"], "no file at b.csv"),

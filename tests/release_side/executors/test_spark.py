@@ -195,7 +195,7 @@ def test_options_without_a_meaning_are_refused(options: dict[str, Any], why: str
 
 
 def test_other_tables_are_refused_with_the_function_to_use():
-    with pytest.raises(PublishError, match=r"a DataFrame is no DataFrame of Spark.*release_side.publish"):
+    with pytest.raises(PublishError, match=r"a DataFrame is not a DataFrame of Spark.*release_side.publish"):
         release_side.spark.publish(people(), DOMAIN, **SMALL)
 
 

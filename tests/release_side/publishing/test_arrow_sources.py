@@ -468,9 +468,9 @@ def test_a_dataset_is_what_its_files_declare(tmp_path):
 
 def test_what_is_no_table_is_refused():
     for wrong in ([1, 2], {"age": [1]}, 3, None):
-        refused(wrong, rf"a {type(wrong).__name__} is no table that can be read\. Pass a path")
+        refused(wrong, rf"a {type(wrong).__name__} is not a table that can be read\. Pass a path")
     polars = pytest.importorskip("polars")
-    refused(polars.LazyFrame({"age": [1]}), r"a LazyFrame is no table .* \(collect a lazy frame first\)")
+    refused(polars.LazyFrame({"age": [1]}), r"a LazyFrame is not a table .* \(collect a lazy frame first\)")
     refused(polars.Series([1]), r"could not be opened as a table of Arrow record batches")
 
 

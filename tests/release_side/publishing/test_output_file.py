@@ -204,7 +204,7 @@ def test_a_file_that_is_mounted_is_refused(curator, draws, monkeypatch):
     """For example a file that a container mounts: it can be written to, but not replaced."""
     output = existing(curator.folder)
     monkeypatch.setattr(os.path, "ismount", lambda path: Path(path) == output)
-    with pytest.raises(PublishError, match=r"is no ordinary file.*mounted.*Name a new file"):
+    with pytest.raises(PublishError, match=r"is not an ordinary file.*mounted.*Name a new file"):
         curator.call("publish", output, force=True)
     assert curator.recorded() == 0 and draws == []
 

@@ -239,7 +239,7 @@ def test_a_connection_is_one_that_is_known(visits, tmp_path):
     with pytest.raises(PublishError, match="the connection is closed, or its server is lost"):
         sql(closed, "visits")
     for wrong in (3, None, "t.csv"):
-        with pytest.raises(PublishError, match=r'this is no database .* Pass "postgresql:" or'):
+        with pytest.raises(PublishError, match=r'this is not a database .* Pass "postgresql:" or'):
             sql(wrong, "visits")
 
 
