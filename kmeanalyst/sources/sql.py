@@ -77,8 +77,8 @@ def _vendor(connection: Any) -> object:
 
 _NOT_A_DATABASE = (
     'this is not a database whose tables are read by name. Pass "postgresql:" or "postgresql://host/database", the path of a '
-    ".duckdb file, or an open connection of DuckDB or of adbc_driver_postgresql.dbapi; of another database pass a reader of Arrow batches "
-    "whose types it declares, or write the table to a file."
+    ".duckdb file, or an open connection of DuckDB or of adbc_driver_postgresql.dbapi; of another database pass a reader of Arrow "
+    "batches whose types it declares, or write the table to a file."
 )
 _SQLITE = (
     "a column of SQLite has no type: its driver infers one from the first rows, so that one row could change the others. Write the "

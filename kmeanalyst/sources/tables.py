@@ -117,7 +117,8 @@ def read_table(source: TableSource, domain: Domain | None = None) -> pd.DataFram
     if table is None:
         raise TypeError(
             f"a {type(source).__name__} is not a table that can be read. Pass a path, kmeanalyst.sql(…), or what yields Arrow "
-            "record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB."
+            "record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a relation of "
+            "DuckDB."
         )
     return table.frame(domain)
 
