@@ -43,7 +43,7 @@ from kmeanalyst.sources.tables import table_of
 from release_side.errors import PublishError
 from release_side.private_rows.csv_file import gunzipped, open_bytes
 from release_side.private_rows.rows import Table
-from release_side.private_rows.table import NOT_LISTED, PrivateTable, guarded, silently
+from release_side.private_rows.table import NOT_LISTED, PrivateTable, guarded, without_warnings
 
 _CHUNK = 2**20  # bytes read at a time
 _DIGITS = 24  # binary digits of a number that are compared: those of single precision
@@ -88,9 +88,9 @@ def refuse_private_as_workload(private: PrivateTable, workload: str | Path) -> N
 
 def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
     """The digests that identify a public sample: one for each of its files, or one of a DataFrame's cells."""
-    if isinstance(sample, pd.DataFrame):
-        return (_digest_of_frame(sample),)
     with _comparable():
+        if isinstance(sample, pd.DataFrame):
+            return (_digest_of_frame(sample),)
         return tuple(_Content(path).whole_digest() for path in public_files(sample))
 
 
@@ -127,9 +127,10 @@ def _raise(error: OSError) -> None:
 
 @contextmanager
 def _comparable() -> Iterator[None]:
-    """PublishError for a file that cannot be read, because it might be the private table."""
+    """PublishError for a file that cannot be read, because it might be the private table; no warnings, which could show a cell."""
     try:
-        yield
+        with without_warnings():
+            yield
     except OSError as error:
         raise PublishError(
             f"{error.filename} could not be read, so public files cannot be compared with the private table: "
@@ -231,7 +232,7 @@ def _same_cells(private: pd.DataFrame, public: pd.DataFrame) -> bool:
     common = [name for name in ours if name in theirs]
     if not common or len(private) != len(public) or len(private) == 0:
         return False
-    return silently(lambda: all(_texts(ours[name]) == _texts(theirs[name]) for name in common))
+    return all(_texts(ours[name]) == _texts(theirs[name]) for name in common)
 
 
 def _columns_of(frame: pd.DataFrame) -> dict[str, pd.Series]:
@@ -246,7 +247,7 @@ def _digest_of_frame(frame: pd.DataFrame) -> SampleDigest:
     """The digest of a frame's cells as texts; it does not depend on types, index or order of columns."""
     digest = hashlib.sha256()
     for name, cells in sorted(_columns_of(frame).items()):
-        for text in (name, *silently(lambda cells=cells: _texts(cells))):  # type: ignore[misc]
+        for text in (name, *_texts(cells)):
             data = b"" if text is None else text.encode("utf-8", errors="surrogatepass")
             digest.update(b"%d:" % (-1 if text is None else len(data)) + data)
     return SampleDigest(digest.hexdigest(), rows=len(frame))
@@ -283,11 +284,10 @@ def _has_columns(header: Iterable[object], domain: Domain) -> bool:
 
 def _encoded(public: Table, domain: Domain) -> Iterator[Array]:
     if isinstance(public, pd.DataFrame):
-        yield silently(lambda: domain.encode(public))
+        yield domain.encode(public)
         return
-    blocks = _open_public(public).encoded(domain)
-    while (block := silently(lambda: next(blocks, None))) is not None:
-        yield block[0]
+    for rows, _ in _open_public(public).encoded(domain):
+        yield rows
 
 
 def _count(public: Table, domain: Domain, *, most: int) -> int | None:
@@ -323,7 +323,7 @@ class _Digests:
     def of(self, blocks: Iterable[Array]) -> tuple[int, int]:
         count, total = 0, 0
         for block in blocks:
-            digests = [self._digest(row) for row in silently(lambda block=block: _canonical(block))]  # type: ignore[misc]
+            digests = [self._digest(row) for row in _canonical(block)]
             kept = [digest for digest in digests if digest != self._ignored]
             count, total = count + len(kept), total + sum(kept)
         return count, total % 2 ** (8 * _DIGEST_BYTES)

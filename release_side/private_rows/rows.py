@@ -24,7 +24,7 @@ from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_dat
 from release_side.errors import PublishError
 from release_side.private_rows.batches import Batches
 from release_side.private_rows.csv_file import CsvFile
-from release_side.private_rows.table import NOT_LISTED, NOT_OPENED, PrivateTable, guarded
+from release_side.private_rows.table import NOT_OPENED, PrivateTable, guarded
 
 Table: TypeAlias = str | Path | pd.DataFrame
 PrivateSource: TypeAlias = Table | ArrowStream | Any  # Any: a pyarrow.dataset.Dataset, which has no types
@@ -35,11 +35,15 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
 
     n_rows   the number of rows of an Arrow stream, where the curator knows it; other tables are counted.
     """
+    return guarded(lambda: _opened(source, n_rows), NOT_OPENED)
+
+
+def _opened(source: PrivateSource, n_rows: int | None) -> PrivateTable:
     if is_stream(source):
-        return Batches(guarded(lambda: Stream.of(source, n_rows), NOT_OPENED))
+        return Batches(Stream.of(source, n_rows))
     if n_rows is not None:
         raise PublishError("n_rows is the number of rows of an Arrow stream, and this table is counted. Leave it out.")
-    if isinstance(source, PrivateTable):  # of an executor
+    if isinstance(source, PrivateTable):  # of an executor, or opened before
         return source
     if isinstance(source, pd.DataFrame):
         return _Frame(source)
@@ -48,7 +52,7 @@ def open_private(source: PrivateSource, n_rows: int | None = None) -> PrivateTab
     if isinstance(source, ArrowSource):
         return Batches(source)
     if is_dataset(source):
-        return _together([Batches(each) for each in guarded(lambda: fragments_of(source), NOT_OPENED)])
+        return _together([Batches(fragment) for fragment in fragments_of(source)])
     raise PublishError(
         f"a {type(source).__name__} is not a table that can be read. Pass a path, a DataFrame of pandas, release_side.sql(…), or "
         "what yields Arrow record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a "
@@ -95,17 +99,17 @@ def _together(tables: Sequence[PrivateTable], place: str | Path | None = None) -
 
 
 def paths_of(source: str | Path) -> list[File]:
-    """The files of a table: one, those of a directory, or those that a glob or a URL matches; PublishError if there is none."""
+    """The files of a table: one, those of a directory, or those that a glob or a URL matches; an error if there is none."""
     if is_database(source):
         raise PublishError(
             "this is a database, and a table of it has a name. Nothing was spent. Add --from TABLE (in Python "
             'release_side.sql("postgresql:", "schema.table")).'
         )
-    return guarded(lambda: files_of(source), NOT_LISTED)
+    return files_of(source)
 
 
 def _open_file(path: File) -> PrivateTable:
-    return CsvFile(path) if is_csv(path.name) else Batches(guarded(lambda: open_file(path), NOT_OPENED))
+    return CsvFile(path) if is_csv(path.name) else Batches(open_file(path))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ClassVar, TypeVar
 
@@ -151,8 +152,15 @@ def _next_encoded(pieces: Iterator[dict[str, Any]], domain: Domain) -> Array | N
 
 def silently(work: Callable[[], _T]) -> _T:
     """What `work` returns, without warnings, which could reveal the value of a cell; in any number of threads."""
-    with np.errstate(all="ignore"), _NO_WARNINGS:
+    with without_warnings():
         return work()
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Without warnings of floats and libraries; in any number of threads."""
+    with np.errstate(all="ignore"), _NO_WARNINGS:
+        yield
 
 
 class _NoWarnings:
