@@ -82,26 +82,26 @@ def read(*lines: str, domain: Domain = DOMAIN) -> Workload:
 # ---------------------------------------------------------------------- the text
 
 
-@pytest.mark.parametrize(
-    ("line", "statistic", "arguments", "where", "columns"),
-    [
-        ("age", "mean", ("age",), None, (0,)),
-        ("mean(age)", "mean", ("age",), None, (0,)),
-        ("  p == 'a' and age < 25  # young", "mean", ("p == 'a' and age < 25",), None, (0, 1)),
-        ("age | p in ['a', 'b']", "mean", ("age",), "p in ['a', 'b']", (0, 1)),
-        ("std(age) | q == 'a' and r == 'b'", "std", ("age",), "q == 'a' and r == 'b'", (0, 2, 3)),
-        ("corr(`hours-per-week`, age)", "corr", ("`hours-per-week`", "age"), None, (0, 5)),
-        ("cov((age + 1) * 2, log1p(age))", "cov", ("(age + 1) * 2", "log1p(age)"), None, (0,)),
-        ("quantile(min(age, 50), 0.5)", "quantile", ("min(age, 50)", "0.5"), None, (0,)),
-        ("table(s, `r`)", "table", ("s", "`r`"), None, (3, 4)),
-        ("var(age)", "var", ("age",), None, (0,)),
-    ],
-)  # fmt: skip
-def test_a_line_is_a_question_in_the_grammar_of_expressions(line, statistic, arguments, where, columns):
-    (question,) = read(line).questions
-    assert (question.statistic, question.arguments) == (statistic, arguments)
-    assert (question.where, question.columns) == (where, columns)
-    assert question.text == line.partition("#")[0].strip()
+LINES: list[tuple[Any, ...]] = [
+    ("age", "mean", ("age",), None, (0,)),
+    ("mean(age)", "mean", ("age",), None, (0,)),
+    ("  p == 'a' and age < 25  # young", "mean", ("p == 'a' and age < 25",), None, (0, 1)),
+    ("age | p in ['a', 'b']", "mean", ("age",), "p in ['a', 'b']", (0, 1)),
+    ("std(age) | q == 'a' and r == 'b'", "std", ("age",), "q == 'a' and r == 'b'", (0, 2, 3)),
+    ("corr(`hours-per-week`, age)", "corr", ("`hours-per-week`", "age"), None, (0, 5)),
+    ("cov((age + 1) * 2, log1p(age))", "cov", ("(age + 1) * 2", "log1p(age)"), None, (0,)),
+    ("quantile(min(age, 50), 0.5)", "quantile", ("min(age, 50)", "0.5"), None, (0,)),
+    ("table(s, `r`)", "table", ("s", "`r`"), None, (3, 4)),
+    ("var(age)", "var", ("age",), None, (0,)),
+]  # fmt: skip
+
+
+def test_a_line_is_a_question_in_the_grammar_of_expressions():
+    for line, statistic, arguments, where, columns in LINES:
+        (question,) = read(line).questions
+        assert (question.statistic, question.arguments) == (statistic, arguments)
+        assert (question.where, question.columns) == (where, columns)
+        assert question.text == line.partition("#")[0].strip()
 
 
 def test_signs_in_quotes_are_no_comments_and_no_conditions():
@@ -118,28 +118,28 @@ def test_questions_are_counted_by_columns_without_the_target():
     assert read("p == 'a'").by_columns(target=1) == {(1,): 1}
 
 
-@pytest.mark.parametrize(
-    ("question", "cuts"),
-    [
-        ("n < 25", {0: (24.5,)}), ("n <= 25", {0: (25.5,)}), ("n > 25", {0: (25.5,)}), ("25 < n", {0: (25.5,)}),
-        ("n >= 24.5", {0: (24.5,)}),
-        ("n <= 25.5", {0: (25.5,)}), ("n == 40", {0: (39.5, 40.5)}), ("n in [40, 41]", {0: (39.5, 40.5, 41.5)}),
-        ("10 <= n < 20", {0: (9.5, 19.5)}), ("x <= 0.5", {1: (0.5,)}), ("x == 0.5", {}), ("n < 500", {}), ("n >= 0", {}),
-        ("day <= '2003-01-01'", {2: (12053.5,)}), ("day < '2003-01-01'", {2: (12052.5,)}),
-        ("wage > 1000", {3: (math.log(1000.5),)}),
-        ("wage >= 0 or wage > -7", {}), ("x | n < 25", {0: (24.5,)}), ("n + 1 < 3", {}), ("n", {}),
-        (" or ".join(f"n < {k}" for k in range(1, 12)), {0: tuple(k - 0.5 for k in range(1, 12))}),
-        (" or ".join(f"n < {k}" for k in range(1, 13)), {}),
-    ],
-)  # fmt: skip
-def test_ranges_end_where_questions_cut_them(question: str, cuts: dict[int, tuple[float, ...]]):
-    found = read(question, domain=KINDS).cuts
-    assert {j: pytest.approx(own) for j, own in cuts.items()} == dict(found)
-    kernel, plain = adaptive_kernel(KINDS, None, found), adaptive_kernel(KINDS)
-    for j in range(len(KINDS)):
-        assert set(found.get(j, ())) <= set(kernel.edges[j]) and (j in found or kernel.edges[j] == plain.edges[j])
-        assert len(kernel.edges[j]) <= len(plain.edges[j]) + len(found.get(j, ()))
-        assert not kernel.fine[j] or set(kernel.edges[j]) <= set(kernel.fine[j])
+CUTS: list[tuple[str, dict[int, tuple[float, ...]]]] = [
+    ("n < 25", {0: (24.5,)}), ("n <= 25", {0: (25.5,)}), ("n > 25", {0: (25.5,)}), ("25 < n", {0: (25.5,)}),
+    ("n >= 24.5", {0: (24.5,)}),
+    ("n <= 25.5", {0: (25.5,)}), ("n == 40", {0: (39.5, 40.5)}), ("n in [40, 41]", {0: (39.5, 40.5, 41.5)}),
+    ("10 <= n < 20", {0: (9.5, 19.5)}), ("x <= 0.5", {1: (0.5,)}), ("x == 0.5", {}), ("n < 500", {}), ("n >= 0", {}),
+    ("day <= '2003-01-01'", {2: (12053.5,)}), ("day < '2003-01-01'", {2: (12052.5,)}),
+    ("wage > 1000", {3: (math.log(1000.5),)}),
+    ("wage >= 0 or wage > -7", {}), ("x | n < 25", {0: (24.5,)}), ("n + 1 < 3", {}), ("n", {}),
+    (" or ".join(f"n < {k}" for k in range(1, 12)), {0: tuple(k - 0.5 for k in range(1, 12))}),
+    (" or ".join(f"n < {k}" for k in range(1, 13)), {}),
+]  # fmt: skip
+
+
+def test_ranges_end_where_questions_cut_them():
+    for question, cuts in CUTS:
+        found = read(question, domain=KINDS).cuts
+        assert {j: pytest.approx(own) for j, own in cuts.items()} == dict(found)
+        kernel, plain = adaptive_kernel(KINDS, None, found), adaptive_kernel(KINDS)
+        for j in range(len(KINDS)):
+            assert set(found.get(j, ())) <= set(kernel.edges[j]) and (j in found or kernel.edges[j] == plain.edges[j])
+            assert len(kernel.edges[j]) <= len(plain.edges[j]) + len(found.get(j, ()))
+            assert not kernel.fine[j] or set(kernel.edges[j]) <= set(kernel.fine[j])
 
 
 def test_a_cut_replaces_the_even_edge_that_is_near():
@@ -162,20 +162,20 @@ def test_a_workload_asks_for_adaptive_margins(choices: dict[str, Any]):
     assert type(method) is METHODS["adaptive"] and isinstance(method.choices.workload, Workload)
 
 
-@pytest.mark.parametrize(
-    "choices",
-    [
-        {"kernel": "table"}, {"kernel": "margins"}, {"features": 100}, {"noise": "laplace", "delta": 0.0},
-        {"weights": "signed"}, {"method": "subspace", "points": 20},
-    ],
-)  # fmt: skip
-def test_a_workload_is_refused_where_something_else_is_measured(choices: dict[str, Any]):
-    with pytest.raises(
-        PublishError, match=r'what adaptive margins measure, .*Leave the workload out, or choose the kernel "adapt'
-    ):
-        published(**({"kernel": None, "points": None} | choices))
-    with pytest.raises(PublishError, match="what adaptive margins measure"):
-        plan(DOMAIN, rows=2000, workload=QUESTIONS, **({"delta": 1e-6} | choices))
+MEASURED_OTHERWISE: list[dict[str, Any]] = [
+    {"kernel": "table"}, {"kernel": "margins"}, {"features": 100}, {"noise": "laplace", "delta": 0.0},
+    {"weights": "signed"}, {"method": "subspace", "points": 20},
+]  # fmt: skip
+
+
+def test_a_workload_is_refused_where_something_else_is_measured():
+    for choices in MEASURED_OTHERWISE:
+        with pytest.raises(
+            PublishError, match=r'what adaptive margins measure, .*Leave the workload out, or choose the kernel "adapt'
+        ):
+            published(**({"kernel": None, "points": None} | choices))
+        with pytest.raises(PublishError, match="what adaptive margins measure"):
+            plan(DOMAIN, rows=2000, workload=QUESTIONS, **({"delta": 1e-6} | choices))
 
 
 @rough
@@ -384,16 +384,19 @@ def test_the_table_of_declared_ranges_is_no_worse_measured_than_that_of_merged_o
     assert kernel.sizes == (4, 4, 12, 5, 4, 4)
 
 
-@pytest.mark.parametrize(("rows", "parts"), [(10**6, 5), (10**4, 5), (540, 3), (300, 1)])
-def test_the_rounds_spend_the_same_with_a_workload(rows: int, parts: int):
-    kernel, noise = adaptive_kernel(DOMAIN), GaussianNoise(1.0, 1e-6)
-    plain = shares_of_rounds(kernel, PopulationSize(rows), noise)
-    asked = shares_of_rounds(kernel, PopulationSize(rows), noise, {(0,): 0.1, (0, 1): 0.2})
-    assert len(plain.parts) == len(asked.parts) == parts and plain.scores == asked.scores
-    assert math.hypot(*asked.allowances()) == pytest.approx(math.hypot(*plain.allowances()), rel=1e-12)
-    for r in plain.scores:
-        assert asked.allowances()[r] == plain.allowances()[r]
-    assert plain.allowances() == [math.sqrt(2 * part / plain.of_tables) * GRID for part in plain.parts]
+ROUNDS = [(10**6, 5), (10**4, 5), (540, 3), (300, 1)]  # fmt: skip
+
+
+def test_the_rounds_spend_the_same_with_a_workload():
+    for rows, parts in ROUNDS:
+        kernel, noise = adaptive_kernel(DOMAIN), GaussianNoise(1.0, 1e-6)
+        plain = shares_of_rounds(kernel, PopulationSize(rows), noise)
+        asked = shares_of_rounds(kernel, PopulationSize(rows), noise, {(0,): 0.1, (0, 1): 0.2})
+        assert len(plain.parts) == len(asked.parts) == parts and plain.scores == asked.scores
+        assert math.hypot(*asked.allowances()) == pytest.approx(math.hypot(*plain.allowances()), rel=1e-12)
+        for r in plain.scores:
+            assert asked.allowances()[r] == plain.allowances()[r]
+        assert plain.allowances() == [math.sqrt(2 * part / plain.of_tables) * GRID for part in plain.parts]
 
 
 def test_tables_of_too_many_cells_are_refused_before_the_door():
