@@ -355,7 +355,12 @@ def named(cases: list) -> dict:
 
 
 def every(cases: Sequence[Any], some: Sequence[Any] | None = None, *, of: str = "case") -> Callable[[Any], Any]:
-    """Decorate a test to run over all cases in one; over `some` in the default tier, and the others in the tier `product`."""
+    """Decorate a test to run over all cases in one; over `some` in the default tier, and the others in the tier `product`.
+
+    of   the test's argument, or several in one text where cases are tuples: "text, level".
+    """
+    names = of.split(", ")
+    argument = f"every_{names[0]}"
     kept = list(cases) if some is None else [case for case in cases if any(case is one for one in some)]
     others = [case for case in cases if not any(case is one for one in kept)]
     tiers = [
@@ -365,17 +370,22 @@ def every(cases: Sequence[Any], some: Sequence[Any] | None = None, *, of: str = 
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @wraps(test)
-        def run(cases: list[Any], **fixtures: Any) -> None:
-            for case in cases:
+        def run(**fixtures: Any) -> None:
+            for case in fixtures.pop(argument):
                 try:
-                    test(**{of: case}, **fixtures)
+                    test(**dict(zip(names, case if len(names) > 1 else (case,), strict=True)), **fixtures)
                 except Exception as error:
-                    error.add_note(f"of {getattr(case, 'name', case)}")
+                    error.add_note(f"of {getattr(case, 'name', case)!r:.200}")
                     raise
 
         signature = inspect.signature(test)
-        parameters = [one.replace(name="cases") if one.name == of else one for one in signature.parameters.values()]
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return pytest.mark.parametrize("cases", tiers)(run)
+        fixtures = [one for one in signature.parameters.values() if one.name not in names]
+        own = inspect.Parameter(argument, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = signature.replace(parameters=[own, *fixtures])  # type: ignore[attr-defined]
+        for attribute in [
+            name for name in vars(run) if "hypothesis" in name
+        ]:  # the inner test may be one of hypothesis
+            delattr(run, attribute)
+        return pytest.mark.parametrize(argument, tiers)(run)
 
     return decorate

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from contracts import COLUMNS
+from contracts import COLUMNS, every
 from file_tools import SCHEMA_TEST, edited_points, first, forged, members_of, refused, same, setting
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,9 +36,7 @@ DIRECTION = Cyclic(name="direction", lower=-180.0, upper=180.0, missing=True)
 # ---------------------------------------------------------------- the column
 
 
-@pytest.mark.parametrize(
-    ("cell", "hour"), [("23.5", 23.5), ("24", 0), ("25", 1), ("-1", 23), ("-24", 0), ("49.25", 1.25), ("-1e-300", 0)]
-)
+@every([("23.5", 23.5), ("24", 0), ("25", 1), ("-1", 23), ("-24", 0), ("49.25", 1.25), ("-1e-300", 0)], of="cell, hour")
 def test_a_value_outside_comes_round_and_counts_as_kept(cell, hour):
     for cells in ([cell], np.array([float(cell)])):
         encoded, status = HOUR.encode(cells)
@@ -73,7 +71,7 @@ def test_the_kernel_is_periodic_and_at_small_distances_gaussian():
     np.testing.assert_allclose(Periodic(24.0, (0.3,)).gram([[0.0]], near), Gaussian(0.3).gram([[0.0]], near), atol=1e-3)
 
 
-@pytest.mark.parametrize("lengthscale", [0.05, 1.0, 6.0, 100.0])
+@every([0.05, 1.0, 6.0, 100.0], of="lengthscale")
 def test_its_fourier_series_has_positive_coefficients_that_add_up_to_one_and_give_the_kernel(lengthscale):
     """exp(κ(cos θ − 1)) = Σ e^(−κ) I_n(κ) cos nθ (Abramowitz & Stegun 9.6.34)."""
     kernel = Periodic(24.0, (lengthscale,))
@@ -202,7 +200,7 @@ def test_the_other_methods_take_cyclic_columns_as_the_numbers_they_are(options):
     assert abs(made.probability("hour > 22").value - (TABLE["hour"] > 22).mean()) < 0.2
 
 
-@pytest.mark.parametrize("hour", [23.99, 0.01, 7.3])
+@every([23.99, 0.01, 7.3], of="hour")
 def test_points_find_an_hour_to_the_minute_and_across_midnight(hour):
     """Power: with hours not polished, or polished between 0 and 24 alone, one of the three is missed."""
     domain = Domain((HOUR,))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from contracts import every
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
@@ -111,8 +112,7 @@ def test_huge_and_tiny_columns_can_be_drafted():
     assert 0 < column(np.append(10.0 ** np.random.default_rng(0).uniform(-2, 5, 500), 1e-13)).lower < 1e-13
 
 
-@pytest.mark.parametrize(
-    ("frame", "message"),
+@every(
     [
         (pd.DataFrame({"a": []}), r"no rows or no columns, so it suggests nothing\. Name a file with both"),
         (pd.DataFrame(index=range(3)), r"no rows or no columns"),
@@ -120,6 +120,7 @@ def test_huge_and_tiny_columns_can_be_drafted():
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"names must be distinct|more than once"),
         (pd.DataFrame({"weight": [1, 2]}), r'named "weight" is refused'),
     ],
+    of="frame, message",
 )
 def test_a_sample_that_suggests_no_domain_is_refused(frame, message):
     with pytest.raises(DomainError, match=message):
@@ -129,18 +130,18 @@ def test_a_sample_that_suggests_no_domain_is_refused(frame, message):
 # ---------------------------------------------------------------------- the curator declares the sample public
 
 
-@pytest.mark.parametrize("word", [{}, {"this_sample_is_public": False}, {"this_sample_is_public": "no"}])
+@every([{}, {"this_sample_is_public": False}, {"this_sample_is_public": "no"}], of="word")
 def test_a_sample_that_is_not_declared_public_is_refused(word):
     with pytest.raises(DomainError, match=r"from a public sample only: .* without noise\. .* say this_sample_is_pu"):
         draft_domain(pd.DataFrame({"x": [1, 2]}), **word)
 
 
-@pytest.mark.parametrize("table", [
+@every([
     'sample = "x"', "[sample]\nsha256 = 3", '[[sample]]\nsha256 = "ab"\nbytes = 3',
     f'[[sample]]\nsha256 = "{"A" * 64}"\nbytes = 3', f'[[sample]]\nsha256 = "{"a" * 64}"',
     f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = -1', f'[[sample]]\nsha256 = "{"a" * 64}"\nrows = true',
     f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = 1\nrows = 1', f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = 1\npath = "x"',
-])  # fmt: skip
+], of="table")  # fmt: skip
 def test_a_damaged_digest_is_refused(table, tmp_path):
     (tmp_path / "d.toml").write_text(f'{table}\n[[column]]\nname = "x"\nkind = "boolean"\n')
     with pytest.raises(DomainError, match=r"a \[\[sample\]\] table must hold sha256 .*\. Restore it"):
@@ -160,12 +161,12 @@ def test_a_draft_holds_a_digest_for_each_file_of_its_sample(tmp_path):
 # ---------------------------------------------------------------------- constants
 
 
-@pytest.mark.parametrize(("cells", "kind", "lower", "upper"), [
+@every([
     ([0] * 5, "integer", 0, 1), ([5] * 5, "integer", 4, 6), ([-5] * 5, "integer", -6, -4), ([999] * 5, "integer", 890, 1100),
     ([0.25] * 5, "real", 0.22, 0.28), ([2**53] * 5, "real", None, None), (["0.0"] * 5, "integer", 0, 1),
     (["2020-02-29"] * 5, "date", "2020-02-28", "2020-03-01"), (["9999-12-31"] * 5, "date", "9999-12-30", "9999-12-31"),
     (["0001-01-01"] * 5, "date", "0001-01-01", "0001-01-02"),
-])  # fmt: skip
+], of="cells, kind, lower, upper")  # fmt: skip
 def test_a_constant_column_is_drafted_with_room_and_a_check(cells, kind, lower, upper, tmp_path):
     drafted = draft(cells)
     own = drafted.domain["x"]
@@ -175,9 +176,7 @@ def test_a_constant_column_is_drafted_with_room_and_a_check(cells, kind, lower, 
     assert accepted(drafted, pd.DataFrame({"x": [*cells, "77"]}), tmp_path) == drafted.domain
 
 
-@pytest.mark.parametrize(
-    ("cell", "kind"), [("CH", "categorical"), ("yes", "boolean"), ("FALSE", "boolean"), ("f", "categorical")]
-)
+@every([("CH", "categorical"), ("yes", "boolean"), ("FALSE", "boolean"), ("f", "categorical")], of="cell, kind")
 def test_a_constant_text_is_drafted_with_a_check(cell, kind, tmp_path):
     drafted = draft([cell] * 30)
     assert drafted.domain["x"].kind == kind
@@ -225,18 +224,18 @@ def test_a_column_with_as_many_bad_cells_as_dates_is_one_of_levels():
 # ---------------------------------------------------------------------- identifiers and codes
 
 
-@pytest.mark.parametrize("cells", [
+@every([
     range(1000, 1030), range(5), [3, 1, 2, 5, 4], RNG.choice(10**9, 300, replace=False), [f"P{i:03d}" for i in range(40)],
     [str(uuid.UUID(int=i)) for i in range(4)], [str(uuid.UUID(int=i)) for i in range(4)] * 30,
-])  # fmt: skip
+], of="cells")  # fmt: skip
 def test_a_column_that_may_identify_rows_has_a_note(cells):
     assert "CHECK identifier" in notes(list(cells))
 
 
-@pytest.mark.parametrize("cells", [
+@every([
     RNG.normal(size=300), RNG.integers(17, 90, 300), RNG.choice(["a", "b"], 300), RNG.choice(1000, 1000), [4, 9, 17],
     list(range(100)) * 2, pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 365, 300), unit="D"),
-])  # fmt: skip
+], of="cells")  # fmt: skip
 def test_a_column_whose_values_rows_share_has_none(cells):
     assert "CHECK identifier" not in notes(list(cells))
 
@@ -244,7 +243,7 @@ def test_a_column_whose_values_rows_share_has_none(cells):
 AGES = [int(age) for age in RNG.integers(17, 81, 500)]
 
 
-@pytest.mark.parametrize(("cells", "found"), [
+@every([
     ([*AGES, 999, 999], "999 (2 times)"), ([*AGES, *[99] * 7], "99 (7 times)"), ([*AGES, *[9999] * 3], "9999 (3 times)"),
     ([*AGES, *[-9] * 4], "-9 (4 times)"), ([*AGES, *[-9] * 4, *[999] * 2], "-9 (4 times), 999 (2 times)"),
     ([*AGES, *[997] * 2, *[998] * 3, *[999] * 4], "997 (2 times), 998 (3 times), 999 (4 times)"),
@@ -252,15 +251,15 @@ AGES = [int(age) for age in RNG.integers(17, 81, 500)]
     ([f"{age}.5" for age in AGES] + ["-9.0"] * 2, "-9 (2 times)"),
     ([f"20{n % 20:02d}-01-01" for n in range(60)] + ["9999-12-31"] * 3, "9999-12-31 (3 times)"),
     ([f"20{n % 20:02d}-01-01" for n in range(60)] + ["1900-01-01"] * 3, "1900-01-01 (3 times)"),
-])  # fmt: skip
+], of="cells, found")  # fmt: skip
 def test_a_repeated_value_far_from_the_others_has_a_note(cells, found):
     assert f"CHECK codes: {found}, far from all other values: " in notes(cells)
 
 
-@pytest.mark.parametrize("cells", [
+@every([
     AGES, [*AGES, 999], RNG.normal(size=500), np.exp(RNG.normal(9, 1.2, 500)).round(), [0, 1] * 20, [0, 5] * 20, range(100),
     [1, 2, 3, 4, 5] * 20, [-1, 0, 1] * 20, list(range(-9, 10)) * 3, np.where(RNG.random(500) < 0.9, 0, RNG.integers(1, 9999, 500)),
-])  # fmt: skip
+], of="cells")  # fmt: skip
 def test_ordinary_extremes_have_none(cells):
     assert "CHECK codes" not in notes(list(cells))
 
@@ -298,9 +297,9 @@ def test_a_missing_cell_stays_missing_and_an_unseen_level_becomes_other():
     assert own.missing and np.isnan(own.encode([None])[0][0]) and own.encode(["Nowhere"])[0][0] == 2
 
 
-@pytest.mark.parametrize(("frequent", "name"), [
+@every([
     (["other"], "other_2"), (["Other "], "other_2"), (["OTHER", "other_2"], "other_3"), (["others"], "other"),
-])  # fmt: skip
+], of="frequent, name")  # fmt: skip
 def test_the_level_of_the_rest_has_a_free_name(frequent, name):
     own = column([*frequent * 10, "rare"], collapse_rare=True)
     assert own.levels == (*sorted(level.strip() for level in frequent), name) and own.default == name

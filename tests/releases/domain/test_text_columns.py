@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from contracts import TEXTS
+from contracts import TEXTS, every
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,9 +64,9 @@ def test_long_strings_are_cut_and_other_characters_replaced_and_both_are_counted
     assert status.tolist() == [KEPT, CLAMPED, CLAMPED, KEPT, KEPT, REPLACED]
 
 
-@pytest.mark.parametrize(
-    ("options", "empty", "bad"),
+@every(
     [({}, "", ""), ({"default": "B"}, "B", "B"), ({"missing": True}, None, None), ({"missing": True, "default": "B"}, None, "B")],
+    of="options, empty, bad",
 )  # fmt: skip
 def test_an_empty_cell_is_missing_where_declared_else_the_default_else_the_empty_string(options, empty, bad):
     column = Text(name="code", length=4, alphabet="ABC", **options)
@@ -96,7 +96,7 @@ def counted_by_hand(text: str, p: int, blended: bool) -> Counter[str]:
 
 
 @EACH
-@pytest.mark.parametrize(("p", "blended"), [(1, False), (2, False), (3, True), (4, False)])
+@every([(1, False), (2, False), (3, True), (4, False)], of="p, blended")
 def test_the_spectrum_kernel_is_the_cosine_of_counts_of_substrings(column, p, blended):
     """Leslie, Eskin & Noble 2002, equations 1 and 2, against a plain loop over substrings."""
     texts = [*texts_of(column, 40), ""]
@@ -173,8 +173,7 @@ def test_a_kernel_with_columns_of_other_kinds_is_the_product_over_the_columns():
     assert np.isfinite(plain.gram(rows, rows)).all() and kernel_from_dict(plain.to_dict()) == plain
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
+@every(
     [
         ("gaussian:lengthscale=1", "the gaussian kernel does not compare strings"),
         ("margins", "the margins kernel does not compare strings"),
@@ -183,6 +182,7 @@ def test_a_kernel_with_columns_of_other_kinds_is_the_product_over_the_columns():
         ("table:size=2", "length, a whole number"),
         ("table:length", "not name=number"),
     ],
+    of="spec, message",
 )
 def test_kernels_for_strings_are_named_or_refused(spec, message):
     with pytest.raises(DomainError, match=message):

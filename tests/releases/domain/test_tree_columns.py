@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from contracts import every
 
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.releases.domain.column import DomainError
@@ -35,7 +37,7 @@ def test_a_tree_worked_by_hand():
     np.testing.assert_array_equal(CAUSE.group_of(np.array([0, 2, 4, np.nan]), 1), [0, 1, 3, np.nan])
 
 
-@pytest.mark.parametrize("column", [CAUSE, INNER])
+@every([CAUSE, INNER], of="column")
 def test_the_groups_of_each_depth_are_neighbours_that_finer_ones_divide(column: Tree):
     for depth in range(column.depths):
         starts = column.starts(depth)
@@ -51,13 +53,10 @@ def test_a_private_cell_is_a_leaf_or_becomes_the_default():
     np.testing.assert_array_equal(codes, [1, np.nan, np.nan])
 
 
-@pytest.mark.parametrize(
-    ("question", "held"),
-    [
+@every([
         ("cause == 'I10-I15'", "11000"), ("'I' == cause", "11100"), ("cause != 'I'", "00011"), ("cause == 'II1'", "00010"),
         ("cause in ['I20-I25', 'Z']", "00101"), ("cause not in ['I', 'Z']", "00010"), ("not cause == 'I10-I15'", "00111"),
-    ],
-)  # fmt: skip
+    ], of="question, held")  # fmt: skip
 def test_a_node_in_an_expression_is_every_code_below_it(question: str, held: str):
     np.testing.assert_array_equal(parse(question).evaluate(ROWS, Domain((CAUSE,))), [each == "1" for each in held])
 
@@ -118,9 +117,7 @@ def test_a_domain_file_lists_codes_names_a_file_of_them_or_cuts_them_from_prefix
     assert cut.levels == ("0600101", "0600102", "0900101", "99")
 
 
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
+@every([
         ("", r"Add parents"),
         ("parents = []", r"cause: parents must give the parent of each code, got \[?\(?.*Write code = \"parent\""),
         ("parents = [1, 2]", r"parents must give the parent of each code"),
@@ -137,8 +134,7 @@ def test_a_domain_file_lists_codes_names_a_file_of_them_or_cuts_them_from_prefix
         ('levels = ["0601"]\nprefixes = [3, 2]', r"prefixes must be increasing numbers of characters.*prefixes = \[2, 5\]"),
         ("prefixes = [2]", r"prefixes must be increasing numbers of characters, with levels"),
         (f"parents = [{', '.join(f'[{k + 1}, {k}]' for k in range(20))}]", r"at most 20,000 codes, 12 deep, got 21, 21 deep"),
-    ],
-)  # fmt: skip
+    ], of="entries, message")  # fmt: skip
 def test_what_is_no_tree_is_refused_with_what_to_correct(entries: str, message: str, tmp_path: Path):
     (tmp_path / "bare.csv").write_text("code\nx\n", encoding="utf-8")
     (tmp_path / "domain.toml").write_text(f'[[column]]\nname = "cause"\nkind = "tree"\n{entries}\n', encoding="utf-8")
@@ -162,8 +158,7 @@ def wide_tree(inner: bool = False, missing: bool = False) -> Tree:
     return Tree(name="code", parents=parents, inner=inner, missing=missing)
 
 
-@pytest.mark.parametrize("kernel_of", [margin_kernel, adaptive_kernel])
-@pytest.mark.parametrize("inner", [False, True])
+@every([*product([margin_kernel, adaptive_kernel], [False, True])], of="kernel_of, inner")
 def test_pairs_see_the_deepest_nodes_that_are_few_and_single_tables_every_depth_below(kernel_of, inner: bool):
     column = wide_tree(inner, missing=True)
     kernel = kernel_of(Domain((Categorical(name="sex", levels=("F", "M")), column)))

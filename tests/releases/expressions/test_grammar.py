@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import paths
 import pytest
+from contracts import every
 
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -29,7 +30,7 @@ def test_the_table_has_its_cases():
     assert len(CASES) >= 46 and {"true", "false", "—", "refused"} < {value for _, value in CASES}
 
 
-@pytest.mark.parametrize(("written", "value"), CASES)
+@every(CASES, of="written, value")
 def test_an_expression_has_the_value_that_the_format_states(written: str, value: str):
     text = written[3:-3] if written.startswith("`` ") else written.strip("`")
     if value == "refused":

@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pytest
 import refusals
+from contracts import every
 
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel, one_way_kernel
@@ -45,8 +45,7 @@ def test_a_condition_that_always_holds_is_broken_where_it_is_definitely_false():
     assert broken(rule, CAME, LEFT, came=came, left=left) == [False, True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@every(
     [
         ("missing(wage) or works", [True, False, False]),  # the cell itself is asked for
         ("not missing(wage) or not works", [False, False, True]),
@@ -57,6 +56,7 @@ def test_a_condition_that_always_holds_is_broken_where_it_is_definitely_false():
         ("where(works, wage == 20, wage > 50)", [True, False, False]),
         ("works == (wage > 15)", [False, False, True]),
     ],
+    of="text, expected",
 )
 def test_always_denies_every_form_of_condition(text, expected):
     works, wage = ["no", "yes", "yes"], ["10", "20", ""]
@@ -196,8 +196,8 @@ SOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", SOUND, ids=Rule.describe)
-@pytest.mark.parametrize("asked", [True, False])
+@every(SOUND, of="rule")
+@every([True, False], of="asked")
 def test_a_row_that_keeps_a_rule_is_in_an_allowed_cell(rule, asked):
     """20,000 rows drawn from the domain, of ranges that end where rules change and of ranges that do not."""
     columns = (
