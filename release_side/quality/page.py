@@ -31,25 +31,25 @@ _MOST_CELLS = 12  # of a column that are drawn
 _LABEL, _RIGHT = 112.0, 92.0  # of a drawing: how wide names and numbers are
 
 
-def write_quality(found: Quality, output: str | Path, json_output: str | Path | None = None) -> None:
+def write_quality(quality: Quality, output: str | Path, json_output: str | Path | None = None) -> None:
     """Write the page, and its numbers as JSON; each file appears whole or not at all, with mode 0600."""
-    for path, text in ((output, quality_html(found)), (json_output, json_text(found.to_dict()) + "\n")):
+    for path, text in ((output, quality_html(quality)), (json_output, json_text(quality.to_dict()) + "\n")):
         if path is not None:
             with atomic_write(path, mode=_OWNER_ALONE) as temporary:  # who opened it before a chmod could read on
                 os.chmod(temporary, _OWNER_ALONE)  # whatever the umask takes away
                 temporary.write_bytes(text.encode())
 
 
-def quality_html(found: Quality) -> str:
+def quality_html(quality: Quality) -> str:
     """The page as text; it holds no address, and a browser may use its own script and style alone."""
     parts = (
-        ("groups", "Groups, the worst first", _groups(found)),
-        ("columns", "Columns, the worst first", _columns(found)),
-        ("pairs", "Pairs of columns, the worst first", _pairs(found)),
-        ("questions", "What the release answers", _questions(found)),
-        ("models", "Models", _models(found)),
-        ("equal", "Equal rows", _equal_rows(found)),
-        ("made", "How this was made", _made(found)),
+        ("groups", "Groups, the worst first", _groups(quality)),
+        ("columns", "Columns, the worst first", _columns(quality)),
+        ("pairs", "Pairs of columns, the worst first", _pairs(quality)),
+        ("questions", "What the release answers", _questions(quality)),
+        ("models", "Models", _models(quality)),
+        ("equal", "Equal rows", _equal_rows(quality)),
+        ("made", "How this was made", _made(quality)),
     )
     sections = [
         element("details", element("summary", element("h2", label)), part, class_="section", id=name, open=True)
@@ -57,45 +57,45 @@ def quality_html(found: Quality) -> str:
     ]
     links = [element("li", element("a", label, href=f"#{name}")) for name, label, _ in parts]
     navigation = element("nav", element("ul", links), aria_label="Sections")
-    title = f"NOT FOR PUBLICATION: quality of {found.source or 'a release'}"
+    title = f"NOT FOR PUBLICATION: quality of {quality.source or 'a release'}"
     first, rest = STAMP.split(":", 1)
     banner = element("p", element("strong", first), f":{rest}", class_="banner", role="note")
-    main = element("main", _header(found), navigation, sections)
+    main = element("main", _header(quality), navigation, sections)
     return document(title, banner, main, description=STAMP, more_style=_STYLE, kind="internal")
 
 
 # ------------------------------------------------------------------ the first screen
 
 
-def _header(found: Quality) -> Markup:
-    scores, statement, sample = found.tables, found.release.statement, found.tables.sub_sample
+def _header(quality: Quality) -> Markup:
+    scores, statement, sample = quality.tables, quality.release.statement, quality.tables.sub_sample
     facts = [
         (number(scores.k_marginal, ".0f"), "k-marginal, of 1000"),
         *([] if scores.group is None else [(number(scores.worst_group, ".0f"), "worst group")]),
-        (f"{found.questions.held} of {found.questions.known}", "noise intervals hold the table’s answer"),
+        (f"{quality.questions.held} of {quality.questions.known}", "noise intervals hold the table’s answer"),
         (f"{scores.n_rows:,}", "private rows"),
         (f"{scores.n_points:,}", "released points"),
         *([] if statement is None else [(f"{statement.epsilon:g}, {statement.delta:g}", "ε, δ")]),
     ]
     items = [element("li", element("b", value), element("span", label)) for value, label in facts]
     near = ["As near to the table as a random sample of ", element("strong", sample and sample.text), " of its rows."]
-    rehearsal = "The release is a rehearsal, and not private either." if found.release.is_rehearsal else None
+    rehearsal = "The release is a rehearsal, and not private either." if quality.release.is_rehearsal else None
     return element(
         "header",
-        element("h1", "Quality of ", name_of(found.source or "a release", 100), ", compared with its private table"),
+        element("h1", "Quality of ", name_of(quality.source or "a release", 100), ", compared with its private table"),
         element("p", near if sample else "There are no two columns with cells to compare.", class_="lead"),
         element("ul", items, class_="facts"),
-        [element("p", note, class_="bad") for note in (*found.notes, rehearsal) if note],
+        [element("p", note, class_="bad") for note in (*quality.notes, rehearsal) if note],
     )
 
 
 # ------------------------------------------------------------------ groups, columns, pairs
 
 
-def _groups(found: Quality) -> list[object]:
+def _groups(quality: Quality) -> list[object]:
     words = "The k-marginal is 1000·(1 − mean total variation) over pairs of columns, as SDNist computes it. "
-    notes = [_soft(note) for note in found.tables.notes]
-    if found.tables.group is None:
+    notes = [_soft(note) for note in quality.tables.notes]
+    if quality.tables.group is None:
         words += "The table was not divided into groups: name a column with --group."
         return [element("p", words), notes]
     words += (
@@ -103,13 +103,13 @@ def _groups(found: Quality) -> list[object]:
         "group), each term at most 1, mean over pairs: 0 where the release lacks the group. It is not on the whole table’s scale."
     )
     heads = [("group", "text"), ("rows", ""), ("score of 1000", "")]
-    rows = [_row([group.name], [group.rows, group.score], ",.0f") for group in found.tables.groups]
-    caption = element("span", "Groups of ", name_of(found.tables.group, _NAME), ".")
+    rows = [_row([group.name], [group.rows, group.score], ",.0f") for group in quality.tables.groups]
+    caption = element("span", "Groups of ", name_of(quality.tables.group, _NAME), ".")
     return [element("p", words), table(heads, rows, caption, "sortable"), notes]
 
 
-def _columns(found: Quality) -> list[object]:
-    columns = found.tables.columns
+def _columns(quality: Quality) -> list[object]:
+    columns = quality.tables.columns
     legend = element(
         "p", element("span", class_="key own"), "the table", element("span", class_="key released"), "the release "
         "(numbers: table | release)", class_="soft",
@@ -153,10 +153,10 @@ def column_picture(column: ColumnScore, name: str) -> Markup | None:
     return drawing(f"{short(column.name, 60)}: table and release", name, height + 18 * bool(left), words, parts)
 
 
-def _pairs(found: Quality) -> list[object]:
-    pairs = found.tables.pairs
+def _pairs(quality: Quality) -> list[object]:
+    pairs = quality.tables.pairs
     rows = [_row([a, b], [tv]) for a, b, tv in pairs[:_MOST_PAIRS]]
-    words = f"Total variation of the table of each pair: 0 is best, 1 the largest; {number(found.tables.two_way)} in the mean."
+    words = f"Total variation of the table of each pair: 0 is best, 1 the largest; {number(quality.tables.two_way)} in the mean."
     heads = [("column", "text"), ("and column", "text"), ("TV", "")]
     worst = table(heads, rows, "The worst pairs.", "sortable")
     return [element("p", words), worst, _nearer(len(pairs) - len(rows), "pairs")]
@@ -169,8 +169,8 @@ def _nearer(left: int, what: str) -> Markup | None:
 # ------------------------------------------------------------------ questions and models
 
 
-def _questions(found: Quality) -> list[object]:
-    asked = found.questions
+def _questions(quality: Quality) -> list[object]:
+    asked = quality.questions
     words = (
         f"Questions {asked.source}. {asked.held} of {asked.known} noise intervals of 95 % hold the table’s own answer. This is a "
         "count and no test: the questions share the release’s noise, so that it varies far more than if they were independent."
@@ -191,8 +191,8 @@ def _question(asked: Compared) -> Markup:
     )  # fmt: skip
 
 
-def _models(found: Quality) -> list[object]:
-    models = found.models
+def _models(quality: Quality) -> list[object]:
+    models = quality.models
     if models.target is None:
         return [element("p", "No column of few levels or of numbers can be predicted from others.")]
     metric = {"roc_auc": "area under the ROC curve; .5 is guessing, 1 best", "r2": "r²; 0 is guessing the mean, 1 best"}
@@ -213,8 +213,8 @@ def _models(found: Quality) -> list[object]:
 # ------------------------------------------------------------------ equal rows, and how it was made
 
 
-def _equal_rows(found: Quality) -> list[object]:
-    equal, sample = found.tables.equal_rows, found.tables.sub_sample
+def _equal_rows(quality: Quality) -> list[object]:
+    equal, sample = quality.tables.equal_rows, quality.tables.sub_sample
     words = (
         f"{equal.equal:,} of {equal.points:,} released points are equal to a private row; {equal.expected:,.4g} are expected by "
         "chance: as many rows of one half of the table, found in the other half. Where columns have few values, equal rows are no "
@@ -222,15 +222,15 @@ def _equal_rows(found: Quality) -> list[object]:
     )
     if sample is None:
         return [element("p", words)]
-    near = f"A random sample of {sample.rows:,.0f} of the {found.counted} ({sample.text}) has this k-marginal."
+    near = f"A random sample of {sample.rows:,.0f} of the {quality.counted} ({sample.text}) has this k-marginal."
     return [element("p", words), element("p", near)]
 
 
-def _made(found: Quality) -> Markup:
+def _made(quality: Quality) -> Markup:
     words = (
-        f"Made with kmeanalyst {__version__} from {found.tables.n_rows:,} rows of the table, in one reading; in the scores of "
+        f"Made with kmeanalyst {__version__} from {quality.tables.n_rows:,} rows of the table, in one reading; in the scores of "
         "tables the release’s points have their nearest probability weights. Models are from "
-        f"{found.sampled:,} {found.counted} that a public seed draws; everything else is from all rows."
+        f"{quality.sampled:,} {quality.counted} that a public seed draws; everything else is from all rows."
     )
     return element("p", words)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from quality_cases import DOMAIN, people
 
 from kmeanalyst.releases.domain.domain import domain_toml
 from release_side.publishing.publish import publish
-from release_side.quality import models
+from release_side.quality import models, questions
 
 
 class Compared(NamedTuple):
@@ -31,10 +32,13 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     return Compared(folder, private, release)
 
 
-@pytest.fixture(autouse=True)
-def one_quick_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One small estimator in place of three; the three are tested with the models."""
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """One small estimator in place of three, and at most 12 questions in place of 50."""
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-    quick = {True: DecisionTreeClassifier(max_depth=3), False: DecisionTreeRegressor(max_depth=3)}
-    monkeypatch.setattr(models, "estimators_of", lambda is_class: [quick[is_class]])
+    small = {True: DecisionTreeClassifier(max_depth=3), False: DecisionTreeRegressor(max_depth=3)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "estimators_of", lambda is_class: [small[is_class]])
+        patch.setattr(questions, "MOST_QUESTIONS", 12)
+        yield

@@ -23,6 +23,11 @@ LINES = [
 ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def fifty(quick, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("release_side.quality.questions.MOST_QUESTIONS", 50)
+
+
 def answered(lines: list[str], rows: Array, weights: Array | None = None, pieces: int = 7) -> list[float]:
     found = TableAnswers(read_workload(lines, DOMAIN).questions, DOMAIN, DOMAIN.decode)
     for part in np.array_split(np.arange(len(rows)), pieces):
@@ -31,7 +36,7 @@ def answered(lines: list[str], rows: Array, weights: Array | None = None, pieces
 
 
 def test_answers_over_pieces_are_those_of_the_whole_table():
-    frame = people(900)
+    frame = people(180)
     rows = DOMAIN.encode(frame)
     age, hours = rows[:, 1], rows[:, 3]
     ill = rows[:, 4] == 1
@@ -41,7 +46,7 @@ def test_answers_over_pieces_are_those_of_the_whole_table():
         np.cov(age, hours, ddof=0)[0, 1], np.corrcoef(age, hours)[0, 1], np.quantile(age, 0.25, method="inverted_cdf"),
         age[ill].max(), math.nan,
     ]  # fmt: skip
-    for pieces in (1, 7, 900):
+    for pieces in (1, 7, 60):
         np.testing.assert_allclose(answered(LINES, rows, pieces=pieces), wanted, rtol=1e-11)
 
 
