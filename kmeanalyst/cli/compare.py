@@ -16,7 +16,7 @@ from kmeanalyst.cli.arguments import (
     sample_argument,
     sample_named,
 )
-from kmeanalyst.cli.terminal import print_json, say, working
+from kmeanalyst.cli.terminal import say, show, working
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.two_sample.result import TestResult
@@ -47,20 +47,17 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, from_tab
     other = open_release(sample_path) if sample_path.endswith(".kme") else None
     with working("testing") as on_progress:
         result = mmd_test(release, RowsWithProgress(source, on_progress) if other is None else other)
-    reject = result.pvalue < level
-    if as_json:
-        rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
-        print_json(result.to_dict() | {"level": level, "reject": bool(reject), "rehearsal": rehearsal})
-        return
+    reject = bool(result.pvalue < level)
     verdict = "differ" if reject else "no difference that this release can show"
     lines = [
-        *(("note", each) for each in result.notes),  # of the sample's cells, first: they may be the whole difference
+        *(("note", text) for text in result.notes),  # of the sample's cells, first: they may be the whole difference
         ("p-value", f"{result.pvalue:.4g}   at level {level:g}: {verdict}"),
         *_mmd_lines(result),
         ("method", f"{result.method}; privacy noise {'included' if result.noise_aware else 'not known'}"),
     ]
-    for label, text in lines:
-        say(f"{label:<12} {text}")
+    text = "\n".join(f"{label:<12} {text}" for label, text in lines)
+    rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
+    show(as_json, text, **result.to_dict() | {"level": level, "reject": reject, "rehearsal": rehearsal})
 
 
 def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
@@ -116,10 +113,8 @@ def compare(
             save_witness(comparison, plot, most=top)
     if plot is not None:
         say(f"wrote {plot}", err=True)
-    if as_json:
-        print_json(comparison.to_dict() | {"plot": plot, "rehearsal": release.is_rehearsal})
-        return
-    say(comparison.to_text(top))
+    facts = comparison.to_dict() if as_json else {}
+    show(as_json, comparison.to_text(top), **facts, plot=plot, rehearsal=release.is_rehearsal)
 
 
 @click.command(short_help="Are two columns independent?")
@@ -150,17 +145,13 @@ def independence(release_path: str, first: str, second: str, given: str | None, 
         counted = strata_of(release, first, second, given) is not None
         table = contingency_test(release, first, second, given=given) if counted else None
     reject = bool(result.pvalue < level)
-    if as_json:
-        of_table = None if table is None else table.to_dict()
-        print_json(
-            result.to_dict() | {"table": of_table, "level": level, "reject": reject, "rehearsal": release.is_rehearsal}
-        )
-        return
     verdict = "dependent" if reject else "no dependence that this release can show"
-    say(f"{'p-value':<12} {result.pvalue:.4g}   at level {level:g}: {verdict}")
-    say(f"{'method':<12} {result.method}")
-    if table is not None:
-        say(repr(table))
-    for one in result.notes:
-        if table is None or one not in table.notes:
-            say(f"note: {one}")
+    notes = [note for note in result.notes if table is None or note not in table.notes]
+    lines = [
+        f"{'p-value':<12} {result.pvalue:.4g}   at level {level:g}: {verdict}",
+        f"{'method':<12} {result.method}",
+        *([] if table is None else [repr(table)]),
+        *(f"note: {note}" for note in notes),
+    ]
+    about = {"table": None if table is None else table.to_dict(), "level": level, "reject": reject}
+    show(as_json, "\n".join(lines), **result.to_dict() | about | {"rehearsal": release.is_rehearsal})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,19 +61,7 @@ from kmeanalyst.releases.texts import one_line
     "its own excerpts of the American Community Survey: other releases are refused.",
 )
 @reading_options
-def export_command(
-    release_path: str,
-    output: str | None,
-    view: Any,
-    rows: int | None,
-    seed: int | None,
-    n_draws: int | None,
-    n_replicates: int | None,
-    columns: str | None,
-    keep_formulas: bool,
-    sdnist: str | None,
-    as_json: bool,
-) -> None:
+def export_command(release_path: str, as_json: bool, **options: Any) -> None:
     """Write the points and weights for other tools.
 
     In a .csv file a text cell that begins like a formula (=, +, -, @) gets an apostrophe in front, unless it is a number:
@@ -91,36 +80,57 @@ def export_command(
       kmeanalyst export adult.kme model --draws 20 --columns income,age,sex
       kmeanalyst export adult.kme weighted --replicates 100
     """
+    asked = _Asked(**options)
+    if (asked.output is None) == (asked.sdnist is None):
+        raise click.UsageError("Name either OUT.{csv,parquet,nc} or --sdnist DIR.")
+    drawn = asked.n_draws is not None or asked.n_replicates is not None
+    write = _sdnist if asked.sdnist is not None else _drawn if drawn else _points
+    facts, rehearsal = write(release_path, asked)
+    if as_json:
+        print_json(facts | {"rehearsal": rehearsal})
+    elif asked.sdnist is not None:
+        table, labels = facts["output"]
+        target = facts["labels"].get("target dataset", "TARGET").removesuffix("2019").upper()
+        say(f"python -m sdnist.report {table} {target} --labels {labels}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The options, as they are named above."""
+
+    output: str | None
+    view: Any
+    rows: int | None
+    seed: int | None
+    n_draws: int | None
+    n_replicates: int | None
+    columns: str | None
+    keep_formulas: bool
+    sdnist: str | None
+
+
+_Facts = tuple[dict[str, Any], bool]  # what --json prints, and whether the release is a rehearsal
+
+
+def _points(release_path: str, asked: _Asked) -> _Facts:
+    """All points or rows of equal weight in one file."""
     from kmeanalyst.releases.file.export import export
 
-    if (output is None) == (sdnist is None):
-        raise click.UsageError("Name either OUT.{csv,parquet,nc} or --sdnist DIR.")
-    if sdnist is not None:
-        _export_sdnist(release_path, sdnist, view, rows, seed, as_json)
-        return
-    assert output is not None
-    if n_draws is not None or n_replicates is not None:
-        names = column_names(columns)
-        _export_drawn(release_path, output, view, rows, seed, n_draws, n_replicates, names, keep_formulas, as_json)
-        return
-    if columns is not None:
+    output, view = asked.output or "", asked.view
+    if asked.columns is not None:
         raise click.UsageError("--columns goes with --draws or --replicates: other files have all columns.")
     if Path(output).is_dir():
         raise click.BadParameter(f"{output} is a directory. Name a file.", param_hint="OUT")
     check_not_read(output, release_path)
     release = open_release(release_path)
     with working("writing"):
-        frame = release.to_frame(view, rows=rows, rng=seed)
-        defused = export(release, output, frame=frame, keep_formulas=keep_formulas)
+        frame = release.to_frame(view, rows=asked.rows, rng=asked.seed)
+        defused = export(release, output, frame=frame, keep_formulas=asked.keep_formulas)
     _note_defused(defused)
     if (view == "signed" and not release.is_probability) or frame["weight"].min() < 0:
         note("signed weights; most tools misread negative ones. --view probability or resampled has none.")
     say(f"wrote {output}", err=True)
-    if as_json:
-        print_json({
-            "output": output, "view": view, "rows": len(frame), "defused_cells": defused,
-            "rehearsal": release.is_rehearsal,
-        })  # fmt: skip
+    return {"output": output, "view": view, "rows": len(frame), "defused_cells": defused}, release.is_rehearsal
 
 
 def _note_defused(defused: int) -> None:
@@ -131,59 +141,49 @@ def _note_defused(defused: int) -> None:
         )
 
 
-def _export_drawn(
-    release_path: str, folder: str, view: str, rows: int | None, seed: int | None, m: int | None, R: int | None,
-    columns: list[str] | None, keep_formulas: bool, as_json: bool,
-) -> None:  # fmt: skip
+def _drawn(release_path: str, asked: _Asked) -> _Facts:
     """Draws of the table or replicate weights in a folder, with the rule that they are for."""
     from kmeanalyst.inference.draws.draws import FEWEST_REPLICATES, too_few
     from kmeanalyst.inference.draws.folder import write_draws, write_replicates
 
-    if (m is not None and R is not None) or view != "signed":
+    folder, m, R = asked.output or "", asked.n_draws, asked.n_replicates
+    if (m is not None and R is not None) or asked.view != "signed":
         raise click.UsageError("--draws, --replicates and --view are for different rules: name one of them.")
-    if R is not None and rows is not None:
+    if R is not None and asked.rows is not None:
         raise click.UsageError("--rows is for draws: replicate weights go with the rows that the release has.")
-    release = open_release(release_path)
+    release, columns = open_release(release_path), column_names(asked.columns)
     if R is not None and R < FEWEST_REPLICATES:
         note(too_few(R))
     with working("drawing"):
         if m is not None:
-            tables = release.draws(m, columns=columns, rows=rows, rng=seed)
-            defused = write_draws(release, folder, tables, keep_formulas=keep_formulas)
+            tables = release.draws(m, columns=columns, rows=asked.rows, rng=asked.seed)
+            defused = write_draws(release, folder, tables, keep_formulas=asked.keep_formulas)
             facts = {"draws": m, "rows": len(tables[0]), "rule": "Rubin"}
         else:
             assert R is not None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it was said
-                frame = release.replicates(R, columns=columns, rng=seed)
-            defused = write_replicates(release, folder, frame, keep_formulas=keep_formulas)
+                frame = release.replicates(R, columns=columns, rng=asked.seed)
+            defused = write_replicates(release, folder, frame, keep_formulas=asked.keep_formulas)
             facts = {"replicates": R, "rows": len(frame), "rule": "replicate weights"}
     _note_defused(defused)
     say(f"wrote {folder}: README.txt says by which rule standard errors are computed", err=True)
-    if as_json:
-        print_json({"output": folder, **facts, "defused_cells": defused, "rehearsal": release.is_rehearsal})
+    return {"output": folder, **facts, "defused_cells": defused}, release.is_rehearsal
 
 
-def _export_sdnist(
-    release_path: str, folder: str, view: str, rows: int | None, seed: int | None, as_json: bool
-) -> None:
-    """Rows of equal weight and labels in a folder, and the command that makes the report."""
+def _sdnist(release_path: str, asked: _Asked) -> _Facts:
+    """Rows of equal weight and labels in a folder, for the report."""
     from kmeanalyst.releases.file.export import SDNIST_COLUMNS, export_sdnist
 
-    if view not in ("signed", "resampled"):
+    if asked.view not in ("signed", "resampled"):
         raise click.UsageError("--sdnist writes rows of equal weight: leave --view out.")
-    release, name = open_release(release_path), Path(release_path).stem
+    folder, release, name = asked.sdnist or "", open_release(release_path), Path(release_path).stem
     with working("writing"):
-        frame = release.to_frame("resampled", rows=rows, rng=seed)
+        frame = release.to_frame("resampled", rows=asked.rows, rng=asked.seed)
         labels = export_sdnist(release, folder, name=name, frame=frame)
     left = [column for column in release.domain.names if column not in SDNIST_COLUMNS]
     if left:
         note(f"SDNist does not know these columns and leaves them out: {one_line(', '.join(left))}")
-    table, own = Path(folder) / f"{name}.csv", Path(folder) / f"{name}.json"
-    say(f"wrote {table} and {own}", err=True)
-    target = labels.get("target dataset", "TARGET").removesuffix("2019").upper()
-    if as_json:
-        facts = {"rows": len(frame), "labels": labels, "rehearsal": release.is_rehearsal}
-        print_json({"output": [str(table), str(own)], **facts})
-    else:
-        say(f"python -m sdnist.report {table} {target} --labels {own}")
+    files = [str(Path(folder) / f"{name}{ending}") for ending in (".csv", ".json")]
+    say(f"wrote {files[0]} and {files[1]}", err=True)
+    return {"output": files, "rows": len(frame), "labels": labels}, release.is_rehearsal

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.cli.arguments import open_function, reading_options
-from kmeanalyst.cli.terminal import note, print_json, say, working
+from kmeanalyst.cli.terminal import note, show, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,19 +18,11 @@ if TYPE_CHECKING:
 def show_function(path: str, as_json: bool) -> None:
     """What `kmeanalyst info` prints of a function."""
     function = open_function(path)
-    if not as_json:
-        say(repr(function))
-        return
-    print_json({
-        "method": "function",
-        **function.form.to_dict(),
-        "n_pivots": function.basis.dimension,
-        "n_rows": function.statement.n_rows,
-        "rehearsal": function.is_rehearsal,
-        "kernel": function.basis.kernel.to_dict(),
-        "statement": function.statement.to_dict(),
-        "columns": function.domain.to_dict(),
-    })  # fmt: skip
+    show(
+        as_json, repr(function), method="function", **function.form.to_dict(), n_pivots=function.basis.dimension,
+        n_rows=function.statement.n_rows, rehearsal=function.is_rehearsal, kernel=function.basis.kernel.to_dict(),
+        statement=function.statement.to_dict(), columns=function.domain.to_dict(),
+    )  # fmt: skip
 
 
 @click.command("evaluate", short_help="Evaluate a released function at your points.")
@@ -58,14 +50,12 @@ def evaluate_command(function_path: str, points: str, as_json: bool) -> None:
         note(text)
     with working("evaluating"):
         answers = _answers(function, table)
-    if as_json:
-        statement = function.statement
-        print_json({
-            "kind": function.kind, "epsilon": statement.epsilon, "delta": statement.delta, "notes": notes,
-            "rehearsal": function.is_rehearsal, "points": answers.to_dict("records"),
-        })  # fmt: skip
-        return
-    say(answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"))
+    statement = function.statement
+    show(
+        as_json, answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"), kind=function.kind,
+        epsilon=statement.epsilon, delta=statement.delta, notes=notes, rehearsal=function.is_rehearsal,
+        points=answers.to_dict("records"),
+    )  # fmt: skip
 
 
 def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:

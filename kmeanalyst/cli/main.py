@@ -17,10 +17,9 @@ from kmeanalyst.cli.arguments import (
 from kmeanalyst.cli.compare import compare, independence, mmd_test_command
 from kmeanalyst.cli.export import export_command
 from kmeanalyst.cli.function import evaluate_command, show_function
-from kmeanalyst.cli.plot import plot_command
+from kmeanalyst.cli.plot import plot_command, report_command
 from kmeanalyst.cli.questions import expect, glm_command, quantile, survival, table
-from kmeanalyst.cli.report import report_command
-from kmeanalyst.cli.terminal import ClearErrors, completion_help, json_option, print_json, say, working
+from kmeanalyst.cli.terminal import ClearErrors, completion_help, json_option, print_json, say, show, working
 from kmeanalyst.cli.train import train_command
 from kmeanalyst.releases.texts import one_line
 
@@ -70,7 +69,8 @@ def info(release_path: str, as_json: bool) -> None:
     if not as_json:
         say(repr(release))
         return
-    statement = release.statement
+    statement, weights = release.statement, release.weights
+    unbroken = {"share": None, "standard_deviation": None, "contradicted": False}
     broken = {
         one.rule: {
             "share": one.share,
@@ -80,25 +80,15 @@ def info(release_path: str, as_json: bool) -> None:
         for one in violations_of(release.domain, release.measurement)
     }
     print_json({
-        "method": release.method,
-        "weight_view": release.weight_view,
-        "n_points": len(release),
-        "n_rows": statement.n_rows if statement else None,
-        "rehearsal": release.is_rehearsal,
+        "method": release.method, "weight_view": release.weight_view, "n_points": len(release),
+        "n_rows": statement.n_rows if statement else None, "rehearsal": release.is_rehearsal,
         "n_features": release.measurement.feature_map.dimension if release.measurement else None,
-        "sum_weights": float(release.weights.sum()),
-        "sum_absolute_weights": float(abs(release.weights).sum()),
-        "share_negative": float((release.weights < 0).mean()),
-        "fit_distance": release.fit_distance,
-        "residual_over_noise": release.residual_over_noise,
-        "kernel": release.kernel.to_dict(),
-        "statement": statement.to_dict() if statement else None,
-        "columns": release.domain.to_dict(),
-        "derived": [one.to_dict() for one in release.derived],
-        "rules": [
-            rule.to_dict() | {"broken": broken.get(i, {"share": None, "standard_deviation": None, "contradicted": False})}
-            for i, rule in enumerate(release.domain.rules)
-        ],
+        "sum_weights": float(weights.sum()), "sum_absolute_weights": float(abs(weights).sum()),
+        "share_negative": float((weights < 0).mean()),
+        "fit_distance": release.fit_distance, "residual_over_noise": release.residual_over_noise,
+        "kernel": release.kernel.to_dict(), "statement": statement.to_dict() if statement else None,
+        "columns": release.domain.to_dict(), "derived": [one.to_dict() for one in release.derived],
+        "rules": [rule.to_dict() | {"broken": broken.get(i, unbroken)} for i, rule in enumerate(release.domain.rules)],
     })  # fmt: skip
 
 
@@ -115,15 +105,9 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
 
     with working("validating"):
         findings = validate_release(release_path, **reading_choices())
-    if as_json:
-        print_json({"valid": not findings, "findings": findings})
-    else:
-        for finding in findings:
-            say(f"finding: {finding}")
-        say(
-            f"{one_line(release_path)}: "
-            + (f"{len(findings)} findings" if findings else "every claim that can be checked holds")
-        )
+    found = f"{len(findings)} findings" if findings else "every claim that can be checked holds"
+    text = "\n".join([*(f"finding: {finding}" for finding in findings), f"{one_line(release_path)}: {found}"])
+    show(as_json, text, valid=not findings, findings=findings)
     if findings:
         ctx.exit(3)
 
@@ -154,12 +138,8 @@ def thin(release_path: str, n: int, output: str, weights: Any, seed: int, as_jso
     say(f"wrote {output}: {n} of {len(release)} points, at RKHS distance {small.thinning_error:.3g}", err=True)
     if as_json:
         print_json({
-            "output": output,
-            "n_points": n,
-            "weights": weights,
-            "thinning_error": small.thinning_error,
-            "fit_distance": small.fit_distance,
-            "rehearsal": release.is_rehearsal,
+            "output": output, "n_points": n, "weights": weights, "thinning_error": small.thinning_error,
+            "fit_distance": small.fit_distance, "rehearsal": release.is_rehearsal,
         })  # fmt: skip
 
 
@@ -215,11 +195,8 @@ def transform(release_path: str, expressions: tuple[str, ...], output: str, name
     if as_json:
         statement = release.statement
         print_json({
-            "output": output,
-            "derived": [one.to_dict() for one in new],
-            "n_points": len(release),
-            "epsilon": statement.epsilon if statement else None,
-            "delta": statement.delta if statement else None,
+            "output": output, "derived": [one.to_dict() for one in new], "n_points": len(release),
+            "epsilon": statement.epsilon if statement else None, "delta": statement.delta if statement else None,
             "rehearsal": release.is_rehearsal,
         })  # fmt: skip
 

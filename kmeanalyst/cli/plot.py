@@ -1,13 +1,15 @@
-"""`kmeanalyst plot`: parses, calls `kmeanalyst.plots`, writes a file."""
+"""`kmeanalyst plot` and `report`: they write a figure, or a page for a colleague."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kmeanalyst.cli.arguments import (
     check_not_read,
+    column_names,
     coverage_option,
     from_option,
     open_release,
@@ -42,10 +44,7 @@ _OF_ONE = ("histogram", "density", "cdf")
 @view_option
 @coverage_option
 @reading_options
-def plot_command(
-    release_path: str, columns: tuple[str, ...], output: str, kind: str | None, bins: int | None, where: str | None,
-    sample_path: str | None, from_table: str | None, view: Any, level: float, as_json: bool,
-) -> None:  # fmt: skip
+def plot_command(release_path: str, columns: tuple[str, ...], output: str, as_json: bool, **options: Any) -> None:
     """Draw a column's distribution, the table of two columns, or each pair of up to six, with the errors of all numbers.
 
     Whiskers, bands and hatching are intervals at --level; the caption says N, ε, δ and the weights. Series differ in line
@@ -61,20 +60,17 @@ def plot_command(
     """
     from kmeanalyst.plots.style import format_of, save
 
-    _check_options(len(columns), kind, bins, sample_path)
+    sample_path, from_table, kind = (options.pop(name) for name in ("sample_path", "from_table", "kind"))
+    _check_options(len(columns), kind, options["bins"], sample_path)
     format_of(output)  # before any work
     check_not_read(output, release_path, sample_path)
     release = open_release(release_path)
     sample, notes = _sample(release, sample_path, from_table)
     kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
-    asked: dict[str, Any] = {"where": where, "view": view, "level": level}
-    if bins is not None:
-        asked["bins"] = bins
-    if sample is not None:
-        asked["sample"] = sample
+    optional = {"bins": options.pop("bins"), "sample": sample}
     with working("drawing"):
-        figure = _draw(release, kind, columns, asked)
-        save(figure, output)
+        given = {name: value for name, value in optional.items() if value is not None}
+        save(_draw(release, kind, columns, options | given), output)
     for text in notes:
         note(text)
     say(f"wrote {output}", err=True)
@@ -83,8 +79,8 @@ def plot_command(
 
         statement = release.statement
         print_json({
-            "output": output, "kind": kind, "columns": columns, "where": where, "level": level,
-            "view": view or default_view(release),
+            "output": output, "kind": kind, "columns": columns, "where": options["where"], "level": options["level"],
+            "view": options["view"] or default_view(release),
             "n_rows": statement.n_rows if statement else None, "epsilon": statement.epsilon if statement else None,
             "delta": statement.delta if statement else None, "n_sample_rows": None if sample is None else len(sample),
             "notes": notes, "rehearsal": release.is_rehearsal,
@@ -123,7 +119,7 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
 
 def _sample(release: Release, path: str | None, from_table: str | None) -> tuple[pd.DataFrame | None, list[str]]:
     """The rows to draw over the release, and notes on their cells."""
-    from kmeanalyst.plots.overlay import as_release
+    from kmeanalyst.plots.smooth import as_release
     from kmeanalyst.sources.tables import read_table
 
     source = sample_named(path, from_table)
@@ -131,3 +127,40 @@ def _sample(release: Release, path: str | None, from_table: str | None) -> tuple
         return None, []
     table = read_table(source, release.domain)
     return table, as_release(release, table)[1]
+
+
+@click.command("report", short_help="Write one page for a colleague.")
+@release_argument
+@output_option("REPORT.html")
+@click.option("--columns", help="Columns to show, separated by commas; the first 60 by default.")
+@view_option
+@reading_options
+def report_command(release_path: str, output: str, columns: str | None, view: Any, as_json: bool) -> None:
+    """Write one page for a colleague: what a release guarantees, shows and cannot show.
+
+    The page needs no network: distributions with noise bands, pairs of columns, warnings, further commands, and how to
+    cite, in one HTML file that also prints.
+
+    \b
+    Examples:
+      kmeanalyst report adult.kme --output adult.html
+      kmeanalyst report adult.kme --columns age,income,hours-per-week --output short.html
+    """
+    from kmeanalyst.report import write_report
+    from kmeanalyst.report.caveats import warnings_of
+
+    check_not_read(output, release_path)
+    release = open_release(release_path)
+    with working("writing the report") as on_progress:
+        facts = write_report(
+            release, output, source=release_path, columns=column_names(columns), view=view, progress=on_progress
+        )
+    size = Path(output).stat().st_size
+    say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
+    if as_json:
+        print_json({
+            "output": output, "bytes": size, "source": facts.source, "sha256": facts.sha256,
+            "rehearsal": release.is_rehearsal, "view": facts.view,
+            "columns": [one.to_dict() for one in facts.columns], "pairs": [pair.to_dict() for pair in facts.pairs],
+            "warnings": [vars(one) for one in warnings_of(facts)],
+        })  # fmt: skip

@@ -17,7 +17,7 @@ from kmeanalyst.cli.arguments import (
     release_argument,
     view_option,
 )
-from kmeanalyst.cli.terminal import OnProgress, note, print_json, say, working
+from kmeanalyst.cli.terminal import OnProgress, note, show, working
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.estimate.estimate import Estimate
@@ -169,10 +169,7 @@ def survival(release_path: str, time: str, event: str, where: str | None, level:
     release = open_release(release_path)
     with working("answering"):
         found = release.survival(time, event, where=where, level=level)
-    if as_json:
-        print_json({"rehearsal": release.is_rehearsal, **found.to_dict()})
-    else:
-        say(repr(found))
+    show(as_json, repr(found), rehearsal=release.is_rehearsal, **found.to_dict())
 
 
 @click.command("glm", short_help="Regression: a coefficient table of a formula.")
@@ -218,11 +215,9 @@ def glm_command(
     release = open_release(release_path)
     with working("fitting"):
         found = release.glm(formula, reference=_levels(references), **options)
-        answer: Any = found.to_dict(level) if as_json else found.summary(level)
-    if as_json:
-        print_json({"rehearsal": release.is_rehearsal, "formula": formula, **answer})
-    else:
-        say(answer)
+        answer: dict[str, Any] = found.to_dict(level) if as_json else {}
+        text = "" if as_json else found.summary(level)
+    show(as_json, text, **{"rehearsal": release.is_rehearsal, "formula": formula} | answer)
 
 
 def _levels(references: tuple[str, ...]) -> dict[str, str]:
@@ -277,10 +272,7 @@ def _answer(
 
 def _print(asked: _Options, release: Release, name: str, answer: Any, **about: Any) -> None:
     """Print the answer as text, or as one JSON object in which it has this name."""
-    if asked.as_json:
-        print_json({"rehearsal": release.is_rehearsal, **about, name: answer})
-    else:
-        say(answer)
+    show(asked.as_json, answer, **{"rehearsal": release.is_rehearsal, **about, name: answer})
 
 
 def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:

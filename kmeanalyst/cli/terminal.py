@@ -45,6 +45,14 @@ def print_json(value: Any) -> None:
     click.echo(json_text(value))
 
 
+def show(as_json: bool, text: str, **fields: Any) -> None:
+    """An answer: with --json one object with these fields, else the text."""
+    if as_json:
+        print_json(fields)
+    else:
+        say(text)
+
+
 def json_text(value: Any) -> str:
     """One JSON object; NaN and infinities become null.
 

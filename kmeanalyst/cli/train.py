@@ -21,7 +21,7 @@ from kmeanalyst.cli.arguments import (
     release_argument,
     sample_named,
 )
-from kmeanalyst.cli.terminal import print_json, say, working
+from kmeanalyst.cli.terminal import say, show, working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,10 +138,7 @@ def train_command(release_path: str, output: str, as_json: bool, **options: Any)
     with working("training"):
         trained = _train(release, choices, sample)
         write_model(trained.model, output)
-    if as_json:
-        print_json(trained.to_dict() | {"output": output})
-    else:
-        say(str(trained))
+    show(as_json, str(trained), **trained.to_dict(), output=output)
     unknown = untrusted_types(output)  # read_model trusts no types but the commonest
     arguments = repr(output) + (f", trusted={unknown!r}" if unknown else "")
     say(f"wrote {output}; it is read by kmeanalyst.read_model({arguments})", err=True)
@@ -200,5 +197,5 @@ def _scores(model: TrainedPipeline, sample: pd.DataFrame, metrics: Sequence[str]
     names = list(metrics) or list(_METRICS["regression" if model.levels_ is None else "classification"])
     if not metrics and model.levels_ is not None and not hasattr(model, "predict_proba"):
         names = ["accuracy"]
-    found: Any = score(model, sample, names)
-    return dict(zip(names, found, strict=True))
+    scores: Any = score(model, sample, names)
+    return dict(zip(names, scores, strict=True))

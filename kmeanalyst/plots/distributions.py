@@ -17,7 +17,7 @@ from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.axes import Positions, are_long, axis_label, cut, positions_of
-from kmeanalyst.plots.overlay import as_release
+from kmeanalyst.plots.smooth import as_release
 from kmeanalyst.plots.style import (
     INK,
     RELEASE,
@@ -56,7 +56,6 @@ def histogram(
     view: View | None = None,
     level: float = 0.95,
     sample: Any = None,
-    most: int = _MOST_LEVELS,
     ax: Axes | None = None,
 ) -> Axes:
     """Bars of the probabilities of a column's groups, with whiskers of their intervals.
@@ -67,16 +66,16 @@ def histogram(
     where, view, level  as there.
     sample   your own rows to draw over it: a DataFrame in natural units, or a table of any other source, as of `mmd_test`.
              Their shares are drawn as squares, with the error of sampling.
-    most     how many levels are drawn, the most probable ones; the caption mentions the others.
     Draws    numbers and dates on their own scale, a public atom as a stem, missing cells next to them. Ranges of different
-             widths are drawn with equal widths and labels, so that no area misleads. Columns of texts are refused.
+             widths are drawn with equal widths and labels, so that no area misleads. Of many levels the 20 most probable are
+             drawn, and the caption mentions the others. Columns of texts are refused.
 
     >>> axes = ka.plots.histogram(release, "age", where="sex == 'Female'", sample=sample)
     >>> axes.figure.savefig("age.png")
     >>> axes = ka.plots.histogram(release["age"] * 2, bins=5)
     """
     if not isinstance(release, ReleaseData):
-        if (column, where, view, sample, most) != (None, None, None, None, _MOST_LEVELS):
+        if (column, where, view, sample) != (None, None, None, None):
             raise ValueError(
                 "a random variable is drawn with bins, level and ax alone: it is one column, and has its own condition and "
                 "view. Leave the others out; .given(...) states a condition."
@@ -88,7 +87,7 @@ def histogram(
         )
     kind = release.columns[column]
     frame = tables.histogram(release, column, bins=bins, where=where, view=view, level=level)
-    kept, notes = cut(frame["probability"].to_numpy(), most if isinstance(kind, Categorical) else len(frame))
+    kept, notes = cut(frame["probability"].to_numpy(), _MOST_LEVELS if isinstance(kind, Categorical) else len(frame))
     frame = frame.iloc[kept]
     ax, positions = bars(frame, kind, column, ax)
     if sample is not None:

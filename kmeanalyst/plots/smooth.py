@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from kmeanalyst.inference.estimate.population import estimates
+from kmeanalyst.inference.estimate.population import Population, estimates, population_of
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.plots.axes import axis_label, mark_scale, scale_of
-from kmeanalyst.plots.overlay import Numbers, as_release, numbers_of
 from kmeanalyst.plots.style import (
     RELEASE,
     RULE,
@@ -32,7 +32,9 @@ from kmeanalyst.plots.style import (
 )
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.sources.tables import table_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +67,7 @@ def density(
     >>> axes.get_xlabel()
     'age'
     """
-    numbers = numbers_of(release, column, where=where, view=view)
+    numbers = _numbers_of(release, column, where=where, view=view)
     h = _bandwidth(numbers) if bandwidth is None else bandwidth
     if not (np.isfinite(h) and h > 0):
         raise ValueError(
@@ -98,7 +100,7 @@ def cdf(
 
     >>> axes = ka.plots.cdf(release, "age", sample="my_sample.csv")
     """
-    numbers = numbers_of(release, column, where=where, view=view)
+    numbers = _numbers_of(release, column, where=where, view=view)
     kind = numbers.column
     low, high = kind.bounds
     points = np.unique(np.concatenate([kind.rounded(np.linspace(low, high, _STEPS)), kind.atom_codes]))
@@ -122,7 +124,7 @@ class _Curve:
     """
 
     release: ReleaseData
-    numbers: Numbers
+    numbers: _Numbers
     grid: Array
     functions: Callable[[Array], Array]
     stepped: bool
@@ -146,7 +148,7 @@ class _Curve:
         """A sample's means as a dashed line, with a legend; returns notes on its cells."""
         rows, counted = as_release(self.release, sample)
         name = self.numbers.column.name
-        theirs = numbers_of(rows, name, where=where, view="signed")
+        theirs = _numbers_of(rows, name, where=where, view="signed")
         used = np.flatnonzero(theirs.population.weights)
         blocks = [used[block] for block in row_blocks(len(used), len(self.grid))]
         means = sum(theirs.population.weights[block] @ self.functions(theirs.at_points[block]) for block in blocks)
@@ -184,7 +186,7 @@ def _smoothed(column: Number, codes: Array, grid: Array, h: float) -> Array:
     return np.where(counted[:, None], total / (h * np.sqrt(2 * np.pi)), 0.0)
 
 
-def _bandwidth(numbers: Numbers) -> float:
+def _bandwidth(numbers: _Numbers) -> float:
     """Silverman 1986, (3.31): 0.9 min(s, IQR / 1.34) n^(-1/5), n the effective size (Kish 1965); at least a step."""
     low, high = numbers.column.bounds
     least = max((high - low) / _CURVE, numbers.column.step or 0.0)
@@ -199,7 +201,7 @@ def _bandwidth(numbers: Numbers) -> float:
     return max(least, 0.9 * (min(spread, between) if between > 0 else spread) * float(p @ p) ** 0.2)
 
 
-def _atoms(numbers: Numbers) -> list[str]:
+def _atoms(numbers: _Numbers) -> list[str]:
     """The probability of each public atom, for the caption."""
     column, population = numbers.column, numbers.population
     codes = column.atom_codes
@@ -219,3 +221,64 @@ def _unit(column: Number) -> str:
     if isinstance(column, Date):
         return "day"
     return {"linear": "unit", "log": "unit of the logarithm", "log1p": "unit of log(1 + value)"}[column.scale]
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """A column of numbers in a population, for the rows where it is not missing.
+
+    codes   (n,) encoded cells at the rows that statistics are made from; NaN where missing.
+    """
+
+    population: Population
+    column: Number
+    codes: Array
+
+    @property
+    def at_points(self) -> Array:
+        """The codes of the points, (M,)."""
+        return self.codes[: len(self.population.weights)]
+
+    @property
+    def probabilities(self) -> Array:
+        """The points' weights, (M,), without negative ones."""
+        positive = np.where(np.isfinite(self.at_points), np.maximum(self.population.weights, 0.0), 0.0)
+        return positive / positive.sum()
+
+
+def _numbers_of(release: ReleaseData, name: str, *, where: Question | None, view: View | None) -> _Numbers:
+    """A column of numbers or dates under a view's weights; given that it is not missing, where it can be."""
+    column = release.columns[name]
+    if not isinstance(column, Number):
+        raise ValueError(
+            f"{name} is {column.kind}: a curve is drawn over numbers or dates, which have an order and distances. Draw its "
+            "histogram."
+        )
+    conditions = [] if where is None else [where]
+    if column.missing:
+        conditions.append(f"not missing({words.column(name)})")
+    population = population_of(release, where=conditions or None, view=view)
+    return _Numbers(population, column, column.encode(population.model.frame[name])[0])
+
+
+def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str]]:
+    """A sample's rows as points of equal weight, with the release's columns; and notes on its cells.
+
+    sample   a DataFrame in natural units, or a table of any other source (see `table_of`).
+    """
+    source = table_of(sample)
+    table = sample if source is None else source.frame(release.domain)
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(
+            f"a sample is drawn by its columns' names, and a {type(table).__name__} has none. Pass a DataFrame, "
+            "or the path of a table."
+        )
+    encoded, counts = release.domain.encode_counted(table)
+    rows = ReleaseData(
+        points=release.domain.decode(encoded), weights=np.full(len(encoded), 1 / max(len(encoded), 1)), measurement=None,
+        kernel=release.kernel, domain=release.domain, statement=None,
+    )  # fmt: skip
+    if release.derived:
+        rows = rows.transform({one.column.name: one.expression for one in release.derived})
+    derived = {one.column.name for one in release.derived}
+    return rows, [note for note in counts.notes() if not set(counts.ignored) <= derived or "ignored" not in note]

@@ -1,14 +1,23 @@
-"""HTML and SVG as values: whatever is not an element is text, and is escaped when it enters one."""
+"""HTML and SVG as values: whatever is not an element is text, and is escaped when it enters one.
+
+`document` is a whole page, with the style sheet and the script that a browser may use (by their hashes), and nothing else.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 
 from kmeanalyst.releases.texts import replaced, shortened
 
+STYLE, SCRIPT = (
+    files("kmeanalyst.report").joinpath(f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
+)
 _VOID = frozenset(("meta", "br", "link", "col"))
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9:-]*")
 
@@ -95,3 +104,35 @@ def _attribute(key: str, value: object) -> str:
     if value is None or value is False:
         return ""
     return f" {key}" if value is True else f' {key}="{escape(inert(str(value)))}"'
+
+
+def document(
+    title: str, *content: object, description: str | None = None, more_style: str = "", kind: str | None = None
+) -> str:
+    """A whole page: it holds no address, and its policy allows a browser only its own script and style.
+
+    content      elements of its body, which the script follows.
+    description  what it is, in its first bytes.
+    more_style   rules after those of every page.
+    kind         class of the body.
+    """
+    style = STYLE + more_style
+    policy = (
+        f"default-src 'none'; script-src {_hash(SCRIPT)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        None if description is None else element("meta", name_="description", content=description),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    body = element("body", content, element("script", Markup(SCRIPT)), class_=kind)
+    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en", dir="ltr") + "\n"
+
+
+def _hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

@@ -6,22 +6,21 @@ Five distributions: a wave, a narrow bump, a step and a saturating curve over on
 slopes in three cities. For each setting: the root mean square error over given values and releases, in standard
 deviations of Y; how often 95 % intervals hold the truth, on average and for the worst given value, with the bias term and
 without it; and the mean standard error. First the answers as they are given, then as the released points say (without
-`amplitude`). With --rules also, of the points alone, other regularisers λ, one step of the ridge, which is not iterated,
-and the table kernel with all of its lengthscales. --tables publishes with the default method, adaptive tables, in place of
-random features: there are no amplitudes there.
+`amplitude`). --tables publishes with the default method, adaptive tables, in place of random features: there are no amplitudes
+there.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 import release_side
-from kmeanalyst.inference.questions.conditional_embedding import Smoother, public_regulariser, smoother
+from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
@@ -112,21 +111,6 @@ LAWS = {
 }  # fmt: skip
 
 
-def _rules(release: Release) -> dict[str, float]:
-    statement = release.statement
-    assert statement is not None
-    used, n = public_regulariser(release), statement.n_rows
-    return {
-        "(1/N + 1/M)/3 + τ/√3 (used)": used,
-        "a tenth of it": used / 10,
-        "three times it": used * 3,
-        "ten times it": used * 10,
-        "1/N": 1 / n,
-        "N^-1/2": n**-0.5,
-        "N^-1/4": n**-0.25,
-    }
-
-
 def _given(release: Release, law: Law) -> tuple[Array, Array, Array]:
     """Errors (q,), standard errors and no bias terms, which they include."""
     answers = release.conditional_expectation("y", given=law.given)
@@ -158,7 +142,6 @@ def _line(name: str, regulariser: float, found: list[tuple[Array, Array, Array]]
 
 def _setting(law: Law, rows: int, epsilon: float, points: int, asked: argparse.Namespace) -> list[str]:
     found: dict[str, list[tuple[Array, Array, Array]]] = {}
-    used: dict[str, float] = {}
     options = {} if asked.tables else {"points": points, "features": 500}
     for seed in range(asked.releases):
         frame = law.draw(rows, np.random.default_rng(seed))
@@ -167,16 +150,8 @@ def _setting(law: Law, rows: int, epsilon: float, points: int, asked: argparse.N
         smooth = smoother(release, names, where=None, view=None, kernel=None)
         found.setdefault("as answered", []).append(_given(release, law))
         found.setdefault("of the points alone", []).append(_answers(smooth, law))
-        if not asked.rules:
-            continue
-        for name, regulariser in _rules(release).items():
-            used[name] = regulariser
-            found.setdefault(name, []).append(_answers(replace(smooth, regulariser=regulariser), law))
-        found.setdefault("used, not iterated", []).append(_answers(smooth, law, steps=1))
-        fine = smoother(release, names, where=None, view=None, kernel="table")
-        found.setdefault("used, table kernel", []).append(_answers(fine, law))
     spread = float(law.draw(100_000, np.random.default_rng(0))["y"].std())
-    return [_line(name, used.get(name, smooth.regulariser), answers, spread) for name, answers in found.items()]
+    return [_line(name, smooth.regulariser, answers, spread) for name, answers in found.items()]
 
 
 def main() -> None:
@@ -185,7 +160,6 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[20_000])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
     parser.add_argument("--points", type=int, nargs="+", default=[300])
-    parser.add_argument("--rules", action="store_true")
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=list(LAWS))
     asked = parser.parse_args()

@@ -1,39 +1,29 @@
 """Figure 1 of Balog, Tolstikhin & Schölkopf 2018: Algorithm 1 with the first M private rows public.
 
     python tests/benchmarks/figure_1.py [--most-points 3000] [--draws 5] [--dimension 2] [--figure figure_1.pdf]
-    python tests/benchmarks/figure_1.py --publish 1000 3000 [--draws 5] [--dimension 5]
 
 Reads ../shared/anchors (data and published curves) and says so when they are not there. First the papers'
 own weights at the papers' own noise scale, next to the published numbers: the projection distances must
 agree, the privacy error on average. Then, at this package's own (smaller) noise scale, the raw weights on the
 better of two bases, and every view of weights: median error and (largest − smallest)/median over draws. Last,
 where any view is above the uniform baseline or above the raw weights by more than the draws vary.
-
-With --publish, only signed weights at these numbers of public rows: median error, spread and the seconds of a fit,
-and the seconds of a whole publication, from the private file to the release (ε = 1; that one's error too).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.reweight import weights_for
-from release_side import publish
 from release_side.door.mechanism import GaussianNoise
 
 ANCHORS = Path(__file__).resolve().parents[3] / "shared" / "anchors"
@@ -191,43 +181,6 @@ def compare(dimension: int, most_points: int, draws: int) -> Curves:
     return curves
 
 
-def ask(dimension: int, numbers: list[int], draws: int) -> None:
-    """Print the errors of signed weights on so many public rows, and what publishing them takes."""
-    setting = load(dimension, max(numbers))
-    rng = np.random.default_rng(0)
-    for m in numbers:
-        feature_map = certified(Nystroem.fit(setting.kernel, setting.rows[:m]))
-        cells = []
-        for epsilon in EPSILONS:
-            scale = our_scale(setting, feature_map, epsilon)
-            started = time.perf_counter()
-            found = errors(setting, feature_map, m, scale, "signed", draws, rng)
-            seconds = (time.perf_counter() - started) / draws
-            cells.append(f"{np.median(found):.5f} ±{np.ptp(found) / 2 / np.median(found):4.0%} ({seconds:.1f} s)")
-        print(f"D = {dimension}, {m} public rows, ε = .01 / .1 / 1: " + " / ".join(cells), flush=True)
-        print(f"    {publication(setting, dimension, m)}", flush=True)
-
-
-def publication(setting: Setting, dimension: int, m: int) -> str:
-    """The seconds and the error of publish, from a CSV of the private rows and one of its first m."""
-    names = [f"x{j}" for j in range(dimension)]
-    frame = pd.DataFrame(setting.rows, columns=names)
-    with tempfile.TemporaryDirectory() as folder:
-        private, public = Path(folder) / "private.csv", Path(folder) / "public.csv"
-        frame.to_csv(private, index=False)
-        frame[:m].to_csv(public, index=False)
-        started = time.perf_counter()
-        release = publish(
-            private, Domain(tuple(Real(name=name, lower=-BOUND, upper=BOUND) for name in names)), epsilon=1.0,
-            delta=DELTA, method="subspace", weights="signed", public_points=public, points=m,
-            kernel=setting.kernel, output=Path(folder) / "release.kme",
-        )  # fmt: skip
-        seconds = time.perf_counter() - started
-    assert release.measurement is not None
-    basis = release.measurement.feature_map.dimension
-    return f"publish at ε = 1: {seconds:.0f} s, {basis} coordinates, error {setting.error(m, release.weights):.5f}"
-
-
 def closing_line(curves: Curves) -> str:
     """Where any view is above the uniform baseline or the raw weights by more than the draws vary."""
     found = [
@@ -279,19 +232,12 @@ def main() -> None:
     parser.add_argument("--most-points", type=int, default=3000)
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--dimension", type=int, choices=(2, 5), help="only this one")
-    parser.add_argument(
-        "--publish", type=int, nargs="+", metavar="M", help="only these numbers of public rows, published"
-    )
     parser.add_argument("--figure", help="draw the curves to this file (pdf, svg or png)")
     arguments = parser.parse_args()
     if not ANCHORS.is_dir():
         print(f"the published data are not at {ANCHORS}: nothing to compare with. Skipped.")
         return
     dimensions = (arguments.dimension,) if arguments.dimension else (2, 5)
-    if arguments.publish:
-        for dimension in dimensions:
-            ask(dimension, arguments.publish, arguments.draws)
-        return
     all_curves = [compare(dimension, arguments.most_points, arguments.draws) for dimension in dimensions]
     for curves in all_curves:
         print(closing_line(curves))

@@ -1,13 +1,12 @@
 """Figure 2 of Balog, Tolstikhin & Schölkopf 2018: no public rows, points and random features free to choose.
 
-    python tests/benchmarks/figure_2.py [--points 10 31 ...] [--draws 5] [--dimension 2] [--ideas] [--figure figure_2.pdf]
+    python tests/benchmarks/figure_2.py [--points 10 31 ...] [--draws 5] [--dimension 2] [--figure figure_2.pdf]
 
 Reads ../shared/anchors (data and published curves) and says so when they are not there. Next to the published
 Algorithms 1 and 2: points and weights of random features as a release has them by default (`represent`), and
 Algorithm 1 with probability weights on points drawn from the domain. Error is the RKHS distance to the embedding
 of all rows; the line to compare with is the distance of that embedding to the population's. Last, at the default
-number of points, how the errors stand to the targets. With --ideas also what each step towards them contributes,
-and what shrinkage and other frequencies would.
+number of points, how the errors stand to the targets.
 """
 
 from __future__ import annotations
@@ -16,18 +15,15 @@ import argparse
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from figure_1 import ANCHORS, DELTA, Setting, load
-from scipy.stats import norm, ortho_group, qmc
 
-from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -35,8 +31,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
 from kmeanalyst.representation.mixture import denoise
-from kmeanalyst.representation.mixture.component_laws import from_phasors
-from kmeanalyst.representation.mixture.mixture import mean_phasors
 from kmeanalyst.representation.represent import place_points
 from kmeanalyst.representation.wanted import Wanted
 from kmeanalyst.representation.weights.reweight import weights_for
@@ -50,7 +44,6 @@ POINTS = (10, 31, 100, 316, 1000)  # among the published
 SUBSPACE = (100, 316, 1000)
 EPSILONS = (0.01, 0.1, 1.0)
 TARGETS = {5: (0.080, 0.015, 0.0035), 2: (0.040, 0.0075, 0.0014)}  # at EPSILONS
-UNIFORM_DRAWS = 20_000
 
 
 @dataclass
@@ -61,7 +54,6 @@ class Results:
     finite_sample: float
     errors: dict[tuple[str, float, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     seconds: dict[tuple[str, float, int], list[float]] = field(default_factory=lambda: defaultdict(list))
-    ideas: dict[tuple[str, float], list[float]] = field(default_factory=lambda: defaultdict(list))
     default: dict[float, int] = field(default_factory=dict)  # ε → M
 
     def numbers(self, name: str, epsilon: float) -> list[int]:
@@ -114,8 +106,8 @@ def door(table: Setting, feature_map: FeatureMap, exact: Any) -> str:
 
 def place(
     results: Results, name: str, measurement: Measurement, table: Setting, epsilon: float, numbers: tuple[int, ...]
-) -> tuple[Any, Any]:
-    """Denoise once and place each number of points, and the default number; returns the points of that, and weights.
+) -> None:
+    """Denoise once and place each number of points, and the default number.
 
     The draws of `place_points` continue those of `denoise_measurement`: points and weights are those of `represent`, rng=0.
     """
@@ -129,27 +121,16 @@ def place(
         points, weights = place_points(estimate, measurement, domain, Wanted(n_points=m, rng=deepcopy(rng)))
         results.seconds[name, epsilon, m].append(denoising + since(start))
         results.errors[name, epsilon, m].append(distance(table, points, weights))
-        if m == results.default[epsilon]:
-            chosen = points, weights
-    return chosen
 
 
 def random_features(
     results: Results, table: Setting, feature_map: RandomFourier, exact: Any, options: argparse.Namespace
 ) -> None:
-    """The default method, and with --ideas the steps on its way."""
-    base = feature_mean(feature_map, domain_of(results.dimension).draw(UNIFORM_DRAWS, 0)) if options.ideas else None
+    """The default method."""
     for epsilon in EPSILONS:
         for draw in range(options.draws):
             measurement = measure(feature_map, exact, len(table.rows), epsilon, draw)
-            with steps_seen() as seen:
-                chosen = place(results, "random features", measurement, table, epsilon, tuple(options.points))
-            if options.ideas:
-                means = {"as measured": measurement.vector, "James–Stein": james_stein(measurement, base)}
-                means |= means_of(seen, feature_map) | {"points, default M": feature_mean(feature_map, *chosen)}
-                for name, mean in means.items():
-                    results.ideas[name, epsilon].append(float(np.linalg.norm(mean - exact)))
-                results.ideas["RKHS: sketch of 300 points", epsilon].append(distance(table, *seen["reduced_set"]))
+            place(results, "random features", measurement, table, epsilon, tuple(options.points))
         print_lines(results, "random features", epsilon)
 
 
@@ -188,84 +169,6 @@ def print_lines(results: Results, name: str, epsilon: float) -> None:
         )
 
 
-# Ideas: what each step contributes
-
-
-@contextmanager
-def steps_seen() -> Iterator[dict[str, Any]]:
-    """What the steps of `denoise_measurement` return while it runs, by name."""
-    seen: dict[str, Any] = {}
-
-    def watched(name: str) -> Any:
-        step = getattr(denoise, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            seen[name] = step(*arguments, **options)
-            return seen[name]
-
-        return mock.patch.object(denoise, name, call)
-
-    with watched("reduced_set"), watched("fit_mixture"), watched("draw_posterior"), watched("_wiener_step"):
-        yield seen
-
-
-def means_of(seen: dict[str, Any], feature_map: RandomFourier) -> dict[str, Any]:
-    """The mean features that the steps came to; a step that was not taken leaves the mean as it was."""
-    mixture = seen["fit_mixture"]
-    fitted = from_phasors(mixture.weights @ mean_phasors(mixture, feature_map.n_frequencies), feature_map)
-    posterior = seen["draw_posterior"]
-    mean = fitted if posterior is None else from_phasors(posterior.phasors, feature_map)
-    return {
-        "sketch of 300 points": feature_mean(feature_map, *seen["reduced_set"]),
-        "best single mixture": fitted,
-        "mean of the posterior": mean,
-        "with the Wiener step": seen["_wiener_step"][0] if "_wiener_step" in seen else mean,
-    }
-
-
-def james_stein(measurement: Measurement, base: Any) -> Any:
-    """The measurement drawn towards a base by as much as its noise explains of their distance."""
-    away = measurement.vector - base
-    return base + max(0.0, 1 - len(away) * measurement.noise_scale**2 / float(away @ away)) * away
-
-
-def orthogonal(kernel: Kernel, d: int, R: int) -> RandomFourier:
-    """Directions in orthogonal sets of d, lengths independent (Yu et al. 2016)."""
-    rng = np.random.default_rng(0)
-    directions = np.vstack(ortho_group.rvs(d, size=-(-R // d), random_state=rng))[:R]
-    return RandomFourier(kernel, (directions * np.sqrt(rng.chisquare(d, (R, 1)))).T / kernel.lengthscale)  # type: ignore[attr-defined]
-
-
-def sobol(kernel: Kernel, d: int, R: int) -> RandomFourier:
-    """Normal quantiles of a scrambled Sobol sequence."""
-    uniforms = qmc.Sobol(d, seed=0).random_base2(int(np.ceil(np.log2(R))))[:R]
-    return RandomFourier(kernel, norm.ppf(uniforms).T / kernel.lengthscale)  # type: ignore[attr-defined]
-
-
-def other_frequencies(results: Results, table: Setting, R: int, draws: int) -> None:
-    """The default method with evenly spread frequencies."""
-    for name, frequencies in (("orthogonal", orthogonal), ("Sobol", sobol)):
-        feature_map = frequencies(table.kernel, results.dimension, R)
-        exact = feature_mean(feature_map, table.rows)
-        other = Results(results.dimension, results.finite_sample)
-        for epsilon in EPSILONS:
-            for draw in range(draws):
-                place(other, name, measure(feature_map, exact, len(table.rows), epsilon, draw), table, epsilon, ())
-            print_lines(other, name, epsilon)
-            errors = other.errors[name, epsilon, other.default[epsilon]]
-            results.ideas[f"RKHS: {name} frequencies", epsilon] = errors
-
-
-def print_ideas(results: Results) -> None:
-    """Medians over the draws, one line for each idea; of steps in feature distance, of points in RKHS distance."""
-    for epsilon in EPSILONS:
-        errors = results.errors["random features", epsilon, results.default[epsilon]]
-        results.ideas["RKHS: points, default M", epsilon] = errors
-    for name in dict.fromkeys(name for name, _ in results.ideas):
-        cells = [f"{np.median(results.ideas[name, epsilon]):.5f}" for epsilon in EPSILONS]
-        print(f"D = {results.dimension} | {name:<30} | " + " | ".join(cells), flush=True)
-
-
 # The whole
 
 
@@ -282,10 +185,6 @@ def study(dimension: int, options: argparse.Namespace) -> Results:
     print("setting, method, M, median error, smallest to largest, seconds from measurement to points and weights")
     random_features(results, table, feature_map, exact, options)
     subspace(results, table, options.draws)
-    if options.ideas:
-        other_frequencies(results, table, feature_map.n_frequencies, options.draws)
-        print(f"ideas: median error, ε = {', '.join(map(str, EPSILONS))}; feature distance unless it says RKHS")
-        print_ideas(results)
     return results
 
 
@@ -351,7 +250,6 @@ def main() -> None:
     parser.add_argument("--points", type=int, nargs="*", default=POINTS, help="M, in addition to the default number")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--dimension", type=int, choices=(2, 5), help="only this one")
-    parser.add_argument("--ideas", action="store_true", help="also what each step, shrinkage, other frequencies do")
     parser.add_argument("--figure", help="draw the curves to this file (pdf, svg or png)")
     options = parser.parse_args()
     if not ANCHORS.is_dir():

@@ -1,19 +1,17 @@
-"""Power of the noise-aware two-sample test compared with the non-private one, and what a naive route does instead.
+"""Power of the noise-aware two-sample test compared with the non-private one.
 
-    python tests/benchmarks/power_of_mmd_test.py [--repetitions 40] [--shifts 0 0.06 0.08 0.3] [--naive] [--simulated]
+    python tests/benchmarks/power_of_mmd_test.py [--repetitions 40] [--shifts 0 0.06 0.08 0.3] [--simulated]
     python tests/benchmarks/power_of_mmd_test.py --adult adaptive margins [--repetitions 100] [--epsilon 1 10]
 
 Reads ../shared/anchors (the five-dimensional mixture of Balog, Tolstikhin & Schölkopf 2018) and says so when it is not
 there; a simulated mixture takes its place. N = 10,000 rows are the table, L = 500 others the sample, shifted in its
 first column by so many of its standard deviations; level 5 %, default sizes, δ = 1e-6. On the same rows: the
 permutation test of table and sample (nothing private), the noise-aware test of releases at ε = 1 and 0.1, the
-unweighted statistic ‖d‖² with its noise-aware distribution. With --naive the points are fitted too (the test does not look at
-them), and the naive route is taken: weights clipped at zero, as many rows resampled as the table has, a permutation test
-against the sample; for the releases as they are by default, and for Algorithm 1 with the weights as published.
+unweighted statistic ‖d‖² with its noise-aware distribution. Nothing is
+fitted, as in `level_of_mmd_test.py`: the test does not look at points.
 
 With --adult instead: 6,000 rows of Adult (../shared/data, drawn with replacement from both files) are the table, 1,500 others
-two years older the sample, and the table is published by these kernels. As in `level_of_mmd_test.py` nothing is fitted, for
-the test does not look at it.
+two years older the sample, and the table is published by these kernels.
 """
 
 from __future__ import annotations
@@ -43,10 +41,6 @@ from kmeanalyst.representation import represent
 ANCHOR = Path(__file__).resolve().parents[3] / "shared" / "anchors" / "mixture_of_Gaussians_N100000_D5.npz"
 N, L, DELTA = 10_000, 500, 1e-6
 EPSILONS = (1.0, 0.1)
-ROUTES: dict[str, dict[str, Any]] = {
-    "default": {},
-    "Algorithm 1": {"method": "subspace", "weights": "published", "points": 300},
-}
 
 
 def population(simulated: bool) -> tuple[Domain, Kernel, Array]:
@@ -60,34 +54,23 @@ def population(simulated: bool) -> tuple[Domain, Kernel, Array]:
     return NUMERIC, Gaussian(3.0), numeric_rows(100_000, np.random.default_rng(0)).to_numpy()
 
 
-def pvalues(
-    shifts: Sequence[float], repetitions: int, *, naive: bool, simulated: bool
-) -> dict[tuple[float, str], list[float]]:
+def pvalues(shifts: Sequence[float], repetitions: int, *, simulated: bool) -> dict[tuple[float, str], list[float]]:
     """p-values by shift and test."""
     domain, kernel, rows = population(simulated)
-    if not naive:
-        _fit_nothing()
+    _fit_nothing()
     found: dict[tuple[float, str], list[float]] = defaultdict(list)
     for repetition in range(repetitions):
         rng = np.random.default_rng(repetition)
         table, sample = _split(rows, rng)
-        releases = {
-            (epsilon, route): _published(table, domain, epsilon, rng, kernel=kernel, **options)
-            for epsilon in EPSILONS
-            for route, options in ROUTES.items()
-            if naive or route == "default"
-        }
+        releases = {epsilon: _published(table, domain, epsilon, rng, kernel=kernel) for epsilon in EPSILONS}
         for shift in shifts:
             moved = sample + shift * rows[:, 0].std() * np.eye(rows.shape[1])[0]
             named = pd.DataFrame(np.clip(moved, domain.columns[0].lower, domain.columns[0].upper), columns=domain.names)
             plain = ka.mmd_test(table, moved, kernel=kernel, permutations=199, rng=repetition)
             found[shift, "not private"].append(plain.pvalue)
-            for (epsilon, route), release in releases.items():
-                name = f"ε = {epsilon:g}, {route}"
-                found[shift, name].append(ka.mmd_test(release, named).pvalue)
-                found[shift, f"{name}, unweighted"].append(_unweighted(release, named))
-                if naive:
-                    found[shift, f"{name}, clipped, resampled"].append(_naive(release, moved, kernel, rng))
+            for epsilon, release in releases.items():
+                found[shift, f"ε = {epsilon:g}"].append(ka.mmd_test(release, named).pvalue)
+                found[shift, f"ε = {epsilon:g}, unweighted"].append(_unweighted(release, named))
         _tell(found, repetition + 1)
     return found
 
@@ -129,12 +112,6 @@ def _published(table: Array, domain: Domain, epsilon: float, rng: np.random.Gene
     )  # fmt: skip
 
 
-def _naive(release: ka.Release, sample: Array, kernel: Kernel, rng: np.random.Generator) -> float:
-    clipped = np.maximum(release.weights, 0)
-    resampled = release.encoded_points[rng.choice(len(clipped), N, p=clipped / clipped.sum())]
-    return ka.mmd_test(resampled, sample, kernel=kernel, permutations=199, rng=rng).pvalue
-
-
 def _split(rows: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     chosen = rng.choice(len(rows), N + L, replace=False)
     return rows[chosen[:N]], rows[chosen[N:]].copy()
@@ -163,7 +140,6 @@ def main() -> None:
     parser.add_argument(
         "--simulated", action="store_true", help="The simulated mixture, even if the anchors are there."
     )
-    parser.add_argument("--naive", action="store_true", help="The naive route as well.")
     parser.add_argument("--adult", nargs="+", default=[], metavar="KERNEL", help="Adult, published by these kernels.")
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 10.0], help="With --adult.")
     choice = parser.parse_args()
@@ -171,7 +147,7 @@ def main() -> None:
         tell_older(choice.adult, choice.epsilon, choice.repetitions)
         return
     print(f"N = {N}, L = {L}")
-    pvalues(choice.shifts, choice.repetitions, naive=choice.naive, simulated=choice.simulated)
+    pvalues(choice.shifts, choice.repetitions, simulated=choice.simulated)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from curves import power, rate_intervals
 from level_of_mmd_test import Setting, all_pvalues
+from matplotlib.axes import Axes
+from scipy.stats import binomtest
 
-from kmeanalyst.plots.style import new_figure, save
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.plots.style import RELEASE, RULE, SAMPLE, axes_of, new_figure, save
 
 EPSILONS = (0.1, 1.0)
 SAMPLES = (30, 100, 300, 1000, 3000)
@@ -47,14 +49,38 @@ def rejections(epsilon: float, rows: int, repetitions: int, pool: ProcessPoolExe
     ])  # fmt: skip
 
 
+def draw_rates(ax: Axes, frame: pd.DataFrame) -> None:
+    """A line for each test over the sizes of samples, with 95 % intervals, and the level that was asked for."""
+    for (name, rows), style in zip(frame.sort_values(X).groupby(BY, sort=False), (RELEASE, SAMPLE), strict=True):
+        hits, n = rows["rejections"].to_numpy(), rows["repetitions"].to_numpy()
+        low, high = rate_intervals(hits, n)
+        ax.errorbar(
+            rows[X], hits / n, [hits / n - low, high - hits / n], color=style.colour, linestyle=style.line,
+            marker=style.marker, markersize=5, markerfacecolor="white", linewidth=1.4, elinewidth=1, capsize=2, label=name,
+        )  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_xticks(np.unique(frame[X]), [f"{value:,g}" for value in np.unique(frame[X])])
+    ax.minorticks_off()
+    ax.set_ylim(-0.03, 1.03)
+    ax.axhline(LEVEL, color=RULE, linewidth=1, linestyle=(0, (1, 1)), zorder=0)
+    ax.set_xlabel(X)
+
+
+def rate_intervals(hits: Array, repetitions: Array) -> tuple[Array, Array]:
+    """(low, high) of the 95 % interval of each rate (Clopper & Pearson 1934)."""
+    intervals = [
+        binomtest(int(k), int(n)).proportion_ci(method="exact") for k, n in zip(hits, repetitions, strict=True)
+    ]
+    return np.array([one.low for one in intervals]), np.array([one.high for one in intervals])
+
+
 def draw(frame: pd.DataFrame, rows: int, output: Path) -> None:
     """A panel for each ε, side by side; the rates with their intervals."""
     figure = new_figure((_WIDTH, _HEIGHT))
     panels = figure.subplots(1, len(EPSILONS), sharey=True)
     for ax, (epsilon, found) in zip(panels, frame.groupby("epsilon"), strict=True):
-        power(found, X, by=BY, level=LEVEL, ax=ax)
+        draw_rates(axes_of(ax), found)
         ax.set_title(f"release of {rows:,} rows at ε = {epsilon:g}", loc="left", fontsize=10, color="0.15")
-        ax.get_legend().remove()
     panels[0].set_ylabel("true hypotheses rejected at 5 %")
     panels[1].set_ylabel("")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2, frameon=False, fontsize=10)
