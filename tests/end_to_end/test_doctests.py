@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import shutil
 import warnings
 from pathlib import Path
 
@@ -34,10 +35,17 @@ def _modules_with_examples() -> list[str]:
     return sorted(".".join(name.parts).removesuffix(".__init__") for name in named)
 
 
+@pytest.fixture(scope="session")
+def files(tmp_path_factory) -> Path:
+    """The files that examples name, made once."""
+    folder = tmp_path_factory.mktemp("files")
+    ready_folder(folder)
+    return folder
+
+
 @pytest.mark.parametrize("module", _modules_with_examples())
-def test_the_examples_of_a_module_say_what_happens(module, tmp_path, monkeypatch):
-    ready_folder(tmp_path)
-    monkeypatch.chdir(tmp_path)
+def test_the_examples_of_a_module_say_what_happens(module, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(files, tmp_path / "files"))
     output: list[str] = []
     runner = doctest.DocTestRunner(_Checker(), optionflags=_OPTIONS)
     found = doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(module))

@@ -94,6 +94,11 @@ def mixed_facts(mixed_release):
 
 
 @pytest.fixture(scope="module")
+def foreign_facts(foreign_release):
+    return facts_of(foreign_release)
+
+
+@pytest.fixture(scope="module")
 def mixed(mixed_facts) -> Page:
     return Page(report_html(mixed_facts))
 
@@ -212,15 +217,16 @@ def test_the_numbers_of_the_page_are_the_estimates_of_the_release(mixed_release,
         assert any(math.isclose(estimate.standard_error, error, rel_tol=1e-6) for error in errors), name
 
 
-def test_the_shares_of_a_column_are_its_histogram(release):
+def test_the_shares_of_a_column_are_its_histogram(mixed_facts, numeric_release, foreign_facts):
     """Of every kind of release, signed weights and none measured among them."""
-    facts = facts_of(release)
-    for column in facts.columns:
-        expected = release.histogram(column.name)
-        assert [bar.label for bar in column.bars] == [str(label) for label in expected.index]
-        assert [bar.estimate.value for bar in column.bars] == pytest.approx(expected["probability"].tolist(), abs=1e-12)
-        errors = [bar.estimate.standard_error for bar in column.bars]
-        assert errors == pytest.approx(expected["standard_error"].tolist(), rel=1e-6)
+    for facts in (mixed_facts, facts_of(numeric_release), foreign_facts):
+        for column in facts.columns:
+            expected = facts.release.histogram(column.name)
+            assert [bar.label for bar in column.bars] == [str(label) for label in expected.index]
+            shares = [bar.estimate.value for bar in column.bars]
+            assert shares == pytest.approx(expected["probability"].tolist(), abs=1e-12)
+            errors = [bar.estimate.standard_error for bar in column.bars]
+            assert errors == pytest.approx(expected["standard_error"].tolist(), rel=1e-6)
 
 
 def test_a_date_is_shown_as_a_date(mixed_facts, mixed_release):
@@ -300,8 +306,8 @@ def test_the_best_guess_between_two_rows_is_the_bound_of_the_trade_off_curve():
     assert guessing_right(replace(statement, epsilon=1e5)) == 1.0
 
 
-def test_a_rehearsal_is_stamped_in_title_body_and_commands(mixed_release, mixed):
-    html = report_html(facts_of(rehearsed(mixed_release), columns=["city"]))
+def test_a_rehearsal_is_stamped_in_title_body_and_commands(levels_release, mixed):
+    html = report_html(facts_of(rehearsed(levels_release), columns=["city"]))
     page = Page(html)
     assert page.texts["title"][0].startswith("NOT PRIVATE")
     assert page.of("body") == [{"class": "rehearsal"}]
@@ -318,14 +324,14 @@ def test_units_are_named_where_units_are_protected(mixed_release):
     assert "Units are what is protected: all rows of one unit together" in words
 
 
-def test_warnings_say_what_is_wrong_and_are_silent_where_nothing_is(mixed_release, foreign_release):
+def test_warnings_say_what_is_wrong_and_are_silent_where_nothing_is(levels_release, foreign_release):
     def headlines(release: Release) -> str:
-        return " | ".join(one.headline for one in warnings_of(facts_of(release, columns=["city", "age"])))
+        return " | ".join(one.headline for one in warnings_of(facts_of(release, columns=["city", "school"])))
 
-    signed = mixed_release.weights.copy()
-    signed[:2] += (-0.1, 0.1)
-    weak = with_statement(mixed_release, signed, epsilon=20.0, delta=1e-3, public_points=5)
-    worse, sound = headlines(weak), headlines(mixed_release)
+    signed = levels_release.weights.copy()
+    signed[:2] += (-0.5, 0.5)
+    weak = with_statement(levels_release, signed, epsilon=20.0, delta=1e-3, public_points=5)
+    worse, sound = headlines(weak), headlines(levels_release)
     for text in ("ε = 20 is a weak guarantee", "δ = 0.001 is not below 1/N", "are public rows", "weights are negative"):
         assert text in worse and text not in sound
     first = warnings_of(facts_of(foreign_release, columns=["city"]))[0]
@@ -376,8 +382,8 @@ def test_areas_are_shares_where_ranges_differ_in_width():
     assert areas / areas.sum() == pytest.approx(shares / shares.sum(), abs=0.02)
 
 
-def test_a_drawing_of_nothing_known_is_none_and_negative_shares_stay_inside(foreign_release):
-    facts = facts_of(foreign_release)
+def test_a_drawing_of_nothing_known_is_none_and_negative_shares_stay_inside(foreign_facts):
+    facts = foreign_facts
     assert any(bar.estimate.value < 0 for one in facts.columns for bar in one.bars)
     for one in facts.columns:
         drawn = chart(one, "c")
