@@ -14,9 +14,8 @@ from pathlib import Path
 from kmeanalyst import __version__
 from kmeanalyst.cli.terminal import json_text
 from kmeanalyst.releases.file.archive import atomic_write
-from kmeanalyst.report.assets import document
 from kmeanalyst.report.charts import ROW, WIDTH, drawing, line_between, rectangle, text_at
-from kmeanalyst.report.markup import Markup, element, key, name_of, short, table
+from kmeanalyst.report.markup import Markup, document, element, key, name_of, short, table
 from release_side.choices.internal_files import STAMP
 from release_side.quality.quality import Quality
 from release_side.quality.questions import Compared
