@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from kmeanalyst.representation.points import thinning
 from simulated_releases import weighted_points
 
 from kmeanalyst.cli.main import main
@@ -23,6 +22,7 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Real
+from kmeanalyst.representation import thinning
 from kmeanalyst.representation.thinning import THIN_WEIGHTS, thinned
 
 
