@@ -129,12 +129,6 @@ def test_a_note_gives_the_error_of_a_calibrated_model_and_a_miscalibrated_one_is
     assert np.mean(off) == pytest.approx(0.1, rel=0.2) and np.mean(off) > 1.8 * np.mean(noted)
 
 
-def test_a_bin_holds_its_right_edge():
-    frame = pd.DataFrame({"probability": [0.5, 0.2, 0.9], "hit": [1, 0, 1]})
-    found = calibration(Stated(), frame, bins=2, strategy="uniform")
-    assert found["predicted"].tolist() == pytest.approx([0.35, 0.9])
-
-
 def test_the_error_of_the_calibration_error_takes_each_gap_by_its_sign():
     frame = coins(400, 5).assign(hit=lambda f: (f["probability"] < 0.45).astype(int))
     gap = (frame["hit"] - frame["probability"]) * np.where(frame["probability"] <= 0.5, 1, -1)

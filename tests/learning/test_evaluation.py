@@ -294,12 +294,6 @@ def test_a_release_and_a_sample_are_compared_as_independent_in_either_order():
         assert gap.parts["privacy"] == pytest.approx(here.parts["privacy"])
 
 
-def test_estimates_of_two_views_do_not_mix_though_a_sample_combines_with_both(signed):
-    rows = points(100, 5)
-    with pytest.raises(ValueError, match="one estimate is of the signed view"):
-        (score(SICK, rows, "accuracy") - score(SICK, signed, "accuracy")) + score(SICK, signed)
-
-
 @pytest.mark.parametrize("domain", [None, DOMAIN])
 def test_a_sample_can_be_a_file(tmp_path, domain):
     frame = points(120, 6, missing=True)
@@ -384,14 +378,6 @@ def test_a_model_without_probabilities_has_scores_of_classes_only(plain):
 def _named(model: Any, **attributes: Any) -> Any:
     model.__dict__.update(attributes)
     return model
-
-
-def test_a_score_of_some_rows_of_a_sample_is_a_score_of_the_sample_of_those_rows():
-    frame = points(300, 11)
-    some = score(SICK, frame, METRICS, where="n > 3")
-    alone = score(SICK, frame[frame["n"] > 3], METRICS)
-    assert [e.value for e in some] == pytest.approx([e.value for e in alone])
-    assert [e.standard_error for e in some] == pytest.approx([e.standard_error for e in alone])
 
 
 # ---------------------------------------------------------------------- models trained on releases

@@ -149,17 +149,6 @@ def test_rare_and_absent_classes_do_not_end_a_fit():
     assert asked["model"].early_stopping is True and not any("early_stopping" in note for note in asked.report.notes)
 
 
-@pytest.mark.slow
-def test_scores_calibration_and_refits_of_many_classes(grades: Release):
-    sample = UNSEEN[UNSEEN["grade"].notna()]
-    model = ka.fit(DecisionTreeClassifier(random_state=0), grades, "grade")
-    scores = ka.score(model, sample, ["accuracy", "log_loss", "roc_auc"])
-    assert scores[1].value < 1.1
-    assert ka.calibration(model, sample, positive="fatal") is not None
-    again = ka.refit(model, grades, redraws=2)
-    assert all(other.report.labels == "smoothed" for other in again.others)
-
-
 def test_thinned_labels_keep_the_sums_of_each_class():
     rng = np.random.default_rng(0)
     p = rng.dirichlet([5, 1, 0.5, 0.5, 0.3, 0.2, 0.1], size=60_000)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from every import every
 from learning_cases import release_around
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.metrics import r2_score
 from sklearn.neighbors import KNeighborsRegressor
@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeRegressor
 import kmeanalyst as ka
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.learning.rows.labels import find_labels
-from kmeanalyst.learning.rows.smoothed_numbers import _grouped, _means_of_parts, fit_smoothed_numbers
+from kmeanalyst.learning.rows.smoothed_numbers import _means_of_parts, fit_smoothed_numbers
 from kmeanalyst.learning.rows.training_rows import target_of, training_rows
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
@@ -74,14 +74,6 @@ def test_values_are_the_means_of_even_parts():
     assert _means_of_parts(np.exp(cells), cells, ones, 1).tolist() == pytest.approx([np.exp(cells).mean()])
 
 
-def test_groups_have_equal_weight_and_are_in_the_order_of_the_predicted_mean():
-    means = np.random.default_rng(0).permutation(np.arange(900.0))
-    ends, values = _grouped(means, means, means, np.ones(900), 2)
-    assert len(ends) == 9 and ends.tolist() == [89.5 + 90 * k for k in range(9)]
-    np.testing.assert_allclose(values[:, 0], 22 + 90 * np.arange(10))
-    np.testing.assert_allclose(values[:, 1], 67 + 90 * np.arange(10))
-
-
 def test_values_follow_the_distribution_given_the_row(release: Release):
     """Spikes stay spikes; the mean of a row's values is near the mean given the row."""
     found = fit_smoothed_numbers(release, "cost", COLUMNS).values_of(UNSEEN)
@@ -111,15 +103,6 @@ def test_models_that_follow_single_values_gain(release: Release, make: Any, leas
     assert smoothed.report.labels == "smoothed" and smoothed.report.rows == 4 * N
     gained, before = (r2_score(UNSEEN["cost"], model.predict(UNSEEN)) for model in (smoothed, drawn))
     assert gained > before + least
-
-
-@every("make", [LinearRegression, lambda: RandomForestRegressor(20, random_state=0)])
-def test_other_models_lose_nothing(release: Release, make: Any):
-    scores = [
-        r2_score(UNSEEN["cost"], ka.fit(make(), release, "cost", columns=COLUMNS, labels=labels).predict(UNSEEN))
-        for labels in ("smoothed", "released")
-    ]
-    assert scores[0] > scores[1] - 0.01
 
 
 @every(
@@ -164,15 +147,3 @@ def test_numbers_that_cannot_be_smoothed_say_why(release: Release):
         assert ka.fit(LinearRegression(), kind, target, columns=["a"]).report.labels == "released"
     with pytest.raises(ValueError, match="it is a categorical"):
         fit_smoothed_numbers(release, "city")
-
-
-@pytest.mark.slow
-def test_scores_calibration_and_refits_of_a_number(release: Release):
-    model = ka.fit(LinearRegression(), release, "cost", columns=COLUMNS)
-    scores = ka.score(model, UNSEEN, ["r2", "root_mean_squared_error"]).to_frame()
-    assert (scores["low"] < scores["value"]).all() and (scores["value"] < scores["high"]).all()
-    found = ka.calibration(model, UNSEEN, bins=4)
-    assert found["observed"].is_monotonic_increasing
-    again = ka.refit(model, release, redraws=2)
-    assert all(other.report.labels == "smoothed" for other in again.others)
-    assert (again.predict(UNSEEN.head(5))["standard_error"] > 0).all()

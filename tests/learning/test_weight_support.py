@@ -28,7 +28,6 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from weighted_fits import as_table, counts, repeated, unweighted
 
 from kmeanalyst.learning.weights import weight_support
 from kmeanalyst.learning.weights.weight_support import Table, WeightSupport, read_table, takes_weights
@@ -295,25 +294,6 @@ def test_a_search_is_judged_by_every_candidate_and_the_reason_names_the_deciding
     assert support(with_neighbours) == "none"
 
 
-@pytest.mark.parametrize("whole", [OneVsRestClassifier(LogisticRegression()), OneVsRestClassifier(LinearSVC())])
-def test_a_whole_that_can_be_fitted_with_weights_answers_as_its_parts_do(whole: Any):
-    """The whole is probed, its weights handed on by a wrapper, against the answer by parts."""
-
-    class Whole(ClassifierMixin, BaseEstimator):
-        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Whole:
-            with sklearn.config_context(enable_metadata_routing=True):
-                inner = sklearn.base.clone(whole)
-                inner.estimator.set_fit_request(sample_weight=True)
-                self.inner_ = inner.fit(X, y, **({} if sample_weight is None else {"sample_weight": sample_weight}))
-            self.classes_ = self.inner_.classes_
-            return self
-
-        def decision_function(self, X: Any) -> Any:
-            return self.inner_.decision_function(X)
-
-    assert probe(Whole()).verdict == support(whole)
-
-
 # ---------------------------------------------------------------------------------------------- the answer itself
 
 
@@ -339,15 +319,6 @@ def test_the_answer_is_text_with_a_reason_that_survives_copying():
     for same in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
         assert (same, same.reason, same.nonnegative_ok) == ("exact", found.reason, True)
     assert "exact" in repr(found) and found.reason in repr(found)
-
-
-@pytest.mark.parametrize("kind", [MinMaxScaler, OneHotEncoder])
-def test_repeated_rows_do_not_change_a_transformer_that_uses_only_which_values_occur(kind: Any):
-    problem = counts()
-    once, often = unweighted(problem), repeated(problem)
-    answer = [as_table(kind().fit(design.rows).transform(problem.grid)) for design in (once, often)]
-    np.testing.assert_array_equal(answer[0], answer[1])
-    assert support(kind).nonnegative_ok and support(kind) == "none"
 
 
 def test_probabilities_of_platts_method_ignore_weights():

@@ -87,11 +87,6 @@ def test_the_solver_handles_a_gram_matrix_whose_rows_cancel():
     assert duality_gap(G, b, PROBABILITIES, w) <= 1e-12
 
 
-def test_a_start_outside_the_set_is_projected_into_it():
-    w = minimise_quadratic(np.eye(3), np.zeros(3), PROBABILITIES, tolerance=1e9, start=np.array([9.0, -9, 0]))
-    assert w.min() >= 0 and w.sum() == pytest.approx(1)
-
-
 def nearly_singular() -> tuple[Array, Array]:
     """A wide kernel on 150 points, of condition beyond 1e15, and a noisy target that no weights can fit."""
     rng = np.random.default_rng(0)

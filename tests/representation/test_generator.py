@@ -16,15 +16,13 @@ from every import every
 from file_tools import SCHEMA_TEST, members_of
 from kernel_cases import CELL, LABELLED, PEOPLE, drawn
 from representation_cases import measured as measured_rows
-from representation_cases import measured_mean
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Margins, OnColumns, Product, Scaled, SoftenedProduct, Sum
+from kmeanalyst.kernels import Gaussian, Indicator, Kernel, OnColumns, Product, Scaled, SoftenedProduct, Sum
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.composed import Concatenation, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import (
@@ -34,17 +32,14 @@ from kmeanalyst.releases.domain.kernels_for_domain import (
     table_kernel,
 )
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.file.limits import USUAL
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.representation.generator.generator import check_kernel, class_shares, generated_rows, label_of
-from kmeanalyst.representation.generator.soft_rows import Choices, SoftRows, choices_of, edges_of, expected_features
+from kmeanalyst.representation.generator.generator import class_shares, generated_rows, label_of
+from kmeanalyst.representation.generator.soft_rows import Choices, SoftRows, choices_of, expected_features
 from kmeanalyst.representation.wanted import QUICK, Effort
 from release_side.choices.choices import Choices as PublicChoices
-from release_side.choices.options import drawn_rows
 from release_side.door import door
-from release_side.door.mechanism import GaussianNoise, PublishError
+from release_side.door.mechanism import PublishError
 from release_side.publishing import publish as publishing
 from release_side.publishing.methods import generator as method_module
 from release_side.publishing.methods.generator import Generator
@@ -159,24 +154,6 @@ def test_ranges_that_margins_cut_are_choices_and_other_numbers_are_free():
         np.testing.assert_array_equal(encoded, rows)  # values of the column, on its steps and within its bounds
 
 
-def test_edges_are_those_of_all_margins_that_look_at_a_column():
-    first, second = (
-        Margins(((0.5,), ()), ((), ()), (False,) * 2, (1.0, 0, 0, 0, 0, 0)),
-        Margins(((1.5,),), ((),), (False,), (1.0, 0, 0, 0, 0, 0)),
-    )
-    found = edges_of(Sum((OnColumns(first, (2, 0)), Scaled(2.0, OnColumns(second, (2,))), Gaussian(1.0))), (0, 1, 2))
-    assert {j: edges.tolist() for j, edges in found.items()} == {2: [0.5, 1.5], 0: []}
-
-
-def test_a_subspace_has_no_expected_features():
-    pytest.importorskip("torch")
-    features = Nystroem.fit(Gaussian(1.0), np.array([[0.0, 0, 0, 0], [1, 1, 1, 1]]))
-    with pytest.raises(
-        ValueError, match=r"nystroem features have no expectation in closed form here. Use random Fourier"
-    ):
-        expected_features(features, choices_of(Gaussian(1.0), PEOPLE))
-
-
 # ---------------------------------------------------------------- the kernel, from the domain alone
 
 
@@ -196,15 +173,6 @@ def test_the_default_kernel_has_a_bound_of_one_and_shares_of_it():
     assert isinstance(generator_kernel(numbers), Sum)
     levels = Domain((Categorical(name="a", levels=("x", "y")),))
     assert isinstance(generator_kernel(levels, "a"), OnColumns)  # a label alone is crossed with nothing
-
-
-def test_uniform_rows_have_a_mean_distance_of_a_lengthscale():
-    """The source of the lengthscale: E‖x − x'‖² = Σ range²/6 for uniform numbers."""
-    domain = Domain(tuple(Real(name=f"x{j}", lower=0, upper=2) for j in range(101)))
-    rows = domain.draw(400, 0)
-    distance = np.sqrt(((rows[:200] - rows[200:]) ** 2).sum(axis=1)).mean()
-    kernel = generator_kernel(domain)
-    assert distance == pytest.approx(kernel.kernel.lengthscale, rel=0.02)  # type: ignore[attr-defined]
 
 
 def test_a_spec_is_read_with_its_target():
@@ -231,19 +199,6 @@ def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
     assert noisy.min() >= 0 and noisy.sum() == pytest.approx(1.0) and not np.allclose(noisy, truth, atol=0.02)
 
 
-def test_shares_are_found_wherever_the_labels_own_table_is():
-    own = OnColumns(Sum((Scaled(0.5, Margins(((),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))), Scaled(0.25, CELL))), (3,))
-    kernel = Sum((Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))), OnColumns(CELL, (2,)), own))
-    rows = PEOPLE.encode(frame(500))
-    shares = class_shares(measured(kernel, rows), 3, 2)
-    np.testing.assert_allclose(shares, np.bincount(rows[:, 3].astype(int)) / 500, atol=1e-6)
-
-
-def test_classes_without_a_table_are_even():
-    kernel = Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 1))))
-    np.testing.assert_array_equal(class_shares(measured(kernel, PEOPLE.encode(frame(50))), 3, 2), [0.5, 0.5])
-
-
 def test_the_label_is_the_column_crossed_with_all_others():
     label, number = OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0,))
     assert label_of(LABELLED) == label_of(Product((number, label))) == label_of(Product((label, number))) == 3
@@ -252,13 +207,6 @@ def test_the_label_is_the_column_crossed_with_all_others():
     assert (
         label_of(OnColumns(Scaled(2.0, Product((OnColumns(CELL, (1,)), OnColumns(Gaussian(1.0), (0,))))), (0, 3))) == 3
     )
-
-
-def test_finer_tables_are_left_out_of_the_kernel_of_the_domain():
-    noise = GaussianNoise(1.0, 1e-6)
-    for spec in (None, "margins"):
-        kernel = Generator(PublicChoices(kernel=spec, target="rich")).kernel(PEOPLE, PopulationSize(1000), noise)
-        check_kernel(kernel, len(PEOPLE))
 
 
 # ---------------------------------------------------------------- publishing
@@ -355,12 +303,6 @@ def test_a_release_is_read_back_with_its_measurement(target: str | None, tmp_pat
     assert release.probability("rich == 'yes'").standard_error > 0
 
 
-def test_features_count_the_random_part_before_it_is_crossed_with_the_label():
-    features = Generator(PublicChoices(features=60)).features(generator_kernel(PEOPLE, "rich"), PEOPLE)
-    cells = 13 + 11 + 3
-    assert features.dimension == 2 + 2 * (60 + cells)
-
-
 def test_the_same_measurement_gives_the_same_rows_whatever_was_drawn_before():
     torch = pytest.importorskip("torch")
     measurement = measured(generator_kernel(PEOPLE, "rich"), PEOPLE.encode(frame(300)))
@@ -406,25 +348,9 @@ def test_free_numbers_are_learned_too(make: Callable[[Domain], Kernel]):
     assert abs(np.isnan(made[:, 0]).mean() - 0.2) < 0.05 and abs(np.nanmean(made[:, 0]) - 0.5) < 0.1
 
 
-def test_uniform_weights_and_float32_are_accepted(rough_representation: None):
-    pytest.importorskip("torch")
-    release = release_side.publish(frame(50), PEOPLE, **SMALL, weights="uniform", float32=True, points=30)
-    x = release.points["x"].to_numpy()
-    np.testing.assert_array_equal(x, x.astype(np.float32))
-    assert len(release) == 30
-
-
 def test_a_generator_is_planned_like_other_methods(rough_representation: None):
     pytest.importorskip("torch")
     table = plan(
         PEOPLE, rows=1000, delta=1e-6, method="generator", features=60, target="rich", points=50, epsilon=[1.0]
     )
     assert table["method"].tolist() == ["generator"] and table["rkhs_error"][0] > 0
-
-
-def test_default_rows_are_as_many_as_readers_allow_of_a_wide_table():
-    wide = Domain(tuple(Integer(name=f"p{j}", lower=0, upper=255) for j in range(784)))
-    features = Generator(PublicChoices(features=20)).features(generator_kernel(wide), wide)
-    measurement = measured_mean(features, np.zeros(20), noise_scale=1.0, n_rows=60_000)
-    assert drawn_rows(measurement, wide) == USUAL.cells // 785
-    assert drawn_rows(measurement, PEOPLE) == 50_000

@@ -11,9 +11,8 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.representation.weights.convex_fit import ConvexSet
 from kmeanalyst.representation.weights.public_prior import posterior_of_public, ridge_to_uniform
-from kmeanalyst.representation.weights.reweight import WEIGHT_VIEWS, public_weights, weights_for
+from kmeanalyst.representation.weights.reweight import weights_for
 
 
 def posterior_mean(features: Array, vector: Array, noise_scale: float) -> Array:
@@ -94,15 +93,6 @@ def test_a_prior_that_is_too_narrow_is_inflated():
     assert np.mean(excess) < 0.055
 
 
-def test_the_step_does_not_depend_on_the_basis():
-    """An orthogonal change of coordinates changes the answer with it."""
-    case = Population(20)
-    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(len(case.truth),) * 2))[0]
-    noisy = case.measured(0.02, 0).vector
-    turned = posterior_mean(case.features @ rotation, noisy @ rotation, 0.02)
-    np.testing.assert_allclose(turned @ rotation.T, posterior_mean(case.features, noisy, 0.02), atol=1e-9)
-
-
 # ---------------------------------------------------------------- weights on public rows
 
 
@@ -131,15 +121,6 @@ def test_no_weights_as_close_are_nearer_to_uniform():
     assert (weights**2).sum() < 0.1 * (solved**2).sum()  # an effective sample size ten times that of L⁻ᵀβ
 
 
-def test_equal_public_rows_get_equal_weights():
-    rng = np.random.default_rng(0)
-    points = np.repeat(rng.normal(size=(10, 2)), 3, axis=0)
-    case = Population(1)
-    case.map, case.truth = Nystroem.fit(Gaussian(1.0), points), np.zeros(10)
-    weights = weights_for("signed", points, case.measured(0.1, 0), n_public=30)
-    np.testing.assert_allclose(weights.reshape(10, 3), np.repeat(weights[::3, None], 3, axis=1), rtol=1e-9)
-
-
 @every("view", ["probability", "bounded"])
 def test_confined_weights_on_public_rows_beat_the_uniform_ones_and_the_fit_that_ignores_them(view: str):
     case, noise_scale, uniform = Population(150), 0.02, np.full(150, 1 / 150)
@@ -154,22 +135,3 @@ def test_confined_weights_on_public_rows_beat_the_uniform_ones_and_the_fit_that_
             errors[name].append(case.distance(case.features.T @ w))
     assert np.mean(errors["public"]) < 0.8 * np.mean(errors["ignored"])
     assert np.mean(errors["public"]) < 0.8 * np.mean(errors["uniform"])
-
-
-def test_where_the_free_weights_are_probabilities_every_view_is_the_same():
-    case = Population(200)
-    measurement = case.measured(0.05, 1)
-    free = public_weights(case.features, measurement, None)
-    inside = 1.5 * np.abs(free).sum()
-    np.testing.assert_allclose(
-        public_weights(case.features, measurement, ConvexSet(inside, signed=True)), free, atol=1e-9
-    )
-
-
-@every("view", [view for view in WEIGHT_VIEWS if view != "published"])
-def test_points_that_are_not_all_public_rows_are_not_drawn_to_their_mean(view: str):
-    case = Population(30)
-    measurement = case.measured(0.05, 0)
-    some, none = (weights_for(view, case.points, measurement, n_public=n) for n in (29, 0))
-    np.testing.assert_array_equal(some, none)
-    assert np.abs(none - weights_for(view, case.points, measurement, n_public=30)).max() > 1e-3

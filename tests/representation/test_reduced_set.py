@@ -127,12 +127,3 @@ def test_a_ridge_makes_weights_more_even():
     (_, plain), (_, even) = (place_points(measurement, domain, n_points=30, ridge=ridge) for ridge in (0.0, 1e3))
     assert 1 / (plain**2).sum() < 20
     np.testing.assert_allclose(even, 1 / 30, rtol=0.1)
-
-
-def test_the_fit_reports_its_progress_and_depends_on_its_seed_alone():
-    measurement, domain = small_measurement()
-    shares: list[float] = []
-    one = place_points(measurement, domain, n_points=10, progress=lambda what, share: shares.append(share))
-    for first, second in zip(one, place_points(measurement, domain, n_points=10), strict=True):
-        np.testing.assert_array_equal(first, second)
-    assert shares == sorted(shares) and shares[-1] == 1.0

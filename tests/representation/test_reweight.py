@@ -12,7 +12,7 @@ from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.representation.weights.convex_fit import ConvexSet, default_set, duality_gap
+from kmeanalyst.representation.weights.convex_fit import default_set, duality_gap
 from kmeanalyst.representation.weights.reweight import (
     fit_weights,
     nearest_probability_weights,
@@ -78,16 +78,6 @@ def test_published_weights_belong_to_a_subspace():
         published_weights(np.zeros((5, 2)), measurement)
 
 
-def test_fits_with_a_ridge_are_smaller():
-    feature_map, points, rows = subspace()
-    measurement = measured(feature_map, rows, noise_scale=0.01)
-    features = feature_map(points)
-    plain, ridged = (
-        fit_weights(features, measurement, ConvexSet(50.0, signed=True), ridge=ridge) for ridge in (0.0, 1.0)
-    )
-    assert (ridged**2).sum() < (plain**2).sum()
-
-
 @every("view", ["probability", "bounded", "signed"])
 def test_a_fit_is_solved_to_a_hundredth_of_the_noise_on_one_coordinate(view: str):
     feature_map, points, rows = subspace()
@@ -99,13 +89,6 @@ def test_a_fit_is_solved_to_a_hundredth_of_the_noise_on_one_coordinate(view: str
     weights = fit_weights(features, measurement, allowed)
     gap = duality_gap(features @ features.T, features @ measurement.vector, allowed, weights)
     assert gap <= 0.01 * 1e-4**2
-
-
-def test_probability_weights_are_their_own_nearest():
-    case = KERNELS[0]
-    points = case.rows(np.random.default_rng(0), 9)
-    weights = np.random.default_rng(1).dirichlet(np.ones(9))
-    assert nearest_probability_weights(case.kernel, points, weights) is weights
 
 
 @every("seed", range(4))

@@ -23,7 +23,7 @@ from kmeanalyst.release import read_release
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.representation import thinning
-from kmeanalyst.representation.thinning import THIN_WEIGHTS, mean_at_points, thin, thinned
+from kmeanalyst.representation.thinning import THIN_WEIGHTS, thin, thinned
 from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, ConvexSet, solve_quadratic
 
 KINDS = pytest.mark.parametrize("kind", THIN_WEIGHTS)
@@ -129,19 +129,6 @@ def test_weights_are_the_best_on_their_points(signed):
     np.testing.assert_allclose(kernel.gram(points[indices], points[indices]) @ chosen, 3 * target[indices], atol=1e-9)
 
 
-def test_a_bound_that_binds_is_reached_with_equal_slopes():
-    """A target of mass 5 and a bound of 1: KKT on the surface of the ball."""
-    points, weights = cloud(200, signed=True)
-    kernel = Gaussian(1.0)
-    target = 5 * mean_at_points(kernel, points, weights)
-    support = thinning._Support(kernel, points, target, 5 * float(weights @ target), 1.0, 25)
-    support.grow(25)
-    slopes = kernel.gram(points[support.indices], points) @ np.eye(200)[support.indices].T @ support.weights
-    slopes = np.sign(support.weights) * (slopes - target[support.indices])
-    assert np.abs(support.weights).sum() == pytest.approx(1, rel=1e-9)
-    assert np.ptp(slopes) < 1e-9 and slopes.max() < -1e-3
-
-
 @ALL_SIGNS
 def test_thinned_points_are_far_nearer_than_drawn_ones(signed):
     """A smooth kernel in two dimensions: 30 of 500 points, against 30 drawn by |w| with the signs of their weights."""
@@ -156,20 +143,6 @@ def test_thinned_points_are_far_nearer_than_drawn_ones(signed):
     found = {kind: thinned(kernel, points, weights, 30, kind)[2] for kind in THIN_WEIGHTS}
     assert found["uniform"] < np.mean(drawn) / 5
     assert found["probability"] < np.mean(drawn) / 50
-
-
-def test_the_removed_point_is_the_one_that_costs_least_to_lose():
-    """Where the bound does not bind: removing any other point costs more."""
-    points, weights = cloud(100, signed=True)
-    target = mean_at_points(Gaussian(1.0), points, weights)
-    support = thinning._Support(Gaussian(1.0), points, target, float(weights @ target), 100.0, 12)
-    support.grow(12)
-    whole, costs, least = support.state, [], support.least_missed()
-    for index in whole[0]:
-        support.restore(whole)
-        support.drop(support.indices.index(index))
-        costs.append(support.squared_distance)
-    assert least == np.argmin(costs)
 
 
 @SIGNS
@@ -203,18 +176,6 @@ def test_keeping_all_points_changes_nothing_if_the_weights_are_of_the_kind(kind)
 
 
 @ALL_KINDS
-@ALL_SIGNS
-def test_the_order_of_the_points_does_not_matter(kind, signed):
-    points, weights = cloud(120, signed=signed)
-    order = np.random.default_rng(4).permutation(120)
-    indices, chosen, error = thinned(Gaussian(1.0), points, weights, 12, kind)
-    moved, other, again = thinned(Gaussian(1.0), points[order], weights[order], 12, kind)
-    assert sorted(order[moved]) == sorted(indices)
-    np.testing.assert_allclose(other[np.argsort(order[moved])], chosen, atol=1e-8)
-    assert again == pytest.approx(error, rel=1e-6)
-
-
-@ALL_KINDS
 def test_twins_and_a_weight_of_zero_do_no_harm(kind):
     """Every point three times, and weights that are all zero: singular Gram matrices."""
     points, weights = cloud(20, signed=True)
@@ -233,15 +194,6 @@ def test_points_that_are_not_needed_have_weight_zero():
     indices, chosen, error = thinned(Gaussian(1.0), points, weights, 8, "probability")
     assert len(set(indices)) == 8 and error < 1e-7
     np.testing.assert_allclose(np.sort(chosen), [0] * 5 + [0.2, 0.3, 0.5], atol=1e-9)
-
-
-def test_the_mean_at_the_points_does_not_depend_on_the_blocks(monkeypatch):
-    points, weights = cloud(70, signed=True)
-    monkeypatch.setattr("kmeanalyst.kernels.embedding._BLOCK_ENTRIES", 900)
-    kernel = Gaussian(1.0)
-    np.testing.assert_allclose(
-        mean_at_points(kernel, points, weights), kernel.gram(points, points) @ weights, atol=1e-14
-    )
 
 
 @SIGNS
@@ -338,9 +290,3 @@ def test_the_command_writes_the_thinned_release_and_prints_its_distance(mixed_re
     }  # fmt: skip
     assert "12 of 60 points, at RKHS distance" in result.stderr
     same(read_release(output), small)
-
-
-def test_the_command_refuses_more_points_than_there_are(mixed_path: Path, tmp_path):
-    result = CliRunner().invoke(main, ["thin", str(mixed_path), "61", "--output", str(tmp_path / "small.kme")])
-    assert result.exit_code == 1 and "n must be a whole number from 1 to 60" in result.stderr
-    assert not (tmp_path / "small.kme").exists()

@@ -9,9 +9,7 @@ from every import every
 from representation_cases import PLANE, PLANTED, TOGETHER, planted, search_in, some_mixture
 from scipy.special import softmax
 
-from kmeanalyst.kernels import Gaussian, Indicator, OnColumns, Product
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
@@ -117,23 +115,6 @@ def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
     assert np.isnan(rows).any(axis=0).tolist() == [column.missing, False]
 
 
-def test_values_of_few_are_never_outside_the_domain():
-    """A number in an indicator kernel has the codes within its bounds."""
-    domain = Domain((Real(name="x", lower=0, upper=1.5), Real(name="y", lower=0, upper=1)))
-    kernel = Product((OnColumns(Indicator(4), (0,)), OnColumns(Gaussian(0.3), (1,))))
-    features = RandomFourier.draw(kernel, n_columns=2, dimension=40, rng=0)
-    search = MixtureFit(features, domain, np.zeros(20, dtype=complex), 0.1)
-    rows = some_mixture(search, 3).draw(100, np.random.default_rng(0))
-    np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
-
-
-def test_a_column_without_frequencies_has_parameters_of_ordinary_size():
-    search = search_in(TOGETHER, pairs=1)
-    assert len(np.flatnonzero(search.features.linear.any(axis=1))) < 4
-    assert all(np.isfinite(law.bounds).all() and np.abs(law.bounds).max() < 1e6 for law in search.laws)
-    assert all(np.diff(law.bounds, axis=1).min() > 1e-3 for law in search.laws)
-
-
 # ---------------------------------------------------------------- a component around points
 
 
@@ -149,13 +130,6 @@ def test_a_component_around_numbers_has_their_mean_and_spread():
     np.testing.assert_allclose(np.exp(2 * found[2:]), weights @ (points - mean) ** 2 / law.unit**2 + 0.01)
 
 
-def test_a_component_around_levels_has_their_shares():
-    (law,) = search_in(Domain(KINDS["ordinal, missing"][0])).laws
-    points = np.array([[0.0], [2], [2], [np.nan]])
-    weights = np.array([0.1, 0.2, 0.3, 0.4])
-    np.testing.assert_allclose(softmax(law.around(points, weights)), (np.array([0.1, 0, 0.5, 0, 0.4]) + 0.02) / 1.1)
-
-
 def test_a_component_around_special_values_has_their_shares_and_the_mean_of_the_rest():
     (law,) = search_in(Domain(KINDS["atoms, missing"][0])).laws
     points = np.array([[-7.5], [np.nan], [1.0], [3.0]])
@@ -166,13 +140,6 @@ def test_a_component_around_special_values_has_their_shares_and_the_mean_of_the_
     none_ordinary = law.around(points[:2], np.array([0.5, 0.5]))
     assert np.isfinite(none_ordinary).all()
     np.testing.assert_allclose(softmax([0, *none_ordinary[2:]]), [0.01, 0.5, 0.5], atol=0.02)
-
-
-def test_components_around_labels_have_the_labels_shares():
-    search = search_in(TOGETHER)
-    points = TOGETHER.draw(20, 0)
-    found = search.around(points, np.full(20, 1 / 20), np.repeat([0, 1, 5], [4, 6, 10]))
-    np.testing.assert_allclose(found.weights, [0.2, 0.3, 0.5])
 
 
 # ---------------------------------------------------------------- the search
@@ -218,11 +185,6 @@ def test_its_error_is_that_of_its_few_parameters_and_far_below_the_sketchs(found
     assert error < 0.6 * sketch
 
 
-def test_the_loss_of_a_mixture_is_its_squared_distance_to_the_target(found):
-    search, _, mixture, _ = found
-    assert mixture.loss == pytest.approx(square(mixture.weights @ search.phasors(mixture) - search.target), rel=1e-4)
-
-
 def test_large_noise_keeps_few_components():
     """At τ = 0.2 a component costs 0.2²·21.6 = 0.86, more than a second component can gain."""
     search, _ = planted(0.2)
@@ -248,10 +210,3 @@ def test_fewer_points_than_clusters_are_enough_to_start_from(n_points: int):
     points, weights = PLANE.draw(n_points, 0), np.full(n_points, 1 / n_points)
     mixture = fit_mixture(search, points=points, weights=weights, rng=rng, progress=shares.append)
     assert np.isfinite(mixture.loss) and len(mixture) >= 1 and shares[-1] == 1.0 and shares == sorted(shares)
-
-
-def test_the_search_may_start_from_equal_points():
-    search, _ = planted(0.05, pairs=20)
-    points = np.repeat(PLANE.draw(2, 0), 6, axis=0)
-    mixture = fit_mixture(search, points=points, weights=np.full(12, 1 / 12), rng=np.random.default_rng(0))
-    assert np.isfinite(mixture.loss)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from every import every
-from representation_cases import PLANE, TOGETHER, planted, search_in, some_mixture
+from representation_cases import TOGETHER, planted, search_in, some_mixture
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
@@ -83,28 +83,6 @@ def test_the_energys_slope_is_its_slope(noise: float):
         np.testing.assert_allclose(slope[part], np.array(numerical)[part], atol=3e-3 * np.abs(numerical).max())
 
 
-@pytest.mark.slow
-def test_logits_of_two_components_meet_the_virial_identity():
-    """E[(x − c)·∂U/∂x] = 1 for every coordinate of a density e^{−U} that vanishes at its ends, for any c."""
-    search, truth = one_component(0.1)
-    pair = Mixture(
-        search.laws, 1, np.array([0.6, 0.4]), np.vstack([truth.parameters, truth.parameters + np.array([-1.0, 0.2])])
-    )
-    chain = _Chain(search, pair, np.random.default_rng(2))
-    positions = trace(chain, warm_up=100, count=2500)
-    for i in range(2):
-        slopes = np.array([chain._energy(position)[1][i] for position in positions])
-        assert np.mean((positions[:, i] - positions[:, i].mean()) * slopes) == pytest.approx(1.0, abs=0.2)
-
-
-def test_the_step_settles_where_three_quarters_of_trajectories_are_accepted():
-    search, truth = one_component(0.05)
-    chain = _Chain(search, truth, np.random.default_rng(3))
-    positions = trace(chain, warm_up=200, count=300)
-    accepted = np.mean(np.abs(np.diff(positions, axis=0)).max(axis=1) > 0)
-    assert 0.55 < accepted < 0.95
-
-
 def start_for(search: MixtureFit) -> Mixture:
     """A mixture near the planted one, settled against the target."""
     points = np.array([[-2.0, 0], [2, 2], [1, -3]])
@@ -156,12 +134,3 @@ def test_draws_that_would_take_too_long_are_not_begun(monkeypatch):
     for trajectories, begun in ((denoise._WARM_UP + 59, False), (denoise._WARM_UP + 61, True)):
         monkeypatch.setattr(denoise, "_WORK", 7 * 30 * denoise._LEAPS * trajectories)
         assert (draw_posterior(search, start, np.random.default_rng(0)) is not None) is begun
-
-
-def test_surplus_components_start_small_and_inside_the_domain():
-    search, _ = planted(0.05, pairs=30)
-    more = denoise._with_surplus(search, start_for(search), np.random.default_rng(0))
-    assert len(more) == 7 and more.weights.sum() == pytest.approx(1)
-    assert more.weights[3:].sum() == pytest.approx(denoise._SURPLUS_WEIGHT)
-    rows = more.draw(200, np.random.default_rng(0))
-    np.testing.assert_array_equal(PLANE.encode(PLANE.decode(rows)), rows)

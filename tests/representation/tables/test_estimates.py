@@ -23,7 +23,6 @@ from kmeanalyst.representation.tables.estimates import (
     Observed,
     column_estimates,
     estimate_tables,
-    noise_of_all_pairs,
 )
 from kmeanalyst.representation.tables.rows_from_tables import completed_shares, rows_from_tables
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table
@@ -124,17 +123,6 @@ def test_versions_of_a_column_weigh_as_much_as_they_are_sure():
     np.testing.assert_allclose(second, [[0.4, 0.6]])
 
 
-def test_versions_of_the_target_weigh_as_much_as_they_are_sure():
-    """(0.5, 0.5) with variance 0.02, and (0.7, 0.3), the sums of two cells, with 0.02 as well."""
-    observed = Observed(
-        sizes=(2,), target=[(np.array([0.5, 0.5]), 0.02)], ones=[[(np.array([[0.35, 0.35], [0.1, 0.2]]), 0.01)]],
-        alone=[[]], pairs={},
-    )  # fmt: skip
-    target, (one,) = column_estimates(observed)
-    np.testing.assert_allclose(target, [0.6, 0.4])
-    np.testing.assert_allclose(one, [[0.3, 0.3], [0.4 / 3, 0.8 / 3]])  # scaled to the target's shares
-
-
 def test_a_column_by_target_uses_its_table_over_all_values_as_least_squares_does():
     rng = np.random.default_rng(1)
     shares = np.array([[0.2, 0.1, 0.3], [0.1, 0.2, 0.1]])
@@ -148,20 +136,6 @@ def test_a_column_by_target_uses_its_table_over_all_values_as_least_squares_does
     fitted = fitted.reshape(2, 3) + (1 - fitted.sum()) / 6  # the projection to shares that add up to 1
     _, (one,) = column_estimates(observed)
     np.testing.assert_allclose(one, fitted * ([0.6, 0.4] / fitted.sum(axis=1))[:, None], atol=1e-9)
-
-
-def test_columns_of_which_nothing_is_known_are_even():
-    _, (one,) = column_estimates(Observed(sizes=(4,), target=[], ones=[[]], alone=[[]], pairs={}))
-    np.testing.assert_allclose(one, np.full((1, 4), 0.25))
-
-
-def test_columns_are_smoothed_where_that_is_asked_for():
-    observed = Observed.of(measurement_of(CHAIN, 0.1))
-    errors = [
-        sum(distance(one[0], true_table(ROWS, j)) for j, one in enumerate(column_estimates(observed, smooth=smooth)[1]))
-        for smooth in (False, True)
-    ]  # fmt: skip
-    assert errors[1] < 0.8 * errors[0]  # 0.47 to 0.73 over six seeds
 
 
 @every(("noise", "smooth"), [(0.003, False), (0.005, True)])
@@ -209,11 +183,6 @@ def test_measured_tables_are_nearer_to_the_truth_than_the_noisy_ones_and_than_in
     assert ours < 0.8 * noisy and ours < 0.5 * independent
 
 
-def test_measured_tables_without_noise_are_the_tables():
-    found = estimate_tables(measurement_of(CHAIN, 1e-5))
-    assert max(distance(found.pairs[pair][0], true_table(ROWS, *pair)) for pair in CHAIN) < 0.005
-
-
 def test_the_tree_has_the_pairs_that_are_worth_most_and_implies_those_that_were_not_measured():
     """Of b's three relations, a weaker one of a larger table, and two pairs of unrelated columns; c and d are related by b."""
     found = estimate_tables(measurement_of((*CHAIN, (0, 3), (0, 4), (3, 4)), 0.003))
@@ -240,19 +209,6 @@ def test_further_pairs_are_smoothed_around_the_tree():
 
 def edges_of(tree: Tree) -> set[Pair]:
     return {(min(k, parent), max(k, parent)) for k, parent in enumerate(tree.parents) if parent >= 0}
-
-
-def test_one_column_has_no_pairs():
-    domain = Domain(LETTERS.columns[1:2])
-    measurement = measured(MarginFeatures(chosen_margins(domain, ())), ROWS[:, 1:2], noise_scale=1e-5)
-    found = estimate_tables(measurement)
-    assert found.pairs == {} and found.tree.order == (0,)
-    np.testing.assert_allclose(found.ones[0][0], true_table(ROWS, 1), atol=1e-3)
-
-
-def test_the_noise_of_all_pairs_is_that_of_ten_tables_of_equal_heights():
-    assert noise_of_all_pairs(measurement_of(CHAIN, 0.01)) == pytest.approx(0.01 * np.sqrt(10))
-    assert noise_of_all_pairs(measurement_of(WITH_TARGET, 0.01, target=0)) == pytest.approx(0.01 * np.sqrt(6))
 
 
 # ---------------------------------------------------------------- completed for latent classes
@@ -290,34 +246,6 @@ def test_measured_pairs_keep_their_values_and_others_get_those_of_the_tree(chose
         np.testing.assert_array_equal(values[j, i], values[i, j].swapaxes(1, 2))
         np.testing.assert_array_equal(noise[j, i], noise[i, j].swapaxes(1, 2))
     assert all(np.isinf(noise[j, j]).all() for j in range(len(observed.sizes)))
-
-
-@EVERY_KIND
-def test_columns_are_completed_with_their_estimates_and_the_noise_of_their_tables(
-    chosen: tuple[Pair, ...], target: int
-):
-    measurement = measurement_of(chosen, 0.001, target)
-    found, estimates = completed(measurement)
-    crossed = int(target == 0)
-    squares = measurement.feature_map.kernel.squares[crossed]
-    ones = found["one-way by target" if crossed else "one-way"]
-    np.testing.assert_array_equal(ones.values, np.hstack(estimates.ones))
-    np.testing.assert_allclose(ones.noise, 0.001 / squares[0] ** 0.5)
-    assert ("target" in found) == bool(crossed)
-    if crossed:
-        np.testing.assert_array_equal(found["target"].values, estimates.target)
-
-
-def test_a_measured_pair_lies_between_its_noisy_table_and_the_trees():
-    """With much noise: beside its own observations a pair has weak ones of the tree's table."""
-    measurement = measurement_of((*CHAIN, (0, 4)), 0.2)
-    found, estimates = completed(measurement)
-    (noisy, variance), sizes = Observed.of(measurement).pairs[0, 4], Observed.of(measurement).sizes
-    values, noise = (blocks(array, sizes)[0, 4] for array in (found["pairs"].values, found["pairs"].noise))
-    guess = implied_tables(estimates.tree, estimates.pairs)[0, 4]
-    parts = (values - noisy) / (guess - noisy)  # of the way from the one to the other
-    assert parts.min() > 0 and parts.max() < 1
-    np.testing.assert_allclose(parts, 1 - noise**2 / variance)
 
 
 def test_a_pair_that_was_not_measured_may_be_as_far_from_the_tree_as_its_score_says():

@@ -83,13 +83,6 @@ def test_a_value_without_a_table_of_its_own_is_drawn_from_the_column():
     np.testing.assert_array_equal(np.bincount(cells[cells[:, 0] == 1, 1]), [50] * 4)
 
 
-def test_rows_that_are_drawn_again_are_others():
-    found = estimates_of(joint_table(1), CHAIN)
-    first, second = (draw_cells(found, 200, np.random.default_rng(seed))[1] for seed in (0, 1))
-    assert (first != second).any()
-    np.testing.assert_array_equal(first, draw_cells(found, 200, np.random.default_rng(0))[1])
-
-
 # ---------------------------------------------------------------- moved
 
 
@@ -116,16 +109,6 @@ def test_moved_rows_are_nearer_to_the_estimates(values: int, measured: list[Pair
     assert moved.shape == cells.shape and moved.min() >= 0 and (moved.max(axis=0) < SIZES).all()
 
 
-def test_every_sweep_may_help_and_none_changes_nothing():
-    estimates = estimates_of(joint_table(2), CHAIN)
-    target, cells = draw_cells(estimates, 2000, np.random.default_rng(0))
-    found = [
-        misfit(target, move_cells(estimates, target, cells, np.random.default_rng(1), sweeps=sweeps), estimates)
-        for sweeps in (0, 5, 20, 80)
-    ]
-    assert found[0] == misfit(target, cells, estimates) and found == sorted(found, reverse=True)
-
-
 def test_measured_pairs_weigh_more_than_others():
     """The table of a and b contradicts those of a and c, and b and c: the fit follows what was measured."""
     same, related = np.eye(2)[None] / 2, np.array([[[0.0, 0.5], [0.5, 0.0]]])
@@ -139,20 +122,3 @@ def test_measured_pairs_weigh_more_than_others():
         away = {pair: float(np.abs(counts[pair] / 1000 - table).sum()) for pair, table in tables.items()}
         assert max(away[pair] for pair in measured) < 0.4
         assert sum(away.values()) > 1.5  # no rows have all three tables
-
-
-def test_rows_of_one_column_stay():
-    found = TableEstimates(np.ones(1), [np.full((1, 3), 1 / 3)], {}, frozenset(), Tree((0,), (-1,)))
-    target, cells = draw_cells(found, 9, np.random.default_rng(0))
-    assert sorted(cells[:, 0]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    np.testing.assert_array_equal(move_cells(found, target, cells, np.random.default_rng(0), sweeps=3), cells)
-
-
-def test_progress_is_shares_of_every_sweep():
-    shares: list[float] = []
-    found = estimates_of(joint_table(1), CHAIN)
-    target, cells = draw_cells(found, 100, np.random.default_rng(0))
-    move_cells(
-        found, target, cells, np.random.default_rng(0), sweeps=4, progress=lambda what, share: shares.append(share)
-    )  # fmt: skip
-    assert shares == [0.25, 0.5, 0.75, 1.0]

@@ -11,7 +11,7 @@ from every import every
 from kernel_cases import WORKERS as PEOPLE
 from kernel_cases import workers as people
 from representation_cases import measured
-from scipy.optimize import approx_fprime, minimize
+from scipy.optimize import approx_fprime
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -24,10 +24,8 @@ from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.tables import latent_classes, within_cells
 from kmeanalyst.representation.tables.latent_classes import (
     LatentClasses,
-    ObservedShares,
     _Search,
     draw_class_cells,
-    fit_latent_classes,
     observed_margins,
 )
 from kmeanalyst.representation.tables.within_cells import block_softmax
@@ -108,24 +106,6 @@ def test_the_fit_is_far_nearer_to_the_table_than_its_measurement(target: str | N
     assert ours < 0.5 * noisy
 
 
-def test_averaging_several_fits_brings_them_nearer(monkeypatch: pytest.MonkeyPatch):
-    """On a table of twelve classes in eight columns, where every start ends in another optimum."""
-    rng = np.random.default_rng(7)
-    domain = Domain(tuple(Categorical(name=name, levels=tuple("abcd")) for name in "stuvwxyz"))
-    true = LatentClasses(np.full(12, 1 / 12), rng.dirichlet(np.full(4, 0.5), (12, 8)).reshape(12, -1))
-    table = draw_rows(true, measurement_of(np.zeros((1, 8)), domain, noise_scale=1.0), domain, 20_000, rng)
-    measurement = measurement_of(table, domain, noise_scale=0.001)
-    features = measurement.feature_map
-    truth = feature_mean(features, table)
-
-    def error(fits: int, seed: int = 0) -> float:
-        monkeypatch.setattr(latent_classes, "_FITS", fits)
-        rows = draw_rows(fit_latent_classes(measurement, seed), measurement, domain, 20_000, np.random.default_rng(0))
-        return float(np.linalg.norm(feature_mean(features, rows) - truth))
-
-    assert error(6) < 0.993 * np.mean([error(1, seed) for seed in range(4)])
-
-
 def test_rows_are_drawn_evenly_from_the_cells_of_the_domain():
     """One class: every one-way table is met to one row in n; atoms, missing cells and ranges are what they are."""
     measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01)
@@ -146,16 +126,6 @@ def test_rows_are_drawn_evenly_from_the_cells_of_the_domain():
             expected = probabilities[starts[j] : starts[j + 1]]
         assert np.abs(counts - 1000 * expected).max() <= 1 + 1e-9
     np.testing.assert_array_equal(PEOPLE.encode(PEOPLE.decode(rows)), rows)
-
-
-def test_whole_numbers_are_even_within_their_range():
-    """The first and last values of a range are drawn as often as the others, at the ends of the domain too."""
-    domain = Domain((Integer(name="i", lower=0, upper=9, edges=(5,)),))
-    silent = measurement_of(np.zeros((1, 1)), domain, noise_scale=1e6)
-    model = LatentClasses(np.ones(1), np.array([[0.5, 0.5]]))
-    rows = draw_rows(model, silent, domain, 10_000, np.random.default_rng(0))
-    counts = np.bincount(rows[:, 0].astype(int), minlength=10)
-    assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
 
 
 def test_every_year_of_age_is_released():
@@ -211,22 +181,6 @@ def test_noise_alone_makes_no_spikes():
     assert finer.kind == "finer"
     noisy = measurement.vector[finer.start : finer.stop] / finer.height
     assert counts.max() / counts.sum() < 0.6 * noisy.max()
-
-
-def test_slopes_within_cells_are_those_of_finite_differences(monkeypatch: pytest.MonkeyPatch):
-    captured: dict[str, Any] = {}
-
-    def remember(objective: Any, start: Array, **options: Any) -> Any:
-        captured["objective"], captured["start"] = objective, start
-        return minimize(objective, start, **options)
-
-    monkeypatch.setattr(within_cells, "minimize", remember)
-    measurement = measurement_of(payments(2000, np.random.default_rng(1)), SPIKES, noise_scale=0.01, target="rich")
-    represent(measurement, SPIKES, Wanted(n_points=50, effort=QUICK))
-    at = np.random.default_rng(2).normal(0, 1, len(captured["start"]))
-    _, slope = captured["objective"](at)
-    expected = approx_fprime(at, lambda flat: captured["objective"](flat)[0], 1e-6)
-    np.testing.assert_allclose(slope, expected, atol=1e-4 * np.abs(slope).max())
 
 
 def test_a_range_that_holds_no_value_gets_none():
@@ -285,15 +239,3 @@ def test_hostile_measurements_give_rows_of_the_domain(name: str, float32: bool):
         points, weights = represent(measurement, domain, Wanted(n_points=7, float32=float32, effort=SMALL))
         np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
         np.testing.assert_array_equal(weights, np.full(7, 1 / 7))
-
-
-def test_a_fit_starts_from_the_shares_of_the_targets_own_table():
-    """The best measured of its two tables; a share that noise made too small is raised to the noise, not to nothing."""
-    measurement = measurement_of(ROWS, PEOPLE, noise_scale=1e-3, target="rich")
-    search = _Search(measurement.feature_map.kernel, observed_margins(measurement), effort=SMALL)
-    rich = (ROWS[:, 3] == 1).mean()
-    np.testing.assert_allclose(np.exp(search._target_start()), [1 - rich, rich], atol=0.01)
-    for better, worse in (("target", "target one-way"), ("target one-way", "target")):
-        search.observed[better] = ObservedShares(np.array([1.2, -0.2]), 0.02)
-        search.observed[worse] = ObservedShares(np.array([9.0, 9.0]), 0.03)
-        np.testing.assert_allclose(np.exp(search._target_start()), [1.2, 0.02])

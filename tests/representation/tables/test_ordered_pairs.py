@@ -9,16 +9,14 @@ import pytest
 from every import every
 from scipy.stats import multivariate_normal
 
-import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.estimates import Observed, TableEstimates, column_estimates, estimate_tables
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells
-from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables, orders_of
+from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables
 from kmeanalyst.representation.tables.tree import Tree
 
 EDGES = (-2.0, -1.2, -0.6, 0.0, 0.6, 1.2, 2.0)
@@ -65,12 +63,6 @@ def test_a_relation_of_numbers_is_found_without_a_pull_towards_independence(corr
         assert table.min() >= 0
 
 
-def test_much_noise_leaves_the_guess():
-    truth = normal_table(0.6)
-    (found,) = estimates(0.6, 1.0, (RANKS, RANKS), 1)
-    assert slope(found) == pytest.approx(0.0, abs=0.05) and slope(truth) > 0.5
-
-
 def test_columns_without_an_order_keep_their_guess():
     truth = normal_table(0.6)
     (found,) = estimates(0.6, 0.001, (NONE, NONE), 1)
@@ -96,27 +88,6 @@ def test_values_of_the_target_share_relations_and_have_their_own(correlations: t
     np.testing.assert_allclose(np.mean(together, axis=0), expected, atol=0.1)
     shared, own = np.mean(errors, axis=0)
     assert shared < (0.75 if len(set(correlations)) == 1 else 1.4) * own
-
-
-def test_functions_of_cells_are_orthonormal_and_single_values_have_their_own():
-    kernel = Margins(((0.0, 1.0), (0.5,)), ((0.3,), ()), (True, False), (1.0, 0, 0, 0, 0, 0))
-    domain = Domain((Real(name="x", lower=-1, upper=2, edges=(0, 1), atoms=(0.3,), missing=True), ka.Boolean(name="b")))
-    first, second = orders_of(domain, kernel)
-    np.testing.assert_array_equal(first.rank, [0, 1, 2, 1, np.nan])
-    np.testing.assert_array_equal(first.special, [False, False, False, True, True])
-    assert (
-        second.rank is not None
-        and orders_of(Domain((Categorical(name="c", levels=("a", "b")),)), kernel_of_one())[0].rank is None
-    )
-    shares = np.array([0.1, 0.3, 0.2, 0.3, 0.1])
-    functions, degrees = first.functions(shares)
-    together = np.column_stack([np.ones(5), functions])
-    np.testing.assert_allclose(together.T * shares @ together, np.eye(len(degrees) + 1), atol=1e-9)
-    assert functions.shape == (5, 4) and degrees[0] == 0
-
-
-def kernel_of_one() -> Margins:
-    return Margins(((0.5,),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))
 
 
 def test_estimates_know_the_order_from_the_domain():

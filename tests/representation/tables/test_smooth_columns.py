@@ -41,12 +41,6 @@ def test_neighbours_share_what_is_known_of_them():
     assert error(table) < 0.75 * error(table[:, order])  # 0.57 to 0.60 over five seeds
 
 
-@every("shape", [(1, 2), (1, 7), (3, 5)])
-def test_a_table_of_little_noise_stays_nearly_as_it_is(shape: tuple[int, int]):
-    table = np.random.default_rng(3).dirichlet(np.ones(shape[0] * shape[1])).reshape(shape)
-    np.testing.assert_allclose(smoothed_column(table, 1e-6**2), table, atol=1e-6)
-
-
 def test_a_table_of_one_cell_or_of_very_many_is_left_to_its_projection():
     for shape in ((1, 1), (2, 151)):
         noisy = np.random.default_rng(4).normal(size=shape)
@@ -66,10 +60,3 @@ def test_the_slope_of_the_posterior_is_zero_at_the_answer(shape: tuple[int, int]
         ones, logs = precision.sum(axis=1), np.log(shares)
         slope = slopes @ (shares - noisy) / noise**2 + precision @ (logs - ones @ logs / ones.sum())
         assert 0.5 * slope @ np.linalg.solve(slopes @ slopes / noise**2 + precision, slope) < 1e-3
-
-
-def test_there_are_walks_where_cells_have_an_order():
-    assert [len(list(_priors(1, cells))) for cells in (2, 3)] == [4, 8]
-    walk = list(_priors(2, 3))[-1]
-    np.testing.assert_array_equal(walk[:3, 3:], 0.0)  # none from one value of the target to the next
-    assert walk[0, 1] == walk[1, 2] == pytest.approx(-1 / 0.8**2) and walk[0, 2] == 0

@@ -15,7 +15,6 @@ from kmeanalyst.representation.tables.tree import (
     implied_tables,
     independent_table,
     spanning_tree,
-    table_of,
 )
 
 SIZES = (2, 3, 4, 2, 3)
@@ -60,12 +59,6 @@ def test_every_column_comes_after_its_parent(pairs: list[Pair]):
     below = tree.order[1:]
     assert all(tree.order.index(tree.parents[k]) < tree.order.index(k) for k in below)
     assert {(min(k, tree.parents[k]), max(k, tree.parents[k])) for k in below} == set(pairs)
-
-
-def test_a_table_is_found_from_either_of_its_columns():
-    table = np.random.default_rng(0).random((2, 3, 4))
-    np.testing.assert_array_equal(table_of({(1, 5): table}, 1, 5), table)
-    np.testing.assert_array_equal(table_of({(1, 5): table}, 5, 1), table.transpose(0, 2, 1))
 
 
 def margin(joint: Array, *columns: int) -> Array:

@@ -70,13 +70,6 @@ def test_every_group_keeps_its_values():
     assert np.isnan(found[:50, 1]).all() and np.isfinite(found[50:]).all()
 
 
-def test_one_column_and_no_rows_are_left_as_they_are():
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=(5, 1))
-    assert with_related_values(x, np.zeros((5, 1), int), np.zeros((5, 1), int), rng) is x
-    assert with_related_values(np.empty((0, 2)), np.empty((0, 2), int), np.empty((0, 2), int), rng).shape == (0, 2)
-
-
 def test_numbers_that_repeat_one_another_are_no_error():
     rng = np.random.default_rng(3)
     x = np.repeat(rng.random((200, 1)), 3, axis=1)
