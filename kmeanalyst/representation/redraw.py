@@ -96,7 +96,6 @@ def _noise(measurement: Measurement, rng: np.random.Generator) -> Array:
 def _represent_again(
     release: ReleaseData, measurement: Measurement, rng: np.random.Generator, progress: Progress | None
 ) -> Points:
-    """Encoded points (M, d) and weights (M,), made as those of the release."""
     given = release.encoded_points if release.method in KEEPS_POINTS else None
     even = given is None and np.ptp(release.weights) == 0
     wanted = Wanted(n_points=len(release), view="uniform" if even else release.weight_view, given=given, rng=rng)

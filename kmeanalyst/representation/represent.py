@@ -71,7 +71,13 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
     wanted = replace(wanted, rng=rng)  # one stream for all steps
     features, M = measurement.feature_map, wanted.n_points
     if isinstance(features, MarginFeatures):
-        points = _rows_of_margins(measurement, domain, wanted, rng, between(0.0, 0.9, report))
+        rows_report = between(0.0, 0.9, report)
+        if isinstance(features.kernel, ChosenMargins):
+            points = rows_from_tables(measurement, domain, wanted, rows_report)
+        else:
+            fitting, moving = between(0.0, 0.9, rows_report), between(0.9, 1.0, rows_report)
+            model = fit_latent_classes(measurement, rng, effort=wanted.effort, progress=fitting)
+            points = rows_from_classes(model, measurement, domain, wanted, moving)
         report("placing points", 1.0)
         total = 1.0 if wanted.bound is None else min(1.0, wanted.bound)
         points = domain.encode(domain.decode(points, float32=wanted.float32))
@@ -89,19 +95,6 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
     return place_points(estimate, measurement, domain, wanted, between(0.8, 1.0, report))
 
 
-def _rows_of_margins(
-    measurement: Measurement, domain: Domain, wanted: Wanted, rng: np.random.Generator, report: Progress
-) -> Array:
-    """From the tables of chosen pairs and a tree of them; from latent classes where all pairs were measured."""
-    M, effort = wanted.n_points, wanted.effort
-    if isinstance(measurement.feature_map.kernel, ChosenMargins):
-        return rows_from_tables(measurement, domain, M, rng, effort=effort, progress=report)
-    model = fit_latent_classes(measurement, rng, effort=effort, progress=between(0.0, 0.9, report))
-    return rows_from_classes(
-        model, measurement, domain, M, rng, effort=effort, progress=between(0.9, 1.0, report)
-    )  # fmt: skip
-
-
 def place_points(
     estimate: Denoised, measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress = silent
 ) -> Points:
@@ -116,9 +109,9 @@ def place_points(
         report("placing points", 1.0)
         return start, weights
     points, _ = reduced_set(
-        measurement.feature_map, estimate.mean, domain, n_points=len(start), start=start,  # type: ignore[arg-type]
-        enough=enough, ridge=_evenness(estimate, len(start)), uniform=view == "uniform", rng=rng,
-        effort=wanted.effort, progress=report,
+        measurement.feature_map, estimate.mean, domain,  # type: ignore[arg-type]
+        replace(wanted, n_points=len(start), public=start, rng=rng),
+        enough=enough, ridge=_evenness(estimate, len(start)), progress=report,
     )  # fmt: skip
     if wanted.float32:
         points = domain.encode(domain.decode(points, float32=True))
@@ -191,7 +184,6 @@ def _searched(measurement: Measurement, domain: Domain, wanted: Wanted, report: 
 
 
 def _rounded(rows: Array, domain: Domain, wanted: Wanted) -> Array:
-    """Rows as a file stores them."""
     return domain.encode(domain.decode(rows, float32=wanted.float32))
 
 

@@ -112,7 +112,6 @@ def _distinct(points: Array) -> tuple[Array, Array]:
 
 
 def _check_work(kernel: Kernel, distinct: int, n_columns: int, n: int) -> None:
-    """ValueError if the kernel values would take too long, or fill the memory."""
     steps = distinct * (distinct // 2 + 2 * n) * kernel_work(kernel, n_columns)
     if steps > MOST_STEPS:
         what = f"takes {steps:.2g} steps of the kernel, and at most {MOST_STEPS:.2g} are"
@@ -192,7 +191,6 @@ def mean_at_points(kernel: Kernel, points: Array, weights: Array) -> Array:
 
 
 def _allowed(weights: Array, kind: ThinWeights) -> bool:
-    """Whether the weights are already of the kind."""
     if kind == "signed":
         return True
     if kind == "uniform":
@@ -419,7 +417,6 @@ class _Support:
         self._refit(self.weights, np.sign(self.weights))
 
     def _refit(self, weights: Array, signs: Array) -> None:
-        """The best weights, starting from `weights`; a point leaves when its weight would change its sign."""
         while True:
             wanted, leaving = self._face_optimum(signs)
             if not leaving.any():

@@ -52,3 +52,8 @@ class Wanted:
     float32: bool = False
     rng: np.random.Generator | int = 0
     effort: Effort = field(default_factory=lambda: EFFORT)
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """The generator `rng`, or a new one from the seed."""
+        return np.random.default_rng(self.rng)

@@ -45,6 +45,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
+from kmeanalyst.representation.wanted import Wanted
 from release_side import publish
 from release_side.door.mechanism import noise_for
 
@@ -134,7 +135,7 @@ def independent_rows(table: Table, epsilon: float, n_rows: int, seed: int) -> pd
         vector=vector, noise_scale=scale, noise_law="discrete gaussian", n_rows=len(table.rows), feature_map=features,
         noisy_sum=np.zeros(len(vector), dtype=np.int64),
     )  # fmt: skip
-    return table.domain.decode(rows_from_tables(measurement, table.domain, n_rows, rng))
+    return table.domain.decode(rows_from_tables(measurement, table.domain, Wanted(n_points=n_rows, rng=rng)))
 
 
 # ---------------------------------------------------------------------- scores

@@ -102,7 +102,7 @@ def test_public_rows_are_where_the_points_start():
     rows = PEOPLE.encode(people(40, np.random.default_rng(5)))
     measurement = simulated(PEOPLE, rows, noise_scale=1.0, dimension=60)
     for n_points in (10, 40, 45):
-        points, weights = place_points(measurement, PEOPLE, n_points=n_points, enough=100.0, start=rows)
+        points, weights = place_points(measurement, PEOPLE, n_points=n_points, enough=100.0, public=rows)
         assert points.shape == (n_points, len(PEOPLE)) and weights.shape == (n_points,)
         np.testing.assert_array_equal(points[:40], rows[:n_points])
 
@@ -115,7 +115,7 @@ def small_measurement() -> tuple[Measurement, Domain]:
 def test_uniform_weights_stay_and_the_points_move():
     """Weights are exactly 1/M, and the moved points are far nearer than their start."""
     measurement, domain = small_measurement()
-    points, weights = place_points(measurement, domain, n_points=20, uniform=True)
+    points, weights = place_points(measurement, domain, n_points=20, view="uniform")
     np.testing.assert_array_equal(weights, np.full(20, 1 / 20))
     features, start = measurement.feature_map, domain.draw(20, 0)
     moved, unmoved = (np.linalg.norm(feature_mean(features, p) - measurement.vector) for p in (points, start))

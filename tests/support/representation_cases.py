@@ -18,6 +18,7 @@ from kmeanalyst.releases.statement import GAUSSIAN
 from kmeanalyst.representation.mixture.component_laws import NormalOrSpecial, Normals
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit
 from kmeanalyst.representation.mixture.reduced_set import reduced_set
+from kmeanalyst.representation.wanted import Wanted
 
 
 def measured(
@@ -73,8 +74,10 @@ def simulated(domain: Domain, rows: Array, *, noise_scale: float, dimension: int
 
 def place_points(measurement: Measurement, domain: Domain, *, n_points: int, **options) -> tuple[Array, Array]:
     """Points and probability weights as near to the measurement itself as they get: nothing is denoised."""
-    options = {"enough": measurement.noise_scale, "rng": 0} | options
-    return reduced_set(measurement.feature_map, measurement.vector, domain, n_points=n_points, **options)
+    wanted = Wanted(n_points=n_points, **{name: options.pop(name) for name in ("view", "public") if name in options})
+    return reduced_set(
+        measurement.feature_map, measurement.vector, domain, wanted, **{"enough": measurement.noise_scale} | options
+    )
 
 
 TOGETHER = Domain((

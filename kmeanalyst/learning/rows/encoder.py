@@ -107,7 +107,6 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         return np.array(self.domain.names, dtype=object)
 
     def _with_derived(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The frame with the derived columns that it lacks; those it has are unchanged."""
         wanted = [str(one["column"]["name"]) for one in self.derived]
         if all(name in frame.columns for name in wanted):
             return frame
@@ -121,7 +120,6 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         return frame.assign(**{name: found[name] for name in wanted if name not in frame.columns})
 
     def _all_features(self, rows: Array) -> dict[str, Array]:
-        """The features of encoded rows (n, d) by their names."""
         refuse_texts(self.domain.columns)
         features: dict[str, Array] = {}
         for column, codes in zip(self.domain.columns, rows.T, strict=True):
@@ -130,7 +128,6 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         return features
 
     def _features(self, column: Column, codes: Array) -> dict[str, Array]:
-        """A column's features by their names: {name: (n,)}, NaN in `codes` where a cell is missing."""
         known: Any = column
         if column.has_levels and (self.encoding == "codes" or not isinstance(column, Ordinal | Boolean)):
             return self._of_levels(known, codes)

@@ -145,7 +145,6 @@ def _logistic_models() -> Iterator[LogisticRegression]:
 
 
 def _boosted_models() -> Iterator[HistGradientBoostingClassifier]:
-    """The same model with ever more trees."""
     model = HistGradientBoostingClassifier(
         max_leaf_nodes=7, l2_regularization=PENALTY, early_stopping=False, warm_start=True, random_state=0
     )
@@ -297,5 +296,4 @@ def _table(kernel: Any, position: int, columns: tuple[int, ...], shares: Array, 
 
 
 def _of_first(table: Array, first: bool) -> Array:
-    """A table of two columns with the one in question first."""
     return table if first else table.T

@@ -124,7 +124,6 @@ def _rows(release: ReleaseData, position: int, most: int) -> tuple[Array, Array]
 
 
 def _means(linear: Any, boosted: Any, X: pd.DataFrame, codes: pd.DataFrame) -> Array:
-    """(n,) predicted means, in encoded units."""
     return np.asarray(linear.predict(X) + boosted.predict(codes))
 
 

@@ -323,7 +323,6 @@ def probability_weights(release: ReleaseData) -> Array:
 
 
 def _drawn(weights: Array, effective_rows: float | None, rng: Any) -> Array:
-    """Indices of rows of equal weight."""
     n = len(weights) if effective_rows is None else max(1, round(effective_rows))
     return systematic_indices(_relative(weights), n, np.random.default_rng(rng))
 
@@ -358,16 +357,23 @@ def effective_size(weights: Array) -> float:
     return float(fsum(weights) ** 2 / fsum(weights**2))
 
 
+@dataclass(frozen=True)
+class Features:
+    """What rows become: the columns, by default all that may be used, and their encoding; see `DomainEncoder`."""
+
+    columns: Sequence[str] | None = None
+    encoding: Encoding = "onehot"
+    missing: Missing = "mark"
+
+
 def to_sklearn(
     release: ReleaseData,
     target: str,
+    features: Features,
+    view: View,
     *,
-    columns: Sequence[str] | None = None,
-    view: View = "probability",
     effective_rows: float | None = None,
     task: TaskKind | None = None,
-    encoding: Encoding = "onehot",
-    missing: Missing = "mark",
     labels: Labels = "released",
     rng: np.random.Generator | int | None = 0,
 ) -> TrainingData:
@@ -376,9 +382,9 @@ def to_sklearn(
         check_option("task", task, TASKS)
     check_option("labels", labels, LABELS)
     goal = target_of(release, target, task)
-    names = predictors_of(release, target, columns)
+    names = predictors_of(release, target, features.columns)
     source = find_labels(labels, release, goal.column, goal.task, tuple(names))
     rows = training_rows(release, goal, view, effective_rows=effective_rows, labels=source, rng=rng)
-    encoder = encoder_of(release, names, encoding=encoding, missing=missing)
+    encoder = encoder_of(release, names, encoding=features.encoding, missing=features.missing)
     assert rows.cells is not None
     return TrainingData(encoder.transform(rows.frame), rows.cells, rows.weights)

@@ -179,7 +179,6 @@ def _classes(model: Any) -> Array | None:
 
 
 def _positive(positive: Any, classes: Array | None) -> int | None:
-    """The code of the class in question."""
     if positive is None:
         return 1 if classes is not None and len(classes) == 2 else None
     if classes is None:

@@ -117,7 +117,6 @@ class _Shuffled:
             return Statistic(base.value - found.value, own - by_rows + own[others] - by_cells)
 
     def _metric_of(self, frames: list[pd.DataFrame]) -> Statistic:
-        """The metric on the first frame's rows, with its derivative at the rows of all."""
         given = None if self.population.given is None else np.tile(self.population.given, len(frames))
         answers = self.scoring.task.answers(pd.concat(frames, ignore_index=True), given, [self.metric.needs])
         return metric_under(self.population, answers, self.metric)

@@ -165,7 +165,6 @@ def _condition(question: Question, frame: pd.DataFrame, domain: Domain | None) -
 
 
 def _errors(frame: pd.DataFrame) -> SamplingErrors:
-    """The error model of a sample, shared with any other sample of the same content."""
     rows = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     content = hashlib.sha256(rows.tobytes() + repr(list(frame.columns)).encode()).hexdigest()
     if (known := _KNOWN.get(content)) is None:

@@ -65,7 +65,6 @@ def check_schema(schema: Any, trusted: Collection[str]) -> None:
 
 
 def _parts(value: Any) -> Iterator[dict[str, Any]]:
-    """Every table of the schema."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -127,7 +126,6 @@ def _is_function(value: Any) -> bool:
 
 
 def _name_of(value: Any) -> str:
-    """The name of a function or class, or of a value's type."""
     if isinstance(value, types.MethodType):
         return f"{_name_of(value.__self__)}.{value.__name__}"
     named = value if hasattr(value, "__qualname__") else type(value)

@@ -136,7 +136,6 @@ def refit(
 
 
 def _prediction(model: TrainedPipeline, X: pd.DataFrame, of: Any) -> Array:
-    """(n,) the probability of a class, its decision function, or the number predicted."""
     if model.levels_ is None:
         return np.asarray(model.predict(X), dtype=float)
     index = len(model.classes_) - 1 if of is None else list(model.classes_).index(of)

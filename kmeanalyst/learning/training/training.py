@@ -1,11 +1,7 @@
-"""Train scikit-learn's estimators on a release, each with weights that it handles correctly.
-
-Weights also reach the estimators inside an estimator, by scikit-learn's metadata routing.
-"""
+"""Train scikit-learn's estimators on a release, each with weights that it handles correctly."""
 
 from __future__ import annotations
 
-import inspect
 import re
 import warnings
 from collections.abc import Sequence
@@ -14,13 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import sklearn
 from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import QuantileRegressor
-from sklearn.metrics import get_scorer
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
 from sklearn.utils import get_tags
@@ -41,88 +35,11 @@ from kmeanalyst.learning.rows.training_rows import (
     training_rows,
 )
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport, digest
-from kmeanalyst.learning.weights.weight_support import WeightSupport, parameters_of, weight_support
+from kmeanalyst.learning.weights.routing import fit_with_weights, inner_estimators
+from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
-
-
-def fit_with_weights(estimator: Any, X: Any, y: Array | None, weights: Array | None) -> Any:
-    """The estimator, fitted in place.
-
-    weights  (n,) for the estimator and whatever inside it takes weights; a search over parameters weights its scores too.
-             None for an unweighted fit.
-    """
-    targets = () if y is None else (y,)
-    if weights is None:
-        return estimator.fit(X, *targets)
-    if not _routes(estimator):
-        return estimator.fit(X, *targets, sample_weight=weights)
-    with sklearn.config_context(enable_metadata_routing=True):
-        for each in (estimator, *inner_estimators(estimator)):
-            _request_weights(each)
-        estimator.fit(X, *targets, sample_weight=weights)
-    _forget_requests(estimator, set())
-    return estimator
-
-
-def inner_estimators(estimator: Any) -> list[Any]:
-    """The estimators inside an estimator, at any depth."""
-    parts = parameters_of(estimator, deep=True).values()
-    return [part for part in parts if hasattr(part, "fit") and not inspect.isclass(part)]
-
-
-def _routes(estimator: Any) -> bool:
-    """Whether weights reach the estimators inside only by routing: some composite estimators pass weights on themselves."""
-    if not inner_estimators(estimator):
-        return False
-    try:
-        estimator.get_metadata_routing()
-    except NotImplementedError:
-        return False
-    return True
-
-
-def _request_weights(estimator: Any) -> None:
-    for name in ("fit", "score"):
-        request = getattr(estimator, f"set_{name}_request", None)
-        if request is not None and "sample_weight" in inspect.signature(getattr(estimator, name)).parameters:
-            request(sample_weight=True)
-    scoring = getattr(estimator, "scoring", None)
-    if scoring is not None and scoring != "loss":  # that of histogram boosting, which is weighted already
-        estimator.scoring = _weighted(scoring)
-
-
-def _weighted(scoring: Any) -> Any:
-    """A scorer, or several, that ask for weights where their metric takes them."""
-    if isinstance(scoring, dict):
-        return {name: _weighted(one) for name, one in scoring.items()}
-    if isinstance(scoring, list | tuple | set):
-        return {str(name): _weighted(name) for name in scoring}
-    scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
-    metric = getattr(scorer, "_score_func", None)
-    if metric is None or "sample_weight" not in inspect.signature(metric).parameters:
-        return scorer
-    return scorer.set_score_request(sample_weight=True)
-
-
-def _forget_requests(part: Any, seen: set[int]) -> None:
-    """Remove the requests from an estimator and its parts: they were for this fit, and no file can hold them."""
-    if id(part) in seen or inspect.isclass(part):
-        return
-    seen.add(id(part))
-    if isinstance(part, dict):
-        inner = list(part.values())
-    elif isinstance(part, list | tuple | set):
-        inner = list(part)
-    elif hasattr(part, "_metadata_request") or hasattr(part, "get_params"):
-        vars(part).pop("_metadata_request", None)
-        inner = list(vars(part).values())
-    else:
-        return
-    for one in inner:
-        _forget_requests(one, seen)
-
 
 _CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM|XGB|CatBoost")  # these split by values
 _TREES_INSIDE = ("AdaBoost", "Bagging")  # estimators of trees by default
@@ -298,13 +215,11 @@ def _has_no_penalty(part: Any) -> bool:
 
 
 def _is_plain_forest(part: Any) -> bool:
-    """Whether it is a random forest with a bootstrap of all rows that nothing else uses."""
     plain = isinstance(part, RandomForestClassifier) and part.bootstrap is True
     return plain and part.max_samples is None and part.oob_score is False
 
 
 def _train(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> TrainedPipeline:
-    """The model of one view; UnsoundWeights where signed weights leave no sound problem."""
     labels = RELEASED if view == "fitted" else training.labels
     rows = training_rows(training.release, training.goal, view, effective_rows=effective_rows, labels=labels, rng=rng)
     if training.goal is not None and training.classes is not None:
@@ -367,7 +282,6 @@ def _check_predictions(model: Any, X: pd.DataFrame) -> None:
 
 
 def _view_for(training: Training) -> tuple[View, str]:
-    """The view that suits an estimator, and why."""
     support, release = training.support, training.release
     weighted = support != "none" and support.nonnegative_ok
     if weighted and signed_weights(release).min() >= 0:
@@ -409,7 +323,6 @@ def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | 
 
 
 def _labels(release: ReleaseData, goal: Target | None, columns: tuple[str, ...], name: Labels | None) -> LabelSource:
-    """The source named (ValueError where the release does not have it), or the best one that it has."""
     if name is not None:
         check_option("labels", name, LABELS)
     if goal is None:
@@ -420,7 +333,6 @@ def _labels(release: ReleaseData, goal: Target | None, columns: tuple[str, ...],
 
 
 def _classes_of(rows: TrainingRows) -> Array:
-    """The classes that rows have, sorted."""
     assert rows.cells is not None
     return np.unique(rows.cells)
 
@@ -525,7 +437,6 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
 
 
 def _absent_classes(training: Training, rows: TrainingRows) -> tuple[str, ...]:
-    """A note on classes that the release does not have."""
     if training.classes is None:
         return ()
     absent = [str(level) for level in training.classes if level not in set(_classes_of(rows))]
@@ -533,12 +444,10 @@ def _absent_classes(training: Training, rows: TrainingRows) -> tuple[str, ...]:
 
 
 def _units(training: Training) -> tuple[str, ...]:
-    """A note on the unit of predicted dates."""
     dated = training.goal is not None and training.classes is None and isinstance(training.goal.column, Date)
     return (_OF_DATES,) if dated else ()
 
 
 def _changed_defaults(training: Training) -> tuple[str, ...]:
-    """A note on parameters that were at their default, and were changed."""
     changed = {name for _, name, _ in training.better_defaults(training.estimator)}
     return tuple(why for name, why in _CHANGED.items() if name in changed)

@@ -169,7 +169,6 @@ def takes_weights(estimator: Any) -> bool:
 
 
 def _instance(estimator: Any) -> Any:
-    """The estimator, or a class's instance with defaults."""
     if inspect.isclass(estimator):
         needed = [
             name
@@ -238,7 +237,6 @@ def _unlisted(name: str, changes: dict[str, Any], estimator: Any) -> WeightSuppo
 
 
 def _changes(estimator: Any) -> dict[str, Any]:
-    """The parameters that differ from the defaults and may matter."""
     defaults = {key: p.default for key, p in inspect.signature(type(estimator)).parameters.items()}
     given = parameters_of(estimator)
     return {key: value for key, value in given.items() if _matters(key, value, defaults.get(key))}
@@ -292,7 +290,6 @@ def _as_part(found: WeightSupport, some_take: bool) -> str:
 
 
 def _parts(name: str, estimator: Any) -> list[tuple[str, Any]]:
-    """(label, estimator) for each part that is fitted."""
     parts = [(label, part) for label, part in _named_parts(name, estimator) if hasattr(part, "fit")]
     return [(f"{label} ({type(part).__name__})", part) for label, part in parts]
 

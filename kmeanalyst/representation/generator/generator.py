@@ -237,7 +237,6 @@ def _network(task: _Task) -> Any:
 
 
 def _outputs(task: _Task, network: Any, classes: Tensor) -> Tensor:
-    """The network's outputs (B, width) for these classes, from fresh noise."""
     import torch
 
     return network(torch.cat([torch.randn(len(classes), _NOISE), task.one_hot(classes)], dim=1))
@@ -309,7 +308,6 @@ def _counts(shares: Array, n: int) -> Array:
 
 
 def _draw_cells(task: _Task, soft: SoftRows, rng: np.random.Generator) -> Array:
-    """Encoded rows (B, d) drawn from soft ones."""
     numbers = soft.numbers.numpy().astype(np.float64)
     columns = []
     for j, each in enumerate(task.choices):

@@ -177,8 +177,6 @@ class ExpectedFeatures:
 
 
 class _Scaled(ExpectedFeatures):
-    """c E φ."""
-
     def __init__(self, factor: float, inner: ExpectedFeatures) -> None:
         self.factor, self.inner = factor, inner
 
@@ -190,8 +188,6 @@ class _Scaled(ExpectedFeatures):
 
 
 class _Concatenated(ExpectedFeatures):
-    """(E φ₁, E φ₂, ...)."""
-
     def __init__(self, parts: list[ExpectedFeatures]) -> None:
         self.parts = parts
 
@@ -326,7 +322,6 @@ class _Tables(ExpectedFeatures):
         return torch.cat([cells for table in zip(*lines, strict=True) for cells in table])
 
     def _tables_of(self, tables: Sequence[tuple[int, ...]], p: list[Tensor], weights: Tensor) -> list[Tensor]:
-        """The mean of each one-way or two-way table."""
         import torch
 
         if len(tables[0]) == 1:

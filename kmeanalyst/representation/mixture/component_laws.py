@@ -34,7 +34,6 @@ def from_phasors(phasors: Array, features: RandomFourier) -> Array:
 
 
 def _size(features: RandomFourier) -> float:
-    """The norm of one frequency's cosine and sine."""
     return features.norm_bound / float(np.sqrt(features.n_frequencies))
 
 

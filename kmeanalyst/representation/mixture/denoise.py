@@ -38,7 +38,7 @@ from kmeanalyst.representation.mixture.mixture import (
 )
 from kmeanalyst.representation.mixture.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
-from kmeanalyst.representation.wanted import FULL, Effort
+from kmeanalyst.representation.wanted import FULL, Effort, Wanted
 from kmeanalyst.representation.weights.public_prior import posterior_of_public
 
 _SKETCH_POINTS = 300
@@ -86,8 +86,8 @@ def denoise_measurement(
     rng = np.random.default_rng(rng)
     parts = [between(low, high, progress) for low, high in ((0.0, 0.25), (0.25, 0.65), (0.65, 1.0))]
     points, weights = reduced_set(
-        features, measurement.vector, domain, n_points=effort.of(_SKETCH_POINTS), start=public, rng=rng,
-        effort=effort, enough=measurement.noise_scale, progress=lambda _, share: parts[0]("sketching", share),
+        features, measurement.vector, domain,
+        Wanted(n_points=effort.of(_SKETCH_POINTS), public=public, rng=rng, effort=effort), enough=measurement.noise_scale, progress=lambda _, share: parts[0]("sketching", share),
     )  # fmt: skip
     noise = measurement.noise_scale / features.norm_bound
     search = MixtureFit(features, domain, as_phasors(measurement.vector, features), noise, effort)
@@ -273,7 +273,6 @@ class _Chain:
         return energy, slope
 
     def _scales(self, widths: Array) -> Array:
-        """One over the root of each coordinate's curvature, from differences of phasors and from the prior."""
         K, p = self.shape
         weights, noise = self.like.weights, self.search.noise
         phasors = mean_phasors(self.like, len(self.search.target))

@@ -283,7 +283,6 @@ def _stale(starts: list[Mixture], search: MixtureFit) -> bool:
 
 
 def _clusters(points: Array, weights: Array, size: int, features: RandomFourier, rng: np.random.Generator) -> Array:
-    """Labels (n,) of clusters in feature space, on a few dozen frequencies."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 

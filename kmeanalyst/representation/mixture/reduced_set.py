@@ -33,7 +33,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_phasors
 from kmeanalyst.representation.progress import Progress, silent
-from kmeanalyst.representation.wanted import FULL, Effort
+from kmeanalyst.representation.wanted import Wanted
 from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, minimise_quadratic
 
 _GRID_SIZE = 96
@@ -70,45 +70,37 @@ def reduced_set(
     features: RandomFourier,
     target: Array,
     domain: Domain,
+    wanted: Wanted,
     *,
-    n_points: int,
     enough: float,
-    start: Array | None = None,
     ridge: float = 0.0,
-    uniform: bool = False,
-    rng: np.random.Generator | int | None = None,
-    effort: Effort = FULL,
     progress: Progress = silent,
 ) -> tuple[Array, Array]:
     """Encoded points (M, d) and probability weights (M,) whose mean feature is near a target.
 
     features   random Fourier features.
     target     (F,) a mean feature.
-    n_points   M.
+    wanted     M, and public rows to start from; random draws from the domain complete them. Of the view "uniform" every weight
+               stays 1/M, and only the points move.
     enough     the search stops at this distance ‖Σ w φ(z) − target‖.
-    start      (m, d) encoded rows to start from; random draws from the domain complete them.
     ridge      adds ridge/2 · ‖w − 1/M‖², which favours even weights.
-    uniform    every weight stays 1/M; only the points move.
     Source     Balog, Tolstikhin & Schölkopf 2018, Algorithm 2, line 5 (any reduced-set method).
     """
-    rng = np.random.default_rng(rng)
-    points = _starting_points(domain, n_points, start, rng)
+    rng, n_points, start = wanted.generator, wanted.n_points, wanted.public
+    if start is None:
+        points = domain.draw(n_points, rng)
+    else:
+        points = np.vstack([start[:n_points], domain.draw(max(1, n_points - len(start)), rng)])[:n_points]
     state = _State(
         features, as_phasors(target, features).astype(np.complex64), points, weights=np.full(n_points, 1 / n_points),
-        phasors=unit_phasors(features.phases(points)), ridge=ridge / features.norm_bound**2, uniform=uniform,
+        phasors=unit_phasors(features.phases(points)), ridge=ridge / features.norm_bound**2, uniform=wanted.view == "uniform",
     )  # fmt: skip
     one_thread = 1 if state.phasors.size <= _SMALL else None
     least_rounds = _LEAST_ROUNDS if start is None else 2
-    rounds = least_rounds, effort.of(_MOST_ROUNDS)
+    rounds = least_rounds, wanted.effort.of(_MOST_ROUNDS)
     with threadpool_limits(limits=one_thread, user_api="blas"):
         _alternate(state, domain, (enough / features.norm_bound) ** 2, rounds, rng, progress)
     return state.points, state.weights
-
-
-def _starting_points(domain: Domain, n_points: int, start: Array | None, rng: np.random.Generator) -> Array:
-    if start is None:
-        return domain.draw(n_points, rng)
-    return np.vstack([start[:n_points], domain.draw(max(1, n_points - len(start)), rng)])[:n_points]
 
 
 def _alternate(
@@ -135,7 +127,6 @@ def _alternate(
 
 
 def _refit_weights(state: _State, tolerance: float) -> None:
-    """The best probability weights for the current points, to a tolerance."""
     if state.uniform:
         return
     R, M = state.features.n_frequencies, len(state.weights)

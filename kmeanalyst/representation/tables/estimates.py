@@ -164,7 +164,6 @@ def _on_simplex(shares: Array, may: Array) -> Array:
 
 
 def _variance(observed: Observed, j: int) -> float:
-    """Of a cell of column j given the target, measured one way."""
     return min([variance for _, variance in observed.ones[j]], default=1.0)
 
 
@@ -272,7 +271,6 @@ def smoothed_around(
 
 
 def _noisy(observed: Observed, pairs: list[Pair]) -> tuple[list[Array], list[float]]:
-    """The noisy tables of these pairs, and the deviation of a cell of each."""
     return [observed.pairs[pair][0] for pair in pairs], [observed.pairs[pair][1] ** 0.5 for pair in pairs]
 
 
@@ -319,7 +317,6 @@ def smoothed_column(noisy: Array, variance: float) -> Array:
 
 
 def _priors(lines: int, cells: int) -> Iterator[Array]:
-    """Precisions (Y·a, Y·a) of logits."""
     for spread in _SPREADS:
         yield np.eye(lines * cells) / spread**2
     differences = np.diff(np.eye(cells), axis=0)

@@ -284,6 +284,5 @@ class _MovesTogether:
 
 
 def _counted(target: Array, cells: Array, pair: Pair, shape: tuple[int, ...]) -> Array:
-    """How many rows are in each cell of a pair's table."""
     places = np.ravel_multi_index((target, cells[:, pair[0]], cells[:, pair[1]]), shape)
     return np.bincount(places, minlength=int(np.prod(shape))).reshape(shape).astype(float)

@@ -180,7 +180,6 @@ class _Search:
         return LatentClasses(weights.ravel(), self._with_target(inside))
 
     def _common_start(self) -> Array:
-        """Logits (T,) of the noisy one-way tables; zero without them."""
         if "one-way" in self.observed:
             shares = self.observed["one-way"].values[0]
         elif "one-way by target" in self.observed:
@@ -207,7 +206,6 @@ class _Search:
         return weights, common, by_value, rest[self.values * T :].reshape(self.values, self.each, T)
 
     def _with_target(self, inside: Array) -> Array:
-        """(Y·K, all cells): with the target's block at its column."""
         stacked = inside.reshape(-1, self.width)
         if self.target < 0:
             return stacked

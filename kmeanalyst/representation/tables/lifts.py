@@ -43,7 +43,6 @@ def smoothed_tables(noisy: Sequence[Array], guesses: Sequence[Array], noise: Seq
 
 
 def _likelihoods(noisy: Array, guess: Array, noise: float) -> Array:
-    """(cells, lifts) up to a factor for each cell."""
     means = guess.ravel()[:, None] * _LIFTS
     variances = noise**2 + (_WIDTH * means) ** 2
     logs = -0.5 * ((noisy.ravel()[:, None] - means) ** 2 / variances + np.log(variances))
@@ -63,7 +62,6 @@ def _posterior(likelihood: Array, prior: Array) -> Array:
 
 
 def _weights(likelihood: Array, pooled: Array) -> Array:
-    """(cells, lifts) the posterior of each cell's lift, under the distribution of its own table's."""
     own = pooled
     for _ in range(_OWN_STEPS):
         found = _posterior(likelihood, own)

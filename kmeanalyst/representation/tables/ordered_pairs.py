@@ -61,7 +61,6 @@ class Order:
 
 
 def _powers(rank: Array, shares: Array) -> Array:
-    """(a, degree) powers of the normal scores of the cells' ranks; 0 for a cell without one."""
     placed = np.flatnonzero(~np.isnan(rank))
     order = placed[np.argsort(rank[placed], kind="stable")]
     part = shares[order] / shares[order].sum()
@@ -111,7 +110,6 @@ def _ordered(noisy: Array, guess: Array, noise: float, orders: tuple[Order, Orde
 
 
 def _moved(noisy: Array, guess: Array, noise: float, orders: tuple[Order, Order]) -> Array:
-    """Tables (Y, a, b) with the same lifts: the mean over priors, by their evidence."""
     margins = guess.sum(axis=0)
     (rows, of_rows), (columns, of_columns) = (
         order.functions(margins.sum(axis=axis)) for order, axis in zip(orders, (1, 0), strict=True)

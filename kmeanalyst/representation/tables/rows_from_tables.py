@@ -40,22 +40,19 @@ from kmeanalyst.representation.tables.ordered_pairs import orders_of
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table, spanning_tree
 from kmeanalyst.representation.tables.values_kept import rows_that_keep_rules
 from kmeanalyst.representation.tables.within_cells import fine_ranges, rows_in_cells
-from kmeanalyst.representation.wanted import FULL, Effort
+from kmeanalyst.representation.wanted import Wanted
 
 _SWEEPS = 120
 _CLASSES, _DEVIATION = 100, 1.5  # of latent classes: more, and with looser priors, than where all pairs are measured
 _SEEN_WELL = (
-    0.004  # with less noise on a share, if all pairs were measured alike, tables are smoothed together, and refined
+    0.004  # noise on a share, if all pairs were measured alike, below which tables are smoothed together and refined
 )
 _FAR = 2.0  # standard deviations of a sum of squares of noise
 _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved to fit the classes' tables of all of them
 
 
-def rows_from_tables(
-    measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *,
-    effort: Effort = FULL, progress: Progress = silent,
-) -> Array:  # fmt: skip
-    """n encoded rows (n, d) of equal weight that fit a measurement of MarginFeatures.
+def rows_from_tables(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress = silent) -> Array:
+    """As many encoded rows (n, d) of equal weight as are wanted, that fit a measurement of MarginFeatures.
 
     Errors   ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
     """
@@ -65,11 +62,15 @@ def rows_from_tables(
     _check_tables(kernel)
     allowed = allowed_cells(domain, kernel)
     estimates = estimate_tables(measurement, allowed, domain)
+    wanted = replace(wanted, rng=np.random.default_rng(wanted.rng))  # one stream for all steps
     if not _mostly_ordered(domain, kernel) and noise_of_all_pairs(measurement) < _SEEN_WELL:
-        model = _classes(measurement, kernel, estimates, rng, effort, progress)
+        shares = completed_shares(measurement, Observed.of(measurement), estimates)
+        model = fit_classes_to(
+            kernel, shares, wanted.generator, classes=_CLASSES, deviation=_DEVIATION, effort=wanted.effort, progress=progress
+        )  # fmt: skip
         estimates = _of_classes(model, kernel, list(estimates.pairs), estimates.tree, allowed)
         estimates = _refined(estimates, measurement, domain, allowed)
-    return _rows(estimates, allowed, measurement, domain, n, rng, effort, progress)
+    return _rows(estimates, allowed, measurement, domain, wanted, progress)
 
 
 def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
@@ -80,10 +81,9 @@ def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
 
 
 def rows_from_classes(
-    model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator, *,
-    effort: Effort = FULL, progress: Progress = silent,
-) -> Array:  # fmt: skip
-    """n encoded rows (n, d) that keep the rules of the domain and fit the tables of latent classes, and measured ones around them.
+    model: LatentClasses, measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress = silent
+) -> Array:
+    """As many encoded rows (n, d) as are wanted: they keep rules, and fit the tables of latent classes and measured ones around them.
 
     Without rules they are drawn from the classes, which know more than pairs; with rules from a tree of the tables.
     """
@@ -96,31 +96,33 @@ def rows_from_classes(
     found = _of_classes(model, kernel, pairs, Tree.of([(0, j) for j in range(1, d)], d), allowed)
     found = _refined(found, measurement, domain, allowed)
     drawn = None
+    wanted = replace(wanted, rng=np.random.default_rng(wanted.rng))
     if allowed is None:
-        cells = draw_class_cells(model, kernel, n, rng)
-        drawn = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp), cells[:, kernel.others]
+        cells = draw_class_cells(model, kernel, wanted.n_points, wanted.generator)
+        of_target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(len(cells), dtype=np.intp)
+        drawn = of_target, cells[:, kernel.others]
     else:
         worth = np.full((d, d), -np.inf)
         for i, j in pairs:
             independent = independent_table(found.ones[i], found.ones[j], found.target)
             worth[i, j] = worth[j, i] = np.abs(found.pairs[i, j] - independent).sum()
         found = replace(found, tree=Tree.of(spanning_tree(worth) if d > 1 else [], d))
-    return _rows(found, allowed, measurement, domain, n, rng, effort, progress, drawn=drawn)
+    return _rows(found, allowed, measurement, domain, wanted, progress, drawn)
 
 
 def _rows(
-    estimates: TableEstimates, allowed: AllowedCells | None, measurement: Measurement, domain: Domain, n: int,
-    rng: np.random.Generator, effort: Effort, progress: Progress, *,
-    drawn: tuple[Array, Array] | None = None,
+    estimates: TableEstimates, allowed: AllowedCells | None, measurement: Measurement, domain: Domain, wanted: Wanted,
+    progress: Progress, drawn: tuple[Array, Array] | None = None,
 ) -> Array:  # fmt: skip
     """Rows from estimates.  drawn  the target's cell (n,) and the others' (n, columns), where they are not drawn from the tree."""
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
-    target, others = drawn or draw_cells(estimates, n, rng, allowed)
+    rng = wanted.generator
+    target, others = drawn or draw_cells(estimates, wanted.n_points, rng, allowed)
     if allowed is not None:
         estimates, target, others = rake_cells(estimates, target, others, allowed, rng)
     others = move_cells(
-        estimates, target, others, rng, sweeps=effort.of(_SWEEPS), allowed=allowed, progress=progress
+        estimates, target, others, rng, sweeps=wanted.effort.of(_SWEEPS), allowed=allowed, progress=progress
     )  # fmt: skip
     cells = np.insert(others, kernel.target, target, axis=1) if kernel.target >= 0 else others
     fine = fine_ranges(measurement, domain, _shares(estimates, kernel.target))
@@ -139,17 +141,6 @@ def _check_tables(kernel: Margins) -> None:
             "measurement was made of other tables: no release of release_side is. Ask questions of the release as it is; "
             "for new rows, ask its maker for the tables of single columns."
         )
-
-
-def _classes(
-    measurement: Measurement, kernel: Margins, estimates: TableEstimates, rng: np.random.Generator, effort: Effort,
-    progress: Progress,
-) -> LatentClasses:  # fmt: skip
-    """Latent classes fitted to the noisy tables, and to the tree's for pairs that were not measured."""
-    shares = completed_shares(measurement, Observed.of(measurement), estimates)
-    return fit_classes_to(
-        kernel, shares, rng, classes=_CLASSES, deviation=_DEVIATION, effort=effort, progress=progress
-    )  # fmt: skip
 
 
 def _refined(
@@ -187,7 +178,6 @@ def _is_far(noisy: Array, variance: float, guess: Array) -> bool:
 def _of_classes(
     model: LatentClasses, kernel: Margins, pairs: list[Pair], tree: Tree, allowed: AllowedCells | None
 ) -> TableEstimates:
-    """The tables that the classes have of all columns and these pairs; 0 in cells that rules exclude."""
     sizes = kernel.sizes
     ends = np.concatenate([[0], np.cumsum(sizes)])
     blocks = [model.probabilities[:, ends[j] : ends[j + 1]] for j in range(len(sizes))]
@@ -201,7 +191,6 @@ def _of_classes(
 
 
 def _shares(estimates: TableEstimates, target: int) -> Array:
-    """(Y, T) of the rows in the cells of all columns, for each value of the target."""
     blocks = list(estimates.ones)
     if target >= 0:
         blocks.insert(target, np.diag(estimates.target))
@@ -270,7 +259,6 @@ def _scored_distances(measurement: Measurement) -> Array:
 
 
 def _grid_noise(measurement: Measurement) -> float:
-    """Standard deviation of the noise in steps of the grid."""
     return measurement.noise_scale * measurement.n_rows * measurement.grid_steps
 
 

@@ -86,7 +86,6 @@ class _Redrawn:
 
     @cached_property
     def _ruled(self) -> Rules:
-        """The rules that other values may break."""
         changed = {*self.loose, *self.derived.tolist()}
         return replace(self.rules, compiled=tuple(one for one in self.rules.compiled if set(one.columns) & changed))
 

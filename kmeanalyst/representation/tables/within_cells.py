@@ -81,7 +81,6 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
 
 
 def _cells(kernel: Margins, j: int, low: float, high: float, target_values: int) -> FineRanges:
-    """The column's ranges themselves, each all of its cell."""
     ends = np.concatenate([[low], kernel.edges[j], [high]])
     return FineRanges(ends, np.arange(len(ends) - 1), np.ones((target_values, len(ends) - 1)))
 
@@ -299,7 +298,6 @@ def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observe
 
 
 def _second_differences(knots: Array) -> Array:
-    """(K − 2, K): 1, −2, 1 where knots are evenly spaced."""
     widths = np.diff(knots)
     before, after = widths[:-1], widths[1:]
     found = np.zeros((len(knots) - 2, len(knots)))

@@ -115,7 +115,6 @@ def ridge_to_uniform(features: Array, coordinates: Array, noise_scale: float) ->
 
 
 def _ridge_solution(A: Array, b: Array, ridge: float) -> Array:
-    """(A + ridge)⁻¹ b."""
     shifted = A.copy()
     shifted[np.diag_indices_from(shifted)] += ridge
     return cho_solve(cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False), b, check_finite=False)

@@ -83,7 +83,7 @@ def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_ske
     errors = []
     for seed in range(100, 104):
         measurement = noisy(noise_scale, seed=seed)
-        points, weights = reduced_set(FEATURES, measurement.vector, PLANE, n_points=300, enough=noise_scale, rng=0)
+        points, weights = reduced_set(FEATURES, measurement.vector, PLANE, Wanted(n_points=300), enough=noise_scale)
         estimate = denoise_measurement(measurement, PLANE, rng=0)
         errors.append([error(v) for v in (estimate.mean, measurement.vector, feature_mean(FEATURES, points, weights))])
     ours, measured_, sketched = np.sqrt(np.mean(np.square(errors), axis=0))

@@ -17,6 +17,7 @@ from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.representation.mixture.component_laws import NormalOrSpecial, Normals, Probabilities
 from kmeanalyst.representation.mixture.mixture import Mixture, MixtureFit, fit_mixture, mean_phasors, square
 from kmeanalyst.representation.mixture.reduced_set import reduced_set
+from kmeanalyst.representation.wanted import Wanted
 
 # every kind of column; rounding and clipping are far below the lengthscale
 KINDS: dict[str, tuple[tuple[Column, ...], type]] = {
@@ -149,7 +150,7 @@ def sketched(search: MixtureFit, n_points: int = 120) -> tuple[Array, Array]:
     """The starting points and weights of the search."""
     vector = np.concatenate([search.target.real, search.target.imag]) / np.sqrt(len(search.target))
     points, weights = reduced_set(
-        search.features, vector.astype(float), PLANE, n_points=n_points, enough=search.noise, rng=0
+        search.features, vector.astype(float), PLANE, Wanted(n_points=n_points), enough=search.noise
     )
     return points[weights > 0], weights[weights > 0]
 

@@ -26,7 +26,7 @@ from kmeanalyst.representation.tables.estimates import (
 )
 from kmeanalyst.representation.tables.rows_from_tables import completed_shares, rows_from_tables
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table
-from kmeanalyst.representation.wanted import Effort
+from kmeanalyst.representation.wanted import Effort, Wanted
 
 SIZES = (2, 4, 3, 5, 4)
 LETTERS = Domain(tuple(
@@ -275,8 +275,7 @@ def test_rows_have_the_relation_of_a_strong_pair(chosen: tuple[Pair, ...], targe
     measurement = measurement_of(chosen, noise, target)
     seen_steps: set[str] = set()
     rows = rows_from_tables(
-        measurement, LETTERS, 3000, np.random.default_rng(0), effort=Effort(0.2),
-        progress=lambda what, share: seen_steps.add(what),
+        measurement, LETTERS, Wanted(n_points=3000, effort=Effort(0.2)), lambda what, share: seen_steps.add(what),
     )  # fmt: skip
     assert seen_steps == {"moving rows"} | ({"fitting latent classes"} if noise < 0.001 else set())
     assert rows.shape == (3000, 5)
@@ -293,7 +292,7 @@ def test_rows_are_values_of_the_domain(target: int):
     table = WORKERS.encode(people(5000, np.random.default_rng(1)))
     features = MarginFeatures(chosen_margins(WORKERS, ((0, 2), (1, 2)), target))
     measurement = measured(features, table, noise_scale=0.003)
-    rows = rows_from_tables(measurement, WORKERS, 1000, np.random.default_rng(0), effort=Effort(0.1))
+    rows = rows_from_tables(measurement, WORKERS, Wanted(n_points=1000, effort=Effort(0.1)))
     np.testing.assert_array_equal(WORKERS.encode(WORKERS.decode(rows)), rows)
     assert (rows[:, 0] == 40).mean() == pytest.approx((table[:, 0] == 40).mean(), abs=0.02)
     assert np.isnan(rows[:, 1]).mean() == pytest.approx(np.isnan(table[:, 1]).mean(), abs=0.02)

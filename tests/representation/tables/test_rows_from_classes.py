@@ -19,7 +19,7 @@ from kmeanalyst.representation.tables import rows_from_tables
 from kmeanalyst.representation.tables.latent_classes import fit_latent_classes
 from kmeanalyst.representation.tables.rows_from_tables import _is_far, rows_from_classes
 from kmeanalyst.representation.tables.tree import Tree
-from kmeanalyst.representation.wanted import QUICK
+from kmeanalyst.representation.wanted import QUICK, Wanted
 
 EDGES = tuple(np.arange(1.0, 12.0))
 LEVELS = tuple("abcdefghijkl")
@@ -63,7 +63,7 @@ def test_columns_that_are_nearly_one_stay_so(monkeypatch: pytest.MonkeyPatch, do
     model = fit_latent_classes(measurement, 0)
 
     def rows() -> Array:
-        return rows_from_classes(model, measurement, domain, 6000, np.random.default_rng(0))
+        return rows_from_classes(model, measurement, domain, Wanted(n_points=6000))
 
     near = distance(domain, measurement, rows())
     monkeypatch.setattr(rows_from_tables, "_refined", lambda found, *_: found)
