@@ -87,7 +87,8 @@ def denoise_measurement(
     parts = [between(low, high, progress) for low, high in ((0.0, 0.25), (0.25, 0.65), (0.65, 1.0))]
     points, weights = reduced_set(
         features, measurement.vector, domain,
-        Wanted(n_points=effort.of(_SKETCH_POINTS), public=public, rng=rng, effort=effort), enough=measurement.noise_scale, progress=lambda _, share: parts[0]("sketching", share),
+        Wanted(n_points=effort.of(_SKETCH_POINTS), public=public, rng=rng, effort=effort),
+        enough=measurement.noise_scale, progress=lambda _, share: parts[0]("sketching", share),
     )  # fmt: skip
     noise = measurement.noise_scale / features.norm_bound
     search = MixtureFit(features, domain, as_phasors(measurement.vector, features), noise, effort)

@@ -83,7 +83,7 @@ def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
 def rows_from_classes(
     model: LatentClasses, measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress = silent
 ) -> Array:
-    """As many encoded rows (n, d) as are wanted: they keep rules, and fit the tables of latent classes and measured ones around them.
+    """As many encoded rows (n, d) as are wanted: they keep rules and fit the tables of latent classes, and measured ones
 
     Without rules they are drawn from the classes, which know more than pairs; with rules from a tree of the tables.
     """
