@@ -68,17 +68,6 @@ def test_each_bin_of_a_measured_release_has_its_error_in_parts():
     assert found["observed"].iloc[2] > found["observed"].iloc[:2].max() + 0.2  # x0 and x1 go together
 
 
-def test_tied_predictions_share_a_bin_and_no_bin_is_empty():
-    frame = coins(400, 3).assign(probability=lambda f: np.where(f["probability"] < 0.4, 0.25, 0.75))
-    for strategy in ("quantile", "uniform"):
-        found = calibration(Stated(), frame, bins=10, strategy=strategy)
-        assert found["predicted"].tolist() == pytest.approx([0.25, 0.75])
-        low, high = (frame.loc[frame["probability"] == c, "hit"].mean() for c in (0.25, 0.75))
-        assert found["observed"].tolist() == pytest.approx([low, high])
-    one = calibration(Stated(), frame.assign(probability=0.3), bins=10)
-    assert one["observed"].tolist() == pytest.approx([frame["hit"].mean()]) and one["share"].tolist() == [1.0]
-
-
 def test_one_class_of_several_is_named():
     found = calibration(JOBS, PLAIN, positive="clerk", bins=2)
     clerks = float(PLAIN.weights @ (POINTS["job"] == "clerk"))

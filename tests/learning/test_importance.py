@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from evaluation_cases import POINTS, SICK, SIGNED, High, measured, points, weighted
+from evaluation_cases import SICK, SIGNED, High, measured, points, weighted
 from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LinearRegression
 
@@ -82,17 +82,6 @@ def test_cells_are_drawn_from_the_weighted_column_each_by_its_weight():
     assert counts.tolist() == [5, 0, 3, 2, 0]
     equal = systematic_indices(np.full(7, 1 / 7), 7, np.random.default_rng(1))
     assert sorted(equal) == list(range(7))  # shuffled, a permutation
-
-
-def test_no_cells_are_drawn_from_rows_without_weight():
-    """All weight is on rows with n = 4: permuted among themselves, n changes nothing."""
-    frame = POINTS.assign(n=np.where(np.arange(60) < 30, 4, POINTS["n"]))
-    release = weighted(np.where(np.arange(60) < 30, 1 / 30, 0.0), frame)
-    assert feature_importance(SICK, release, "log_loss", columns=["n"]).loc["n", "value"] == 0
-    by_condition = feature_importance(
-        SICK, weighted(np.full(60, 1 / 60), frame), "log_loss", columns=["n"], where="n == 4"
-    )
-    assert by_condition.loc["n", "value"] == 0
 
 
 def test_signed_weights_are_scored_as_they_are_with_cells_of_the_probability_view():

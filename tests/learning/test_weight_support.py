@@ -17,8 +17,6 @@ from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier, StackingClassifier, VotingClassifier
-from sklearn.feature_selection import SelectKBest, VarianceThreshold
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.multiclass import OneVsRestClassifier
@@ -142,12 +140,6 @@ KNOWN = [
     (Broken(), "none", False, "RuntimeError: the licence server is away)"),
     (Centred(), "none", False, "takes no sample_weight"),
 ]
-
-
-@pytest.mark.parametrize("estimator", [SelectKBest(), VarianceThreshold(), SimpleImputer(), PCA(), Centred()])
-def test_a_transformer_that_learns_from_rows_needs_weights(estimator: Any):
-    assert probe(estimator).verdict == "none" and support(estimator) == "none"
-    assert not support(estimator).nonnegative_ok
 
 
 @pytest.mark.parametrize(("estimator", "verdict", "nonnegative_ok", "reason"), KNOWN, ids=lambda v: type(v).__name__)

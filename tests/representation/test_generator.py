@@ -27,7 +27,6 @@ from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import (
     generator_kernel,
-    kernel_from_spec,
     margin_kernel,
     table_kernel,
 )
@@ -138,22 +137,6 @@ def test_features_of_soft_rows_are_the_mean_over_all_rows_that_can_be_drawn(name
         np.testing.assert_allclose(found.numpy()[b], weights @ features(rows), atol=1e-10)
 
 
-def test_ranges_that_margins_cut_are_choices_and_other_numbers_are_free():
-    cut = choices_of(generator_kernel(PEOPLE, "rich"), PEOPLE)
-    assert [len(each) for each in cut] == [12 + 1, 10 + 1, 3, 2] and not any(each.free for each in cut)
-    free = choices_of(Gaussian(1.0), PEOPLE)
-    assert [len(each) for each in free] == [1 + 1, 1 + 1, 3, 2]
-    assert [each.free for each in free] == [True, True, False, False]
-    gain = Domain((Real(name="gain", lower=0, upper=64, atoms=(5.25,), edges=(16, 32)), PEOPLE["city"]))
-    in_ranges, special = np.split(np.concatenate(choices_of(generator_kernel(gain), gain)[0].values), [-1])
-    assert special == 5.25 and 5.25 not in in_ranges and in_ranges.min() >= 0 and in_ranges.max() <= 64
-    rng = np.random.default_rng(0)
-    for each in (*cut, *free):
-        rows = each.draw(rng.integers(0, len(each), 500), rng.uniform(-1, 1, 500), rng)
-        encoded = PEOPLE[each.column.name].encode(PEOPLE[each.column.name].decode(rows))[0]
-        np.testing.assert_array_equal(encoded, rows)  # values of the column, on its steps and within its bounds
-
-
 # ---------------------------------------------------------------- the kernel, from the domain alone
 
 
@@ -173,14 +156,6 @@ def test_the_default_kernel_has_a_bound_of_one_and_shares_of_it():
     assert isinstance(generator_kernel(numbers), Sum)
     levels = Domain((Categorical(name="a", levels=("x", "y")),))
     assert isinstance(generator_kernel(levels, "a"), OnColumns)  # a label alone is crossed with nothing
-
-
-def test_a_spec_is_read_with_its_target():
-    assert kernel_from_spec("generator", PEOPLE, "rich") == generator_kernel(PEOPLE, "rich")
-    with pytest.raises(DomainError, match=r"no column 'wealth'. Name one of"):
-        kernel_from_spec("generator", PEOPLE, "wealth")
-    with pytest.raises(DomainError, match="no column 'wealth'"):
-        kernel_from_spec("generator", Domain((PEOPLE["city"],)), "wealth")
 
 
 # ---------------------------------------------------------------- the label's shares
@@ -346,11 +321,3 @@ def test_free_numbers_are_learned_too(make: Callable[[Domain], Kernel]):
     made = generated_rows(measurement, domain, n_points=2000, effort=Effort(1 / 3))
     assert np.linalg.norm(features(made).mean(axis=0) - measurement.vector) < 0.05
     assert abs(np.isnan(made[:, 0]).mean() - 0.2) < 0.05 and abs(np.nanmean(made[:, 0]) - 0.5) < 0.1
-
-
-def test_a_generator_is_planned_like_other_methods(rough_representation: None):
-    pytest.importorskip("torch")
-    table = plan(
-        PEOPLE, rows=1000, delta=1e-6, method="generator", features=60, target="rich", points=50, epsilon=[1.0]
-    )
-    assert table["method"].tolist() == ["generator"] and table["rkhs_error"][0] > 0

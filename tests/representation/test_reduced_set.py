@@ -120,10 +120,3 @@ def test_uniform_weights_stay_and_the_points_move():
     features, start = measurement.feature_map, domain.draw(20, 0)
     moved, unmoved = (np.linalg.norm(feature_mean(features, p) - measurement.vector) for p in (points, start))
     assert moved < 0.6 * unmoved
-
-
-def test_a_ridge_makes_weights_more_even():
-    measurement, domain = small_measurement()
-    (_, plain), (_, even) = (place_points(measurement, domain, n_points=30, ridge=ridge) for ridge in (0.0, 1e3))
-    assert 1 / (plain**2).sum() < 20
-    np.testing.assert_allclose(even, 1 / 30, rtol=0.1)

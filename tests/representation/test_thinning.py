@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import combinations, combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.representation import thinning
 from kmeanalyst.representation.thinning import THIN_WEIGHTS, thin, thinned
-from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, ConvexSet, solve_quadratic
 
 KINDS = pytest.mark.parametrize("kind", THIN_WEIGHTS)
 ALL_KINDS = every("kind", THIN_WEIGHTS)
@@ -46,33 +44,7 @@ def distance(kernel, points: Array, weights: Array, indices: Array, chosen: Arra
     return float(np.sqrt(max(0.0, difference @ kernel.gram(points, points) @ difference)))
 
 
-def best_of_all_pairs(kernel, points: Array, weights: Array, kind: str) -> float:
-    """The least distance of any pair of the points with its best weights."""
-    G = kernel.gram(points, points)
-    target = G @ weights
-    allowed = ConvexSet(max(1.0, np.abs(weights).sum()), signed=True) if kind == "signed" else PROBABILITIES
-    found = []
-    for i, j in (combinations_with_replacement if kind == "uniform" else combinations)(range(len(points)), 2):
-        K, b, v = G[np.ix_([i, j], [i, j])], target[[i, j]], np.array([0.5, 0.5])
-        if kind != "uniform":
-            v = solve_quadratic(K, b, allowed, tolerance=1e-13)
-        found.append(v @ K @ v - 2 * b @ v + weights @ target)
-    return float(np.sqrt(max(0.0, min(found))))
-
-
 # ---------------------------------------------------------------- points and weights
-
-
-@ALL_KINDS
-@ALL_SIGNS
-@every("seed", range(6))
-def test_two_of_eight_points_are_the_best_of_all_pairs_or_near_them(kind, signed, seed):
-    """The search is local: it may end in a pair that no single exchange improves, at most 10 % further away."""
-    points, weights = cloud(8, signed=signed, seed=seed)
-    kernel = Gaussian(1.5)
-    best = best_of_all_pairs(kernel, points, weights, kind)
-    error = thinned(kernel, points, weights, 2, kind)[2]
-    assert best - 1e-6 <= error <= 1.1 * best
 
 
 @KINDS

@@ -64,7 +64,7 @@ def calibration(
     statistics = []
     for k, (label, share) in enumerate(zip(binned.labels, observed.value, strict=True)):
         impossible = scoring.task.classes is not None and not -1e-9 <= share <= 1 + 1e-9
-        notes = (f"{share:.4g} is no share: signed weights can give one",) if impossible else ()
+        notes = (f"{share:.4g} is not a share: signed weights can give one",) if impossible else ()
         statistics.append(answer(population, observed[k], label, (*scoring.notes, *notes)))
     frame = estimates(population, statistics).to_frame(level).rename(columns={"value": "observed"})
     frame.insert(0, "predicted", (rows.sum(inside * binned.predicted[:, None]) / weight).value)

@@ -160,7 +160,7 @@ def codes(cells: pd.Series, classes: Array, what: str) -> Array:
     if -1 in found:
         unknown = [value for value, code in zip(values, found, strict=True) if code < 0]
         raise ValueError(
-            f"{what} has values that are no class of the model: {words.listed([repr(value) for value in unknown])}; its "
+            f"{what} has values that are not classes of the model: {words.listed([repr(value) for value in unknown])}; its "
             f"classes are {words.listed([repr(label) for label in classes.tolist()])}. Whether it is right about them is "
             "unknown. Correct them, exclude such rows with where, or fit the model with these classes."
         )
@@ -322,7 +322,7 @@ def _statistic(
     if metric.name == "r2" and _of_one_value(population, answers):
         notes.append(ONE_VALUE)
     elif not (np.isfinite(value) and least - _ROUNDING <= value <= largest + _ROUNDING):
-        what = f"{value:.4g} is no {metric.name}" if np.isfinite(value) else f"{metric.name} is undefined"
+        what = f"{value:.4g} is not a possible {metric.name}" if np.isfinite(value) else f"{metric.name} is undefined"
         notes.append(population.infeasible(what, lambda same: metric_under(same, answers, metric).value))
     if not np.isfinite(found.influence[: len(population.weights)]).all():
         found = Statistic(value, None)

@@ -300,7 +300,7 @@ def metric_named(name: Any, classes: Array | None) -> Metric:
     task = "of numbers" if classes is None else "of classes"
     near = words.close(plain.removeprefix("neg_"), list(known)) or next(iter(known))
     raise ValueError(
-        f"{name!r} is no metric for a model {task}; there are {', '.join(known)} (losses as losses, not negated). "
+        f"{name!r} is not a metric for a model {task}; there are {', '.join(known)} (losses as losses, not negated). "
         f'Pass one of these, such as "{near}", or a function loss(y_true, prediction) of arrays.'
     )
 

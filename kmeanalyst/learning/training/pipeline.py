@@ -231,7 +231,7 @@ def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPip
     """Read a model that `write_model` wrote, or `kmeanalyst train`.
 
     trusted  names of further types that the file may make, of libraries other than scikit-learn: check them first.
-    Errors   ValueError for a file that is no model, or would make types that are not trusted: nothing in it is run. Also for
+    Errors   ValueError for a file that is not a model, or would make types that are not trusted: nothing in it is run. Also for
              one that calls or holds functions, or has attributes that replace methods, even if skops accepts it.
              ImportError for a version of skops with known vulnerabilities.
 
@@ -298,7 +298,7 @@ class _TooLarge(ValueError):
 
 
 def _check_size(path: str | Path) -> None:
-    """_TooLarge for a file that unpacks to more than a model may have; zipfile's own errors for one that is no zip file."""
+    """_TooLarge for a file that unpacks to more than a model may have; zipfile's own errors for one that is not a zip file."""
     with zipfile.ZipFile(path) as parts:
         sizes = {part.filename: part.file_size for part in parts.infolist()}
         unpacked = sum(part.file_size for part in parts.infolist())  # zipfile unpacks no more than this

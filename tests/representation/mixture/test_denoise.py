@@ -95,12 +95,6 @@ def test_the_posterior_sd_is_the_error_to_expect(case: Case):
     assert 0.3 * case.estimate.posterior_sd < error(case.estimate.mean) < 2 * case.estimate.posterior_sd
 
 
-def test_the_mixture_is_what_the_mean_is_made_of(case: Case):
-    """Rows drawn from it have the estimated mean, as near as 4096 even draws come to 24 pooled mixtures."""
-    drawn = feature_mean(FEATURES, case.estimate.mixture.draw(4096, np.random.default_rng(0)))
-    assert np.linalg.norm(drawn - case.estimate.mean) < 0.7 * case.estimate.posterior_sd + 0.01
-
-
 def test_every_stage_reports_its_share_in_order(case: Case):
     stages = list(dict.fromkeys(what for what, _ in case.reports))
     assert stages == ["sketching", "finding clusters", "weighing clusters"]
@@ -212,20 +206,6 @@ def test_few_points_are_moved_to_where_they_help_most(known: Case):
     assert distance(known, *fit(known, n_points=3)) < 0.9 * distance(known, start, drawn)
 
 
-@every("n_points", [4, 300])
-@every("view", ["probability", "uniform"])
-def test_single_precision_is_part_of_the_fit(known: Case, n_points: int, view: str):
-    """Points are single-precision numbers in natural units, and weights are fitted to the rounded points."""
-    points, weights = fit(known, n_points=n_points, view=view, float32=True)
-    natural = PLANE.decode(points).to_numpy()
-    np.testing.assert_array_equal(natural, natural.astype(np.float32))
-    again = represent.weights_towards(known.estimate, view, points, known.measurement, None)
-    np.testing.assert_array_equal(weights, again)
-    double, theirs = fit(known, n_points=n_points, view=view)
-    assert not np.array_equal(points, double)
-    assert distance(known, points, weights) <= distance(known, double, theirs) + 0.02 * known.estimate.posterior_sd
-
-
 def test_public_rows_are_among_the_points_in_proportion_to_their_share(known: Case):
     """Their share of the points, and all of them if there are fewer."""
     rng = np.random.default_rng(0)
@@ -260,15 +240,6 @@ def test_the_answer_depends_on_the_seed_alone():
     np.testing.assert_array_equal(one[0], two[0])
     np.testing.assert_array_equal(one[1], two[1])
     assert not np.array_equal(one[0], other[0])
-
-
-@every("n_points", [3, 60])
-def test_progress_goes_from_0_to_1_once_whether_points_are_moved_or_not(n_points: int):
-    reports: list[tuple[str, float]] = []
-    wanted = Wanted(n_points=n_points, effort=SHORT)
-    represent.represent(noisy(0.01), PLANE, wanted, lambda *report: reports.append(report))
-    assert reports[-1][0] == "placing points"
-    assert_complete(reports)
 
 
 ONE_LEVEL = Domain((Categorical(name="c", levels=("a",)),))

@@ -7,7 +7,6 @@ import pytest
 from contracts import COLUMNS
 from every import every
 from representation_cases import PLANE, PLANTED, TOGETHER, planted, search_in, some_mixture
-from scipy.special import softmax
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
@@ -68,15 +67,6 @@ def test_the_characteristic_function_is_the_mean_phasor_of_draws(name: str):
         assert np.abs(drawn - exact[k]).max() < 5 / np.sqrt(n)
 
 
-@every("seed", range(3))
-def test_draws_of_a_mixture_of_all_kinds_have_its_mean_phasor(seed: int):
-    """Columns are independent within a component and dependent across components."""
-    search = search_in(TOGETHER)
-    mixture, n = some_mixture(search, 4, seed), 16_384
-    drawn = np.exp(1j * search.features.phases(mixture.draw(n, np.random.default_rng(seed)))).mean(axis=0)
-    assert np.abs(drawn - mixture.weights @ mean_phasors(mixture, 60)).max() < 5 / np.sqrt(n)
-
-
 @every("held", [0.0, 0.25])
 @every("name", [*KINDS, "together"])
 def test_slopes_are_those_of_the_mean_squared_residual(name: str, held: float):
@@ -117,30 +107,6 @@ def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
 
 
 # ---------------------------------------------------------------- a component around points
-
-
-def test_a_component_around_numbers_has_their_mean_and_spread():
-    """A hundredth of a squared lengthscale is added to the variance, so that no component is a point."""
-    domain = Domain(KINDS["reals and a date"][0])
-    (law,) = search_in(domain).laws
-    rng = np.random.default_rng(0)
-    points, weights = domain.draw(50, rng), rng.dirichlet(np.ones(50))
-    found = law.around(points, weights)
-    mean = weights @ points
-    np.testing.assert_allclose(found[:2] * law.unit, mean)
-    np.testing.assert_allclose(np.exp(2 * found[2:]), weights @ (points - mean) ** 2 / law.unit**2 + 0.01)
-
-
-def test_a_component_around_special_values_has_their_shares_and_the_mean_of_the_rest():
-    (law,) = search_in(Domain(KINDS["atoms, missing"][0])).laws
-    points = np.array([[-7.5], [np.nan], [1.0], [3.0]])
-    found = law.around(points, np.array([0.2, 0.3, 0.25, 0.25]))
-    assert found[0] * law.unit == pytest.approx(2.0)
-    assert np.exp(2 * found[1]) == pytest.approx(1 / law.unit**2 + 0.01)
-    np.testing.assert_allclose(softmax([0, *found[2:]]), np.array([0.51, 0.21, 0.31]) / 1.03)
-    none_ordinary = law.around(points[:2], np.array([0.5, 0.5]))
-    assert np.isfinite(none_ordinary).all()
-    np.testing.assert_allclose(softmax([0, *none_ordinary[2:]]), [0.01, 0.5, 0.5], atol=0.02)
 
 
 # ---------------------------------------------------------------- the search

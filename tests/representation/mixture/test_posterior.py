@@ -116,17 +116,6 @@ def test_draws_depend_on_their_seed_alone_and_report_their_progress():
     assert first == sorted(first) and first[-1] == 1.0
 
 
-def test_the_pool_is_made_of_draws_and_carries_their_mean():
-    """24 draws of 170: their mean is within three standard errors, if half of the draws are independent."""
-    search, _ = planted(0.05, pairs=30)
-    found = draw_posterior(search, start_for(search), np.random.default_rng(0))
-    assert found is not None and found.pooled.weights.sum() == pytest.approx(1)
-    assert len(found.pooled) == 24 * (3 + 4)  # of the mixture and of its surplus
-    pooled = found.pooled.weights @ mean_phasors(found.pooled, 30)
-    assert np.sqrt(square(pooled - found.phasors)) < 3 * found.spread / np.sqrt(12)
-    assert np.isfinite(found.pooled.draw(50, np.random.default_rng(0))).all()
-
-
 def test_draws_that_would_take_too_long_are_not_begun(monkeypatch):
     """More phasors than the work allows for 60 trajectories after the warm-up: None; just enough: an answer."""
     search, _ = planted(0.05, pairs=30)

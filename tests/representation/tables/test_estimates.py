@@ -123,30 +123,6 @@ def test_versions_of_a_column_weigh_as_much_as_they_are_sure():
     np.testing.assert_allclose(second, [[0.4, 0.6]])
 
 
-def test_a_column_by_target_uses_its_table_over_all_values_as_least_squares_does():
-    rng = np.random.default_rng(1)
-    shares = np.array([[0.2, 0.1, 0.3], [0.1, 0.2, 0.1]])
-    by_target, alone = shares + 0.01 * rng.standard_normal((2, 3)), shares.sum(axis=0) + 0.02 * rng.standard_normal(3)
-    observed = Observed(
-        sizes=(3,), target=[(np.array([0.6, 0.4]), 1e-12)], ones=[[(by_target, 0.01**2)]], alone=[[(alone, 0.02**2)]],
-        pairs={},
-    )  # fmt: skip
-    equations = np.vstack([np.eye(6) / 0.01, np.tile(np.eye(3), (1, 2)) / 0.02])
-    fitted = np.linalg.lstsq(equations, np.concatenate([by_target.ravel() / 0.01, alone / 0.02]), rcond=None)[0]
-    fitted = fitted.reshape(2, 3) + (1 - fitted.sum()) / 6  # the projection to shares that add up to 1
-    _, (one,) = column_estimates(observed)
-    np.testing.assert_allclose(one, fitted * ([0.6, 0.4] / fitted.sum(axis=1))[:, None], atol=1e-9)
-
-
-@every(("noise", "smooth"), [(0.003, False), (0.005, True)])
-def test_columns_are_smoothed_where_noise_is_large(noise: float, smooth: bool):
-    """From a noise of 0.012 on a share, if all ten pairs were measured alike."""
-    measurement = measurement_of(CHAIN, noise)
-    expected = column_estimates(Observed.of(measurement), smooth=smooth)[1]
-    for one, other in zip(estimate_tables(measurement).ones, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 # ---------------------------------------------------------------- all tables
 
 

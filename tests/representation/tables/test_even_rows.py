@@ -107,18 +107,3 @@ def test_moved_rows_are_nearer_to_the_estimates(values: int, measured: list[Pair
     np.testing.assert_array_equal(target, of_target)
     np.testing.assert_array_equal(cells, given)  # the rows that were given stay as they are
     assert moved.shape == cells.shape and moved.min() >= 0 and (moved.max(axis=0) < SIZES).all()
-
-
-def test_measured_pairs_weigh_more_than_others():
-    """The table of a and b contradicts those of a and c, and b and c: the fit follows what was measured."""
-    same, related = np.eye(2)[None] / 2, np.array([[[0.0, 0.5], [0.5, 0.0]]])
-    ones, tables = [np.full((1, 2), 0.5)] * 3, {(0, 1): related, (0, 2): same, (1, 2): same}
-    tree, draws = Tree.of([(0, 1), (0, 2)], 3), np.random.default_rng(0)
-    target, cells = np.zeros(1000, dtype=int), draws.integers(0, 2, (1000, 3))
-    for measured in ([(0, 1)], [(0, 2), (1, 2)]):
-        found = TableEstimates(np.ones(1), ones, tables, frozenset(measured), tree)
-        moved = move_cells(found, target, cells, np.random.default_rng(0), sweeps=200)
-        counts = counted(target, moved, found)
-        away = {pair: float(np.abs(counts[pair] / 1000 - table).sum()) for pair, table in tables.items()}
-        assert max(away[pair] for pair in measured) < 0.4
-        assert sum(away.values()) > 1.5  # no rows have all three tables

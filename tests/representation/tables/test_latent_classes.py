@@ -137,14 +137,6 @@ def test_every_year_of_age_is_released():
     assert counts.min() > 40  # of 56 on average
 
 
-def test_a_range_leaves_its_atom_to_the_atoms_own_cell():
-    domain = Domain((Integer(name="i", lower=0, upper=9, edges=(5,), atoms=(0,)),))
-    model = LatentClasses(np.ones(1), np.array([[0.9, 0.0, 0.1]]))
-    measurement = measurement_of(np.zeros((1, 1)), domain, noise_scale=0.01)
-    rows = draw_rows(model, measurement, domain, 1000, np.random.default_rng(0))
-    assert np.bincount(rows[:, 0].astype(int), minlength=10)[0] == 100
-
-
 # ---------------------------------------------------------------- where in its cell a value lies
 
 

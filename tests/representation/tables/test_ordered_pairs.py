@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 from every import every
@@ -14,10 +12,8 @@ from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.tables.estimates import Observed, TableEstimates, column_estimates, estimate_tables
-from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells
+from kmeanalyst.representation.tables.estimates import estimate_tables
 from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables
-from kmeanalyst.representation.tables.tree import Tree
 
 EDGES = (-2.0, -1.2, -0.6, 0.0, 0.6, 1.2, 2.0)
 RANKS = Order(np.arange(8.0), np.zeros(8, dtype=bool))
@@ -108,31 +104,3 @@ def test_estimates_know_the_order_from_the_domain():
         with_order.append(slope(estimate_tables(measurement, None, NUMBERS).pairs[0, 1][0]))
     assert np.mean(with_order) == pytest.approx(slope(truth), abs=0.06)
     assert np.mean(without) < np.mean(with_order) - 0.05
-
-
-def test_rows_are_moved_until_rare_cells_have_their_rows():
-    """Six normal columns, all pairs related: the mean relation is that of the tables to .031; .034 where all cells count alike."""
-    truth = normal_table(0.5)
-    ones = [truth.sum(axis=1)[None] for _ in range(6)]
-    pairs = {pair: truth[None] for pair in combinations(range(6), 2)}
-    estimates = TableEstimates(np.ones(1), ones, pairs, frozenset(pairs), Tree.of([(j, j + 1) for j in range(5)], 6))
-    rng = np.random.default_rng(0)
-    target, cells = draw_cells(estimates, 5000, rng)
-    moved = move_cells(estimates, target, cells, rng, sweeps=120)
-    tables = [np.histogram2d(moved[:, i], moved[:, j], bins=[np.arange(9) - 0.5] * 2)[0] / 5000 for i, j in pairs]
-    assert np.mean([slope(table) for table in tables]) == pytest.approx(slope(truth), abs=0.032)
-
-
-def test_columns_by_target_are_smoothed_around_their_shares_over_all_values() -> None:
-    """Ten columns, a class with a fifth of the rows and the same shares: .018 and .024 off, .054 unsmoothed, .15 if even."""
-    rng, own = np.random.default_rng(0), np.array([0.1, 0.3, 0.03, 0.25, 0.04, 0.2, 0.02, 0.06])
-    target = np.array([0.8, 0.2])
-    truth, variance = target[:, None] * own, 0.01**2
-    ones = [[(truth + 0.01 * rng.standard_normal((2, 8)), variance)] for _ in range(10)]
-    observed = Observed(sizes=(8,) * 10, target=[(target, 1e-8)], ones=ones, alone=[[]] * 10, pairs={})
-
-    def error(smooth: bool, orders: tuple[Order, ...] = ()) -> float:
-        found = column_estimates(observed, smooth=smooth, orders=orders)[1]
-        return float(np.mean([np.abs(one[1] - truth[1]).sum() for one in found]))
-
-    assert max(error(True), error(True, (RANKS,) * 10)) < 0.6 * error(False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from every import every
-from scipy.optimize import approx_fprime
-from scipy.special import softmax
 from scipy.stats import norm
 
 from kmeanalyst.kernels.base import Array
@@ -15,11 +13,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation.mixture.mixture import slope_in_logits
 from kmeanalyst.representation.tables.within_cells import (
     FineRanges,
-    block_slope_in_logits,
-    block_softmax,
     fine_ranges,
     rows_in_cells,
     smooth_shares,
@@ -150,18 +145,4 @@ def test_values_in_cells_follow_the_density():
     assert (OF_CELLS[found.cell] * found.probabilities[0]) @ middles**2 == pytest.approx(1.0, abs=0.1)
 
 
-BLOCKS = np.array([3, 1, 2])  # of the blocks of 6 logits
 LOGITS, SLOPE = np.random.default_rng(0).normal(size=(2, 6))
-
-
-def test_each_block_has_the_softmax_of_its_own_logits_however_large():
-    moved = LOGITS + 800 * np.array([1, 1, 1, -1, 1, 1])
-    expected = np.concatenate([softmax(part) for part in np.split(LOGITS, np.cumsum(BLOCKS[:-1]))])
-    assert np.allclose(block_softmax(np.stack([LOGITS, moved]), BLOCKS), expected)
-
-
-def test_the_slope_in_logits_is_that_of_differences():
-    in_blocks = block_slope_in_logits(p := block_softmax(LOGITS, BLOCKS), p * SLOPE, BLOCKS)
-    assert np.allclose(in_blocks, approx_fprime(LOGITS, lambda at: SLOPE @ block_softmax(at, BLOCKS)), atol=1e-6)
-    in_one = slope_in_logits(softmax(LOGITS), SLOPE)
-    assert np.allclose(in_one, approx_fprime(LOGITS, lambda at: SLOPE @ softmax(at)), atol=1e-6)
