@@ -140,7 +140,6 @@ class _Pairs:
         )
 
     def _of_table(self, a: str, b: str, otherwise: float) -> float:
-        """The p-value of the test of independence in the measured table of two columns, where there is one."""
         names = self.release.domain.names
         strata = strata_of(self.release, a, b) if a in names and b in names else None
         if strata is None or min(strata.tables.shape[1:]) < 2:
@@ -148,7 +147,6 @@ class _Pairs:
         return weighted_test(Contrasts.of(strata))[1]
 
     def _counted(self, a: str, b: str) -> bool:
-        """Whether the measurement counted the two columns together; derived columns count as counted."""
         names, measurement = self.release.domain.names, self.release.measurement
         if measurement is None or a not in names or b not in names:
             return True
@@ -241,7 +239,6 @@ def _standardised(population: Population, x: _Side, y: _Side) -> tuple[Array, Ar
 
 
 def _signed(a: str, b: str, value: float, variance: float) -> Association:
-    """A correlation, by the normal distribution."""
     error = float(np.sqrt(max(variance, 0.0)))
     low, high = (float(np.clip(value + sign * _Z * error, -1.0, 1.0)) for sign in (-1, 1))
     return Association(

@@ -97,7 +97,6 @@ def odds_ratio(
 
 
 def _groups(population: Population, given: str | None) -> Array:
-    """(n, K) which group each row is in; one of all without a column."""
     if given is None:
         return np.ones((len(population.model.frame), 1))
     groups = groups_of(population.release.columns, given)
@@ -111,8 +110,6 @@ def _sum(each: Statistic) -> Statistic:
 
 @dataclass(frozen=True, eq=False)
 class _OfLogarithm:
-    """The interval of a positive number, from that of its logarithm."""
-
     logarithm: Estimate
 
     def interval(self, z: float) -> tuple[float, float]:
@@ -288,7 +285,6 @@ def survival(
 
 
 def _edges(release: ReleaseData, time: str, column: Number) -> Array:
-    """Inner edges of the cells of time, in natural units: [edge, next edge)."""
     features = None if release.measurement is None else release.measurement.feature_map
     if isinstance(features, MarginFeatures) and time in release.domain.names:
         edges = np.array(features.kernel.edges[release.domain.position(time)], dtype=float)

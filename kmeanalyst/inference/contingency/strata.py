@@ -160,7 +160,6 @@ class _Merging:
 
     @property
     def in_noise(self) -> bool:
-        """Whether a group's share is hardly more than its noise."""
         return bool((self.sums < _LEAST_OVER_NOISE * self.noise * np.sqrt(self.sizes)).any())
 
     def merge(self) -> None:
@@ -189,8 +188,6 @@ class _Merging:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTable:
-    """Noisy shares of the rows, an axis for each column, and the standard deviation of the noise on each cell."""
-
     shares: Array
     noise: float
 

@@ -88,7 +88,6 @@ class FeatureCovariance:
         return features, transposed, self.weights[:, None].astype(np.float32), self.mean.astype(np.float32)
 
     def with_features(self, values: Array) -> Array:
-        """E_p φ h (F, k) of values (n, k) at the rows: their covariance with the features, if their mean is 0."""
         return self.transposed @ (self.weights[:, None] * values)
 
 
@@ -271,12 +270,10 @@ class CellFit:
 
     @property
     def unseen(self) -> float:
-        """κ of what no table says anything of; that of the system where all pairs were measured."""
         return self.spread if self.unmeasured is None else min(self.unmeasured.usual, self.spread)
 
     @property
     def assumed(self) -> float:
-        """The share of κ that is that of usual tables, and not read off the measurement."""
         assert isinstance(self.measurement.feature_map, MarginFeatures)
         usual = _usual_count(self.measurement.feature_map)
         return usual / (self.determined + usual)
@@ -330,7 +327,6 @@ class CellFit:
 
     @cached_property
     def _moved(self) -> tuple[Array, Array]:
-        """(n,) by how much the best answers' weights differ from those of the rows, and the features' sums (F,) under that."""
         moved = self.weights - self.probabilities
         return moved, self.system.covariance.transposed @ moved
 

@@ -132,7 +132,6 @@ def fitted_model(release: ReleaseData) -> MeasuredErrors:
 
 
 def fitted_frame(release: ReleaseData) -> pd.DataFrame:
-    """The rows that default answers are sums over, and their weights in a column "weight"; see `fitted_model`."""
     model = fitted_model(release)
     n = len(model.weights)
     return model.frame.iloc[:n].assign(weight=model.weights)
@@ -151,7 +150,6 @@ def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
 
 
 def _fit(release: ReleaseData, measurement: Measurement) -> Fit:
-    """Through all cells of measured tables where these determine enough, and otherwise along leading directions."""
     probabilities = view_weights(release, "probability")
     through_cells = fit_cells(measurement, release.domain, release.encoded_points, probabilities)
     return through_cells or fit_population(release, measurement)
@@ -178,7 +176,6 @@ class MeasuredErrors(ErrorModel):
         return self.point_weights if self.first == "points" else self.fit.weights
 
     def _parts(self, influence: Array, expected: bool) -> Parts:
-        """The fit's parts; how far the points are from the fit is added to resolution (see `_compared`)."""
         at_rows, distance = self._compared(influence)
         parts = self.fit.parts(at_rows, expected=expected)
         return parts | {"resolution": np.hypot(parts["resolution"], distance)}

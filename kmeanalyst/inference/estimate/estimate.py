@@ -91,7 +91,6 @@ def least_change(terms: Terms, level: float) -> float:
 
 
 def largest_change(terms: Terms, level: float) -> float:
-    """The first-order change to the largest value."""
     return -sum(model.least_change(-influence, level) for model, influence in terms)
 
 
@@ -153,7 +152,6 @@ class InverseCdf:
         return low, high
 
     def _first(self, candidates: Array, reached: Callable[[float], float]) -> float:
-        """The first candidate at which an increasing function reaches q; the upper bound if none does."""
         below, above = -1, len(candidates)
         while above - below > 1:
             middle = (below + above) // 2
@@ -247,7 +245,6 @@ class Estimate(Differentiable):
 
     @property
     def _share_without_sampling(self) -> float:
-        """√(privacy² + resolution²) over the standard error; ValueError where these parts are not known."""
         privacy, resolution = (self.parts.get(name) for name in ("privacy", "resolution"))
         if privacy is None or resolution is None:
             raise ValueError(

@@ -94,7 +94,6 @@ class ConditionedRows:
     condition: str
 
     def mean(self, values: Array) -> Array:
-        """Σ v · values at the points: of (n,) a number, of (n, k) an array (k,)."""
         return self.weights @ values[: len(self.weights)]
 
     def influence(self, derivative: Array) -> Array:
@@ -116,7 +115,6 @@ class ConditionedRows:
 
 
 def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) -> str:
-    """A note on an infeasible value, with the statistic's value under the feasible distribution (None: it has none)."""
     instead = "says nothing given the condition" if feasible is None else f"gives {value(feasible):.4g}"
     return f"{what}: signed weights can give one. The probability view {instead}."
 
@@ -146,7 +144,6 @@ class Population(ConditionedRows):
     condition: str = ""
 
     def question(self, column: Question) -> Question:
-        """A column's name as an expression; an expression or a function as it is."""
         return words.column(column) if isinstance(column, str) and column in self.release.columns.names else column
 
     def bounds(self, column: Question) -> tuple[float, float] | None:
@@ -255,7 +252,6 @@ def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Es
 
 
 def _parts(model: Errors, influences: Sequence[Array]) -> Parts:
-    """The model's parts of all the influences: at once if they are few numbers, else in blocks of some million numbers."""
     longest = max(map(len, influences))
     influences = [one if len(one) == longest else np.append(one, 0.0) for one in influences]  # without a bias
     step = max(1, _BLOCK // longest)

@@ -81,7 +81,6 @@ class CompatiblePopulations:
 
     @cached_property
     def _seen(self) -> Array:
-        """(K, n) coordinates in standard errors."""
         K = min(LEADING_DIRECTIONS, len(self.errors))
         return (self.coordinates[:, :K] / self.errors[:K]).T
 
@@ -232,7 +231,6 @@ class PopulationFit:
 
 
 def of_rows(clouds: Array) -> Array:
-    """(n, k) weights of the rows, from those of the clouds (n_clouds, k): the rows of a cloud share its weight."""
     m = len(clouds) // (1 + len(_BLURS))
     blurred = clouds[m:].reshape(len(_BLURS), m, -1)
     return np.vstack([clouds[:m], *(np.tile(part / _COPIES, (_COPIES, 1)) for part in blurred)])
@@ -459,7 +457,6 @@ class _Problem:
         return p
 
     def _duals(self, duals: Array, drawn: Array, R: Array, kappa: float) -> tuple[Array, Array, Array]:
-        """For each dual (K, B) its value (B,), p (n_clouds, B) and Rβ/κ (K, B)."""
         exponents = self.log_reference[:, None] + self.A @ duals
         top = exponents.max(axis=0)
         p = np.exp(exponents - top)
@@ -470,7 +467,6 @@ class _Problem:
 
 
 def _pair(moved: Array, turned: Array) -> tuple[Array, Array, Array]:
-    """A step (K, B), the change of slope along it, and the inverse of their products; 0 where nothing moved."""
     along = (moved * turned).sum(axis=0)
     return moved, turned, np.where(along > 1e-14, 1 / np.maximum(along, 1e-14), 0.0)
 

@@ -303,7 +303,6 @@ def contradiction_notes(release: ReleaseData) -> tuple[str, ...]:
 
 
 def violations(release: ReleaseData) -> tuple[Violation, ...]:
-    """What the measurement says of each rule, found once."""
     kept = memo(release)
     if "violations" not in kept:
         kept["violations"] = violations_of(release.domain, release.measurement)

@@ -147,7 +147,6 @@ def factor_of(population: Population, text: str, reference: Mapping[str, str]) -
 
 
 def column_of(text: str) -> str | None:
-    """The column that a factor, or a target, is; None of any other expression."""
     names = parse(text).columns
     return names[0] if len(names) == 1 and words.column(names[0]) == text else None
 

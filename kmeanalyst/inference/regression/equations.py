@@ -185,7 +185,6 @@ class _Search:
             raise NoRoot("Newton's method found none")
 
     def no_root(self, J: Array) -> NoRoot:
-        """Why there is none: a direction of the information (whitened) is flat, or negative."""
         if not np.isfinite(J).all():
             return NoRoot("the information is not finite: some rows have a mean at the end of its range")
         values, vectors = np.linalg.eigh((J + J.T) / 2)
@@ -205,7 +204,6 @@ def is_positive_definite(J: Array) -> bool:
 
 
 def influence_of(equations: Equations, beta: Array, weights: Array) -> Array:
-    """J⁻¹ψ (n, k) at all rows."""
     return np.linalg.solve(equations.information(beta, weights), equations.scores(beta).T).T
 
 
@@ -329,7 +327,6 @@ class GlmEquations(Equations):
         return (mu == 0) | (mu == 1) if self.family.name == "binomial" else (mu == 0) & (self.link.name == "log")
 
     def start(self, weights: Array) -> Array:
-        """Weighted least squares of g(μ) for a μ near y; `weights` are not negative."""
         m = len(weights)
         mean = float(weights @ self.y[:m] / weights.sum())
         eta = self.link.forward(self.family.start(self.y[:m], mean))

@@ -58,7 +58,6 @@ class Fit:
 
     @cached_property
     def influence(self) -> Array:
-        """(n, k) derivatives of the coefficients by the weight of each row, given the condition."""
         return influence_of(self.equations, self.beta, self.population.weights)
 
     @cached_property
@@ -156,7 +155,6 @@ def _involved(names: Sequence[str], direction: Array) -> str:
 
 
 def _rarest(equations: Equations, weights: Array) -> str:
-    """The rarest level of a target of several, as it may be what is separated; "" of other targets."""
     if not isinstance(equations, LevelEquations):
         return ""
     shares = equations.shares(weights)

@@ -219,7 +219,6 @@ class _Reader:
         return terms
 
     def sum(self, terms: list[Term]) -> list[Term]:
-        """Terms joined by + and -, added to these."""
         sign = "-" if self.takes("-") else "+"
         if sign == "+":
             self.takes("+")
@@ -234,7 +233,6 @@ class _Reader:
             sign = self.tokens[self.at - 1].text
 
     def constant(self) -> bool | None:
-        """Whether the next part is 1 (the intercept) or 0 (none); None if it is neither."""
         if self.token.kind != "factor" or self.token.text not in ("0", "1"):
             return None
         self.at += 1

@@ -175,7 +175,6 @@ def fitted_levels(population: Population, formula: Formula, family: str) -> Regr
 
 
 def _first_level(formula: Formula, family: str) -> tuple[Formula, str | None]:
-    """The formula with references of its factors alone, and the level that the others of the target are compared with, if named."""
     name = column_of(formula.target)
     if name is None or name not in formula.reference:
         return formula, None
@@ -248,7 +247,6 @@ def _beginning_with(first: str | None, groups: list[Group], target: str) -> list
 
 
 def _levels_of(population: Population, target: str) -> list[Group]:
-    """The levels of a target that occur in the population, in their order, each a group."""
     name, columns = column_of(target), population.release.columns
     if name is None or name not in columns.names:
         parse(target).check(columns)

@@ -124,8 +124,6 @@ def _slope(u: Array, t: Array, end: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ScoreInterval:
-    """The interval of one coefficient (an IntervalRule)."""
-
     profiles: ScoreProfiles
     index: int
     terms: Terms
@@ -141,7 +139,6 @@ class ScoreInterval:
         return self.value + min(low, -z * error), self.value + max(high, z * error)
 
     def robust(self, level: float) -> tuple[float, float]:
-        """To first order, over all populations that agree with the measurement."""
         return self.value + least_change(self.terms, level), self.value + largest_change(self.terms, level)
 
     def distance_of(self, wald: float) -> float:

@@ -146,7 +146,6 @@ class OrdinalEquations(LevelEquations):
         return bool(np.isfinite(beta).all() and (np.diff(beta[: self._cuts]) > 0).all())
 
     def moved(self, beta: Array, index: int, value: float) -> Array:
-        """As of other equations, but all thresholds move with one, so that they stay in order."""
         start = super().moved(beta, index, value)
         if index < self._cuts:
             start[: self._cuts] = beta[: self._cuts] + (value - beta[index])

@@ -272,7 +272,6 @@ class CoefficientTest:
 
 
 def chosen(fit: Fit, names: Sequence[str]) -> list[int]:
-    """Indices of coefficients by their names, or by a term or factor of the formula, which stands for all of its own."""
     several = isinstance(names, Iterable) and not isinstance(names, str)
     if not several or not names or not all(isinstance(name, str) for name in names):
         raise ValueError(
@@ -314,7 +313,6 @@ def _effects(fit: Fit) -> Iterator[tuple[str, Array, Array]]:
 
 
 def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
-    """Means at the rows of a frame with errors and intervals, on the scale of η where there is one mean; NaN at a missing cell."""
     columns, equations = fit.population.release.columns, fit.equations
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
