@@ -39,7 +39,11 @@ class Cells:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each column."""
+        """Number of cells of each column.
+
+        >>> Cells(((0.5,),), ((),), (False,)).sizes
+        (2,)
+        """
         return tuple(
             len(edges) + 1 + len(atoms) + missing
             for edges, atoms, missing in zip(self.edges, self.atoms, self.missing, strict=True)
@@ -56,7 +60,11 @@ class Cells:
         return self._cells_in(X, self._edges)
 
     def cells_of(self, j: int, values: Array) -> Array:
-        """The cell (n,) of each value of one column."""
+        """The cell (n,) of each value of one column.
+
+        >>> Cells(((0.5,),), ((),), (False,)).cells_of(0, np.array([0.0, 1.0])).tolist()
+        [0, 1]
+        """
         return self._cells_between(np.array(self.edges[j]), j, values)
 
     @cached_property

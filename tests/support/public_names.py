@@ -127,7 +127,6 @@ _INSIDE = (
     "Witness",
     "Law",
     "ArrowSource",
-    "Cells",
 )  # returned, but internal
 
 
