@@ -39,6 +39,7 @@ from kmeanalyst.releases.file import validate_release, writing
 from release_side.budget import composition, ledger, spending
 from release_side.choices import output_file
 from release_side.door import door, mechanism
+from release_side.publishing import opening
 from release_side.publishing import publish as publishing
 
 DOMAIN = Domain((Integer(name="age", lower=0, upper=99),))
@@ -46,7 +47,19 @@ FRAME = DOMAIN.decode(DOMAIN.draw(40, 1))
 DOOR = sys.modules["release_side.door.private_mean"]
 TRACED = {
     module.__file__
-    for module in (atomic, writing, composition, ledger, spending, mechanism, output_file, publishing, door, DOOR)
+    for module in (
+        atomic,
+        writing,
+        composition,
+        ledger,
+        spending,
+        mechanism,
+        output_file,
+        opening,
+        publishing,
+        door,
+        DOOR,
+    )
 }
 HONEST = mechanism.GaussianNoise.add_to
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +133,19 @@ def account(folder: Path) -> Path:
     return folder / "l.ledger"
 
 
-@pytest.mark.parametrize("pair", SAME)
-def test_a_private_table_is_refused_as_its_own_public_points(pair, tmp_path):
-    private, public = SAME[pair](tmp_path)
-    with pytest.raises(PublishError, match=REFUSED):
-        publish(private, DOMAIN, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
+def test_a_private_table_is_refused_as_its_own_public_points(tmp_path):
+    for private, public in every_one(SAME, tmp_path):
+        with pytest.raises(PublishError, match=REFUSED):
+            publish(private, DOMAIN, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
+
+
+def every_one(
+    pairs: dict[str, Callable[[Path], Pair]], folder: Path, names: Iterable[str] | None = None
+) -> Iterator[Pair]:
+    """Each pair, in a folder of its own, which an error shows."""
+    for name in names or pairs:
+        (folder / name).mkdir(exist_ok=True)
+        yield pairs[name](folder / name)
 
 
 EPSILON = {"epsilon": 1, "rehearsal": 1}
@@ -153,10 +161,9 @@ every_entry = pytest.mark.parametrize("entry", [call for _, call in ENTRIES], id
 
 @every_entry
 def test_every_way_to_publish_compares_its_public_rows_with_the_private_table(entry, tmp_path):
-    for pair in ("a folder as both", "CSV as Parquet"):
-        (tmp_path / pair).mkdir()
+    for pair in every_one(SAME | REWRITTEN, tmp_path, ("a folder as both", "CSV as Parquet")):
         with pytest.raises(PublishError, match=REFUSED):
-            entry(*(SAME | REWRITTEN)[pair](tmp_path / pair))
+            entry(*pair)
 
 
 # ---------------------------------------------------------------------- the same rows in another container
@@ -210,12 +217,11 @@ REWRITTEN: dict[str, Callable[[Path], Pair]] = {
 OPTIONAL = Domain((Integer(name="age", lower=17, upper=90), Real(name="wage", lower=0, upper=100, missing=True)))
 
 
-@pytest.mark.parametrize("pair", REWRITTEN)
-def test_the_rows_of_the_private_table_are_refused_in_every_form(pair, tmp_path):
-    private, public = REWRITTEN[pair](tmp_path)
-    for domain in (DOMAIN, OPTIONAL):
-        with pytest.raises(PublishError, match=REFUSED):
-            publish(private, domain, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
+def test_the_rows_of_the_private_table_are_refused_in_every_form(tmp_path):
+    for private, public in every_one(REWRITTEN, tmp_path):
+        for domain in (DOMAIN, OPTIONAL):
+            with pytest.raises(PublishError, match=REFUSED):
+                publish(private, domain, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
 
 
 def test_pivots_are_compared_in_the_columns_that_the_function_looks_at(tmp_path):
@@ -297,21 +303,20 @@ HONEST: dict[str, Callable[[Path], Pair]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("pair", HONEST)
-def test_other_rows_pass_even_if_they_are_as_many(pair, tmp_path):
-    private, public = HONEST[pair](tmp_path)
-    if pair == "other rows":
-        assert private.stat().st_size == public.stat().st_size
-    release = publish(private, DOMAIN, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
-    assert release.statement.public_points > 0
+def test_other_rows_pass_even_if_they_are_as_many(tmp_path):
+    private, public = HONEST["other rows"](tmp_path)
+    assert private.stat().st_size == public.stat().st_size
+    for private, public in every_one(HONEST, tmp_path):
+        release = publish(private, DOMAIN, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
+        assert release.statement.public_points > 0
 
 
-@pytest.mark.parametrize("pair", ["the file", "a hard link", "a symbolic link", "a link to the folder"])
-def test_one_file_under_two_names_is_recognised_without_reading_it(pair, tmp_path, monkeypatch):
+def test_one_file_under_two_names_is_recognised_without_reading_it(tmp_path, monkeypatch):
+    names = ("the file", "a hard link", "a symbolic link", "a link to the folder")
     monkeypatch.setattr("release_side.choices.public_inputs.open_bytes", lambda path: pytest.fail(f"{path} was read"))
-    with pytest.raises(PublishError, match=REFUSED):
-        private, public = SAME[pair](tmp_path)
-        refuse_private_as_public(open_private(private), public, DOMAIN)
+    for private, public in every_one(SAME, tmp_path, names):
+        with pytest.raises(PublishError, match=REFUSED):
+            refuse_private_as_public(open_private(private), public, DOMAIN)
 
 
 def test_content_is_read_only_where_sizes_agree(tmp_path, monkeypatch):
@@ -380,18 +385,19 @@ NOT_READ = (
 )  # of a folder, its own files of tables are read
 
 
-@pytest.mark.parametrize("pair", NOT_READ)
-def test_no_domain_is_drafted_from_files_that_are_not_read(pair, tmp_path):
-    with pytest.raises(DomainError, match=r"holds no file of a table .*Name the folder that has them"):
-        drafted(SAME[pair](tmp_path)[1], tmp_path)
+def test_no_domain_is_drafted_from_files_that_are_not_read(tmp_path):
+    for _, sample in every_one(SAME, tmp_path, NOT_READ):
+        with pytest.raises(DomainError, match=r"holds no file of a table .*Name the folder that has them"):
+            drafted(sample, tmp_path)
 
 
-@pytest.mark.parametrize("pair", [pair for pair in SAME if pair not in ("columns of the frame", *NOT_READ)])
-def test_a_domain_drafted_from_the_private_table_is_refused(pair, tmp_path):
-    private, sample = SAME[pair](tmp_path)
-    domain = drafted(sample, tmp_path)
-    with pytest.raises(PublishError, match=SAMPLE_REFUSED):
-        publish(private, domain, epsilon=1, delta=1e-6)
+def test_a_domain_drafted_from_the_private_table_is_refused(tmp_path):
+    for private, sample in every_one(
+        SAME, tmp_path, [name for name in SAME if name not in ("columns of the frame", *NOT_READ)]
+    ):
+        domain = drafted(sample, tmp_path)
+        with pytest.raises(PublishError, match=SAMPLE_REFUSED):
+            publish(private, domain, epsilon=1, delta=1e-6)
 
 
 @pytest.mark.parametrize("call", [
