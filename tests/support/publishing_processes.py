@@ -46,21 +46,10 @@ DOMAIN = Domain((Integer(name="age", lower=0, upper=99),))
 FRAME = DOMAIN.decode(DOMAIN.draw(40, 1))
 DOOR = sys.modules["release_side.door.private_mean"]
 TRACED = {
-    module.__file__
-    for module in (
-        atomic,
-        writing,
-        composition,
-        ledger,
-        spending,
-        mechanism,
-        output_file,
-        opening,
-        publishing,
-        door,
-        DOOR,
+    module.__file__ for module in (
+        atomic, writing, composition, ledger, spending, mechanism, output_file, opening, publishing, door, DOOR,
     )
-}
+}  # fmt: skip
 HONEST = mechanism.GaussianNoise.add_to
 
 
