@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.two_sample import effect_size as precision
+from kmeanalyst.inference.two_sample import gram_sums as precision
 from kmeanalyst.inference.two_sample.distance import Pair, Sample, read_pair, without_diagonal
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.samples import SampleRows, result_about

@@ -5,183 +5,33 @@ Schrab & Gretton 2023), which finds a local difference that one lengthscale smoo
 
 A statistic of two samples is a quadratic form in the labels. With labels about their mean, c = a − n/(n + m), only
 q = cᵀKc needs a product for each relabelling; what is linear in c follows from row sums.
-
-Few rows are relabelled one by one. Many are relabelled in bins (Domingo-Enrich, Dwivedi & Mackey 2023, "Compress then
-test", section 3): the Gram matrix then shrinks to sums over pairs of bins, and a thousand relabellings cost little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from kmeanalyst.inference.two_sample import effect_size as precision
 from kmeanalyst.inference.two_sample.distance import Pair, Sample, read_pair
-from kmeanalyst.inference.two_sample.gram_sums import GramSums, gram_sums
+from kmeanalyst.inference.two_sample.gram_sums import (
+    GramSums,
+    RowLabels,
+    gram_sums,
+    of_two_samples,
+    pooled_trace_of_square,
+)
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
 
-_MOST_ROWS = 4000  # with at most this many rows, each is relabelled by itself
-_UNITS = 2000
-_LEAST_BINS = 200  # bins that the smaller sample has at least, if it has as many rows
-_AT_ONCE = 4096  # relabellings in memory
-
-
-@dataclass(frozen=True)
-class Units:
-    """Which rows move together: a cut of n + m rows, those of the first sample before those of the second.
-
-    starts   (U + 1,) where each unit starts in the rows; the last entry is n + m.
-    first    (U,) whether a unit is of the first sample.
-    groups   disjoint sets of units; within a set they are of one size, and are permuted among themselves.
-
-    Why the test is exact, with bins and without. Rows are put in an order drawn independently of them, and then cut at
-    positions that depend on n and m alone. Permuting units of one size among themselves permutes the positions of rows,
-    and these permutations are a subgroup H of all of them. Under the hypothesis the n + m rows are exchangeable: for
-    h drawn uniformly from H, the statistics at the identity and at h_1, ..., h_B are exchangeable too, as a subgroup
-    is closed (Hemerik & Goeman 2018, theorem 2). So P(p ≤ t) ≤ t for p = (b + 1)/(B + 1). A unit that is in no
-    set stays where it is, in the observed statistic and in every relabelled one: no row is dropped.
-    """
-
-    starts: Array
-    first: Array
-    groups: tuple[Array, ...]
-
-    @property
-    def rows_alone(self) -> bool:
-        """Whether every row is a unit of its own."""
-        return len(self.first) == int(self.starts[-1])
-
-    def draws(self, count: int, rng: np.random.Generator) -> Iterator[Array]:
-        """0/1 labels (U, ·) of the observed samples, in the first column, and of `count` relabellings, in parts."""
-        left, observed = count, 1
-        while left or observed:
-            part = min(left, _AT_ONCE)
-            labels = np.repeat(self.first[:, None], observed + part, axis=1)
-            for group in self.groups:
-                labels[group, observed:] = rng.permuted(labels[group, observed:], axis=0)
-            yield labels
-            left, observed = left - part, 0
-
-
-def bin_size(n: int, m: int) -> int:
-    """Rows per bin: about `_UNITS` bins in all, and the smaller sample in `_LEAST_BINS` or more if it has the rows."""
-    if n + m <= _MOST_ROWS:
-        return 1
-    return min(-(-(n + m) // _UNITS), max(1, min(n, m) // _LEAST_BINS))
-
-
-def units_of(n: int, m: int) -> Units:
-    """The cut for two sizes: bins, then what is left over as single rows.
-
-    Where the smaller sample is so small that its bins are few, bins are smaller and the larger sample gives as many as
-    make `_UNITS` in all; its further rows stay. The moving bins of the larger sample are then still about nine times
-    those of the smaller, so that few of a relabelled smaller sample's rows are truly its own.
-    """
-    size = bin_size(n, m)
-    most = n + m if n + m <= _MOST_ROWS else _UNITS
-    small = min(n, m) // size
-    large = min(max(n, m) // size, most - small)
-    bins = (small, large) if n <= m else (large, small)
-    left = (n - bins[0] * size, m - bins[1] * size)
-    singles = tuple(min(rest, size) if min(left) else 0 for rest in left)
-    return _cut((n, m), bins, size, singles)
-
-
-def _cut(rows: tuple[int, int], bins: tuple[int, int], size: int, singles: tuple[int, ...]) -> Units:
-    """Units of each sample: bins, single rows, and one unit of the rows that stay."""
-    lengths: list[int] = []
-    first: list[bool] = []
-    groups: tuple[list[int], list[int]] = ([], [])
-    for side in (0, 1):
-        for group, count, length in ((0, bins[side], size), (1, singles[side], 1)):
-            groups[group].extend(range(len(lengths), len(lengths) + count))
-            lengths.extend([length] * count)
-        stay = rows[side] - bins[side] * size - singles[side]
-        lengths.extend([stay] if stay else [])
-        first.extend([side == 0] * (len(lengths) - len(first)))
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    return Units(starts, np.array(first), tuple(np.array(group) for group in groups if group))
-
-
-# ---------------------------------------------------------------- quadratic forms
-
-
-class RowLabels:
-    """q = cᵀKc for each column of labels (n + m, B), by float32 products with blocks of K, added in float64.
-
-    `level` is about the mean of K: it is taken off every entry, which changes no q (cᵀ1 = 0) and spares digits.
-    """
-
-    def __init__(self, labels: Array, level: float) -> None:
-        self.labels, self.level, self.share = labels, level, np.float32(labels[:, 0].mean())
-        self.quadratic = np.zeros(labels.shape[1])
-
-    def centred(self, block: slice) -> Array:
-        """Labels about their mean, float32."""
-        return self.labels[block] - self.share
-
-
-class _RowPart:
-    """The part of q that belongs to the rows I."""
-
-    def __init__(self, of: RowLabels, I: slice) -> None:  # noqa: E741
-        self.of, self.I = of, I
-        self.towards = np.zeros((I.stop - I.start, of.labels.shape[1]), dtype=np.float32)
-
-    def add(self, K: Array, J: slice, share: float) -> None:
-        small = np.subtract(K, self.of.level, dtype=np.float32, casting="same_kind")
-        if share != 1:
-            small *= np.float32(share)
-        self.towards += small @ self.of.centred(J)
-
-    def finish(self) -> None:
-        self.of.quadratic += 2 * np.einsum("ib,ib->b", self.towards, self.of.centred(self.I), dtype=np.float64)
-
-
-class UnitSums:
-    """The Gram matrix summed over pairs of units, (U, U) float64."""
-
-    def __init__(self, units: Units) -> None:
-        self.starts = units.starts
-        self.half = np.zeros((len(units.first), len(units.first)))  # each pair once, the diagonal half
-
-    def covered(self, rows: slice) -> tuple[slice, Array]:
-        """The units that rows run through, and where each starts among them."""
-        first, last = np.searchsorted(self.starts, [rows.start, rows.stop - 1], side="right") - 1
-        return slice(first, last + 1), np.maximum(self.starts[first : last + 1] - rows.start, 0)
-
-    def quadratic(self, labels: Array) -> Array:
-        """q for each column of labels (U, B), float64."""
-        centred = labels - float(np.diff(self.starts) @ labels[:, 0] / self.starts[-1])
-        return 2 * np.einsum("ub,ub->b", centred, self.half @ centred)
-
-
-class _UnitPart:
-    """The sums over pairs of units that belong to the rows I."""
-
-    def __init__(self, of: UnitSums, I: slice) -> None:  # noqa: E741
-        self.of, self.I = of, I
-        self.towards = np.zeros((I.stop - I.start, len(of.half)))
-
-    def add(self, K: Array, J: slice, share: float) -> None:
-        units, starts = self.of.covered(J)
-        self.towards[:, units] += share * np.add.reduceat(K, starts, axis=1)
-
-    def finish(self) -> None:
-        units, starts = self.of.covered(self.I)
-        self.of.half[units] += np.add.reduceat(self.towards, starts, axis=0)
-
-
+_AT_ONCE, _MOST_LABELS = 4096, 2**27  # relabellings in memory, and labels of them
 KernelChoice = Kernel | Sequence[Kernel] | Literal["aggregated"] | None
 
 _OCTAVES = (0, 1, -1, -2, -3, -4, -5)  # the aggregated lengthscales: powers of 2 times the median, which comes first
-_FLOAT32, _FLOAT64 = 2.0**-24, 2.0**-53
+_FLOAT32 = 2.0**-24
 _LEVEL = 0.05
 _LEVEL_ROWS = 256  # rows from which the mean of a kernel is guessed
 
@@ -196,8 +46,8 @@ def permutation_test(
 ) -> TestResult:
     """p = (b + 1)/(B + 1), b relabellings of B with a statistic at least as large; ties count against rejection.
 
-    Guarantee   P(p ≤ t) ≤ t for every t and all sizes, if both samples are drawn from one population (see `Units`):
-                kernels and scales depend on the pooled rows as a set only.
+    Guarantee   P(p ≤ t) ≤ t for every t and all sizes, if both samples are drawn from one population: kernels and scales
+                depend on the pooled rows as a set only, and the rows are then exchangeable.
     """
     _check(permutations, estimator)
     named = _named_kernels(kernel)
@@ -207,12 +57,7 @@ def permutation_test(
     if min(n, m) < 2:
         raise ValueError(f"both samples need at least two rows, got {n} and {m}. Add rows.")
     rng = np.random.default_rng(rng)
-    units = units_of(n, m)
-    sides = [pair.x, pair.y]
-    if not units.rows_alone:  # an order drawn independently of the rows: all bins are then alike
-        sides = [side[rng.permutation(len(side))] for side in sides]
-    rows = np.vstack(sides)
-    relabelled = _relabelled(kernels, rows, units, permutations, rng, estimator)
+    relabelled = _relabelled(kernels, np.vstack([pair.x, pair.y]), n, permutations, rng, estimator)
     standard = [each.standardised for each in relabelled]
     statistics, tie = relabelled[0].statistics, relabelled[0].tie
     if len(kernels) > 1:
@@ -227,8 +72,8 @@ def permutation_test(
         method=_method(permutations, len(kernels)),
         n_release_points=n,
         n_sample_rows=m,
-        notes=(*pair.notes, *_aggregate_notes(standard, kernels), *_unit_notes(units)),
-        **asdict(precision.of_two_samples(first.sums, first.unbiased, _margin(first.statistics[1:]))),
+        notes=(*pair.notes, *_aggregate_notes(standard, kernels)),
+        **asdict(of_two_samples(first.sums, first.unbiased, _margin(first.statistics[1:]))),
     )
 
 
@@ -284,33 +129,29 @@ class _Relabelled:
 
 
 def _relabelled(
-    kernels: Sequence[Kernel], rows: Array, units: Units, count: int, rng: np.random.Generator, estimator: str
+    kernels: Sequence[Kernel], rows: Array, n: int, count: int, rng: np.random.Generator, estimator: str
 ) -> list[_Relabelled]:
     """All kernels under the same relabellings."""
-    n = int(np.diff(units.starts)[units.first].sum())
+    levels = [_guessed_mean(kernel, rows) for kernel in kernels]
     parts: list[list[Array]] = [[] for _ in kernels]
-    for labels, sums, quadratics in _quadratics(kernels, rows, n, units, units.draws(count, rng)):
-        for part, each, quadratic in zip(parts, sums, quadratics, strict=True):
-            part.append(_statistics(each, units, labels, quadratic, estimator))
-    unit = _FLOAT32 if units.rows_alone else _FLOAT64
-    return [_assembled(each, np.concatenate(part), unit, estimator) for each, part in zip(sums, parts, strict=True)]
+    for labels in _labels(n, len(rows), count, rng):
+        forms = [RowLabels(labels, level) for level in levels]
+        sums = gram_sums(kernels, rows, n, forms)
+        for part, each, form in zip(parts, sums, forms, strict=True):
+            part.append(_statistics(each, labels, form.quadratic, estimator))
+    return [_assembled(each, np.concatenate(part), estimator) for each, part in zip(sums, parts, strict=True)]
 
 
-def _quadratics(
-    kernels: Sequence[Kernel], rows: Array, n: int, units: Units, draws: Iterator[Array]
-) -> Iterator[tuple[Array, list[GramSums], list[Array]]]:
-    """(labels, sums, q for each kernel) for each part of the relabellings."""
-    if units.rows_alone:
-        levels = [_guessed_mean(kernel, rows) for kernel in kernels]
-        for labels in draws:
-            forms = [RowLabels(labels, level) for level in levels]
-            sums = gram_sums(kernels, rows, n, [partial(_RowPart, form) for form in forms])
-            yield labels, sums, [form.quadratic for form in forms]
-        return
-    tables = [UnitSums(units) for _ in kernels]
-    sums = gram_sums(kernels, rows, n, [partial(_UnitPart, table) for table in tables])
-    for labels in draws:
-        yield labels, sums, [table.quadratic(labels) for table in tables]
+def _labels(n: int, n_rows: int, count: int, rng: np.random.Generator) -> Iterator[Array]:
+    """0/1 labels (n + m, ·) of the observed samples, in the first column, and of `count` relabellings, in parts."""
+    first = np.arange(n_rows) < n
+    most, left, observed = min(_AT_ONCE, max(64, _MOST_LABELS // n_rows)), count, 1
+    while left or observed:
+        part = min(left, most)
+        labels = np.repeat(first[:, None], observed + part, axis=1)
+        labels[:, observed:] = rng.permuted(labels[:, observed:], axis=0)
+        yield labels
+        left, observed = left - part, 0
 
 
 def _guessed_mean(kernel: Kernel, rows: Array) -> float:
@@ -318,7 +159,7 @@ def _guessed_mean(kernel: Kernel, rows: Array) -> float:
     return float(kernel.gram(some, some).mean())
 
 
-def _statistics(sums: GramSums, units: Units, labels: Array, quadratic: Array, estimator: str) -> Array:
+def _statistics(sums: GramSums, labels: Array, quadratic: Array, estimator: str) -> Array:
     """MMD² for each column of labels, from q = cᵀKc, K without its diagonal, and what is linear in c.
 
     With a = c + f, f = n/(n + m): aᵀKa = q + 2f cᵀK1 + f² 1ᵀK1 sums k within the first sample, aᵀK1 − aᵀKa across,
@@ -326,37 +167,36 @@ def _statistics(sums: GramSums, units: Units, labels: Array, quadratic: Array, e
     """
     n, m = sums.n, sums.m
     f, total = n / (n + m), float(sums.towards.sum())
-    linear = _along(sums.towards.sum(axis=1), units, labels, f)
+    linear = _along(sums.towards.sum(axis=1), labels, f)
     within = quadratic + 2 * f * linear + f**2 * total
     across = linear + f * total - within
     beyond = total - within - 2 * across
     if estimator == "unbiased":
         return within / (n * (n - 1)) + beyond / (m * (m - 1)) - 2 * across / (n * m)
-    own = _along(sums.diagonal, units, labels, f) + f * float(sums.diagonal.sum())
+    own = _along(sums.diagonal, labels, f) + f * float(sums.diagonal.sum())
     return (within + own) / n**2 + (beyond + sums.diagonal.sum() - own) / m**2 - 2 * across / (n * m)
 
 
-def _along(values: Array, units: Units, labels: Array, share: float) -> Array:
-    """cᵀ values, (B,), for values (n + m,) and labels (U, B), in parts: float64 labels would be large."""
-    per_unit = np.add.reduceat(values, units.starts[:-1])
-    parts = range(0, len(per_unit), 512)
-    return np.sum([per_unit[i : i + 512] @ (labels[i : i + 512] - share) for i in parts], axis=0)
+def _along(values: Array, labels: Array, share: float) -> Array:
+    """cᵀ values, (B,), for values and labels (n + m, B), in parts: float64 labels would be large."""
+    parts = range(0, len(values), 512)
+    return np.sum([values[i : i + 512] @ (labels[i : i + 512] - share) for i in parts], axis=0)
 
 
-def _assembled(sums: GramSums, statistics: Array, unit: float, estimator: str) -> _Relabelled:
+def _assembled(sums: GramSums, statistics: Array, estimator: str) -> _Relabelled:
     n, m = sums.n, sums.m
     within, across, beyond = sums.totals
     unbiased = within / (n * (n - 1)) + beyond / (m * (m - 1)) - 2 * across / (n * m)
     own = float(sums.diagonal[:n].sum()), float(sums.diagonal[n:].sum())
     biased = max(0.0, (within + own[0]) / n**2 + (beyond + own[1]) / m**2 - 2 * across / (n * m))
-    rate, square = 1 / n + 1 / m, precision.pooled_trace_of_square(sums)
+    rate, square = 1 / n + 1 / m, pooled_trace_of_square(sums)
     # rounding errors of the entries are independent: they add as the squares of the entries do
     entries = np.sqrt(sums.squares @ (1, 2, 1)) * n * m / (n + m) ** 2
     return _Relabelled(
         statistics=statistics,
         observed=unbiased if estimator == "unbiased" else biased,
         unbiased=unbiased,
-        tie=float(64 * unit * rate**2 * entries),
+        tie=float(64 * _FLOAT32 * rate**2 * entries),
         scale=float(np.sqrt(2 * (square or 0.0)) * rate),
         sums=sums,
     )
@@ -386,16 +226,3 @@ def _aggregate_notes(standard: Sequence[Array], kernels: Sequence[Kernel]) -> li
         f"statistics in standard deviations under one population: {listed}",
         f"mmd_squared, the interval and what is detectable are those of {labels[0]}",
     ]
-
-
-def _unit_notes(units: Units) -> list[str]:
-    if units.rows_alone:
-        return []
-    size = int(np.diff(units.starts)[units.groups[0]].max())
-    together = "one by one" if size == 1 else f"in bins of {size} rows drawn together"
-    notes = [f"{len(units.first)} units relabelled {together}: every row counts, and p is exact"]
-    moving = np.zeros(len(units.first), dtype=bool)
-    for group in units.groups:
-        moving[group] = True
-    still = int(np.diff(units.starts)[~moving].sum())
-    return notes + ([f"{still} rows of the larger sample keep their label in every relabelling"] if still else [])
