@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.two_sample.distance import mmd, mmd_squared
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
     from kmeanalyst.inference.two_sample.result import TestResult
-    from kmeanalyst.inference.variables.boundedness import UnboundedWeights
+    from kmeanalyst.inference.variables.product_distribution import UnboundedWeights
     from kmeanalyst.inference.variables.pushforward import pushforward
     from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.kernels import KernelMean, median_lengthscale
@@ -67,7 +67,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.two_sample.distance": ("mmd", "mmd_squared"),
     "kmeanalyst.inference.two_sample.mmd_test": ("mmd_test",),
     "kmeanalyst.inference.two_sample.result": ("TestResult",),
-    "kmeanalyst.inference.variables.boundedness": ("UnboundedWeights",),
+    "kmeanalyst.inference.variables.product_distribution": ("UnboundedWeights",),
     "kmeanalyst.inference.variables.pushforward": ("pushforward",),
     "kmeanalyst.inference.variables.random_variable": ("RandomVariable",),
     "kmeanalyst.kernels": ("KernelMean", "median_lengthscale"),

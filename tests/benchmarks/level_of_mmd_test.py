@@ -30,7 +30,7 @@ from populations import POPULATIONS, population
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference.two_sample import noise_aware
+from kmeanalyst.inference.two_sample import noise_aware, sides
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
@@ -93,8 +93,8 @@ def _told_no_noise(release: ka.Release, sample: pd.DataFrame) -> float:
     measurement = release.measurement
     assert measurement is not None
     rows = release.domain.encode(sample)
-    directions = noise_aware.directions_of(release, measurement, rows)
-    moments = noise_aware.sample_moments(measurement.feature_map, directions, [rows])
+    directions = sides.directions_of(release, measurement.feature_map, rows)
+    moments = sides.sample_side(sides.measured_side(release, beforehand=True), directions, [rows])
     shrink = 1 / measurement.n_rows + 1 / moments.n_rows
     no_noise = replace(measurement, noise_scale=1e-300, noise_law="discrete gaussian")
     difference = measurement.vector - moments.mean

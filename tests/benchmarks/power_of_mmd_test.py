@@ -30,7 +30,7 @@ from populations import population as population_of
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference.two_sample import noise_aware
+from kmeanalyst.inference.two_sample import noise_aware, sides
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
@@ -122,8 +122,8 @@ def _unweighted(release: ka.Release, sample: pd.DataFrame) -> float:
     measurement = release.measurement
     assert measurement is not None
     rows = release.domain.encode(sample)
-    directions = noise_aware.directions_of(release, measurement, rows)
-    moments = noise_aware.sample_moments(measurement.feature_map, directions, [rows])
+    directions = sides.directions_of(release, measurement.feature_map, rows)
+    moments = sides.sample_side(sides.measured_side(release, beforehand=True), directions, [rows])
     shrink, tau2 = 1 / measurement.n_rows + 1 / moments.n_rows, measurement.noise_scale**2
     size, remaining = len(directions.variances), measurement.feature_map.dimension - len(directions.variances)
     left_over = shrink * (moments.variance - np.trace(moments.covariance)) / remaining + tau2

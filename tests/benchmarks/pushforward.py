@@ -24,7 +24,7 @@ import pandas as pd
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference.variables.boundedness import UnboundedWeights
+from kmeanalyst.inference.variables.product_distribution import UnboundedWeights
 from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release

@@ -16,15 +16,14 @@ import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import (
     Functionals,
-    MeanEmbeddingEstimate,
     RidgeProjector,
     column_functions,
     leading_products,
     whitened_test,
 )
-from kmeanalyst.inference.two_sample.noise_aware import Directions, sample_moments
-from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.two_sample.sides import SampleRows, Side, sample_side
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.releases.measurement import Measurement
 
 _FUNCTIONS = 6  # functions of each column
@@ -70,9 +69,10 @@ def difference_tests(
     found, evidence = [np.zeros(0)], projector.evidence
     for some in _batches(groups, projector.dimension):
         vectors = np.hstack([projector.vectors(group.read) for group in some])
-        moments = sample_moments(evidence.feature_map, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
-        differences = vectors.T @ (evidence.vector - moments.mean)
-        shrink, stop = evidence.row_variance + 1 / moments.n_rows, 0
+        moments = sample_side(evidence, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
+        assert moments.covariance is not None
+        differences = vectors.T @ (evidence.mean - moments.mean)
+        shrink, stop = evidence.row_variance + moments.row_variance, 0
         for group in some:
             part = slice(stop, stop := stop + len(group.variances))
             missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
@@ -83,7 +83,7 @@ def difference_tests(
 
 
 def _test(
-    group: Group, vectors: Array, differences: Array, covariance: Array, shrink: float, evidence: MeanEmbeddingEstimate
+    group: Group, vectors: Array, differences: Array, covariance: Array, shrink: float, evidence: Side
 ) -> GroupTest:
     if len(group.variances) == 0:
         return GroupTest(np.nan, 0.0)

@@ -15,11 +15,11 @@ import pandas as pd
 
 from kmeanalyst.inference.compare import attribution
 from kmeanalyst.inference.compare.differences import standardised_differences
-from kmeanalyst.inference.compare.functionals import MeanEmbeddingEstimate, RidgeProjector, evidence_of, reference_rows
+from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows
 from kmeanalyst.inference.compare.witness import Witness, witness_of, witness_rows
 from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.two_sample.sides import SampleRows, Side, measured_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import shortened
@@ -198,7 +198,7 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
             "compare goes through the sample several times, and a generator or a reader can be gone through only once. Pass a "
             "DataFrame, a table, or the path of a file."
         )
-    overall, evidence = mmd_test(release, rows), evidence_of(release, beforehand=True)
+    overall, evidence = mmd_test(release, rows), measured_side(release, beforehand=True)
     some = rows.some(_SOME_ROWS)
     witness = witness_of(release, evidence, rows, some)
     elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
@@ -217,7 +217,7 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
 
 
 def attributed(
-    evidence: MeanEmbeddingEstimate,
+    evidence: Side,
     rows: SampleRows,
     some: Array,
     elsewhere: float,
@@ -241,7 +241,7 @@ def attributed(
     chosen = attribution.pairs_to_test(columns["pvalue"].to_numpy())
     measurement = None if release is None else release.measurement
     if release is not None and measurement is not None and measurement.chosen_by_rows:
-        projector = RidgeProjector(evidence_of(release), projector.rows)
+        projector = RidgeProjector(measured_side(release), projector.rows)
         functions = attribution.Columns(projector)
     of_pairs = attribution.pair_tests(chosen, functions, known, projector, rows, elsewhere, some, measurement)
     pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.questions.expectation import expectation, probability
-from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.two_sample.sides import SampleRows
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical

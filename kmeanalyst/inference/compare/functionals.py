@@ -5,10 +5,6 @@ difference between a measurement of N rows and a sample of L. If both have one p
 bᵀΣb(1/N + 1/L) + τ²‖b‖² for any b that does not depend on the noise, Σ the covariance of φ and τ the noise's scale. So the
 level of a test along b holds exactly. How well bᵀφ approximates u only decides which function a rejection can be attributed to.
 
-A release's knowledge of its population is a mean of features, `MeanEmbeddingEstimate`: the noisy mean with its noise, if
-there is a measurement. Weighted points without one are taken as a fixed distribution and seen through features of their
-own kernel; then only the sample is random.
-
 Questions about some columns use functions of these columns alone, `ColumnFunctions`: the principal functions of a kernel
 on them over reference rows, the smoothest first.
 """
@@ -21,70 +17,19 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from kmeanalyst.inference.two_sample.noise_aware import directions_of, noise_aware_test
+from kmeanalyst.inference.two_sample.noise_aware import noise_aware_test
+from kmeanalyst.inference.two_sample.sides import Side
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.principal import Directions, principal_components
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
-from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.release import ReleaseData
 
-_BASIS_ROWS = 150  # drawn from the domain, and as many of the points, for weighted points without a measurement
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
 _AWAY = 0.1  # share of the second half's cells that are the domain's, and of the first half's that are the rows'
 
 
-@dataclass(frozen=True, eq=False)
-class MeanEmbeddingEstimate:
-    """A mean of features over a population, and how uncertain it is.
-
-    vector         y (F,).
-    measurements   those it is made of, with their noise; none for a fixed distribution.
-    row_variance   1/N: what part of a row's variance the mean has; 0 for a fixed distribution.
-    """
-
-    domain: Domain
-    feature_map: FeatureMap
-    vector: Array
-    measurements: tuple[Measurement, ...]
-    row_variance: float
-
-    @property
-    def noise_variance(self) -> float:
-        """τ², of the noise on each coordinate of y."""
-        return float(sum(measurement.noise_scale**2 for measurement in self.measurements))
-
-    def directions(self, release: ReleaseData, rows: Array) -> Directions:
-        """Directions of feature space: the leading ones of the test against these rows, or all if there is no noise."""
-        if self.measurements:
-            return directions_of(release, self.measurements[0], rows)
-        size = self.feature_map.dimension
-        return Directions(np.eye(size), np.ones(size))
-
-
-def evidence_of(release: ReleaseData, *, beforehand: bool = False) -> MeanEmbeddingEstimate:
-    """The mean embedding that the release's measurement gives, or its points without one.
-
-    beforehand   leave out what was chosen by scores of the same rows, whose sampling errors were chosen as well.
-    """
-    measurement = release.measurement
-    if measurement is not None and beforehand:
-        measurement = measurement.decided_beforehand
-    if measurement is not None:
-        return MeanEmbeddingEstimate(
-            release.domain, measurement.feature_map, measurement.vector, (measurement,), 1 / measurement.n_rows
-        )
-    drawn = release.domain.draw(_BASIS_ROWS, 0)
-    basis = np.vstack([drawn, release.encoded_points[:: max(1, len(release) // _BASIS_ROWS)]])
-    feature_map = Nystroem.fit(release.kernel, basis)
-    vector = feature_mean(feature_map, release.encoded_points, release.weights)
-    return MeanEmbeddingEstimate(release.domain, feature_map, vector, (), 0.0)
-
-
-def reference_rows(evidence: MeanEmbeddingEstimate, rows: Array, weights: Array | None = None) -> Array:
+def reference_rows(evidence: Side, rows: Array, weights: Array | None = None) -> Array:
     """Rows (n, d) at which functions are read: each cell is drawn from the domain or from `rows`, independently.
 
     In the first half most cells are the domain's, in the second most are the rows'. So they lie where the population
@@ -251,7 +196,7 @@ class RidgeProjector:
     ρ = nτ²/D; at rows left out a larger one can be better, and is taken for each function where it is.
     """
 
-    def __init__(self, evidence: MeanEmbeddingEstimate, rows: Array, difference: float = USUAL_DIFFERENCE) -> None:
+    def __init__(self, evidence: Side, rows: Array, difference: float = USUAL_DIFFERENCE) -> None:
         n, feature_map = len(rows), evidence.feature_map
         K = feature_map.gram(rows, rows)
         square = float(K.diagonal().mean())
@@ -296,7 +241,7 @@ class _Ridge:
 
 
 def whitened_test(
-    vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: MeanEmbeddingEstimate
+    vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: Side
 ) -> tuple[float, float]:
     """(statistic, pvalue) of differences z = bᵀd (k,), weighted by their signal.
 

@@ -25,10 +25,8 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import (
-    MeanEmbeddingEstimate,
     RidgeProjector,
     column_functions,
-    evidence_of,
     leading_products,
     reference_rows,
     whitened_test,
@@ -42,7 +40,7 @@ from kmeanalyst.inference.contingency.contingency_test import (
 )
 from kmeanalyst.inference.contingency.strata import Strata, strata_of
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.samples import result_about
+from kmeanalyst.inference.two_sample.sides import Side, measured_side, result_about
 from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -259,19 +257,19 @@ class _Points:
     doubt   the relative variance by which the table may differ from them where the features see nothing.
     """
 
-    def __init__(self, release: ReleaseData, evidence: MeanEmbeddingEstimate) -> None:
+    def __init__(self, release: ReleaseData, evidence: Side) -> None:
         p = view_weights(release, "probability")
         kept = np.sort(np.argsort(-p, kind="stable")[:_MOST_POINTS])
         kept = kept[p[kept] > 0]
         self.rows, self.weights = release.encoded_points[kept], p[kept] / p[kept].sum()
         self.features = evidence.feature_map.compact(self.rows)
-        self.gap = evidence.vector - self.features.T @ self.weights
+        self.gap = evidence.mean - self.features.T @ self.weights
         self.doubt = self._doubt(evidence)
 
-    def _doubt(self, evidence: MeanEmbeddingEstimate) -> float:
+    def _doubt(self, evidence: Side) -> float:
         """κ: what of ‖y − mean φ‖² is more than noise, and two standard errors of that, per variance of a row."""
         size, noise = len(self.gap), evidence.noise_variance
-        centre = evidence.vector - self.gap
+        centre = evidence.mean - self.gap
         squares = self.features * self.features  # elementwise, of sparse arrays too
         spread = float(self.weights @ squares.sum(axis=1)) - float(centre @ centre)
         excess = max(float(self.gap @ self.gap) - size * noise, 0.0) + 2 * np.sqrt(2 * size) * noise
@@ -286,7 +284,7 @@ class _Points:
 
 
 def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> TestResult:
-    evidence = evidence_of(release)
+    evidence = measured_side(release)
     points = _Points(release, evidence)
     projector = RidgeProjector(evidence, reference_rows(evidence, points.rows, points.weights), points.doubt)
     first, second = (column_functions(release.domain, side, projector.rows, _FUNCTIONS) for side in sides)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.compare.functionals import USUAL_DIFFERENCE, MeanEmbeddingEstimate
-from kmeanalyst.inference.two_sample.noise_aware import Directions, sample_moments
-from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.compare.functionals import USUAL_DIFFERENCE
+from kmeanalyst.inference.two_sample.sides import SampleRows, Side, directions_of, sample_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PrivacyStatement
@@ -99,14 +99,17 @@ def _distinct(f: Array, coordinates: Array) -> list[int]:
     return chosen
 
 
-def witness_of(release: ReleaseData, evidence: MeanEmbeddingEstimate, sample: SampleRows, some: Array) -> Witness:
+def witness_of(release: ReleaseData, evidence: Side, sample: SampleRows, some: Array) -> Witness:
     """The witness of a release and a sample; one pass over the sample.
 
     some   rows of the sample.
     """
-    along: Directions = evidence.directions(release, some)
-    moments = sample_moments(evidence.feature_map, along, sample.blocks())
-    shrink = evidence.row_variance + 1 / moments.n_rows
+    along = Directions(np.eye(size := evidence.feature_map.dimension), np.ones(size))  # all, if there is no noise
+    if evidence.measurements:
+        along = directions_of(release, evidence.feature_map, some)
+    moments = sample_side(evidence, along, sample.blocks())
+    assert moments.covariance is not None
+    shrink = evidence.row_variance + moments.row_variance
     variance = shrink * along.variances + evidence.noise_variance
     signal = USUAL_DIFFERENCE * along.variances
     return Witness(
@@ -114,7 +117,7 @@ def witness_of(release: ReleaseData, evidence: MeanEmbeddingEstimate, sample: Sa
         feature_map=evidence.feature_map,
         directions=along.vectors,
         shrinkage=signal / (signal + variance),
-        differences=along.vectors.T @ (evidence.vector - moments.mean),
+        differences=along.vectors.T @ (evidence.mean - moments.mean),
         covariance=shrink * moments.covariance + evidence.noise_variance * np.eye(len(variance)),
         spread=float(moments.mean_square - moments.mean @ moments.mean),
         around=some[:_AROUND],

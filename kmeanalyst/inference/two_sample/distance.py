@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.two_sample.gram_sums import gram_sums
-from kmeanalyst.inference.variables.operators import refuse_variables
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows, filled
 from kmeanalyst.kernels.embedding import row_blocks
@@ -89,7 +88,6 @@ def _equal(weights: Array | None) -> bool:
 
 def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, KernelMean]:
     """Both sides as embeddings in one space."""
-    refuse_variables(a, b)
     releases = [side for side in (a, b) if isinstance(side, ReleaseData)]
     spaces = [(release.kernel, release.domain) for release in releases]
     if kernel is None and spaces and spaces[0] != spaces[-1]:
@@ -118,7 +116,11 @@ def _points_and_weights(side: Any, domain: Domain | None = None) -> tuple[Any, A
     """Arrays as they are; what yields Arrow batches as a DataFrame, with its names. (Cells of a CSV file have no types.)"""
     rows, weights = side if isinstance(side, tuple) and len(side) == 2 else (side, None)
     table = None if isinstance(rows, str | Path) else table_of(rows)
-    return rows if table is None else table.frame(domain), None if weights is None else np.asarray(weights, dtype=float)
+    if table is not None:
+        rows = table.frame(domain)
+    elif hasattr(rows, "__array__") and not isinstance(rows, pd.DataFrame):
+        rows = np.asarray(rows)  # what is not an array says so itself
+    return rows, None if weights is None else np.asarray(weights, dtype=float)
 
 
 def _check_like_columns(x: Array, y: Array) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from kmeanalyst.inference.two_sample import gram_sums as precision
 from kmeanalyst.inference.two_sample.distance import Pair, Sample, read_pair, without_diagonal
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.samples import SampleRows, result_about
+from kmeanalyst.inference.two_sample.sides import SampleRows, result_about
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from kmeanalyst.inference.two_sample.different_maps import test_of_different_maps
 from kmeanalyst.inference.two_sample.distance import Sample
 from kmeanalyst.inference.two_sample.fixed_distribution import fixed_against_sample, weighted_against_sample
-from kmeanalyst.inference.two_sample.noise_aware import release_against_sample
+from kmeanalyst.inference.two_sample.noise_aware import test_with_noise
 from kmeanalyst.inference.two_sample.permutation import KernelChoice, permutation_test
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.samples import SampleRows
-from kmeanalyst.inference.two_sample.two_releases import release_against_release
-from kmeanalyst.inference.variables.operators import refuse_variables
+from kmeanalyst.inference.two_sample.sides import (
+    MANY_ROWS,
+    SAMPLE_ROWS,
+    SampleRows,
+    directions_of,
+    measured_side,
+    result_about,
+    sample_side,
+    tested_side,
+)
+from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.release import ReleaseData
+
+_METHOD = "noise-aware weighted MMD"
+_NO_PERSONS_SHARED = "the two tables are assumed to share no persons"
 
 
 def mmd_test(
@@ -52,18 +65,63 @@ def mmd_test(
     >>> ka.mmd_test([[0.0], [1.0], [2.0]], [[5.0], [6.0], [7.0]], rng=0).pvalue  # two plain samples
     0.103
     """
-    refuse_variables(a, b)
     if isinstance(b, ReleaseData) and not isinstance(a, ReleaseData):
         a, b = b, a
     if not isinstance(a, ReleaseData):
         return _without_release(a, b, kernel, permutations, rng, estimator)
     _check_options_with_release(b, kernel, estimator)
     if isinstance(b, ReleaseData):
-        return release_against_release(a, b)
+        return _of_two_releases(a, b)
     sample = b if isinstance(b, SampleRows) else SampleRows(a, b)
     if a.measurement is None:
         return fixed_against_sample(a, sample)
-    return release_against_sample(a, a.measurement.decided_beforehand, sample)
+    return _against_sample(a, sample)
+
+
+def _against_sample(release: ReleaseData, sample: SampleRows) -> TestResult:
+    ours = measured_side(release, beforehand=True)
+    some, indices, blocks = sample.split_for_directions(SAMPLE_ROWS)
+    along = directions_of(release, ours.feature_map, some)
+    left_out = None if isinstance(ours.feature_map, Nystroem) or len(some) < MANY_ROWS else indices
+    theirs = sample_side(ours, along, blocks, left_out=left_out)
+    fields = test_with_noise(tested_side(release, ours), theirs, along)
+    notes = (*sample.notes, *notes_on_choice(release))
+    return result_about(release, method=f"{_METHOD}, release against sample", notes=notes, **fields)
+
+
+def _of_two_releases(a: ReleaseData, b: ReleaseData) -> TestResult:
+    if a.measurement is None or b.measurement is None:
+        raise ValueError(
+            "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
+        )
+    first, second = (measured_side(release, beforehand=True) for release in (a, b))
+    method, notes = f"{_METHOD}, release against release", (_NO_PERSONS_SHARED, *notes_on_choice(a, b))
+    if _same_map(first.feature_map, second.feature_map):
+        along = directions_of(a, first.feature_map)
+        fields = test_with_noise(tested_side(a, first, along), tested_side(b, second, along), along)
+        return result_about(a, method=method, notes=notes, **fields)
+    fields = test_of_different_maps(a, b, (first, second))
+    seen = fields.pop("notes")
+    return result_about(a, method=f"{method}, along functions that both measure", notes=(*seen, *notes), **fields)
+
+
+def _same_map(first: FeatureMap, second: FeatureMap) -> bool:
+    if type(first) is not type(second) or first.kernel != second.kernel:
+        return False
+    ours, theirs = first.arrays(), second.arrays()
+    return ours.keys() == theirs.keys() and all(np.array_equal(ours[k], theirs[k], equal_nan=True) for k in ours)
+
+
+def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
+    """A note where tables were chosen by scores, and the test looks at the others alone."""
+    every = [release.measurement for release in releases]
+    measurements = [measurement for measurement in every if measurement and measurement.chosen_by_rows]
+    if not measurements:
+        return ()
+    alone = "the one-way tables" + " and pairs of the workload" * any(found.beforehand for found in measurements)
+    return (
+        f"tables of pairs were chosen by scores of the same rows, so the test is of {alone}; see compare for pairs",
+    )
 
 
 def _without_release(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self, TypeGuard
 
 import numpy as np
@@ -10,16 +11,9 @@ import numpy as np
 from kmeanalyst.inference.variables.nodes import Kind, Node, applied, expression_node, inside
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.expressions.meaning import power
+from kmeanalyst.releases.expressions.meaning import CALCULATE, COMPARE, compared
 
-_COMPARE: dict[str, Callable[..., Any]] = {
-    "==": np.equal, "!=": np.not_equal,
-    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
-}  # fmt: skip
 _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_CALCULATE: dict[str, Callable[..., Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": power, "%": np.mod,
-}  # fmt: skip
 _INSTEAD = {
     "mean": "Ask variable.mean().", "average": "Ask variable.mean().",
     "var": "Ask variable.var().", "std": "Ask variable.std().",
@@ -31,7 +25,8 @@ _INSTEAD = {
     "round": "Write np.rint(variable).", "around": "Write np.rint(variable).",
 }  # fmt: skip
 _LOGIC: dict[str, Callable[..., Any]] = {"&": np.logical_and, "|": np.logical_or}
-_SIGNS: dict[Any, str] = {function: sign for sign, function in (_COMPARE | _CALCULATE | _LOGIC).items()}
+_SIGNS: dict[Any, str] = {CALCULATE[sign]: sign for sign in ("+", "-", "*", "/", "%")}
+_SIGNS |= {function: sign for sign, function in (COMPARE | _LOGIC).items()}
 _SIGNS |= {np.power: "**", np.bitwise_and: "&", np.bitwise_or: "|"}
 
 
@@ -137,8 +132,9 @@ class VariableOperators:
 
     def __array__(self, *options: Any, **more: Any) -> Any:
         raise TypeError(
-            "a random variable is not an array: its values have weights, which an array would drop. Ask .to_frame(), or use "
-            "numpy's elementwise functions or ka.pushforward."
+            "a random variable is not an array, nor a sample of rows: its values have weights, which an array would drop. Ask "
+            ".to_frame(), variable.distance(other) or variable.mmd_test(sample), or use numpy's elementwise functions or "
+            "ka.pushforward."
         )
 
     def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -176,15 +172,6 @@ def _not_elementwise(name: str) -> TypeError:
     )
 
 
-def refuse_variables(*sides: Any) -> None:
-    """TypeError where a random variable stands for a release or a sample of rows."""
-    if any(map(is_variable, sides)):
-        raise TypeError(
-            "a random variable is compared by itself, because its distribution is not a sample of rows. Ask "
-            "variable.distance(other), variable.mmd(sample) or variable.mmd_test(sample)."
-        )
-
-
 def is_variable(x: Any) -> TypeGuard[VariableOperators]:
     """Whether it is a random variable."""
     return isinstance(x, VariableOperators)
@@ -197,7 +184,7 @@ def _is_number(x: Any) -> bool:
 def _of_two(sign: str, a: Any, b: Any) -> Any:
     if not all(is_variable(x) or _is_number(x) or isinstance(x, str) for x in (a, b)):
         return NotImplemented
-    rule = _comparison if sign in _COMPARE else _connective if sign in _LOGIC else _arithmetic
+    rule = _comparison if sign in COMPARE else _connective if sign in _LOGIC else _arithmetic
     return _componentwise([a, b], lambda x, y: rule(sign, x, y))
 
 
@@ -219,7 +206,7 @@ def _componentwise(operands: Sequence[Any], rule: Callable[..., Node]) -> Any:
 def _arithmetic(sign: str, a: Any, b: Any) -> Node:
     a, b = _checked_number(a), _checked_number(b)
     text = f"{inside(a)} {sign} {inside(b)}"
-    return applied(_numeric(_CALCULATE[sign]), [a, b], text=text, kind="number", atomic=False)
+    return applied(_numeric(CALCULATE[sign]), [a, b], text=text, kind="number", atomic=False)
 
 
 def _negative(x: Node) -> Node:
@@ -248,8 +235,7 @@ def _comparison(sign: str, a: Any, b: Any) -> Node:
         raise TypeError(
             f"{a.text} and {b.text} have no level in common, so they are never equal. Compare each with a level."
         )
-    compare = _COMPARE[sign]
-    test = _both_there(compare) if a.kind == "levels" else _both_known(compare)
+    test = _levels_compared(sign) if a.kind == "levels" else _numeric(partial(compared, sign))
     return applied(test, [a, b], text=f"{inside(a)} {sign} {inside(b)}", kind="condition", atomic=False)
 
 
@@ -303,16 +289,6 @@ def _numeric(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *values: function(*(np.asarray(value, dtype=np.float64) for value in values))
 
 
-def _both_known(compare: Callable[..., Any]) -> Callable[..., Any]:
-    """A comparison that does not hold where a side is undefined, as in expressions."""
-
-    def test(a: Any, b: Any) -> Any:
-        a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-        return compare(a, b) & ~np.isnan(a) & ~np.isnan(b)
-
-    return test
-
-
-def _both_there(compare: Callable[..., Any]) -> Callable[..., Any]:
+def _levels_compared(sign: str) -> Callable[..., Any]:
     """A comparison of levels that does not hold where a side is missing ("")."""
-    return lambda a, b: compare(a, b) & (a != "") & (b != "")
+    return lambda a, b: COMPARE[sign](a, b) & (a != "") & (b != "")

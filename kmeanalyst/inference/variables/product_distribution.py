@@ -5,10 +5,15 @@ as evenly as its weights allow (systematic resampling, Kitagawa 1996), matched a
 d(x, y) by the weight of a combination has the influence Σ_j w_j d(z, y_j) on the first release and likewise on the
 others (von Mises 1947; the first projection of Hoeffding 1948), which is all that an error bar needs. Conditions hold
 for combinations, so that they may tie releases together.
+
+Σ w f(z) estimates the embedding of f(X) for any continuous f while Σ|w| stays bounded as the number of points grows
+(Simon-Gabriel, Scibior, Tolstikhin & Schölkopf 2016, theorem 1; Balog, Tolstikhin & Schölkopf 2018, §3.3, theorem 11). Large
+weights of both signs fit a kernel mean in their own kernel and cancel there, but not behind f: `check_bounded` warns of them.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -30,7 +35,6 @@ from kmeanalyst.inference.estimate.population import (
     released_view,
     shown,
 )
-from kmeanalyst.inference.variables.boundedness import total_mass
 from kmeanalyst.inference.variables.nodes import Node, RowGrid, values_at
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
@@ -39,6 +43,40 @@ from kmeanalyst.releases.release import ReleaseData, View
 MOST_COMBINATIONS = 4_000_000  # taken whole
 DRAWN = 1_000_000  # combinations, where there are more
 _N_OTHERS = 500  # combinations of the others at which an influence is averaged
+MOST_MASS = 5.0  # Σ|w|; probabilities have 1, weights fitted with a bound at most 2
+
+
+class UnboundedWeights(UserWarning):
+    """Points were pushed through a function with weights that are not bounded.
+
+    >>> frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "weight": [20.0, -18.0, -1.0]})
+    >>> x = ka.from_frame(frame)["x"]
+    >>> import warnings
+    >>> warnings.simplefilter("error", ka.UnboundedWeights)  # refuse rather than warn
+    >>> (x * x).mean()
+    Traceback (most recent call last):
+       ...
+    kmeanalyst...UnboundedWeights: x * x is computed from weights with Σ|w| = 39, more than 5: ...
+    """
+
+
+def total_mass(weights: Sequence[Array]) -> float:
+    """Σ|w| of the product of several releases' weights."""
+    return float(prod(np.abs(w).sum() for w in weights))
+
+
+def check_bounded(weights: Sequence[Array], what: str) -> None:
+    """Warn where Σ|w| of the product of these weights is more than MOST_MASS."""
+    mass = total_mass(weights)
+    if mass > MOST_MASS:
+        warnings.warn(
+            f"{what} is computed from weights with Σ|w| = {mass:.3g}, more than {MOST_MASS:g}: pushing points through a function "
+            "is consistent only while Σ|w| is bounded (Simon-Gabriel et al. 2016, theorem 1), and weights that cancel in "
+            'their own kernel need not cancel behind the function. Ask the variable\'s in_view("probability"), or publish '
+            'with weights="bounded".',
+            UnboundedWeights,
+            stacklevel=5,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,10 +33,9 @@ from kmeanalyst.inference.questions.tables import histogram_frame, histogram_of_
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables import distance as variable_distance
 from kmeanalyst.inference.variables import reduced_points
-from kmeanalyst.inference.variables.boundedness import check_bounded
 from kmeanalyst.inference.variables.nodes import Node, column_node, joined, missing_node, number_node
 from kmeanalyst.inference.variables.operators import VariableOperators, is_variable
-from kmeanalyst.inference.variables.product_distribution import ProductDistribution, joint_distribution
+from kmeanalyst.inference.variables.product_distribution import ProductDistribution, check_bounded, joint_distribution
 from kmeanalyst.inference.variables.reduced_points import ReducedPoints, default_kernel, gathered
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array

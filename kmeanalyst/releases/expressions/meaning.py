@@ -38,7 +38,7 @@ from kmeanalyst.releases.expressions.words import ExpressionError
 _Run = Callable[[pd.DataFrame], Any]
 _Convert = Callable[[Any], Any]
 _Read = TypeVar("_Read")
-_COMPARE_BY = {
+COMPARE = {
     "==": np.equal, "!=": np.not_equal,
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
 }  # fmt: skip
@@ -53,11 +53,17 @@ def power(base: Array, exponent: Array) -> Array:
     return np.where(np.isnan(base) | np.isnan(exponent), np.nan, np.power(base, exponent))
 
 
-_CALCULATE: dict[str, Callable[..., Array]] = {
+CALCULATE: dict[str, Callable[..., Array]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.mod, "**": power,
     "abs": np.abs, "log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt,
     "floor": np.floor, "ceil": np.ceil, "round": np.rint, "min": np.minimum, "max": np.maximum,
 }  # fmt: skip
+
+
+def compared(sign: str, a: Array, b: Array) -> Array:
+    """a sign b for numbers: it does not hold where a side is NaN."""
+    holds: Array = COMPARE[sign](a, b) & ~np.isnan(a) & ~np.isnan(b)
+    return holds
 
 
 @dataclass(frozen=True)
@@ -151,8 +157,8 @@ class Interpreter:
         days = start.kind == rest[0][1].kind == "date" and rest[0][0] == "-"  # a number: the days between two dates
         first = start.run if days else self.as_number(start)
         second = rest[0][1].run if days else self.as_number(rest[0][1])
-        others = [(_CALCULATE[sign], self.as_number(operand)) for sign, operand in rest[1:]]
-        return Meaning(node, "number", _from_the_left(first, [(_CALCULATE[rest[0][0]], second), *others]))
+        others = [(CALCULATE[sign], self.as_number(operand)) for sign, operand in rest[1:]]
+        return Meaning(node, "number", _from_the_left(first, [(CALCULATE[rest[0][0]], second), *others]))
 
     def logic(self, node: Logic) -> Meaning:
         first, *rest = [self.as_condition(self.meaning(operand)) for operand in node.operands]
@@ -169,7 +175,7 @@ class Interpreter:
         arguments = [self.meaning(argument) for argument in node.arguments]
         if node.function == "where":
             return self.where(node, *arguments)
-        calculate, numbers = _CALCULATE[node.function], [self.as_number(argument) for argument in arguments]
+        calculate, numbers = CALCULATE[node.function], [self.as_number(argument) for argument in arguments]
         return Meaning(node, "number", lambda frame: calculate(*[number(frame) for number in numbers]))
 
     def missing(self, node: Call) -> Meaning:
@@ -264,14 +270,8 @@ class Interpreter:
         return Meaning(node, "condition", run)
 
     def pair(self, sign: str, left: Meaning, right: Meaning) -> Callable[[Array, Array], Array]:
-        compare = _COMPARE_BY[sign]
         from_left, from_right = self.scales(sign, left, right)
-
-        def test(a: Array, b: Array) -> Array:
-            a, b = from_left(a), from_right(b)
-            return compare(a, b) & ~np.isnan(a) & ~np.isnan(b)
-
-        return test
+        return lambda a, b: compared(sign, from_left(a), from_right(b))
 
     def membership(self, sign: str, left: Meaning, values: Items) -> Callable[[Array, Array], Array]:
         items = [_literal_meaning(item) for item in values.items]

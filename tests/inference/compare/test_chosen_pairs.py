@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 import kmeanalyst as ka
-from kmeanalyst.inference.compare import functionals, independence
+from kmeanalyst.inference.compare import independence
 from kmeanalyst.inference.estimate import cell_fit
 from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.inference.two_sample import noise_aware
+from kmeanalyst.inference.two_sample.sides import measured_side
 from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
@@ -109,8 +110,8 @@ def test_the_two_sample_test_looks_at_what_was_decided_beforehand(release: Relea
     found = ka.mmd_test(release, table(500, 2).astype({"age": int, "pay": int}))
     assert [one.feature_map.kernel.n_pairs for one in seen] == [0]  # type: ignore[attr-defined]
     assert any("chosen by scores" in note for note in found.notes) and found.pvalue > 0.001
-    assert functionals.evidence_of(release, beforehand=True).feature_map.dimension == seen[0].feature_map.dimension
-    assert functionals.evidence_of(release).feature_map.dimension > seen[0].feature_map.dimension
+    assert measured_side(release, beforehand=True).feature_map.dimension == seen[0].feature_map.dimension
+    assert measured_side(release).feature_map.dimension > seen[0].feature_map.dimension
 
 
 def test_the_fit_changes_no_p_value(release: Release, monkeypatch: pytest.MonkeyPatch):

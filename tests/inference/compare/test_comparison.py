@@ -14,7 +14,7 @@ from simulated_releases import measured_release, measurement_of
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import attribution, comparison, functionals, witness
 from kmeanalyst.inference.compare.differences import standardised_differences
-from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.two_sample.sides import SampleRows, measured_side
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -102,7 +102,7 @@ def verdicts(
     columns, pairs = [], []
     for _ in range(repetitions):
         release = noisy(MAPS[method], population(n, rng), rng, epsilon=epsilon, noise_law=noise_law)
-        known = functionals.evidence_of(release)
+        known = measured_side(release)
         if claimed != 1.0:
             object.__setattr__(known.measurements[0], "noise_scale", claimed * known.measurements[0].noise_scale)
         rows = population(sample_size, rng, **alternative)
@@ -194,7 +194,7 @@ def test_functions_of_a_column_are_of_mean_0_and_variance_1_and_see_no_other_col
 
 def test_residuals_are_those_of_a_fit_without_the_row():
     release, rng = released(0, "random-features")
-    known, rows = functionals.evidence_of(release), population(40, rng)
+    known, rows = measured_side(release), population(40, rng)
     u = rows[:, :1] ** 2
     reader = functionals.RidgeProjector(known, rows)
     read = reader.functionals(u)
@@ -221,7 +221,7 @@ def test_what_is_missed_of_a_function_is_orthogonalised_against_the_others():
 def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):
     release, rng = released(2)
     rows = population(L, rng, shift=0.1)
-    known = functionals.evidence_of(release)
+    known = measured_side(release)
     whole = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
     monkeypatch.setattr(attribution, "_MOST_AT_ONCE", 7)
     batches = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
@@ -233,19 +233,19 @@ def test_reference_rows_follow_only_each_columns_distribution():
     release = released(0)[0]
     tied = np.repeat(np.linspace(-3, -2, 100)[:, None], 3, axis=1)
     tied[:, 1:] = [[0.0, 1.0]]
-    rows = functionals.reference_rows(functionals.evidence_of(release), tied)
+    rows = functionals.reference_rows(measured_side(release), tied)
     away, home = rows[:600], rows[600:]
     inside = ((home[:, 0] >= -3) & (home[:, 0] <= -2)).mean(), ((away[:, 0] >= -3) & (away[:, 0] <= -2)).mean()
     assert inside[0] > 0.85 and inside[1] < 0.35
     tied[:, 1] = np.arange(100) // 10
-    tied_rows = functionals.reference_rows(functionals.evidence_of(release), tied)[600:]
+    tied_rows = functionals.reference_rows(measured_side(release), tied)[600:]
     tied_rows = tied_rows[~np.isnan(tied_rows[:, 1]) & (tied_rows[:, 0] >= -3) & (tied_rows[:, 0] <= -2)]
     assert abs(np.corrcoef(tied_rows[:, :2].T)[0, 1]) < 0.2  # 4 standard errors; 0.8 if kept together
 
 
 def test_a_test_gives_little_weight_to_a_function_that_is_mostly_noise():
     """Two functions of variance 1, the second read with 30 times the noise: 3.5 standard errors of the first count."""
-    known = functionals.evidence_of(released(0)[0])
+    known = measured_side(released(0)[0])
     scale = np.sqrt(known.noise_variance)
     vectors = np.zeros((known.feature_map.dimension, 2))
     vectors[0, 0], vectors[1, 1] = 100, 3000
@@ -265,7 +265,7 @@ def test_two_levels_that_both_grow_rarer_explain_their_product():
     for _ in range(8):
         release = noisy(feature_map, (rng.random((20_000, 2)) < 0.3).astype(float), rng, domain=domain)
         rows = (rng.random((5000, 2)) < 0.6).astype(float)
-        tables = comparison.attributed(functionals.evidence_of(release), SampleRows(release, rows), rows, 0.0, 0.05)
+        tables = comparison.attributed(measured_side(release), SampleRows(release, rows), rows, 0.0, 0.05)
         assert tables[0]["differs"].all()
         found.append(tables[1]["pvalue"][0])
     assert min(found) > 1e-3
@@ -289,7 +289,7 @@ def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypa
 
 
 def witness_between(release: Release, rows: np.ndarray) -> witness.Witness:
-    return witness.witness_of(release, functionals.evidence_of(release), SampleRows(release, rows), rows)
+    return witness.witness_of(release, measured_side(release), SampleRows(release, rows), rows)
 
 
 @pytest.mark.parametrize("method", sorted(MAPS))
@@ -306,11 +306,11 @@ def test_the_witness_is_the_shrunk_difference_along_its_directions():
     rng = np.random.default_rng(4)
     release, rows, at = noisy(MAPS["margins"], population(N, rng), rng), population(L, rng), population(9, rng)
     f = witness_between(release, rows)
-    known, features = functionals.evidence_of(release), MAPS["margins"]
+    known, features = measured_side(release), MAPS["margins"]
     along = known.directions(release, rows)
     c = 1 / N + 1 / L
     s = 0.1 * along.variances / (0.1 * along.variances + c * along.variances + known.noise_variance)
-    difference = known.vector - features(rows).mean(axis=0)
+    difference = known.mean - features(rows).mean(axis=0)
     np.testing.assert_allclose(
         f(at)[0], (features(at) @ along.vectors * s) @ (along.vectors.T @ difference), atol=1e-12
     )

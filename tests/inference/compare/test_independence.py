@@ -11,6 +11,7 @@ from simulated_releases import measured_release, measurement_of
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import functionals
 from kmeanalyst.inference.compare.independence import positions_of
+from kmeanalyst.inference.two_sample.sides import Side
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -89,7 +90,7 @@ def test_a_moderate_correlation_is_found(name, few_reference_rows):
 def test_a_test_that_takes_the_released_points_for_the_truth_raises_false_alarms(few_reference_rows, monkeypatch):
     """The power of the first test: a null distribution without noise and doubt rejects what is random variation."""
     monkeypatch.setattr("kmeanalyst.inference.compare.independence._Points._doubt", lambda *_: 1e-9)
-    monkeypatch.setattr(functionals.MeanEmbeddingEstimate, "noise_variance", 1e-12)
+    monkeypatch.setattr(Side, "noise_variance", 1e-12)
     assert (pvalues("mixed", 10) <= 0.05).mean() >= 0.3
 
 

@@ -11,7 +11,8 @@ from simulated_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
 from kmeanalyst.inference.two_sample import noise_aware
-from kmeanalyst.inference.two_sample.noise_aware import Moments, columns_test, features_of_columns
+from kmeanalyst.inference.two_sample.noise_aware import columns_test, features_of_columns
+from kmeanalyst.inference.two_sample.sides import Side
 from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -91,9 +92,7 @@ def test_the_least_of_many_p_values_is_corrected_for_their_number():
     variances, vectors = np.linalg.eigh(covariance)
     kept = variances > 1e-9
     directions = Directions(vectors[:, kept], variances[kept])
-    moments = Moments(
-        mean=np.zeros(len(variances)), mean_square=1.0, covariance=np.diag(variances[kept]), n_rows=L, rows=None
-    )
+    moments = Side(DOMAIN, FEATURES, mean=np.zeros(len(variances)), covariance=np.diag(variances[kept]), n_rows=L)
     measurement = measured(rows(N, rng), rng)
     root = vectors * np.sqrt(np.maximum(shrink * variances, 0) + TAU**2)
     p = np.array([
@@ -107,7 +106,7 @@ def test_a_column_of_one_value_counts_as_a_test_and_shows_nothing():
     rng, shrink = np.random.default_rng(3), 1 / N + 1 / L
     vectors = np.eye(COLUMNS * LEVELS)[:, LEVELS:]  # none along the first column
     variances = np.ones(vectors.shape[1])
-    moments = Moments(mean=np.zeros(len(vectors)), mean_square=1.0, covariance=np.diag(variances), n_rows=L, rows=None)
+    moments = Side(DOMAIN, FEATURES, mean=np.zeros(len(vectors)), covariance=np.diag(variances), n_rows=L)
     measurement = measured(rows(N, rng), rng)
     given = (Directions(vectors, variances), moments, shrink, measurement)
     assert columns_test(np.eye(len(vectors))[0], *given) == 1.0

@@ -7,7 +7,7 @@ import pytest
 from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, L, N, noisy, population
 
 import kmeanalyst as ka
-from kmeanalyst.inference.two_sample.noise_aware import directions_of
+from kmeanalyst.inference.two_sample.sides import directions_of
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.releases.memo import memo
 
@@ -56,7 +56,9 @@ def test_a_test_of_a_release_has_an_interval_that_holds_the_distance_of_the_popu
     missed = 0
     for _ in range(40):
         release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
-        directions = memo(release).setdefault("directions", directions or directions_of(release, release.measurement))
+        directions = memo(release).setdefault(
+            "directions", directions or directions_of(release, release.measurement.feature_map)
+        )
         low, high = ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).mmd_interval
         missed += not low <= truth <= high
     assert missed <= 8

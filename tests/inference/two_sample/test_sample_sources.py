@@ -29,7 +29,7 @@ import kmeanalyst as ka
 from kmeanalyst import plots
 from kmeanalyst.cli.main import main
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.two_sample.sides import SampleRows
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.file import write_release

@@ -19,7 +19,7 @@ import kmeanalyst as ka
 from kmeanalyst.cli.main import main
 from kmeanalyst.inference.two_sample import mmd_test as two_sample
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.samples import SampleRows
+from kmeanalyst.inference.two_sample.sides import SampleRows
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.sources import tables
 from kmeanalyst.sources.tables import read_table, table_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kmeanalyst.inference.two_sample.noise_aware import Moments
+from kmeanalyst.inference.two_sample.sides import Side
 from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 
 K, L = 60, 20
@@ -14,11 +14,8 @@ WEIGHTS = np.linspace(1.0, 2.0, K)
 REFERENCE = np.linspace(2.0, 0.3, K)  # not quite the population's
 
 
-def moments_of(rows: np.ndarray) -> Moments:
-    return Moments(
-        mean=rows.mean(axis=0), mean_square=float((rows**2).sum(axis=1).mean()), covariance=np.cov(rows.T),
-        n_rows=len(rows), rows=rows,
-    )  # fmt: skip
+def moments_of(rows: np.ndarray) -> Side:
+    return Side(None, None, mean=rows.mean(axis=0), covariance=np.cov(rows.T), n_rows=len(rows), rows=rows)
 
 
 def drawn(rng: np.random.Generator, n: int = L) -> np.ndarray:

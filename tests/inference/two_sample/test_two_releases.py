@@ -7,7 +7,8 @@ import pytest
 from simulated_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, N, noisy, population
 
 import kmeanalyst as ka
-from kmeanalyst.inference.two_sample import noise_aware, two_releases
+from kmeanalyst.inference.two_sample import different_maps, noise_aware
+from kmeanalyst.inference.two_sample.sides import covariance_of, directions_of
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -38,7 +39,7 @@ def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
     for _ in range(30):
         for found, shift in ((same, 0.0), (different, 0.8)):
             a, b = pair(MAPS[name], MAPS[name], NOISE_SCALE[1.0], rng, shift, n_points=40)
-            directions = memo(a).setdefault("directions", directions or noise_aware.directions_of(a, a.measurement))
+            directions = memo(a).setdefault("directions", directions or directions_of(a, a.measurement.feature_map))
             found.append(ka.mmd_test(a, b).pvalue)
     assert np.mean(np.array(same) <= 0.05) <= 0.25  # 30 draws at 5 %: above with probability 6e-5
     assert np.mean(np.array(different) <= 0.05) > 0.8
@@ -47,7 +48,7 @@ def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
 @pytest.mark.parametrize("name", sorted(OTHER_MAPS))
 @pytest.mark.levels(but="a subspace")
 def test_releases_of_different_maps_hold_their_level_and_show_a_difference(name, monkeypatch):
-    monkeypatch.setattr(two_releases, "_EVEN_ROWS", 150)
+    monkeypatch.setattr(different_maps, "_EVEN_ROWS", 150)
     rng = np.random.default_rng(7)
     same, different = [], []
     for _ in range(14):
@@ -66,10 +67,10 @@ def test_what_two_maps_disagree_about_is_not_taken_for_a_difference():
     for _ in range(4):
         a, b = pair(first, second, 1e-5, rng)
         aware.append(ka.mmd_test(a, b).pvalue)
-        fitted, fresh = two_releases._reference(a, b)
-        shared = two_releases._shared_functions(a.measurement, b.measurement, fitted)
+        fitted, fresh = different_maps._reference(a, b)
+        shared = different_maps._shared_functions(a.measurement, b.measurement, fitted)
         x, y = first(fresh.ours) @ shared.ours, second(fresh.theirs) @ shared.theirs
-        null = (two_releases._covariance(x, fresh.weights) + two_releases._covariance(y, fresh.weights)) / N
+        null = (covariance_of(x, fresh.weights) + covariance_of(y, fresh.weights)) / N
         d = shared.ours.T @ a.measurement.vector - shared.theirs.T @ b.measurement.vector
         weights = shared.variances / np.diag(null)
         naive.append(noise_aware.mean_tail(float(weights @ d**2), weights, [null]))
@@ -82,7 +83,7 @@ def test_the_functions_compared_do_not_know_the_released_points():
     rng = np.random.default_rng(12)
     a, b = pair(MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[0.1], rng)
     moved = a.replaced(points=DOMAIN.decode(DOMAIN.draw(400, 9)))
-    chosen, again = two_releases._reference(a, b)[0], two_releases._reference(moved, b)[0]
+    chosen, again = different_maps._reference(a, b)[0], different_maps._reference(moved, b)[0]
     np.testing.assert_array_equal(chosen.ours, again.ours)
     np.testing.assert_array_equal(chosen.theirs, again.theirs)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import refusals
 from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 
 import kmeanalyst as ka
@@ -14,7 +16,6 @@ from kmeanalyst.inference.variables import distance as variable_distance
 from kmeanalyst.inference.variables import product_distribution, reduced_points
 from kmeanalyst.kernels import Gaussian, KernelMean, Laplacian
 from kmeanalyst.release import Release
-from kmeanalyst.releases.expressions import ExpressionError
 from kmeanalyst.representation.weights.reweight import weights_for
 
 
@@ -48,49 +49,36 @@ def second() -> Release:
 # ---------------------------------------------------------------- one release
 
 
-@pytest.mark.parametrize(
-    ("variable", "expression"),
-    [
-        (lambda x, y: x + y, "x0 + x1"),
-        (lambda x, y: 2 * x - y / 3, "2 * x0 - x1 / 3"),
-        (lambda x, y: 1 / (6 + x) % 2, "1 / (6 + x0) % 2"),
-        (lambda x, y: (x + 6) ** 0.5 + 2**y, "(x0 + 6) ** 0.5 + 2 ** x1"),
-        (lambda x, y: -x + abs(y), "-x0 + abs(x1)"),
-        (lambda x, y: np.log(x + 6) * np.maximum(x, y), "log(x0 + 6) * max(x0, x1)"),
-        (lambda x, y: np.float64(2) * x, "2 * x0"),
-        (lambda x, y: (x > 0) + (y <= 1), "(x0 > 0) + (x1 <= 1)"),
-        (lambda x, y: ka.pushforward(lambda a, b: a * b, x, y), "x0 * x1"),
-    ],
-)
-def test_a_variable_of_one_release_has_the_number_and_the_error_of_the_same_expression(first, variable, expression):
-    found, same = variable(first["x0"], first["x1"]).mean(), first.expectation(expression)
-    assert found.value == pytest.approx(same.value, rel=1e-12)
-    assert found.parts == pytest.approx(same.parts, rel=1e-9)
+def test_a_variable_of_one_release_has_the_number_and_the_error_of_the_same_expression(first):
+    x, y = first["x0"], first["x1"]
+    for variable, expression in [
+        (x + y, "x0 + x1"), (2 * x - y / 3, "2 * x0 - x1 / 3"), (1 / (6 + x) % 2, "1 / (6 + x0) % 2"),
+        ((x + 6) ** 0.5 + 2**y, "(x0 + 6) ** 0.5 + 2 ** x1"), (-x + abs(y), "-x0 + abs(x1)"),
+        (np.log(x + 6) * np.maximum(x, y), "log(x0 + 6) * max(x0, x1)"), (np.float64(2) * x, "2 * x0"),
+        ((x > 0) + (y <= 1), "(x0 > 0) + (x1 <= 1)"), (ka.pushforward(lambda a, b: a * b, x, y), "x0 * x1"),
+    ]:  # fmt: skip
+        found, same = variable.mean(), first.expectation(expression)
+        assert found.value == pytest.approx(same.value, rel=1e-12), expression
+        assert found.parts == pytest.approx(same.parts, rel=1e-9), expression
 
 
-@pytest.mark.parametrize(
-    ("variable", "expression"),
-    [
-        (lambda r: (r["age"] > 40) & (r["city"] == "Zürich"), "age > 40 and city == 'Zürich'"),
-        (lambda r: (r["age"] > 40) | ~(r["married"] == 1), "age > 40 or not married == true"),
-        (lambda r: r["children"] != 3, "children != 3"),
-        (lambda r: ~(r["children"] > 3), "not children > 3"),
-        (lambda r: r["school"] < "degree", "school < 'degree'"),
-        (lambda r: r["city"] != "東京", "city != '東京'"),
-        (lambda r: r["joined"] >= "1990-01-01", "joined >= '1990-01-01'"),
-        (lambda r: r["age"] < 30, "age < 30"),
-        (lambda r: np.logical_and(r["age"] > 30, r["insured"]), "age > 30 and insured"),
-        (lambda r: r["school"].missing(), "missing(school)"),
-        (lambda r: r["children"].missing(), "missing(children)"),
-        (lambda r: r["insured"].missing(), "missing(insured)"),
-        (lambda r: (r["children"] + 1).missing(), "missing(children)"),
-        (lambda r: r["city"] == r["city"], "age > 0"),
-        (lambda r: r["school"] == r["school"], "not missing(school)"),
-    ],
-)
-def test_conditions_mean_what_they_mean_in_expressions_missing_cells_included(mixed_release, variable, expression):
-    found, same = variable(mixed_release).probability(), mixed_release.probability(expression)
-    assert (found.value, found.standard_error) == pytest.approx((same.value, same.standard_error), rel=1e-9)
+def test_conditions_mean_what_they_mean_in_expressions_missing_cells_included(mixed_release):
+    r = mixed_release
+    for variable, expression in [
+        ((r["age"] > 40) & (r["city"] == "Zürich"), "age > 40 and city == 'Zürich'"),
+        ((r["age"] > 40) | ~(r["married"] == 1), "age > 40 or not married == true"),
+        (r["children"] != 3, "children != 3"), (~(r["children"] > 3), "not children > 3"),
+        (r["school"] < "degree", "school < 'degree'"), (r["city"] != "東京", "city != '東京'"),
+        (r["joined"] >= "1990-01-01", "joined >= '1990-01-01'"), (r["age"] < 30, "age < 30"),
+        (np.logical_and(r["age"] > 30, r["insured"]), "age > 30 and insured"),
+        (r["school"].missing(), "missing(school)"), (r["children"].missing(), "missing(children)"),
+        (r["insured"].missing(), "missing(insured)"), ((r["children"] + 1).missing(), "missing(children)"),
+        (r["city"] == r["city"], "age > 0"), (r["school"] == r["school"], "not missing(school)"),
+    ]:  # fmt: skip
+        found, same = variable.probability(), r.probability(expression)
+        assert (found.value, found.standard_error) == pytest.approx((same.value, same.standard_error), rel=1e-9), (
+            expression
+        )
 
 
 def test_statistics_of_a_column_are_those_of_the_release(first):
@@ -120,19 +108,18 @@ def test_columns_of_one_release_keep_their_joint_distribution(first):
     )
 
 
-@pytest.mark.parametrize("again", [lambda x: x - x, lambda x: x / x - 1, lambda x: (x * 2) - x - x])
-def test_a_variable_is_the_same_wherever_it_occurs(first, again):
-    zero = again(first["x0"])
-    assert abs(zero.mean().value) < 1e-12
-    assert zero.var().value < 1e-24
+def test_a_variable_is_the_same_wherever_it_occurs(first):
+    x = first["x0"]
+    for zero in (x - x, x / x - 1, (x * 2) - x - x):
+        assert abs(zero.mean().value) < 1e-12
+        assert zero.var().value < 1e-24
 
 
 # ---------------------------------------------------------------- several releases
 
 
-@pytest.mark.parametrize("signed", [False, True])
-def test_sums_and_products_of_independent_variables_have_exact_means(signed):
-    x, y, z = (weighted(seed, signed=signed)["v"] for seed in range(3))
+def test_sums_and_products_of_independent_variables_have_exact_means():
+    x, y, z = (weighted(seed, signed=True)["v"] for seed in range(3))
     a, b, c = (v.mean().value for v in (x, y, z))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ka.UnboundedWeights)
@@ -227,8 +214,7 @@ def test_too_many_combinations_are_drawn_and_a_note_says_so(monkeypatch: pytest.
     assert drawn.distance((x + y * z).embedding(kernel)) < 2 * 0.0045
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(0.5), Gaussian(5.0), Laplacian(2.0)])
-@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(("kernel", "signed"), [(Gaussian(0.5), True), (Laplacian(2.0), False)])
 def test_cells_are_as_near_to_all_values_as_they_claim(monkeypatch: pytest.MonkeyPatch, kernel, signed):
     rng = np.random.default_rng(0)
     values = np.column_stack([rng.standard_t(3, 4000)])
@@ -434,74 +420,9 @@ def test_a_plot_takes_and_returns_axes(first, second, mixed_release):
 # ---------------------------------------------------------------- what is refused, and the hint
 
 
-@pytest.mark.parametrize(
-    ("ask", "error", "message"),
-    [
-        (lambda r: bool(r["age"] > 3), ValueError, r"neither true nor false.*\(17 <= x\) & \(x < 30\)"),
-        (lambda r: 17 <= r["age"] < 30, ValueError, r"neither true nor false"),
-        (lambda r: r["agee"], KeyError, "no column 'agee'.*Did you mean 'age'"),
-        (lambda r: r["city"] + 1, TypeError, "city is not a number.*pushforward"),
-        (lambda r: r["city"] < r["school"], TypeError, "has levels"),
-        (lambda r: r["city"] == r["age"], TypeError, "share no scale"),
-        (lambda r: r["city"] == "Berlin", ExpressionError, "no level 'Berlin'"),
-        (lambda r: r["age"] == "old", TypeError, "'old' is a text"),
-        (lambda r: r["age"] & r["married"], TypeError, "age is not one.*Write a comparison"),
-        (lambda r: r["city"].mean(), TypeError, "levels, which have no numbers.*probability"),
-        (lambda r: r["children"].mean(), ValueError, r"no finite value.*missing\(\)"),
-        (lambda r: r["age"].probability(), ValueError, "a probability needs a condition"),
-        (lambda r: r["age"].given(r["income"]), TypeError, "given takes conditions"),
-        (
-            lambda r: r["age"].given(r["age"] < 0).mean(),
-            ValueError,
-            "probability .* under the released weights.*wider condition",
-        ),
-        (lambda r: r["age"] + r["age"].given(r["married"]), ValueError, r"different conditions.*\(x \+ y\)\.given"),
-        (lambda r: r["age"] + r.variable("income", view="probability"), ValueError, "different views.*in_view"),
-        (lambda r: r["age"].in_view("resampled"), ValueError, "view must be"),
-        (lambda r: r["age"].in_view("signed").quantile(0.5), ValueError, "quantiles are of the probability view"),
-        (lambda r: r[["age", "income"]].mean(), ValueError, r"one component.*variable\[0\]"),
-        (lambda r: r[["age", "income"]] + r[["age", "income", "married"]], ValueError, "2 and 3 components"),
-        (lambda r: r[[]], KeyError, "no columns"),
-        (lambda r: r[["age", "income"]][2], IndexError, "no component 2"),
-        (lambda r: ka.pushforward(np.sum, r["age"]), ValueError, "one value.*for each of 5 rows"),
-        (lambda r: ka.pushforward(lambda a: a.astype(str), r["age"]), TypeError, "neither numbers nor truth values"),
-        (lambda r: ka.pushforward(np.sum, 3), TypeError, "needs a random variable"),
-        (lambda r: np.asarray(r["age"]), TypeError, "not an array.*to_frame"),
-        (lambda r: np.add.reduce(r["age"]), TypeError, r"np.add.reduce cannot be applied.*variable.mean\(\)"),
-        (lambda r: np.mean(r["age"]), TypeError, r"np.mean cannot be applied.*elementwise.*variable.mean\(\)"),
-        (
-            lambda r: np.where(r["married"], r["age"], 0),
-            TypeError,
-            r"np.where cannot be applied.*ka.pushforward\(np.where",
-        ),
-        (lambda r: np.modf(r["age"]), TypeError, "np.modf cannot be applied.*one result"),
-        (lambda r: r["age"] + np.ones(3), TypeError, "combined with an array.*no rows.*transform"),
-        (lambda r: pd.Series([1.0]) - r["age"], TypeError, "combined with an array"),
-        (lambda r: r[3], KeyError, "no column 3: the columns are age"),
-        (lambda r: r[r["age"] > 30], TypeError, r"stands for a population.*given\(condition\)"),
-        (lambda r: r["city"] == r["school"], TypeError, "no level in common.*Compare each"),
-        (lambda r: r["city"].mmd_test(["a", "b"]), TypeError, "levels, which have no numbers"),
-        (lambda r: r["age"].mmd_test(["a", "b"]), ValueError, "must hold numbers.*compared with the values of age"),
-        (lambda r: r["age"].named(3), TypeError, "names are texts"),
-        (lambda r: ka.pushforward("age", r["age"]), TypeError, "takes a function first"),
-        (lambda r: ka.pushforward(lambda v: v - v.mean(), r["age"]), ValueError, "another value.*row by row"),
-        (lambda r: ka.pushforward(np.sort, r["age"]), ValueError, "another value.*row by row"),
-        (lambda r: ka.mmd(r["age"], r["income"]), TypeError, r"not a sample of rows.*variable.distance\(other\)"),
-        (lambda r: ka.mmd_test(r, r["age"]), TypeError, r"not a sample of rows.*mmd_test\(sample\)"),
-        (lambda r: r.expectation(r["age"]), TypeError, r"an expression in quotes.*variable.mean\(\)"),
-        (lambda r: r.expectation("age", where=r["married"]), TypeError, "an expression in quotes"),
-        (lambda r: r.mean(r["age"]), TypeError, "a column is named by its text"),
-        (lambda r: r["age"].mmd([[1.0, 2.0]]), ValueError, "rows of 1, got shape"),
-        (lambda r: r["age"].mmd_test([1.0]), ValueError, "at least 2 finite"),
-        (lambda r: r["age"].thin(0), ValueError, "n must be a whole number"),
-        (lambda r: (r["age"] + 1).histogram(bins=[3, 1]), ValueError, "increasing edges"),
-        (lambda r: r["age"].named("a", "b"), ValueError, "a name for each of 1"),
-        (lambda r: r["age"].distance(r[["age", "income"]]), ValueError, "different spaces"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_with_a_hint(mixed_release, ask, error, message):
-    with pytest.raises(error, match=message):
-        ask(mixed_release)
+def test_what_makes_no_sense_is_refused_with_a_hint(mixed_release):
+    names = {**globals(), "r": mixed_release}
+    refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, names))
 
 
 def test_numbers_of_any_type_go_with_a_variable(first):

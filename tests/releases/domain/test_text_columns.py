@@ -12,7 +12,7 @@ from contracts import TEXTS, every
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kmeanalyst.inference.two_sample import samples
+from kmeanalyst.inference.two_sample import sides
 from kmeanalyst.kernels import Gaussian, OnColumns, StringSpectrum, kernel_from_dict
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.strings import characters_in_a_number, packed, unpacked
@@ -221,7 +221,7 @@ def test_a_sample_has_notes_on_what_became_of_its_strings():
     _, notes = domain.encode_sample(pd.DataFrame({"text": ["ACGT", "xx", "A" * 99]}))
     assert notes == ["text: 2 of 3 values were outside the bounds and were clamped"]
     with pytest.raises(ValueError, match=f"the release has {TEXTS[0].width} columns, the sample 1"):
-        samples._encoded(domain, np.zeros((3, 1)))
+        sides._encoded(domain, np.zeros((3, 1)))
 
 
 def test_a_draft_holds_strings_where_they_are_wanted_and_else_says_how_to_have_them():
