@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -14,7 +13,7 @@ from simulated_releases import measured_release, measurement_of
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import attribution, comparison, functionals, witness
 from kmeanalyst.inference.compare.differences import standardised_differences
-from kmeanalyst.inference.two_sample.sides import SampleRows, measured_side
+from kmeanalyst.inference.two_sample.sides import SampleRows, directions_of, measured_side
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -147,6 +146,7 @@ def test_small_samples_are_no_more_alarming(few_reference_rows):
 
 
 @pytest.mark.parametrize("method", sorted(MAPS))
+@pytest.mark.levels(but="margins")
 def test_a_shift_in_one_column_flags_that_column_and_not_the_others(method, few_reference_rows):
     columns, pairs = verdicts(method, 12, shift=0.4)
     assert (columns[:, 0] <= 0.01).mean() > 0.7
@@ -292,7 +292,7 @@ def witness_between(release: Release, rows: np.ndarray) -> witness.Witness:
     return witness.witness_of(release, measured_side(release), SampleRows(release, rows), rows)
 
 
-@pytest.mark.parametrize("method", sorted(MAPS))
+@pytest.mark.parametrize("method", ["margins", "subspace"])
 def test_the_witness_is_positive_where_the_release_has_more(method):
     release, rng = released(4, method, n=20_000)
     f = witness_between(release, population(5000, rng, shift=1.0))
@@ -307,7 +307,7 @@ def test_the_witness_is_the_shrunk_difference_along_its_directions():
     release, rows, at = noisy(MAPS["margins"], population(N, rng), rng), population(L, rng), population(9, rng)
     f = witness_between(release, rows)
     known, features = measured_side(release), MAPS["margins"]
-    along = known.directions(release, rows)
+    along = directions_of(release, known.feature_map, rows)
     c = 1 / N + 1 / L
     s = 0.1 * along.variances / (0.1 * along.variances + c * along.variances + known.noise_variance)
     difference = known.mean - features(rows).mean(axis=0)
@@ -449,7 +449,7 @@ def test_a_column_that_is_missing_throughout_costs_the_others_nothing(mixed_rele
 # ---------------------------------------------------------------- the whole
 
 
-@pytest.mark.parametrize("name", ["mixed_release", "levels_release", "numeric_release"])
+@pytest.mark.parametrize("name", ["mixed_release", "levels_release"])
 def test_a_comparison_of_any_release_is_whole_and_plain(name, request):
     release = request.getfixturevalue(name)
     found = ka.compare(release, release.resample(60, rng=0))
@@ -508,7 +508,7 @@ def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others():
     assert found.to_dict()["columns"][1]["pvalue"] is None
 
 
-@pytest.mark.parametrize("level", [0, 1, -0.1])
-def test_a_level_that_is_not_a_probability_is_refused(level: Any, mixed_release):
-    with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got .*it is a probability.*0\.05"):
-        ka.compare(mixed_release, mixed_release.resample(20, rng=0), level=level)
+def test_a_level_that_is_not_a_probability_is_refused(mixed_release):
+    for level in [0, 1, -0.1]:
+        with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got .*it is a probability.*0\.05"):
+            ka.compare(mixed_release, mixed_release.resample(20, rng=0), level=level)

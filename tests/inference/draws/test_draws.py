@@ -105,20 +105,22 @@ def test_few_replicates_are_warned_of():
         of_tables().replicates(20, rng=0)
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda r: draws(r, 1), r"m must be at least 2, got 1: .*Pass m=20"),
-    (lambda r: draws(r, 2.5), r"m must be at least 2, got 2\.5: a whole number"),
-    (lambda r: draws(r, "2"), r"m must be at least 2, got '2': a whole number"),
-    (lambda r: draws(r, 2, rows="3"), r"rows must be at least 1, got '3'"),
-    (lambda r: replicates(r, "2"), r"R must be at least 2, got '2': a whole number"),
-    (lambda r: draws(r, 2, rows=0), r"rows must be at least 1, got 0\. Leave"),
-    (lambda r: replicates(r, 1), r"R must be at least 2, got 1: .*Pass R=100"),
-    (lambda r: draws(ka.from_frame(pd.DataFrame({"x": [0.0, 1.0], "w": [0.5, 0.5]}), weight="w"), 3),
-     r"this release has none: its noise is unknown\. Use"),
-])  # fmt: skip
-def test_what_cannot_be_drawn_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make(of_tables())
+def test_what_cannot_be_drawn_is_refused():
+    for make, message in [
+        (lambda r: draws(r, 1), r"m must be at least 2, got 1: .*Pass m=20"),
+        (lambda r: draws(r, 2.5), r"m must be at least 2, got 2\.5: a whole number"),
+        (lambda r: draws(r, "2"), r"m must be at least 2, got '2': a whole number"),
+        (lambda r: draws(r, 2, rows="3"), r"rows must be at least 1, got '3'"),
+        (lambda r: replicates(r, "2"), r"R must be at least 2, got '2': a whole number"),
+        (lambda r: draws(r, 2, rows=0), r"rows must be at least 1, got 0\. Leave"),
+        (lambda r: replicates(r, 1), r"R must be at least 2, got 1: .*Pass R=100"),
+        (
+            lambda r: draws(ka.from_frame(pd.DataFrame({"x": [0.0, 1.0], "w": [0.5, 0.5]}), weight="w"), 3),
+            r"this release has none: its noise is unknown\. Use",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make(of_tables())
 
 
 # ---------------------------------------------------------------------- weights of rows
@@ -226,14 +228,16 @@ def test_what_is_left_open_is_wider_where_columns_are_named(monkeypatch):
     assert factors == [1.0, pytest.approx(np.sqrt(1 + 3 * model.fit.assumed))] and factors[1] > 1.01
 
 
-@pytest.mark.parametrize(("columns", "message"), [
-    ("age", r"a list of different columns, got 'age'\. Name each once"), ([], r"a list of different columns"),
-    (["age", "age"], r"a list of different columns"), (["agee"], r"'agee' is no column of the release\. Its columns are age, gain"),
-])  # fmt: skip
-def test_columns_that_cannot_be_drawn_are_refused(columns, message):
-    for draw in (of_tables().draws, of_tables().replicates):
-        with pytest.raises(ValueError, match=message):
-            draw(100, columns=columns)
+def test_columns_that_cannot_be_drawn_are_refused():
+    for columns, message in [
+        ("age", r"a list of different columns, got 'age'\. Name each once"),
+        ([], r"a list of different columns"),
+        (["age", "age"], r"a list of different columns"),
+        (["agee"], r"'agee' is no column of the release\. Its columns are age"),
+    ]:
+        for draw in (of_tables().draws, of_tables().replicates):
+            with pytest.raises(ValueError, match=message):
+                draw(100, columns=columns)
 
 
 # ---------------------------------------------------------------------- folders and the command line

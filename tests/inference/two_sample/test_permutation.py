@@ -58,18 +58,15 @@ def small_blocks(monkeypatch):
 # ---------------------------------------------------------------- statistics
 
 
-@pytest.mark.parametrize(
-    ("samples", "lengthscale", "estimator", "pinned"),
-    [
+def test_statistics_are_those_other_projects_pin():
+    for samples, lengthscale, estimator, pinned in [
         (SHOGUN, 2.0, "unbiased", 0.13440094336133723 / 4),
         (SHOGUN, 2.0, "biased", 0.17882546486779649 / 4),
         (COREAX, 1.0, "biased", 0.3797286517**2),
-    ],
-)
-def test_statistics_are_those_other_projects_pin(samples, lengthscale, estimator, pinned):
-    result = ka.mmd_test(*samples, kernel=Gaussian(lengthscale), permutations=9, rng=0, estimator=estimator)
-    assert result.statistic == pytest.approx(pinned, abs=1e-12 if samples is SHOGUN else 1e-10)
-    assert result.mmd_squared == result.statistic and result.estimator == estimator
+    ]:
+        result = ka.mmd_test(*samples, kernel=Gaussian(lengthscale), permutations=9, rng=0, estimator=estimator)
+        assert result.statistic == pytest.approx(pinned, abs=1e-12 if samples is SHOGUN else 1e-10)
+        assert result.mmd_squared == result.statistic and result.estimator == estimator
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
@@ -102,15 +99,15 @@ def test_a_column_of_few_values_is_looked_up_and_of_many_computed(monkeypatch):
         np.testing.assert_allclose(block, whole[5:40, 20:60], atol=1e-14)
 
 
-@pytest.mark.parametrize("estimator", ["unbiased", "biased"])
-def test_every_relabelled_statistic_is_that_of_the_relabelled_rows(small_blocks, estimator):
-    n, pooled = 45, rows(72, 5)
-    found = permutation._relabelled([Gaussian(1.0)], pooled, n, 20, np.random.default_rng(3), estimator)[0]
-    first = next(permutation._labels(n, 72, 20, np.random.default_rng(3)))
-    expected = [dense(pooled[of], pooled[~of], Gaussian(1.0), estimator) for of in first.T]
-    np.testing.assert_allclose(found.statistics, expected, atol=3e-7)
-    assert np.abs(found.statistics[0] - found.observed) < found.tie  # rounding stays below what counts as a tie
-    assert found.tie < 1e-3 * found.statistics.std()
+def test_every_relabelled_statistic_is_that_of_the_relabelled_rows(small_blocks):
+    for estimator in ["unbiased", "biased"]:
+        n, pooled = 45, rows(72, 5)
+        found = permutation._relabelled([Gaussian(1.0)], pooled, n, 20, np.random.default_rng(3), estimator)[0]
+        first = next(permutation._labels(n, 72, 20, np.random.default_rng(3)))
+        expected = [dense(pooled[of], pooled[~of], Gaussian(1.0), estimator) for of in first.T]
+        np.testing.assert_allclose(found.statistics, expected, atol=3e-7)
+        assert np.abs(found.statistics[0] - found.observed) < found.tie  # rounding stays below what counts as a tie
+        assert found.tie < 1e-3 * found.statistics.std()
 
 
 def test_one_thread_gives_what_several_give():
@@ -296,17 +293,19 @@ def test_traces_are_unbiased_where_the_covariance_is_known():
     assert squares.mean() == pytest.approx(1 / 9, abs=4 * squares.std() / 60)  # 4 standard errors
 
 
-@pytest.mark.parametrize("shift", [0.0, 1.0])
-def test_the_estimated_variance_is_that_of_the_statistic(shift):
-    rng = np.random.default_rng(1)
-    estimated, statistics = [], []
-    for _ in range(400):
-        x, y = rng.normal(size=(40, 2)), rng.normal(size=(60, 2)) + np.array([shift, 0])
-        sums = sums_of(x, y, Gaussian(1.5))
-        null, linear = gram_sums.variances_of_unbiased(sums)
-        estimated.append(null + 4 * linear if shift else null)
-        statistics.append(dense(x, y, Gaussian(1.5)))
-    assert np.mean(estimated) == pytest.approx(np.var(statistics), rel=0.3)  # 4 standard errors of a variance of 400
+def test_the_estimated_variance_is_that_of_the_statistic():
+    for shift in [0.0, 1.0]:
+        rng = np.random.default_rng(1)
+        estimated, statistics = [], []
+        for _ in range(400):
+            x, y = rng.normal(size=(40, 2)), rng.normal(size=(60, 2)) + np.array([shift, 0])
+            sums = sums_of(x, y, Gaussian(1.5))
+            null, linear = gram_sums.variances_of_unbiased(sums)
+            estimated.append(null + 4 * linear if shift else null)
+            statistics.append(dense(x, y, Gaussian(1.5)))
+        assert np.mean(estimated) == pytest.approx(
+            np.var(statistics), rel=0.3
+        )  # 4 standard errors of a variance of 400
 
 
 def test_the_linear_part_is_that_of_the_populations_witness_and_not_of_the_samples():
@@ -339,17 +338,17 @@ def gaussian_mmd(shift: float, lengthscale: float, d: int) -> float:
     return float(np.sqrt(2 * (lengthscale**2 / v) ** (d / 2) * (1 - np.exp(-(shift**2) / (2 * v)))))
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.2, 0.5, 2.0])
-def test_the_interval_holds_the_distance_of_the_populations(shift):
-    # 95 % is claimed; of 200, fewer than 178 (89 %) has probability 3e-4 at 95 %. Longer runs: 93.7 to 97.8 %
-    rng, truth = np.random.default_rng(7), gaussian_mmd(shift, 1.5, 2)
-    held = 0
-    for _ in range(200):
-        x, y = rng.normal(size=(80, 2)), rng.normal(size=(60, 2)) + np.array([shift, 0])
-        low, high = ka.mmd_test(x, y, kernel=Gaussian(1.5), permutations=1, rng=0).mmd_interval
-        assert 0 <= low <= high
-        held += low <= truth <= high
-    assert held >= 178
+def test_the_interval_holds_the_distance_of_the_populations():
+    for shift in [0.0, 0.2, 0.5, 2.0]:
+        # 95 % is claimed; of 200, fewer than 178 (89 %) has probability 3e-4 at 95 %. Longer runs: 93.7 to 97.8 %
+        rng, truth = np.random.default_rng(7), gaussian_mmd(shift, 1.5, 2)
+        held = 0
+        for _ in range(200):
+            x, y = rng.normal(size=(80, 2)), rng.normal(size=(60, 2)) + np.array([shift, 0])
+            low, high = ka.mmd_test(x, y, kernel=Gaussian(1.5), permutations=1, rng=0).mmd_interval
+            assert 0 <= low <= high
+            held += low <= truth <= high
+        assert held >= 178
 
 
 def test_the_detectable_distance_is_found_four_times_in_five():
