@@ -30,6 +30,11 @@ _SIGNS |= {function: sign for sign, function in (COMPARE | _LOGIC).items()}
 _SIGNS |= {np.power: "**", np.bitwise_and: "&", np.bitwise_or: "|"}
 
 
+def _both_ways(sign: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The methods of an operator: of the left operand, and of the right one."""
+    return (lambda self, other: _of_two(sign, self, other)), (lambda self, other: _of_two(sign, other, self))
+
+
 class VariableOperators:
     """The operators of a RandomVariable, which inherits them; all of them give a RandomVariable.
 
@@ -44,41 +49,16 @@ class VariableOperators:
 
     __array_priority__ = 1000
 
-    def __add__(self, other: Any) -> Self:
-        return _of_two("+", self, other)
-
-    def __radd__(self, other: Any) -> Self:
-        return _of_two("+", other, self)
-
-    def __sub__(self, other: Any) -> Self:
-        return _of_two("-", self, other)
-
-    def __rsub__(self, other: Any) -> Self:
-        return _of_two("-", other, self)
-
-    def __mul__(self, other: Any) -> Self:
-        return _of_two("*", self, other)
-
-    def __rmul__(self, other: Any) -> Self:
-        return _of_two("*", other, self)
-
-    def __truediv__(self, other: Any) -> Self:
-        return _of_two("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Self:
-        return _of_two("/", other, self)
-
-    def __pow__(self, other: Any) -> Self:
-        return _of_two("**", self, other)
-
-    def __rpow__(self, other: Any) -> Self:
-        return _of_two("**", other, self)
-
-    def __mod__(self, other: Any) -> Self:
-        return _of_two("%", self, other)
-
-    def __rmod__(self, other: Any) -> Self:
-        return _of_two("%", other, self)
+    __add__, __radd__ = _both_ways("+")
+    __sub__, __rsub__ = _both_ways("-")
+    __mul__, __rmul__ = _both_ways("*")
+    __truediv__, __rtruediv__ = _both_ways("/")
+    __pow__, __rpow__ = _both_ways("**")
+    __mod__, __rmod__ = _both_ways("%")
+    __and__, __rand__ = _both_ways("&")
+    __or__, __ror__ = _both_ways("|")
+    __lt__, __le__, __gt__, __ge__ = (_both_ways(sign)[0] for sign in ("<", "<=", ">", ">="))
+    __eq__, __ne__ = (_both_ways(sign)[0] for sign in ("==", "!="))  # type: ignore[assignment]
 
     def __neg__(self) -> Self:
         return _componentwise([self], _negative)
@@ -89,37 +69,7 @@ class VariableOperators:
     def __abs__(self) -> Self:
         return _componentwise([self], _absolute)
 
-    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
-        return _of_two("==", self, other)
-
-    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
-        return _of_two("!=", self, other)
-
-    def __lt__(self, other: Any) -> Self:
-        return _of_two("<", self, other)
-
-    def __le__(self, other: Any) -> Self:
-        return _of_two("<=", self, other)
-
-    def __gt__(self, other: Any) -> Self:
-        return _of_two(">", self, other)
-
-    def __ge__(self, other: Any) -> Self:
-        return _of_two(">=", self, other)
-
     __hash__ = object.__hash__  # == makes a condition: variables are distinguished by identity
-
-    def __and__(self, other: Any) -> Self:
-        return _of_two("&", self, other)
-
-    def __rand__(self, other: Any) -> Self:
-        return _of_two("&", other, self)
-
-    def __or__(self, other: Any) -> Self:
-        return _of_two("|", self, other)
-
-    def __ror__(self, other: Any) -> Self:
-        return _of_two("|", other, self)
 
     def __invert__(self) -> Self:
         return _componentwise([self], _negated)

@@ -12,9 +12,8 @@ from drawn_cases import OF_TABLES, N, of_tables
 from public_names import ready_names
 
 import kmeanalyst as ka
-from kmeanalyst.inference.draws.draws import draws, replicates
+from kmeanalyst.inference.draws.draws import PositiveWeights, column_shares, draws, products_of_scores, replicates
 from kmeanalyst.inference.draws.folder import write_draws
-from kmeanalyst.inference.draws.positive import PositiveWeights, column_shares, products_of_scores
 from kmeanalyst.inference.estimate.error_model import error_model, fitted_model
 from kmeanalyst.releases.expressions import parse
 
