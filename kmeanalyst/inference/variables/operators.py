@@ -58,7 +58,7 @@ class VariableOperators:
     __and__, __rand__ = _both_ways("&")
     __or__, __ror__ = _both_ways("|")
     __lt__, __le__, __gt__, __ge__ = (_both_ways(sign)[0] for sign in ("<", "<=", ">", ">="))
-    __eq__, __ne__ = (_both_ways(sign)[0] for sign in ("==", "!="))  # type: ignore[assignment]
+    __eq__, __ne__ = (_both_ways(sign)[0] for sign in ("==", "!="))
 
     def __neg__(self) -> Self:
         return _componentwise([self], _negative)

@@ -75,18 +75,18 @@ def test_p_is_twice_the_smaller_of_all_together_and_column_by_column(monkeypatch
 
 def test_a_difference_in_one_column_is_found_that_is_hidden_among_all():
     rng, found, together = np.random.default_rng(1), 0, 0
-    for _ in range(40):
+    for _ in range(24):
         release, sample = release_of(rows(N, rng), rng), one_column_moved(L, rng)
         result = ka.mmd_test(release, sample)
         found += result.pvalue <= 0.05
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(noise_aware, "features_of_columns", lambda _: [])
             together += ka.mmd_test(release, sample).pvalue <= 0.05
-    assert found >= 24 and found >= 1.25 * together
+    assert found >= 14 and found >= 1.25 * together
 
 
 def test_the_least_of_many_p_values_is_corrected_for_their_number():
-    """Of d ~ N(0, cΣ + τ²I) with Σ known, 600 draws: standard error .009; without the correction most draws are rejected."""
+    """Of d ~ N(0, cΣ + τ²I) with Σ known, 300 draws: standard error .013; without the correction most draws are rejected."""
     rng, shrink = np.random.default_rng(2), 1 / N + 1 / L
     covariance = np.cov(FEATURES(rows(20_000, rng)).T)
     variances, vectors = np.linalg.eigh(covariance)
@@ -96,9 +96,9 @@ def test_the_least_of_many_p_values_is_corrected_for_their_number():
     measurement = measured(rows(N, rng), rng)
     root = vectors * np.sqrt(np.maximum(shrink * variances, 0) + TAU**2)
     p = np.array([
-        columns_test(root @ rng.normal(size=len(variances)), directions, moments, shrink, measurement) for _ in range(600)
+        columns_test(root @ rng.normal(size=len(variances)), directions, moments, shrink, measurement) for _ in range(300)
     ])  # fmt: skip
-    assert 0.015 < (p <= 0.05).mean() < 0.08
+    assert 0.015 < (p <= 0.05).mean() < 0.09
     assert (p / (2 * COLUMNS) <= 0.05).mean() > 0.3
 
 

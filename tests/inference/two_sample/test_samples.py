@@ -82,10 +82,8 @@ def test_a_file_in_blocks_encodes_as_the_frame_it_holds(mixed_release, frame, tm
         ]
 
 
-@pytest.mark.parametrize("block", [1, 10, 20_000])
-@pytest.mark.levels(but="20000")
-def test_the_test_of_a_path_is_the_test_of_its_frame(block, mixed_release, frame, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BATCH_ROWS", block)
+def test_the_test_of_a_path_is_the_test_of_its_frame(mixed_release, frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BATCH_ROWS", 10)
     for path in files_of(frame, tmp_path):
         whole = ka.mmd_test(mixed_release, read_table(path))
         for sample in (path, str(path)):
@@ -240,15 +238,6 @@ def test_a_file_that_is_no_table_is_refused_in_blocks_as_it_is_whole(ending, fra
     if ending != ".csv":  # a .csv that is cut off is a shorter one
         cut_off = "is not a Parquet file. " if ending == ".parquet" else "could not be read as a table: "
         assert f"{path} {cut_off}" in refusal(lambda: in_blocks(mixed_release, path))
-
-
-def test_a_folder_of_parquet_files_is_one_table(mixed_release, frame, tmp_path):
-    (tmp_path / "parts.parquet").mkdir()
-    for i in range(3):
-        frame[i * 20 : (i + 1) * 20].to_parquet(tmp_path / "parts.parquet" / f"{i}.parquet", index=False)
-    whole, blocks = (encoded(mixed_release, sample) for sample in (frame, tmp_path / "parts.parquet"))
-    np.testing.assert_array_equal(blocks[0], whole[0])
-    assert blocks[1:] == whole[1:]
 
 
 def test_a_file_is_not_held_in_memory(mixed_release, frame, tmp_path, monkeypatch):

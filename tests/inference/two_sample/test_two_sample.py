@@ -98,13 +98,13 @@ def test_p_values_are_uniform_when_both_sides_come_from_one_population(feature_m
 
 @pytest.mark.levels(but="subspace")
 def test_a_test_that_leaves_the_noise_out_rejects_true_hypotheses(feature_map):
-    too_little = pvalues(feature_map, NOISE_SCALE[0.1], 40, claimed=NOISE_SCALE[0.1] / 10)
+    too_little = pvalues(feature_map, NOISE_SCALE[0.1], 16, claimed=NOISE_SCALE[0.1] / 10)
     assert (too_little <= 0.05).mean() > 0.5
 
 
 @pytest.mark.levels(but="subspace")
 def test_a_shifted_sample_is_found(feature_map):
-    assert (pvalues(feature_map, NOISE_SCALE[1.0], 40, shift=0.5) <= 0.05).mean() > 0.7
+    assert (pvalues(feature_map, NOISE_SCALE[1.0], 16, shift=0.5) <= 0.05).mean() > 0.7
 
 
 def test_the_test_does_not_look_at_the_released_points(feature_map):
