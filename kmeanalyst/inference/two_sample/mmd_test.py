@@ -6,9 +6,7 @@ import numpy as np
 
 from kmeanalyst.inference.two_sample.different_maps import test_of_different_maps
 from kmeanalyst.inference.two_sample.distance import Sample
-from kmeanalyst.inference.two_sample.fixed_distribution import fixed_against_sample, weighted_against_sample
 from kmeanalyst.inference.two_sample.noise_aware import test_with_noise
-from kmeanalyst.inference.two_sample.permutation import KernelChoice, permutation_test
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.sides import (
     MANY_ROWS,
@@ -19,6 +17,12 @@ from kmeanalyst.inference.two_sample.sides import (
     result_about,
     sample_side,
     tested_side,
+)
+from kmeanalyst.inference.two_sample.without_noise import (
+    KernelChoice,
+    fixed_against_sample,
+    permutation_test,
+    weighted_against_sample,
 )
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.nystroem import Nystroem

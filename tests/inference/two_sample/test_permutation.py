@@ -14,7 +14,7 @@ from scipy.stats import kstest
 from threadpoolctl import threadpool_limits
 
 import kmeanalyst as ka
-from kmeanalyst.inference.two_sample import distance, gram_sums, permutation
+from kmeanalyst.inference.two_sample import distance, gram_sums, without_noise
 from kmeanalyst.inference.two_sample.gram_sums import GramSums, block_evaluator
 from kmeanalyst.kernels import Gaussian, Indicator, Kernel, Laplacian, MultiScale, SoftenedProduct
 from kmeanalyst.releases.domain.domain import Domain
@@ -102,8 +102,8 @@ def test_a_column_of_few_values_is_looked_up_and_of_many_computed(monkeypatch):
 def test_every_relabelled_statistic_is_that_of_the_relabelled_rows(small_blocks):
     for estimator in ["unbiased", "biased"]:
         n, pooled = 45, rows(72, 5)
-        found = permutation._relabelled([Gaussian(1.0)], pooled, n, 20, np.random.default_rng(3), estimator)[0]
-        first = next(permutation._labels(n, 72, 20, np.random.default_rng(3)))
+        found = without_noise._relabelled([Gaussian(1.0)], pooled, n, 20, np.random.default_rng(3), estimator)[0]
+        first = next(without_noise._labels(n, 72, 20, np.random.default_rng(3)))
         expected = [dense(pooled[of], pooled[~of], Gaussian(1.0), estimator) for of in first.T]
         np.testing.assert_allclose(found.statistics, expected, atol=3e-7)
         assert np.abs(found.statistics[0] - found.observed) < found.tie  # rounding stays below what counts as a tie
@@ -175,8 +175,8 @@ def test_one_seed_gives_one_p_and_a_generator_is_advanced():
 
 
 def test_relabellings_drawn_in_parts_are_as_many_as_asked(monkeypatch):
-    monkeypatch.setattr(permutation, "_AT_ONCE", 7)
-    parts = list(permutation._labels(5, 11, 20, np.random.default_rng(0)))
+    monkeypatch.setattr(without_noise, "_AT_ONCE", 7)
+    parts = list(without_noise._labels(5, 11, 20, np.random.default_rng(0)))
     assert [part.shape[1] for part in parts] == [8, 7, 6]
     assert all((part.sum(axis=0) == 5).all() for part in parts) and parts[0][:5, 0].all()
     assert len({tuple(column) for part in parts for column in part.T}) > 15
@@ -249,7 +249,7 @@ def test_a_sequence_of_kernels_is_one_test_under_the_same_relabellings():
     x, y = rows(40, 1), rows(30, 2) + 0.3
     kernels = [Gaussian(1.0), Laplacian(0.4)]
     result = ka.mmd_test(x, y, kernel=kernels, permutations=50, rng=3)
-    found = permutation._relabelled(kernels, np.vstack([x, y]), 40, 50, np.random.default_rng(3), "unbiased")
+    found = without_noise._relabelled(kernels, np.vstack([x, y]), 40, 50, np.random.default_rng(3), "unbiased")
     largest = np.max([each.statistics / each.scale for each in found], axis=0)
     assert result.statistic == pytest.approx(largest[0])
     assert result.pvalue == ((largest[1:] >= largest[0]).sum() + 1) / 51
@@ -260,7 +260,7 @@ def test_a_sequence_of_kernels_is_one_test_under_the_same_relabellings():
 def test_the_scale_of_a_kernel_is_the_standard_deviation_of_its_relabelled_statistics():
     pooled = np.random.default_rng(0).normal(size=(150, 2))
     for lengthscale in (0.1, 1.0, 5.0):
-        found = permutation._relabelled(
+        found = without_noise._relabelled(
             [Gaussian(lengthscale)], pooled, 60, 3000, np.random.default_rng(1), "unbiased"
         )[0]
         assert found.scale == pytest.approx(found.statistics.std(), rel=0.12)
@@ -483,7 +483,7 @@ def test_the_null_of_a_large_sample_has_its_mean_from_all_rows_and_its_shape_fro
     rng = np.random.default_rng(3)
     points, sample = rng.normal(size=(100, 2)), rng.normal(size=(900, 2))
     whole = ka.mmd_test((points, np.full(100, 0.01)), sample, kernel=Gaussian(1.0))
-    monkeypatch.setattr("kmeanalyst.inference.two_sample.fixed_distribution._MOST_EIGEN_ROWS", 100)
+    monkeypatch.setattr("kmeanalyst.inference.two_sample.without_noise._MOST_EIGEN_ROWS", 100)
     subset = ka.mmd_test((points, np.full(100, 0.01)), sample, kernel=Gaussian(1.0))
     assert subset.noise_floor == pytest.approx(whole.noise_floor, rel=1e-12)
     assert subset.statistic == pytest.approx(whole.statistic, rel=1e-12)
