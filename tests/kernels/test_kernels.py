@@ -311,37 +311,10 @@ def test_a_wrong_value_is_refused_with_what_why_and_hint():
 
 
 GAUSSIAN = {"name": "gaussian", "lengthscale": 1.0}
-HOSTILE_HEADERS = [
-    None, [], "gaussian", 3, {}, {"name": "polynomial"}, {"name": "cubic"}, {"name": []}, {"name": {}}, {"name": None},
-    {"name": "gaussian"}, {"name": "gaussian", "lengthscale": "1"}, {"name": "gaussian", "lengthscale": [1]},
-    {"name": "gaussian", "lengthscale": 10**400}, {"name": "gaussian", "lengthscale": 1.0, "more": 1},
-    {"name": "multi-scale", "lengthscales": 5}, {"name": "multi-scale", "lengthscales": ["a"]},
-    *({"name": "matern", "nu": nu, "lengthscale": 1.0} for nu in (1.0, 0, -0.5, 11.5, "1.5", [1.5], True, 1e300)),
-    {"name": "matern", "nu": 1.5, "lengthscale": 0}, {"name": "matern", "nu": 1.5},
-    *({"name": "rational-quadratic", "alpha": a, "lengthscale": 1.0} for a in (0, -1, 1e-9, 1e9, "1", [1.0], True)),
-    *({"name": "polynomial", "degree": d, "offset": 1.0, "lower": [0.0], "upper": [1.0]} for d in (0, 21, 1.5, "2", True)),
-    *({"name": "polynomial", "degree": 2, "offset": o, "lower": [0.0], "upper": [1.0]} for o in (-1e-9, 1e9, "1", [1])),
-    *({"name": "polynomial", "degree": 2, "offset": 1.0, "lower": low, "upper": high} for low, high in (
-        ([], []), ([0.0], []), ([0.0], [0.0]), ([1.0], [0.0]), (0.0, 1.0), (["a"], ["b"]), ([0.0], [1e200]), ([False], [True]),
-        ([0.0], [1e-200]), ([GAUSSIAN], [GAUSSIAN]),
-    )),
-    *({"name": "exponential-dot", "rate": r, "lower": [0.0], "upper": [1.0]} for r in (0, -1, 51, 1e-9, "1", True)),
-    {"name": "indicator", "levels": 1.5}, {"name": "indicator", "levels": -1},
-    {"name": "sum", "terms": 5}, {"name": "sum", "terms": [5]}, {"name": "product", "factors": "ab"},
-    {"name": "scaled", "factor": 1.0, "kernel": 5}, {"name": "scaled", "factor": GAUSSIAN, "kernel": GAUSSIAN},
-    {"name": "on-columns", "kernel": GAUSSIAN, "on": "ab"}, {"name": "on-columns", "kernel": GAUSSIAN, "on": 3},
-    {"name": "on-columns", "kernel": GAUSSIAN, "on": [1.5]}, {"name": "on-columns", "kernel": GAUSSIAN, "on": [[0]]},
-    {"name": "on-columns", "kernel": 1, "on": [0]},
-    {"name": "softened-product", "kernels": [1], "inclusion": 0.5},
-    {"name": "softened-product", "kernels": [GAUSSIAN], "inclusion": 1e-300},
-    {"name": "softened-product", "kernels": [GAUSSIAN], "inclusion": "p"},
-]  # fmt: skip
 
 
-@every(HOSTILE_HEADERS, of="header")
-def test_a_header_from_a_stranger_gives_a_kernel_or_a_value_error(header):
-    with pytest.raises(ValueError):
-        kernel_from_dict(header)
+def test_a_header_from_a_stranger_gives_a_kernel_or_a_value_error():
+    refusals.check(Path(__file__).parent / "refusals_headers.txt", lambda text: eval(text, globals()))
 
 
 def test_a_kernel_nested_too_deep_is_refused():

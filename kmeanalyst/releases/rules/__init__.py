@@ -1,5 +1,5 @@
 """Rules of a table: public facts that every released row keeps.
 
-`rule` holds a rule as plain data, `compiled` tells which encoded rows break one and computes derived columns, `cells` says which
-cells of margins hold a row that keeps a rule, and `contradictions` refuses rules that no row keeps.
+`rule` holds a rule as plain data, `compiled` tells which encoded rows break one, computes derived columns and says which cells hold
+a row that keeps a rule, `kept_rows` finds rows that keep all of them, and `violations` estimates how many rows of a table do not.
 """

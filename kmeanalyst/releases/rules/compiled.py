@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -21,18 +22,22 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.cells import Cells
-from kmeanalyst.releases.domain.column import KEPT, Columns, DomainError
+from kmeanalyst.releases.domain.column import KEPT, Column, Columns, DomainError
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number, Real
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, DERIVE, MISSING, MOST_COUPLED, Rule
-from kmeanalyst.releases.rules.values import values_of
 
 _MOST_POINTS = 2**22  # combinations of values at which a rule is tried
 _AT_ONCE = 2**18
 _MOST_CUTS = 20  # values of a column of numbers in combinations, up to which ranges end around each
+_MOST_VALUES = {1: 100_000, 2: 1000}  # of a column of whole numbers, in a rule of so many columns
+_FEW_VALUES = 40  # in a rule of more
+_OF_A_RANGE = {1: 9, 2: 9}
+_FEW_OF_A_RANGE = 4
+_BESIDE_END = 1e-9  # of a range's width
 
 
 class RuledColumns(Columns, Protocol):
@@ -226,7 +231,6 @@ class Rules:
         return n
 
     def _free_values(self, one: CompiledRule, within: Cells | None) -> tuple[list[int], list[Array]]:
-        """The columns of a rule whose values are chosen, and these."""
         free = [j for j in one.columns if not (one.rule.kind == DERIVE and j == one.target)]
         return free, [self._values(j, free, within) for j in free]
 
@@ -238,7 +242,6 @@ class Rules:
         return values_of(self.domain.columns[j], edges, atoms, coupled)
 
     def _ends(self, j: int, within: Cells | None) -> tuple[float, ...]:
-        """Where ranges of a column end, in encoded units."""
         return (*self.cuts.get(j, ()), *(within.edges[j] if within else ()))
 
     def _natural_ends(self, k: int, within: Cells | None, j: int) -> list[float]:
@@ -292,7 +295,6 @@ class _Spans:
 
 
 def _cells(X: Array, columns: Sequence[int]) -> dict[int, Array]:
-    """The cells of encoded rows in some columns."""
     return {j: X[:, j] for j in columns}
 
 
@@ -308,6 +310,46 @@ def _are_among(rows: Array, codes: Array) -> Array:
         _, own = np.unique(column, return_inverse=True, equal_nan=True)
         _, numbers = np.unique(numbers * (own.max() + 1) + own, return_inverse=True)
     return np.isin(numbers[len(codes) :], numbers[: len(codes)])
+
+
+# ------------------------------------------------------------------ values at which rules are tried
+
+
+def values_of(column: Column, edges: Sequence[float], atoms: Sequence[float], coupled: int) -> Array:
+    """Encoded values of a column, increasing, NaN last where a cell can be missing.
+
+    edges     where ranges end, in encoded units: each range has values at its ends and inside.
+    atoms     single values to have in any case.
+    coupled   columns that are tried together: the more, the fewer values of each.
+
+    >>> values_of(ka.Integer(name="age", lower=0, upper=500), (14.5,), (40,), 4)
+    array([  0.,   4.,   9.,  14.,  15.,  40., 176., 338., 500.])
+    """
+    if column.has_levels:
+        return column.with_missing(np.arange(len(column.levels), dtype=float))  # type: ignore[attr-defined]
+    every = column.every_value(_MOST_VALUES.get(coupled, _FEW_VALUES))
+    if every is not None:
+        return every
+    assert isinstance(column, Number)
+    low, high = column.ends
+    ends = np.unique([low, high, *(edge for edge in edges if low < edge < high)])
+    inside = [_of_range(column, a, b, _OF_A_RANGE.get(coupled, _FEW_OF_A_RANGE)) for a, b in pairwise(ends)]
+    own = [*atoms, *column.atom_codes, *([low, high] if isinstance(column, Real) else [])]
+    return column.with_missing(np.unique(column.rounded(np.concatenate([*inside, np.array(own, dtype=float)]))))
+
+
+def _of_range(column: Number, below: float, above: float, most: int) -> Array:
+    """Values of [below, above): its ends and some inside; none where no whole number lies in it."""
+    if isinstance(column, Real) or column.kind == "cyclic":
+        # not the end itself: a cell where a comparison holds at its end alone has hardly a row for which it does
+        inside = np.linspace(below, above, most)[:-1] + _BESIDE_END * (above - below) * (np.arange(most - 1) == 0)
+        return np.append(inside, np.nextafter(above, below))
+    first, last = np.ceil(FROM_SCALE[column.scale](np.array([below, above]))) - (0.0, 1.0)
+    return (
+        np.asarray(column._scaled(np.unique(np.floor(np.linspace(first, last, most)))))
+        if first <= last
+        else np.zeros(0)
+    )
 
 
 # ------------------------------------------------------------------ texts → rules that fit the domain

@@ -14,9 +14,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.memo import memo
-from kmeanalyst.releases.rules.compiled import RuledColumns, Rules, rules_of
+from kmeanalyst.releases.rules.compiled import RuledColumns, Rules, rules_of, values_of
 from kmeanalyst.releases.rules.rule import COMBINATIONS, DERIVE
-from kmeanalyst.releases.rules.values import values_of
 from kmeanalyst.releases.texts import shortened
 
 _TRIES = 100
@@ -62,9 +61,14 @@ def kept_or(domain: RuledColumns, rows: Array, instead: Array) -> Array:
 
 
 def check_kept(domain: RuledColumns, target: str | Sequence[str] | None = None) -> None:
-    """DomainError unless a row that keeps all rules is found, for each level of the target if that has levels, at most 100."""
+    """DomainError unless a row that keeps all rules is found, for each level of a target with at most 100 levels.
+
+    Or for a rule that couples columns with too many combinations of values.
+    """
     if not domain.rules:
         return
+    for i in range(len(domain.rules)):
+        rules_of(domain).n_tried(i)  # which readers limit too
     column = domain[target] if isinstance(target, str) and target in domain.names else None
     levels = column.levels if column is not None and column.has_levels else ()  # type: ignore[attr-defined]
     j = domain.names.index(target) if 0 < len(levels) <= _MOST_LEVELS else -1

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
-from kmeanalyst.releases.expressions import DEEPEST, LONGEST, Expression, ExpressionError, parse
+from kmeanalyst.releases.expressions import DEEPEST, Expression, ExpressionError, parse
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
 DOMAIN = Domain(
@@ -533,60 +533,16 @@ def test_the_message_never_repeats_a_control_character():
 
 # ------------------------------------------------------------------ hostile texts: an ExpressionError, never more
 
-HOSTILE = {
-    "long sum": "age" + "+age" * LONGEST,
-    "long blank": " " * (LONGEST + 1),
-    "parentheses": "(" * 5000 + "age" + ")" * 5000,
-    "open parentheses": "(" * LONGEST,
-    "minus": "-" * 9990 + "age",
-    "not": "not " * 2400 + "married",
-    "powers": "2" + "**2" * 3000,
-    "calls": "abs(" * 1900 + "age" + ")" * 1900,
-    "lists": "age in " + "[" * 5000,
-    "NUL": "age\0 > 3",
-    "NUL in text": "sex == '\0'",
-    "surrogate": "\ud800 > 3",
-    "digits of other scripts": "age > ٣",
-    "full-width": "ａｇｅ > 3",
-    "superscript": "age²",
-    "byte order mark": "\ufeffage > 3",
-    "no-break space": "age\u00a0> 3",
-    "line separator": "age\u2028> 3",
-    "dunder": "__import__ + 1",
-    "dunder call": "__import__('os')",
-    "attribute": "age.__class__",
-    "attribute of a number": "1 .real",
-    "attribute of a text": "''.join",
-    "attribute of a list": "age in [1].__class__",
-    "call of a call": "abs(age)(age)",
-    "call of a text": "'abs'(age)",
-    "lambda": "(lambda: 1)()",
-    "comprehension": "age in [x for x in y]",
-    "walrus": "(x := 3)",
-    "statement": "import os",
-    "two lines": "age > 3\nage > 4",
-    "f-string": "f'{age}'",
-    "bytes": "b'a' == sex",
-    "star": "max(*age)",
-    "keyword": "round(age, decimals=1)",
-    "braces": "{age}",
-    "comment": "age > 3 # and more",
-    "backslash": "age \\\n > 3",
-    "semicolon": "age; age",
-    "huge digits": "9" * 9000,
-    "unbalanced quotes": "'" * 9999,
-    "doubled quotes": "'" + "''" * 4000,
-    "backticks": "`" * 9999,
-    "frame methods": "eval(age)",
-}  # fmt: skip
 
-
-@every(HOSTILE.values(), of="text")
-def test_hostile_texts_are_refused_quickly_with_a_short_message(text):
+def refuse_quickly(text: str) -> None:
     start = time.perf_counter()
     error = refusal(text)
-    assert time.perf_counter() - start < 2
-    assert len(str(error)) < 1000
+    assert time.perf_counter() - start < 2 and len(str(error)) < 1000
+    raise error
+
+
+def test_hostile_texts_are_refused_quickly_with_a_short_message():
+    refusals.check(Path(__file__).parent / "refusals_hostile.txt", lambda text: refuse_quickly(eval(text, globals())))
 
 
 @every([None, 3, b"age > 3", ["age"], len], of="thing")
