@@ -40,6 +40,8 @@ from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Real
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import QUICK
 from release_side import publish
 
 
@@ -321,7 +323,9 @@ def test_a_model_works_as_a_scikit_learn_pipeline():
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("train") / "r.kme"
-    publish(table(2000, 0), DOMAIN, epsilon=5, delta=1e-6, features=200, points=60, output=path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "EFFORT", QUICK)
+        publish(table(2000, 0), DOMAIN, epsilon=5, delta=1e-6, features=200, points=60, output=path)
     return str(path)
 
 

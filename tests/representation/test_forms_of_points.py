@@ -35,6 +35,7 @@ def frame() -> pd.DataFrame:
     )
 
 
+@pytest.mark.usefixtures("rough_representation")
 def test_uniform_weights_are_equal_and_the_file_calls_them_probabilities(frame, tmp_path):
     release = publish(frame, DOMAIN, weights="uniform", output=tmp_path / "u.kme", **CHOICES)
     assert (release.weights == 1 / 40).all() and release.weight_view == "probability"
@@ -64,6 +65,7 @@ def test_single_precision_points_survive_single_precision_and_their_weights_were
     assert release.fit_distance == pytest.approx(plain.fit_distance, rel=0.1)
 
 
+@pytest.mark.usefixtures("rough_representation")
 def test_integers_and_levels_need_no_rounding_afterwards(frame):
     points = publish(frame, DOMAIN, **CHOICES).to_frame()
     assert points["age"].dtype.kind == "i" and set(points["city"]) <= set("ABC")

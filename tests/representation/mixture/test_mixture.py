@@ -54,8 +54,8 @@ def test_every_kind_of_column_has_its_distribution(name: str):
 
 @EVERY_KIND
 def test_the_characteristic_function_is_the_mean_phasor_of_draws(name: str):
-    """40 000 independent draws of each of 3 components: within 5 standard errors (1/√n at most), on 60 frequencies."""
-    domain, n = Domain(KINDS[name][0]), 40_000
+    """10 000 independent draws of each of 3 components: within 5 standard errors (1/√n at most), on 60 frequencies."""
+    domain, n = Domain(KINDS[name][0]), 10_000
     search = search_in(domain)
     mixture, (law,) = some_mixture(search, 3), search.laws
     exact = mean_phasors(mixture, 60)
