@@ -78,7 +78,7 @@ def simulated(domain: Domain, **options: Any) -> tuple[Any, list[Release], list[
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "to_release", keep)
-        table = plan(DOMAIN, **options, progress=lambda what, share: seen.append((what, share)))
+        table = plan(domain, **options, progress=lambda what, share: seen.append((what, share)))
     return table, kept, seen
 
 
