@@ -50,11 +50,11 @@ def calibration(
               dates in days since 1970-01-01.
 
     >>> ka.calibration(model, sample, bins=3)[["predicted", "observed", "standard_error"]]
-                       predicted  observed  standard_error
+                      predicted  observed  standard_error
     bin
-    0.00771 to 0.0592   0.032095  0.011976        0.004860
-    0.0592 to 0.333     0.154969  0.138000        0.015424
-    0.333 to 0.9        0.489781  0.549098        0.022275
+    0.0289 to 0.0773   0.058368   0.01996        0.006249
+    0.0773 to 0.38     0.183414   0.13745        0.015368
+    0.38 to 0.735      0.466321   0.54326        0.022344
     """
     scoring = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
     binned = _binned(scoring, bins, strategy, view)
@@ -90,7 +90,7 @@ def expected_calibration_error(
     show, Σ √(2/π) · standard error of each bin's difference. A value not clearly above it shows no miscalibration.
 
     >>> ka.expected_calibration_error(model, sample, bins=5).value
-    0.02873...
+    0.06630...
     """
     scoring = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
     binned = _binned(scoring, bins, strategy, view)

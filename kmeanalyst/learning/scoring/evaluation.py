@@ -261,12 +261,12 @@ def score(
               the probability view, and refuse signed weights.
 
     >>> ka.score(model, sample, "accuracy")
-    accuracy(income): 0.8233 ± 0.0098 (95 %: 0.8040 to 0.8426; sampling 0.0098)
+    accuracy(income): 0.8193 ± 0.0099 (95 %: 0.7999 to 0.8388; sampling 0.0099)
     >>> ka.score(model, sample, ["accuracy", "roc_auc"]).to_frame()[["value", "low", "high"]]
                          value       low      high
     question
-    accuracy(income)  0.823333  0.804033  0.842634
-    roc_auc(income)   0.879675  0.861069  0.898281
+    accuracy(income)  0.819333  0.799863  0.838804
+    roc_auc(income)   0.872411  0.852967  0.891855
     """
     scoring = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
     if not isinstance(metric, Sequence) or isinstance(metric, str):

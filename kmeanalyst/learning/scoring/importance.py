@@ -52,8 +52,8 @@ def feature_importance(
 
     >>> ka.feature_importance(model, sample, "accuracy", repeats=2)["value"].head(2)
     column
-    marital-status    0.041
-    education-num     0.029
+    marital-status    0.034333
+    capital-gain      0.033333
     Name: value, dtype: float64
     """
     if repeats < 1:

@@ -90,7 +90,7 @@ def fit(
     >>> from sklearn.linear_model import LogisticRegression
     >>> model = ka.fit(LogisticRegression(max_iter=1000), release, target="income")
     >>> model.predict(sample.head(3))
-    array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
+    array(['<=50K', '<=50K', '<=50K'], dtype=object)
     >>> model.report.view, model.report.labels
     ('probability', 'released')
     """
