@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import paths
 import pytest
+import refusals
 
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.release import Release, read_release
@@ -34,6 +35,9 @@ SCHEMA = json.loads((HERE.parent / "kmeanalyst/releases/schema_v1.json").read_te
 SCHEMA_TEST = jsonschema.Draft202012Validator(SCHEMA)
 AGAIN = "Fetch the file again, or ask its maker for a sound one."
 LARGE = "If you trust its maker, read it with --large (in Python large=True), which takes longer and more memory."
+CORRECT = "Do not rely on it; ask its maker for a correct file."
+UPGRADE, FUNCTION = "Upgrade kmeanalyst.", "Read it with kmeanalyst.read_release."
+HINTS = (AGAIN, LARGE, CORRECT, UPGRADE, FUNCTION, "Check that it is a .kme file.", "(in Python allow_rehearsal=True).")
 SENSELESS = r"it does not make sense"
 NO_ZIP = ("the file is not a whole zip archive", "truncated, padded, or no release at all")
 
@@ -74,17 +78,46 @@ def forged(path: Path, edit: Edit, *, resealed: bool = True) -> bytes:
     return zipped(list(members.items()))
 
 
-def refused(data: bytes, folder: Path, what: str, why: str, hint: str = AGAIN) -> None:
-    """The bytes are refused with all three parts of the message, after the file's name."""
+def opened(data: bytes, folder: Path, read: Callable[[Path], Any] = read_release) -> Any:
+    """What is read of these bytes. A refusal names the file, is one line that a terminal shows, and ends with a hint."""
     path = folder / "strange.kme"
     path.write_bytes(data)
-    with pytest.raises(FileRefused) as caught:
-        read_release(path)
+    try:
+        return read(path)
+    except FileRefused as refused:
+        message = str(refused)
+        assert message.startswith(f"{path}: ") and message.isprintable() and message.endswith(HINTS), message
+        assert not message.endswith(LARGE) or "at most" in message, message
+        raise
+
+
+def refused(data: bytes, folder: Path, what: str, why: str, hint: str = AGAIN) -> None:
+    """The bytes are refused with all three parts of the message, after the file's name."""
+    with pytest.raises(FileRefused, match=what) as caught:
+        opened(data, folder)
     message = str(caught.value)
-    assert message.startswith(f"{path}: "), message
-    assert re.search(what, message), message
     assert re.search(why, message), message
-    assert hint in message or (hint == AGAIN and LARGE in message and "at most" in message), message
+    assert hint in message or (hint == AGAIN and message.endswith(LARGE)), message
+
+
+def check_refusals(room: str, run: Callable[[Any], object], **names: Any) -> None:
+    """`refusals.check` of a room of the file format; its inputs use the functions here and these names."""
+    listed = HERE / "releases" / "file" / f"refusals_{room}.txt"
+    refusals.check(listed, lambda text: run(eval(text, globals() | names)))
+
+
+def header_of(data: bytes) -> dict[str, Any]:
+    """The header of a file's bytes."""
+    header: dict[str, Any] = json.loads(members_of(io.BytesIO(data))["release.json"])
+    return header
+
+
+def with_verdict_of_schema(data: bytes, folder: Path, schema: Any) -> Any:
+    """As `opened`; a refusal also says whether the schema refuses the header."""
+    try:
+        return opened(data, folder)
+    except FileRefused as refused:
+        raise FileRefused(f"{refused} schema {'allows' if schema.is_valid(header_of(data)) else 'refuses'}") from None
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:

@@ -15,12 +15,14 @@ from file_tools import (
     Forgery,
     Row,
     bare,
+    check_refusals,
     edited_bytes,
     edited_points,
     first,
     forged,
     members_of,
     narrow,
+    opened,
     refused,
     rows_of,
     same,
@@ -180,141 +182,15 @@ def row(index: int, edit: Callable[[Row], Row]) -> Forgery:
     return edited_points(lambda rows: [*rows[:index], edit(rows[index]), *rows[index + 1 :]])
 
 
-POINTS: dict[str, tuple[Forgery, str, str]] = {
-    # the file as such
-    "an empty member": (edited_bytes(lambda data: b""), r"points\.csv has 0 rows", "declares 60"),
-    "the header alone": (lines(lambda rows: rows[:1]), r"points\.csv has 0 rows", "declares 60"),
-    "no text": (edited_bytes(lambda data: bytes(range(128, 256)) * 9 + b"\n"), r"points\.csv", SENSELESS),
-    "Parquet": (edited_bytes(lambda data: b"PAR1 nonsense PAR1\n"), r"points\.csv has 1 columns", "make 11"),
-    "one row less": (lines(lambda rows: rows[:-1]), r"points\.csv has 59 rows", "the header declares 60"),
-    "one row more": (lines(lambda rows: [*rows, rows[-1]]), "has more than 60 rows", "the header declares 60"),
-    "a column more": (lines(lambda rows: [[*each, "1"] for each in rows]), "has 12 columns", "weight make 11"),
-    "a column less": (lines(lambda rows: [each[1:] for each in rows]), "has 10 columns", "weight make 11"),
-    "no header": (lines(lambda rows: rows[1:]), OTHER, "in the place of 'age'"),
-    "the header twice": (lines(lambda rows: [rows[0], *rows[:-1]]), "column age", WRITTEN),
-    "another name": (replaced(b"age,", b"AGE,"), OTHER, "'AGE' is in the place of 'age'"),
-    "a name with spaces": (replaced(b"age,", b" age,"), OTHER, "' age' is in the place of 'age'"),
-    "a name twice": (replaced(b"children,", b"age,"), OTHER, "'age' is in the place of 'children'"),
-    "another order": (lines(lambda rows: [[*each[1:2], each[0], *each[2:]] for each in rows]), OTHER, "'children'"),
-    "weights first": (lines(lambda rows: [[each[-1], *each[:-1]] for each in rows]), OTHER, "'weight'"),
-    "a byte order mark": (edited_bytes(lambda data: b"\xef\xbb\xbf" + data), OTHER, r"'\\ufeffage'"),
-    "UTF-16": (edited_bytes(lambda data: data.decode().encode("utf-16")), r"points\.csv", "control character"),
-    "semicolons": (edited_bytes(lambda data: data.replace(b",", b";")), r"points\.csv", QUOTES),
-    "tabs": (edited_bytes(lambda data: data.replace(b",", b"\t")), r"points\.csv", CONTROL),
-    "lines that end with CR LF": (edited_bytes(lambda data: data.replace(b"\n", b"\r\n")), r"points\.csv", CONTROL),
-    "a lone carriage return": (replaced(b"\n", b"\r"), r"points\.csv", CONTROL),
-    "a last line without end": (edited_bytes(lambda data: data[:-1]), r"points\.csv", "last line does not end"),
-    "half a line more": (at_end(b"41,"), r"points\.csv", "last line does not end"),
-    "an empty line": (at_end(b"\n"), r"points\.csv", "it has an empty line"),
-    "an empty line within": (replaced(b"\n", b"\n\n"), r"points\.csv", "it has an empty line"),
-    "an empty line before": (edited_bytes(lambda data: b"\n" + data), r"points\.csv", "it has an empty line"),
-    "a comment": (at_end(b"# a comment\n"), r"points\.csv", RAGGED),
-    "a row with a cell less": (row(7, lambda each: each[:-1]), r"points\.csv", RAGGED),
-    "a row with a cell more": (row(7, lambda each: [*each, "1"]), r"points\.csv", RAGGED),
-    "a row with a comma at its end": (row(60, lambda each: [*each, ""]), r"points\.csv", RAGGED),
-    "NUL": (cell("city", "Z\0rich"), r"points\.csv", CONTROL),
-    "an escape": (cell("city", "\x1b[2J"), r"points\.csv", CONTROL),
-    "invalid UTF-8 in a level": (replaced("Zürich".encode(), b"Z\xfcrich"), r"points\.csv", SENSELESS),
-    "invalid UTF-8 in the header": (replaced(b"age", b"\xff\xfe"), r"points\.csv", SENSELESS),
-    "half a character at the end": (edited_bytes(lambda data: data[:-1] + b"\xe6\n"), r"points\.csv", SENSELESS),
-    "a surrogate": (replaced("Zürich".encode(), "\ud800".encode("utf-8", "surrogatepass")), r"points\.csv", SENSELESS),
-    "an overlong NUL": (replaced("Zürich".encode(), b"\xc0\x80"), r"points\.csv", SENSELESS),
-    # quotation marks
-    "a quotation mark that swallows": (row(3, lambda each: each) and replaced(b"\n", b'\n"'), r"points\.csv", QUOTES),
-    "a quotation mark at the end": (edited_bytes(lambda data: data[:-1] + b'"\n'), r"points\.csv", QUOTES),
-    "a quotation mark within a cell": (replaced("Zürich".encode(), b'Z"rich'), r"points\.csv", QUOTES),
-    "text after a quoted cell": (replaced(b'text"""', b'text"""x'), r"points\.csv", QUOTES),
-    "a space before a quoted cell": (replaced(b',"""quoted', b', """quoted'), r"points\.csv", QUOTES),
-    "an open quoted cell": (replaced(b'text"""', b'text""'), r"points\.csv", QUOTES),
-    "a line break within a cell": (cell("city", "Zü\nrich"), r"points\.csv", QUOTES),
-    "a backslash before a quotation mark": (replaced(b'text"""', b'text\\"""'), "column city", "not one of its levels"),
-    "an open quotation mark in the header": (replaced(b"age", b'"age'), r"points\.csv", QUOTES),
-    "single quotation marks": (cell("age", "'41'"), "column age", WRITTEN),
-    # numbers
-    "a real number for an integer": (cell("age", "41.0"), "column age", WRITTEN),
-    "an integer with an exponent": (cell("age", "4e1"), "column age", WRITTEN),
-    "an integer with a plus": (cell("age", "+41"), "column age", WRITTEN),
-    "an integer in hexadecimal": (cell("age", "0x29"), "column age", WRITTEN),
-    "an integer with underscores": (cell("age", "4_1"), "column age", WRITTEN),
-    "an integer with commas": (cell("age", "1,000"), "column age", WRITTEN),
-    "an integer with spaces": (cell("age", " 41"), "column age", WRITTEN),
-    "Arabic digits": (cell("age", "٤١"), "column age", WRITTEN),
-    "an integer beyond 64 bits": (cell("age", "9" * 30), "column age", SENSELESS),
-    "an integer of a million digits": (cell("age", "9" * 1_000_000), "column age", SENSELESS),
-    "two minus signs": (cell("age", "--41"), "column age", WRITTEN),
-    "a minus alone": (cell("children", "-"), "column children", WRITTEN),
-    "a truth value for a number": (cell("age", "true"), "column age", WRITTEN),
-    "a word for a number": (cell("income", "forty"), "column income", WRITTEN),
-    "NaN": (cell("income", "nan"), "column income", WRITTEN),
-    "NaN where missing is declared": (cell("capital.gain", "NaN"), r"column capital\.gain", WRITTEN),
-    "NA where missing is declared": (cell("capital.gain", "NA"), r"column capital\.gain", WRITTEN),
-    "infinity": (cell("income", "inf"), "column income", WRITTEN),
-    "infinity in full": (cell("income", "-Infinity"), "column income", WRITTEN),
-    "a number that overflows": (cell("income", "1e999"), "column income", UNBOUND),
-    "a decimal comma": (cell("income", "3,5"), "column income", WRITTEN),
-    "a hexadecimal float": (cell("income", "0x1p3"), "column income", WRITTEN),
-    "a number with spaces": (cell("income", "35 "), "column income", WRITTEN),
-    "a number with a currency": (cell("income", "$35"), "column income", WRITTEN),
-    "two points": (cell("income", "1.2.3"), "column income", WRITTEN),
-    "a number without digits before the point": (cell("income", ".5"), "column income", WRITTEN),
-    "an exponent without digits": (cell("income", "1e"), "column income", WRITTEN),
-    "a formula": (cell("income", "=1+1"), "column income", WRITTEN),
-    "an income below": (cell("income", "0.5"), "column income", UNBOUND),
-    "an income just above": (cell("income", repr(np.nextafter(1e6, 2e6).item())), "column income", UNBOUND),
-    "an age above": (cell("age", "91"), "column age", UNBOUND),
-    "children below zero": (cell("children", "-1"), "column children", UNBOUND),
-    # days and truth values
-    "a day too early": (cell("joined", "1949-12-31"), "column joined", UNBOUND),
-    "a day too late": (cell("left", "9999-12-31"), "column left", UNBOUND),
-    "a day that is not": (cell("joined", "2001-02-30"), "column joined", SENSELESS),
-    "a day with its hour": (cell("joined", "2001-02-03 00:00:00"), "column joined", WRITTEN),
-    "a day of another order": (cell("joined", "03/02/2001"), "column joined", WRITTEN),
-    "a day without dashes": (cell("joined", "20010203"), "column joined", WRITTEN),
-    "a day as a number": (cell("joined", "11356"), "column joined", WRITTEN),
-    "a week": (cell("joined", "2001-W05"), "column joined", WRITTEN),
-    "True": (cell("married", "True"), "column married", WRITTEN),
-    "a truth value as a number": (cell("married", "1"), "column married", WRITTEN),
-    "a truth value as a word": (cell("insured", "yes"), "column insured", WRITTEN),
-    # levels and missing cells
-    "an unseen level": (cell("city", "Bern"), "column city", "'Bern' is not one of its levels"),
-    "a level with spaces": (cell("city", " Zürich"), "column city", "not one of its levels"),
-    "a level in capitals": (cell("city", "ZÜRICH"), "column city", "not one of its levels"),
-    "a level decomposed": (cell("city", "Zu\u0308rich"), "column city", "not one of its levels"),
-    "a code for a level": (cell("city", "0"), "column city", "'0' is not one of its levels"),
-    "NA for a missing level": (cell("school", "NA"), "column school", "'NA' is not one of its levels"),
-    "an empty age": (cell("age", ""), "column age", EMPTY),
-    "an empty income": (cell("income", ""), "column income", EMPTY),
-    "an empty city": (cell("city", ""), "column city", EMPTY),
-    "an empty city in quotation marks": (replaced("Zürich".encode(), b'""'), "column city", EMPTY),
-    "an empty truth": (cell("married", ""), "column married", EMPTY),
-    "an empty day": (cell("joined", ""), "column joined", EMPTY),
-    "an empty weight": (cell("weight", ""), "column weight", "a missing weight"),
-    "an infinite weight": (cell("weight", "-inf"), "column weight", WRITTEN),
-    "a weight that overflows": (cell("weight", "-1e999"), "column weight", "infinite"),
-    "a NaN weight": (cell("weight", "nan"), "column weight", WRITTEN),
-    "a weight in words": (cell("weight", "all"), "column weight", WRITTEN),
-}  # fmt: skip
+def test_points_that_do_not_fit_the_domain_are_refused(mixed_path, tmp_path):
+    write_release(bare(EVERY_KIND.decode(EVERY_KIND.draw(9, 1)), np.ones(9), EVERY_KIND), tmp_path / "every.kme")
 
+    def run(edit):
+        """An edit of the mixed release, or one that is named with the release of every kind."""
+        path, edit = edit if isinstance(edit, tuple) else (mixed_path, edit)
+        return opened(forged(path, edit), tmp_path)
 
-@pytest.mark.parametrize("case", POINTS)
-def test_points_that_do_not_fit_the_domain_are_refused(case, mixed_path, tmp_path):
-    edit, what, why = POINTS[case]
-    refused(forged(mixed_path, edit), tmp_path, what, why)
-
-
-TEXTS: dict[str, tuple[str, str, str]] = {
-    "a letter outside the alphabet": ("text", "abc", "'abc' is no string of its alphabet and length"),
-    "a text too long": ("text or none", "ababa", "no string of its alphabet and length"),
-    "an empty text": ("text with default", "", "empty cells, and neither a missing value nor an empty string"),
-    "a whole number that no float64 holds": ("integer", str(2**53 + 1), UNBOUND),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", TEXTS)
-def test_texts_and_whole_numbers_outside_the_domain_are_refused(case, tmp_path):
-    write_release(bare(EVERY_KIND.decode(EVERY_KIND.draw(9, 1)), np.ones(9), EVERY_KIND), tmp_path / "a.kme")
-    name, value, why = TEXTS[case]
-    refused(forged(tmp_path / "a.kme", cell(name, value)), tmp_path, f"column {name}", why)
+    check_refusals("points", run, **globals(), every=tmp_path / "every.kme")
 
 
 def test_a_line_beyond_the_limit_is_refused(mixed_path, tmp_path, monkeypatch):
