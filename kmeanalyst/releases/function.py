@@ -1,16 +1,10 @@
 """A function of a private table, released with noise of a Gaussian process (Hall, Rinaldo & Wasserman 2013).
 
-The noisy coordinates y = A f(Z) + N(0, σ²I) contain the noisy values at the pivots Z, f(Z) + N(0, σ²K), and nothing else:
-one vector is the other times a public triangular matrix. Between pivots the function is evaluated by conditioning on them:
-f̃(x) = k(x, Z) K⁻¹ (values) = φ(x)·y, the function of least norm with these values, which is also the mean of the process.
+The noisy coordinates y = A f(Z) + N(0, σ²I) contain the noisy values at the pivots Z, f(Z) + N(0, σ²K), and nothing else.
+Between pivots f̃(x) = k(x, Z) K⁻¹ (values) = φ(x)·y: the function of least norm with these values, and the mean of the process.
 
-A density estimate is f = 1/N Σ k(x_i, ·). A kernel machine is the f that minimises
-
-    J(f) = 1/N Σ ℓ(f(x_i), y_i) + λ‖f‖²
-
-over the kernel's space (RKHS), without a free intercept. J is 2λ-strongly convex, so replacing one row moves f by at most
-Lκ/(Nλ), L the largest slope of ℓ in f(x) and κ = sup √k(x, x) (their §4.2 has λ/2 for λ, and twice this). PROOF.md §11
-derives every constant; they are here because readers compute them again.
+A density estimate is f = 1/N Σ k(x_i, ·). A kernel machine minimises J(f) = 1/N Σ ℓ(f(x_i), y_i) + λ‖f‖² without a free
+intercept; replacing one row moves f by at most Lκ/(Nλ). PROOF.md §11 derives every constant; readers compute them again here.
 """
 
 from __future__ import annotations
@@ -185,8 +179,15 @@ class ReleasedFunction(ABC):
           value  standard_error    unseen
     0  0.127430        0.060122  0.000005
     1  0.218891        0.060122  0.000013
+    >>> function.values({"x": [-1.0, 0.5]}), function.predict({"x": [0.5]})
+    (array([0.1274..., 0.2188...]), array([0.2188...]))
+    >>> function.covariance({"x": [-1.0, 0.5]})
+    array([[0.003614..., 0.0002761...],
+           [0.0002761..., 0.003614...]])
     >>> function.pivot_values.shape == function.coordinates.shape == (len(function.pivots),)
     True
+    >>> function.pivot_covariance.shape, function.summary()["privacy"]
+    ((21, 21), 'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)')
     """
 
     kinds: ClassVar[tuple[str, ...]]
@@ -232,13 +233,7 @@ class ReleasedFunction(ABC):
 
     @property
     def pivots(self) -> pd.DataFrame:
-        """The points at which the function was measured, in natural units and levels.
-
-        >>> function.pivots.head(2)
-                  x
-        0 -3.000000
-        1  1.030075
-        """
+        """The points at which the function was measured, in natural units and levels."""
         return self.domain.decode(self.basis.points)
 
     @property
@@ -248,11 +243,7 @@ class ReleasedFunction(ABC):
 
     @property
     def pivot_covariance(self) -> Array:
-        """(F, F) the exact covariance σ²K of the noise on `pivot_values`.
-
-        >>> function.pivot_covariance.shape
-        (21, 21)
-        """
+        """(F, F) the exact covariance σ²K of the noise on `pivot_values`."""
         return self.noise_scale**2 * self.basis.kernel.gram(self.basis.points, self.basis.points)
 
     @property
@@ -262,11 +253,7 @@ class ReleasedFunction(ABC):
     # ------------------------------------------------------------------ anywhere else
 
     def values(self, table: Table) -> Array:
-        """(n,) f̃ at the rows of a table in natural units, which has the domain's columns; others are ignored.
-
-        >>> function.values({"x": [-1.0, 0.5]})
-        array([0.1274..., 0.2188...])
-        """
+        """(n,) f̃ at the rows of a table in natural units, which has the domain's columns; others are ignored."""
         return self.basis(self.domain.encode(table)) @ self.coordinates + self._offset
 
     def evaluate(self, table: Table) -> pd.DataFrame:
@@ -277,10 +264,6 @@ class ReleasedFunction(ABC):
                  unseen          bound on the error between pivots: |f(x) − (Pf)(x)| ≤ R·√(k(x, x) − ‖φ(x)‖²), P the projection
                                  on the pivots' span and R the largest norm that f has for any table. Not a random error.
         Not included: the distance of the table's own function f from a population's.
-
-        >>> function.evaluate({"x": [0.5]})
-              value  standard_error    unseen
-        0  0.218891        0.060122  0.000013
         """
         rows = self.domain.encode(table)
         features = self.basis(rows)
@@ -291,23 +274,13 @@ class ReleasedFunction(ABC):
         })  # fmt: skip
 
     def covariance(self, table: Table) -> Array:
-        """(n, n) covariance of the privacy noise on the values at the rows of a table: σ² φ(x_i)·φ(x_j).
-
-        >>> function.covariance({"x": [-1.0, 0.5]})
-        array([[0.003614..., 0.0002761...],
-               [0.0002761..., 0.003614...]])
-        """
+        """(n, n) covariance of the privacy noise on the values at the rows of a table: σ² φ(x_i)·φ(x_j)."""
         features = self.basis(self.domain.encode(table))
         return self.noise_scale**2 * features @ features.T
 
     @abstractmethod
     def predict(self, table: Table) -> Array:
-        """The prediction for each row of a table (n,).
-
-        >>> ill = ka.read_function("logistic.kme")
-        >>> ill.predict({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).shape
-        (2,)
-        """
+        """The prediction for each row of a table (n,)."""
 
     # ------------------------------------------------------------------ the object as such
 
@@ -317,11 +290,7 @@ class ReleasedFunction(ABC):
         return self.statement.is_rehearsal
 
     def summary(self) -> dict[str, str]:
-        """The function in a few lines: label → text.
-
-        >>> function.summary()["privacy"]
-        'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)'
-        """
+        """The function in a few lines: label → text."""
         form, noise, kernel = self.form, self.noise_scale, self.basis.kernel
         target = "" if form.target is None else f" of {form.target.name}, λ = {form.penalty:g}"
         return guarantee_lines(self.statement) | {
@@ -366,23 +335,20 @@ class ReleasedRegression(ReleasedFunction):
 
 
 class _Classifier(ReleasedFunction):
-    """What both classifiers share, as in scikit-learn (abstract)."""
+    """What both classifiers share, as in scikit-learn (abstract).
+
+    >>> ill, table = ka.read_function("logistic.kme"), {"x": [-2.0, 2.0], "z": [0.1, 0.9]}
+    >>> ill.classes_.tolist(), ill.predict(table).tolist(), ill.score(table, [False, True]), ill.decision_function(table).shape
+    ([False, True], [False, False], 0.5, (2,))
+    """
 
     @property
     def classes_(self) -> Array:
-        """The two classes; f̃ > 0 predicts the second.
-
-        >>> ka.read_function("logistic.kme").classes_
-        array([False,  True])
-        """
+        """The two classes; f̃ > 0 predicts the second."""
         return np.array(self.form.levels)
 
     def decision_function(self, table: Table) -> Array:
-        """f̃ at each row (n,).
-
-        >>> ka.read_function("logistic.kme").decision_function({"x": [-2.0], "z": [0.1]}).shape
-        (1,)
-        """
+        """f̃ at each row (n,)."""
         return self.values(table)
 
     def predict(self, table: Table) -> Array:
@@ -390,12 +356,7 @@ class _Classifier(ReleasedFunction):
         return self.classes_[(self.decision_function(table) > 0).astype(int)]
 
     def score(self, table: Table, classes: Any) -> float:
-        """The share of rows whose class is predicted.
-
-        >>> table = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.1, 0.9], "y": [False, True]})
-        >>> ka.read_function("logistic.kme").score(table, table["y"])
-        0.5
-        """
+        """The share of rows whose class is predicted."""
         return float((self.predict(table) == np.asarray(classes)).mean())
 
 
@@ -412,19 +373,14 @@ class ReleasedSVM(_Classifier):
 class ReleasedLogistic(_Classifier):
     """Kernel logistic regression.
 
-    >>> ill = ka.read_function("logistic.kme")
-    >>> ill.predict({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).tolist()
-    [False, False]
+    >>> ka.read_function("logistic.kme").predict_proba({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).shape
+    (2, 2)
     """
 
     kinds = ("logistic",)
 
     def predict_proba(self, table: Table) -> Array:
-        """The probability of each class at each row, (n, 2).
-
-        >>> ka.read_function("logistic.kme").predict_proba({"x": [-2.0, 2.0], "z": [0.1, 0.9]}).shape
-        (2, 2)
-        """
+        """The probability of each class at each row, (n, 2)."""
         second = expit(self.decision_function(table))
         return np.column_stack([1 - second, second])
 

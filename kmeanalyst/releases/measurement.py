@@ -101,6 +101,13 @@ class Measurement:
     >>> measurement = release.measurement
     >>> measurement.vector.shape, measurement.noise_law, measurement.sensitivity
     ((1000,), 'discrete gaussian', 0.0003333...)
+    >>> round(measurement.grid_sensitivity / 2**28, 3), round(measurement.grid_steps / 2**28, 3), sorted(measurement.to_dict())
+    (2.0, 1.0, ['n_rows', 'noise_law', 'noise_scale'])
+    >>> measurement.chosen_by_rows, measurement.decided_beforehand is measurement, measurement.counted_together(0, 1)
+    (False, True, True)
+    >>> public = {"n_rows": 6000, "feature_map": measurement.feature_map, "noise_law": measurement.noise_law}
+    >>> type(measurement).from_sum(measurement.noisy_sum, grid_scale=1e6, **public).vector.shape
+    (1000,)
     """
 
     vector: Array
@@ -150,13 +157,6 @@ class Measurement:
 
         noisy_sum    (F,) int64: noisy sum over rows of the shrunk features in steps of the grid.
         grid_scale   standard deviation of the noise in steps of the grid.
-
-        >>> m = release.measurement
-        >>> same = type(m).from_sum(
-        ...     m.noisy_sum, grid_scale=1e6, n_rows=m.n_rows, feature_map=m.feature_map, noise_law=m.noise_law
-        ... )
-        >>> same.vector.shape
-        (1000,)
         """
         unit = mean_unit(n_rows=n_rows, feature_map=feature_map)
         return cls(
@@ -175,11 +175,7 @@ class Measurement:
 
     @property
     def grid_sensitivity(self) -> float:
-        """The same in steps of the grid: rounds of scores, and choices, add their squares.
-
-        >>> round(release.measurement.grid_sensitivity / 2**28, 3)
-        2.0
-        """
+        """The same in steps of the grid: rounds of scores, and choices, add their squares."""
         of_features = grid_sensitivity(self.feature_map, self.noise_law)
         if not self.chosen_by_rows:
             return of_features
@@ -194,11 +190,7 @@ class Measurement:
 
     @property
     def chosen_by_rows(self) -> bool:
-        """Whether the rows decided which tables were measured, through scores or choices.
-
-        >>> release.measurement.chosen_by_rows
-        False
-        """
+        """Whether the rows decided which tables were measured, through scores or choices."""
         return bool(self.scores or self.choices)
 
     @property
@@ -209,9 +201,6 @@ class Measurement:
         Later rounds may have measured one-way tables again, all in the proportions of the first: only their noise is less.
         The sampling errors of a table chosen because its columns seemed related were chosen as well, and a test that takes
         its features as fixed rejects a true hypothesis too often.
-
-        >>> release.measurement.decided_beforehand is release.measurement  # random features are chosen by nothing
-        True
         """
         features = self.feature_map
         if (
@@ -236,11 +225,7 @@ class Measurement:
         )  # fmt: skip
 
     def counted_together(self, i: int, j: int) -> bool:
-        """Whether features see columns i and j jointly; of margins of chosen pairs, whether this pair was chosen.
-
-        >>> release.measurement.counted_together(0, 1)
-        True
-        """
+        """Whether features see columns i and j jointly; of margins of chosen pairs, whether this pair was chosen."""
         kernel = self.feature_map.kernel
         if not isinstance(kernel, ChosenMargins) or kernel.target in (i, j):
             return True
@@ -248,19 +233,11 @@ class Measurement:
 
     @property
     def grid_steps(self) -> float:
-        """Steps of the grid in 1 / N: the mean's unit is their inverse over N.
-
-        >>> round(release.measurement.grid_steps / 2**28, 3)
-        1.0
-        """
+        """Steps of the grid in 1 / N: the mean's unit is their inverse over N."""
         return 1 / (self.n_rows * mean_unit(n_rows=self.n_rows, feature_map=self.feature_map))
 
     def to_dict(self) -> dict[str, Any]:
-        """The measurement's header entries; its arrays are stored as files of their own.
-
-        >>> sorted(release.measurement.to_dict())
-        ['n_rows', 'noise_law', 'noise_scale']
-        """
+        """The measurement's header entries; its arrays are stored as files of their own."""
         fields: dict[str, Any] = {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
         if self.scores:
             fields["scores"] = [score.step for score in self.scores]

@@ -56,6 +56,15 @@ class ReleaseData(Memoised):
     >>> release = ka.read_release("adult.kme")
     >>> len(release), release.domain.names[:3], release.is_probability, release.is_rehearsal
     (300, ('age', 'education-num', 'marital-status'), True, False)
+    >>> release.frame[["age", "sex"]].head(1), release.encoded_points.shape
+    (   age   sex
+    0   93  Male, (300, 7))
+    >>> release.points["age"].values[:3], release.to_xarray().sizes["point"], release.embedding.squared_norm() > 0
+    (array([93, 65, 35]), 300, True)
+    >>> release.decode(release.encoded_points[:2])["age"].tolist(), release.replaced(weights=release.weights / 2).is_probability
+    ([93, 65], False)
+    >>> release.residual_over_noise, release.summary()["privacy"]
+    (1.057..., 'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)')
     >>> release  # what it is and guarantees
     kmeanalyst.Release
      table       6,000 private rows
@@ -130,22 +139,12 @@ class ReleaseData(Memoised):
 
     @property
     def encoded_points(self) -> Array:
-        """The points as kernels see them, (M, d) float64, read-only.
-
-        >>> release.encoded_points.shape
-        (300, 7)
-        """
+        """The points as kernels see them, (M, d) float64, read-only."""
         return self._encoded
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The points in natural units and levels, derived columns among them: (M, d), a copy.
-
-        >>> release.frame[["age", "sex"]].head(2)
-           age     sex
-        0   93    Male
-        1   65  Female
-        """
+        """The points in natural units and levels, derived columns among them: (M, d), a copy."""
         return self._frame.copy(deep=False)
 
     @property
@@ -153,9 +152,6 @@ class ReleaseData(Memoised):
         """The points: one variable per column over the dimension "point", natural units and levels.
 
         A missing level, text or date is "" or NaT; a missing number or boolean is NaN. The arrays are read-only.
-
-        >>> release.points["age"].values[:3]
-        array([93, 65, 35])
         """
         import xarray
 
@@ -171,42 +167,25 @@ class ReleaseData(Memoised):
 
     @property
     def embedding(self) -> KernelMean:
-        """Σ w_m k(z_m, ·), with the weights as released.
-
-        >>> release.embedding.squared_norm() > 0
-        True
-        """
+        """Σ w_m k(z_m, ·), with the weights as released."""
         return KernelMean(self.kernel, self.encoded_points, self.weights)
 
     @property
     def is_probability(self) -> bool:
-        """Whether the released weights are non-negative and sum to one.
-
-        >>> release.is_probability
-        True
-        """
+        """Whether the released weights are non-negative and sum to one."""
         return bool(self.weights.min() >= 0 and abs(self.weights.sum() - 1) < 1e-9)
 
     def replaced(self, **changes: Any) -> Self:
         """A release of the same class with some fields replaced, checked again.
 
         changes   any of the constructor's fields. Weights that are given are not fitted: their view is "given", unless named.
-
-        >>> release.replaced(weights=release.weights / 2).is_probability
-        False
         """
         fields = {name: getattr(self, name) for name in _FIELDS} | {"points": self._frame}
         given: dict[str, Any] = {"weight_view": "given"} if "weights" in changes else {}
         return type(self)(**(fields | given | changes))
 
     def decode(self, rows: Array) -> pd.DataFrame:
-        """Encoded rows (n, d) in natural units and levels, derived columns computed from them.
-
-        >>> release.decode(release.encoded_points[:2])[["age", "sex"]]
-           age     sex
-        0   93    Male
-        1   65  Female
-        """
+        """Encoded rows (n, d) in natural units and levels, derived columns computed from them."""
         return with_derived(self.domain.decode(rows), self.domain, self.derived)[0]
 
     def transform(self, expressions: Mapping[str, str]) -> Self:
@@ -228,11 +207,7 @@ class ReleaseData(Memoised):
         return release
 
     def to_xarray(self) -> xarray.Dataset:
-        """The points and their weights as one Dataset.
-
-        >>> release.to_xarray().sizes["point"]
-        300
-        """
+        """The points and their weights as one Dataset."""
         return self.points.assign(weight=("point", np.array(self.weights)))
 
     __iter__ = None  # it would be unclear whether points or columns are meant
@@ -243,11 +218,7 @@ class ReleaseData(Memoised):
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether the noise came from a seed, so that the release is NOT PRIVATE.
-
-        >>> release.is_rehearsal
-        False
-        """
+        """Whether the noise came from a seed, so that the release is NOT PRIVATE."""
         return self.statement is not None and self.statement.is_rehearsal
 
     @property
@@ -255,20 +226,13 @@ class ReleaseData(Memoised):
         """‖Σ w φ(z) − y‖ / τ√F, by the recorded fit_distance; None if that is not known.
 
         1 for the table's own mean; less for a fit that follows the noise; more for points that miss a part of the table.
-
-        >>> release.residual_over_noise
-        1.057...
         """
         if self.measurement is None or self.fit_distance is None:
             return None
         return self.fit_distance / (self.measurement.noise_scale * len(self.measurement.vector) ** 0.5)
 
     def summary(self) -> dict[str, str]:
-        """The release in a few lines: label → text.
-
-        >>> release.summary()["privacy"]
-        'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)'
-        """
+        """The release in a few lines: label → text."""
         weights = self.weights
         lines = {
             "points": f"{len(self):,} weighted rows × {len(self.columns)} columns "

@@ -4,12 +4,8 @@
 addend. It is not the probability that the guarantee fails, nor that the privacy loss exceeds ε: for Gaussian noise that
 probability is larger (`loss_above_epsilon`).
 
-Gaussian noise is calibrated to the Euclidean distance between the vectors of two neighbours and gives (ε, δ); Laplace
-noise is calibrated to their L1 distance and gives ε with δ = 0. The noise of a rehearsal is drawn from a seed: it has the
-same distribution and protects no row.
-
-The exponential mechanism adds no noise: it draws one of finitely many databases, P(r) ∝ exp(−score(r)/b), each counted
-once (its base measure), and gives ε = 2Δ/b with δ = 0, Δ the sensitivity of the score (McSherry & Talwar 2007).
+Gaussian noise is calibrated to the Euclidean distance of two neighbours' vectors, Laplace noise to their L1 distance, with δ = 0.
+The exponential mechanism draws one of finitely many databases, P(r) ∝ exp(−score(r)/b), and gives ε = 2Δ/b with δ = 0.
 """
 
 from __future__ import annotations
@@ -193,8 +189,11 @@ class PrivacyStatement:
     (1.0, 1e-06, 'discrete gaussian', 6000, 'rows')
     >>> statement.is_rehearsal, statement.protects_units, statement.is_selection
     (False, False, False)
-    >>> round(statement.noise_multiplier, 3)
-    4.225
+    >>> round(statement.noise_multiplier, 3), statement.excess() is None  # it has noise, and no choice among databases
+    (4.225, True)
+    >>> statement.check_arithmetic()  # silent, or StatementError
+    >>> ka.PrivacyStatement.from_dict(statement.to_dict()) == statement
+    True
     """
 
     epsilon: float
@@ -310,9 +309,6 @@ class PrivacyStatement:
         b (ln n − ln(1 − chance)), n the number of databases: those worse by that much weigh, together, at most
         n · e^(−excess/b) times the best one.
         Source   McSherry & Talwar 2007, Theorem 8.
-
-        >>> release.statement.excess() is None  # this release has noise, and no choice among databases
-        True
         """
         if self.score_scale is None or self.n_databases is None:
             return None
@@ -322,8 +318,6 @@ class PrivacyStatement:
         """StatementError if ε and δ claim more than the noise gives.
 
         noise_multiplier   σ / sensitivity, where it is known better than from the recorded two.
-
-        >>> release.statement.check_arithmetic()  # silent, or StatementError
         """
         multiplier = noise_multiplier or self.noise_multiplier
         scale = _scale_name(self.mechanism)
@@ -355,21 +349,13 @@ class PrivacyStatement:
         return gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier)
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement as the file header has it.
-
-        >>> release.statement.to_dict()["epsilon"]
-        1.0
-        """
+        """The statement as the file header has it."""
         entries = asdict(self) | {"taken_as_public": list(self.taken_as_public)}
         return {name: entries[name] for name in _field_names(self.mechanism)}
 
     @classmethod
     def from_dict(cls, header: Any) -> PrivacyStatement:
-        """The statement from a file header; StatementError if fields are missing or unknown.
-
-        >>> ka.PrivacyStatement.from_dict(release.statement.to_dict()) == release.statement
-        True
-        """
+        """The statement from a file header; StatementError if fields are missing or unknown."""
         given = set(header) if isinstance(header, dict) else set()
         if wrong := given ^ set(_field_names(header["mechanism"] if "mechanism" in given else None)):
             raise StatementError(

@@ -1,13 +1,24 @@
-"""One table of a ledger: its budget, its releases, what they spend together, and what is left."""
+"""The tables of a ledger, computed from its entries: their budgets and releases, what these spend together, and what is left."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
-from release_side.budget.composition import Spend, fits, holds_if_adaptive, largest_epsilon_left, rounded, total_epsilon
+from release_side.budget.composition import (
+    Spend,
+    check_text,
+    fits,
+    holds_if_adaptive,
+    largest_epsilon_left,
+    rounded,
+    total_epsilon,
+)
+from release_side.budget.ledger_file import BUDGET, LEDGER, OUTPUT, RELEASE, Entry
+from release_side.door.mechanism import check_budget
 from release_side.errors import PublishError
 
 
@@ -20,10 +31,11 @@ class RecordedRelease:
 
     >>> ledger = release_side.Ledger("one.ledger")
     >>> account = ledger.init("adult", unlimited=True)
-    >>> number = ledger.record("adult", spend)
-    >>> release = ledger.account("adult").releases[0]
-    >>> release.spend.epsilon, release.output is None, len(release.digest)  # None: not published yet
-    (1.0, True, 64)
+    >>> release = ledger.release(ledger.record("adult", spend))
+    >>> release.id, release.spend.epsilon, release.output is None, len(release.digest)  # None: not published yet
+    (1, 1.0, True, 64)
+    >>> release.time == release.to_dict()["time"]
+    True
     """
 
     id: int
@@ -33,14 +45,7 @@ class RecordedRelease:
     digest: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The release as the command line prints it.
-
-        >>> ledger = release_side.Ledger("two.ledger")
-        >>> account = ledger.init("adult", unlimited=True)
-        >>> number = ledger.record("adult", spend)
-        >>> ledger.account("adult").releases[0].to_dict()["epsilon"]
-        1.0
-        """
+        """The release as the command line prints it."""
         return {"id": self.id, "time": self.time, **asdict(self.spend), "output": self.output, "digest": self.digest}
 
 
@@ -48,11 +53,20 @@ class RecordedRelease:
 class TableAccount:
     """A table of the ledger: its budget (None: unlimited, releases are only counted) and its releases, oldest first.
 
-    >>> account = release_side.Ledger("budget.ledger").init("survey", epsilon=2.0, delta=1e-6)
-    >>> account.total_epsilon, account.total_delta, account.epsilon_left, account.mechanism_left
-    (0.0, 1e-06, 2.0, 'discrete gaussian')
-    >>> account.spends, account.releases
-    ((), ())
+    >>> account = release_side.Ledger("budget.ledger").init("schools", epsilon=0.5, delta=1e-6)
+    >>> account.name, account.epsilon, account.delta, account.releases, account.spends, account.protects
+    ('schools', 0.5, 1e-06, (), (), None)
+    >>> account.total_epsilon, account.total_delta, account.epsilon_left, account.mechanism_left, account.holds_if_adaptive
+    (0.0, 1e-06, 0.5, 'discrete gaussian', True)
+    >>> account.check_alike(spend)  # silent, or PublishError
+    >>> account.admits(spend), account.warning(spend) is None
+    (False, True)
+    >>> print(account.refusal(spend))
+    table 'schools' has a budget of epsilon 0.5, delta 1e-06, and nothing is spent yet: a Gaussian release of
+        epsilon 1, delta 1e-06 does not fit. At delta 1e-06 a Gaussian release of epsilon up to 0.5 still fits: ask
+        for that.
+    >>> sorted(account.to_dict())
+    ['delta', 'epsilon', 'holds_if_adaptive', 'left', 'protects', 'releases', 'spent', 'table']
     """
 
     name: str
@@ -67,12 +81,7 @@ class TableAccount:
 
     @property
     def protects(self) -> str | None:
-        """What every release of the table protects: "rows", or units and their column; None before the first release.
-
-        >>> account = release_side.Ledger("budget.ledger").init("rivers", epsilon=2.0, delta=1e-6)
-        >>> account.protects is None
-        True
-        """
+        """What every release of the table protects: "rows", or units and their column; None before the first release."""
         return self.releases[0].spend.protects if self.releases else None
 
     @property
@@ -87,11 +96,7 @@ class TableAccount:
 
     @property
     def holds_if_adaptive(self) -> bool:
-        """Whether `total_epsilon` and the budget also hold if the choice of each release depended on the earlier ones.
-
-        >>> release_side.Ledger("budget.ledger").init("lakes", epsilon=2.0, delta=1e-6).holds_if_adaptive
-        True
-        """
+        """Whether `total_epsilon` and the budget also hold if the choice of each release depended on the earlier ones."""
         return self._holds_if_adaptive(self.spends)
 
     def _holds_if_adaptive(self, spends: tuple[Spend, ...]) -> bool:
@@ -116,20 +121,11 @@ class TableAccount:
         )
 
     def admits(self, spend: Spend) -> bool:
-        """Whether one more release keeps the budget.
-
-        >>> account = release_side.Ledger("budget.ledger").init("panel", epsilon=0.5, delta=1e-6)
-        >>> account.admits(spend)
-        False
-        """
+        """Whether one more release keeps the budget."""
         return self.epsilon is None or self.delta is None or fits([*self.spends, spend], self.epsilon, self.delta)
 
     def check_alike(self, spend: Spend) -> None:
-        """PublishError if the table has releases that protect something else: such guarantees do not add up.
-
-        >>> account = release_side.Ledger("budget.ledger").init("clinics", epsilon=2.0, delta=1e-6)
-        >>> account.check_alike(spend)  # silent, or PublishError
-        """
+        """PublishError if the table has releases that protect something else: such guarantees do not add up."""
         others = {release.protects for release in self.spends} - {spend.protects}
         if others:
             raise PublishError(
@@ -139,12 +135,7 @@ class TableAccount:
             )
 
     def warning(self, spend: Spend) -> str | None:
-        """A warning if the total with this release would not hold for a choice that depends on earlier ones; else None.
-
-        >>> account = release_side.Ledger("budget.ledger").init("wards", epsilon=2.0, delta=1e-6)
-        >>> account.warning(spend) is None  # Gaussian releases alone
-        True
-        """
+        """A warning if the total with this release would not hold for a choice that depends on earlier ones; else None."""
         if self._holds_if_adaptive((*self.spends, spend)):
             return None
         return (
@@ -155,14 +146,7 @@ class TableAccount:
         )
 
     def refusal(self, spend: Spend) -> PublishError:
-        """The error for a release that the budget does not admit: what is asked, spent and left.
-
-        >>> account = release_side.Ledger("budget.ledger").init("schools", epsilon=0.5, delta=1e-6)
-        >>> print(account.refusal(spend))
-        table 'schools' has a budget of epsilon 0.5, delta 1e-06, and nothing is spent yet: a Gaussian release of
-            epsilon 1, delta 1e-06 does not fit. At delta 1e-06 a Gaussian release of epsilon up to 0.5 still fits: ask
-            for that.
-        """
+        """The error for a release that the budget does not admit: what is asked, spent and left."""
         assert self.epsilon is not None and self.delta is not None
         left = largest_epsilon_left(self.spends, self.epsilon, self.delta, mechanism=spend.mechanism, delta=spend.delta)
         kind = {GAUSSIAN: "Gaussian", LAPLACE: "Laplace"}.get(spend.mechanism, "pure")
@@ -181,12 +165,7 @@ class TableAccount:
         return f"{releases} spent epsilon {rounded(self.total_epsilon, up=True)} at delta {self.total_delta:g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The account as the command line prints it.
-
-        >>> account = release_side.Ledger("budget.ledger").init("farms", epsilon=0.5, delta=1e-6)
-        >>> sorted(account.to_dict())
-        ['delta', 'epsilon', 'holds_if_adaptive', 'left', 'protects', 'releases', 'spent', 'table']
-        """
+        """The account as the command line prints it."""
         return {
             "table": self.name,
             "epsilon": self.epsilon,
@@ -199,3 +178,73 @@ class TableAccount:
             "holds_if_adaptive": self.holds_if_adaptive,
             "releases": [release.to_dict() for release in self.releases],
         }
+
+
+SPEND_FIELDS = tuple(each.name for each in fields(Spend))
+
+
+@dataclass
+class History:
+    """The content of a ledger.
+
+    budgets    table → (ε, δ), or (None, None) for a table that is counted and not limited.
+    releases   (table, release), in the order in which they were recorded; the n-th has id n.
+    """
+
+    budgets: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    releases: list[tuple[str, RecordedRelease]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> History:
+        """The content of sound entries; PublishError if `Ledger` does not write such an entry."""
+        history = cls()
+        for entry in entries:
+            try:
+                history._read(entry)
+            except (PublishError, TypeError, ValueError, KeyError, IndexError) as error:
+                raise PublishError(
+                    f"entry {entry.number} of the ledger is not one that this software writes: {error} Nothing was "
+                    "recorded. Restore the ledger from a copy."
+                ) from None
+        return history
+
+    def _read(self, entry: Entry) -> None:
+        readers: dict[str, Callable[[Entry, dict[str, Any]], None]] = {
+            BUDGET: self._read_budget, RELEASE: self._read_release, OUTPUT: self._read_output,
+        }  # fmt: skip
+        if entry.kind != LEDGER:
+            readers[entry.kind](entry, entry.read())
+
+    def _read_budget(self, entry: Entry, facts: dict[str, Any]) -> None:
+        epsilon, delta = facts["epsilon"], facts["delta"]
+        check_text("the name of a table", facts["table"])
+        if (epsilon, delta) != (None, None):
+            check_budget(epsilon, delta)
+        if self.budgets.get(facts["table"], (None, None)) != (None, None):
+            raise PublishError(f"table {facts['table']!r} has a budget already.")
+        self.budgets[facts["table"]] = (epsilon, delta)
+
+    def _read_release(self, entry: Entry, facts: dict[str, Any]) -> None:
+        if facts["table"] not in self.budgets:
+            raise PublishError(f"table {facts['table']!r} has no account.")
+        spend = Spend(**{name: facts[name] for name in SPEND_FIELDS})
+        release = RecordedRelease(len(self.releases) + 1, entry.time, spend, None, entry.digest)
+        self.releases.append((facts["table"], release))
+
+    def _read_output(self, entry: Entry, facts: dict[str, Any]) -> None:
+        table, release = self.release(facts["release"])
+        if release.output is not None or not isinstance(facts["output"], str):
+            raise PublishError("the release has a file already, or its name is not text.")
+        self.releases[release.id - 1] = (table, replace(release, output=facts["output"]))
+
+    def release(self, number: Any) -> tuple[str, RecordedRelease]:
+        """The table and the release of this number; PublishError if there is none."""
+        if type(number) is not int or not 1 <= number <= len(self.releases):
+            raise PublishError(f"there is no release {number!r:.80}.")
+        return self.releases[number - 1]
+
+    def account(self, table: str) -> TableAccount:
+        """A table that has a budget, or is unlimited."""
+        epsilon, delta = self.budgets[table]
+        mine = tuple(release for name, release in self.releases if name == table)
+        return TableAccount(table, epsilon, delta, mine)

@@ -2,13 +2,8 @@
 
 One file, safe under several processes on one machine and under crashes: a spend is checked and written in one
 transaction that is on the disk before `record` returns, and noise is drawn after that. A draw that was never written to
-a file still counts. The curator names the tables; their rows are never read. A ledger file and a table must be made
-(`init`) before anything is recorded under their names: a name with a typing error is an error. Keep the file on a local
-disk: locks of network disks are not reliable. LEDGER and LEDGER-journal belong together, and a copy of both is a second
-budget.
-
-Every entry carries the digest of the one before (`ledger_chain`), and the whole chain is verified whenever the file is
-opened: a ledger that was changed by other software records nothing more.
+a file still counts. The curator names the tables; their rows are never read. Keep the file on a local disk: locks of network
+disks are not reliable. LEDGER and LEDGER-journal belong together, and a copy of both is a second budget.
 """
 
 from __future__ import annotations
@@ -20,11 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from release_side.budget.account import RecordedRelease, TableAccount
+from release_side.budget.account import SPEND_FIELDS, History, RecordedRelease, TableAccount
 from release_side.budget.composition import Spend, check_text
-from release_side.budget.ledger_chain import BUDGET, OUTPUT, RELEASE, Entry, first_fault
-from release_side.budget.ledger_file import LedgerFile
-from release_side.budget.ledger_history import SPEND_FIELDS, History
+from release_side.budget.ledger_file import BUDGET, OUTPUT, RELEASE, Entry, LedgerFile, first_fault
 from release_side.door.mechanism import check_budget
 from release_side.errors import PublishError
 
@@ -44,11 +37,9 @@ class Verification:
     problems  the faults, in words; empty for a sound ledger.
     unseen    what cannot be detected, because no head was given that covers all entries; None otherwise.
 
-    >>> ledger = release_side.Ledger("sound.ledger")
-    >>> account = ledger.init("adult", unlimited=True)
-    >>> found = ledger.verify()
-    >>> found.entries, found.problems
-    (2, ())
+    >>> account = release_side.Ledger("sound.ledger").init("adult", unlimited=True)
+    >>> release_side.Ledger("sound.ledger").verify().problems
+    ()
     """
 
     entries: int
@@ -58,20 +49,23 @@ class Verification:
 
 
 class Ledger:
-    """A ledger file. Every call opens it, does its work in one transaction, and closes it.
+    """A ledger file. Every call opens it, verifies its whole chain, does its work in one transaction, and closes it.
 
     Errors   PublishError; nothing is written then.
 
     >>> ledger = release_side.Ledger("budget.ledger")
-    >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
-    >>> counted = {"ledger": "budget.ledger", "table": "adult"}
-    >>> published = release_side.publish(
-    ...     "private.csv", "domain.toml", epsilon=1, delta=1e-6, method="subspace", points=20, **counted
-    ... )
-    >>> round(ledger.account("adult").total_epsilon, 3)
-    1.0
-    >>> published.statement.ledger_head == ledger.account("adult").releases[0].digest
-    True
+    >>> ledger.init("adult", epsilon=2.0, delta=1e-6).epsilon_left
+    2.0
+    >>> ledger.check("adult", spend)  # silent, or PublishError
+    >>> number = ledger.record("adult", spend)
+    >>> ledger.published(number, "adult.kme")
+    >>> ledger.release(number).spend == spend, ledger.release(number).output
+    (True, 'adult.kme')
+    >>> round(ledger.account("adult").total_epsilon, 3), [account.name for account in ledger.accounts()]
+    (1.0, ['adult'])
+    >>> found = ledger.verify([ledger.head()])
+    >>> found.entries, found.head == ledger.head(), found.problems, found.unseen
+    (4, True, (), None)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -85,10 +79,6 @@ class Ledger:
 
         unlimited  count the table's releases and refuse none; instead of epsilon and delta. Such a table may be given a
                    budget later, for which everything that was recorded before counts.
-
-        >>> ledger = release_side.Ledger("budget.ledger")
-        >>> ledger.init("census", epsilon=2.0, delta=1e-6).epsilon_left
-        2.0
         """
         name = _table_name(table)
         budget = {"table": name} | _limit(epsilon, delta, unlimited)
@@ -103,10 +93,6 @@ class Ledger:
         """PublishError if the release would not fit or could not be recorded. Writes and creates nothing.
 
         Returns   a warning about this release, or None: see `TableAccount.warning`.
-
-        >>> ledger = release_side.Ledger("budget.ledger")
-        >>> account = ledger.init("visits", epsilon=2.0, delta=1e-6)
-        >>> ledger.check("visits", spend)  # silent, or PublishError
         """
         name = _table_name(table)
         self._file.check_path(writing=True)
@@ -134,11 +120,6 @@ class Ledger:
         """Check a release and write it down, before its noise is drawn; returns its number in the ledger.
 
         Guarantee   the spend is on the disk when this returns, and no two processes spend the same part of the budget.
-
-        >>> ledger = release_side.Ledger("recorded.ledger")
-        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
-        >>> ledger.record("adult", spend)  # the number of the release
-        1
         """
         name = _table_name(table)
         facts = {"table": name} | {field: getattr(spend, field) for field in SPEND_FIELDS}
@@ -155,24 +136,11 @@ class Ledger:
         return number
 
     def release(self, number: int) -> RecordedRelease:
-        """The recorded release of this number.
-
-        >>> ledger = release_side.Ledger("numbered.ledger")
-        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
-        >>> ledger.release(ledger.record("adult", spend)).spend == spend
-        True
-        """
+        """The recorded release of this number."""
         return self._history().release(number)[1]
 
     def published(self, release_id: int, output: str | os.PathLike[str]) -> None:
-        """Note the file of a recorded release.
-
-        >>> ledger = release_side.Ledger("by_hand.ledger")
-        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
-        >>> ledger.published(ledger.record("adult", spend), "adult.kme")
-        >>> ledger.account("adult").releases[-1].output
-        'adult.kme'
-        """
+        """Note the file of a recorded release."""
         text = os.fspath(output).encode("utf-8", "backslashreplace").decode()
         with self._file.writing() as transaction:
             releases = History.of(transaction.entries).releases
@@ -185,34 +153,16 @@ class Ledger:
             transaction.append(OUTPUT, {"release": release_id, "output": text})
 
     def account(self, table: str) -> TableAccount:
-        """One table with its budget and releases; PublishError if the ledger does not know it.
-
-        >>> ledger = release_side.Ledger("budget.ledger")
-        >>> account = ledger.init("patients", epsilon=2.0, delta=1e-6)
-        >>> ledger.account("patients").total_epsilon
-        0.0
-        """
+        """One table with its budget and releases; PublishError if the ledger does not know it."""
         return self._known(self._history(), _table_name(table))
 
     def accounts(self) -> list[TableAccount]:
-        """Every table with its budget and releases, by name.
-
-        >>> ledger = release_side.Ledger("towns.ledger")
-        >>> account = ledger.init("rural", epsilon=1.0, delta=1e-6)
-        >>> [each.name for each in ledger.accounts()]
-        ['rural']
-        """
+        """Every table with its budget and releases, by name."""
         history = self._history()
         return [history.account(name) for name in sorted(history.budgets)]
 
     def head(self) -> str:
-        """The digest of the last entry, which depends on every entry of the ledger.
-
-        >>> ledger = release_side.Ledger("towns.ledger")
-        >>> account = ledger.init("coast", epsilon=1.0, delta=1e-6)
-        >>> len(ledger.head())
-        64
-        """
+        """The digest of the last entry, which depends on every entry of the ledger."""
         return str(self._file.entries()[-1].digest)
 
     def verify(self, heads: Sequence[str] = ()) -> Verification:
@@ -220,11 +170,6 @@ class Ledger:
 
         heads    digests of entries, such as released files hold (`statement.ledger_head`).
         Returns  Verification; it changes nothing.
-
-        >>> ledger = release_side.Ledger("verified.ledger")
-        >>> account = ledger.init("adult", epsilon=2.0, delta=1e-6)
-        >>> ledger.verify([ledger.head()]).problems, ledger.verify(["0" * 64]).problems
-        ((), ('no entry has the digest 0000...: entries were cut off ..., or it is of another ledger',))
         """
         entries = self._file.unverified()
         fault = first_fault(entries)

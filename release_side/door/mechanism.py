@@ -47,8 +47,11 @@ class Noise(ABC):
     delta         δ in [0, 1).
     calibration   how the scale follows from them; "" for the default of the distribution.
 
-    >>> release_side.GaussianNoise(1.0, 1e-6).name
-    'discrete gaussian'
+    >>> noise, zeros = release_side.GaussianNoise(1.0, 1e-6), np.zeros(4, dtype=np.int64)
+    >>> noise.name, noise.multiplier(), noise.deviation(1e6), noise.of_round(1).name
+    ('discrete gaussian', 4.224..., 4224678.8..., 'discrete gaussian')
+    >>> noise.add_to(zeros, sensitivity=1e6).shape, noise.largest(np.array([0, 10**9]), count=1, scale=1.0)
+    ((4,), array([1]))
     """
 
     epsilon: float
@@ -69,19 +72,12 @@ class Noise(ABC):
 
     @abstractmethod
     def multiplier(self) -> float:
-        """Standard deviation / sensitivity.
-
-        >>> release_side.GaussianNoise(1.0, 1e-6).multiplier(), release_side.LaplaceNoise(1.0, 0.0).multiplier()
-        (4.224..., 1.414...)
-        """
+        """Standard deviation / sensitivity."""
 
     def deviation(self, sensitivity: float) -> float:
         """Standard deviation of the noise in steps of the grid; PublishError if 64 bits cannot hold it.
 
         sensitivity   of the sum, in L2 for Gaussian noise and in L1 for Laplace noise.
-
-        >>> release_side.GaussianNoise(1.0, 1e-6).deviation(1e6)
-        4224678.8...
         """
         deviation = self.multiplier() * sensitivity
         if not 0 < deviation < _LARGEST_SUM / 100:  # scale 0 would be accepted, and output saturates silently
@@ -89,11 +85,7 @@ class Noise(ABC):
         return deviation
 
     def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
-        """The sum (F,) int64 with noise of this deviation on each coordinate.
-
-        >>> release_side.GaussianNoise(1.0, 1e-6).add_to(np.zeros(4, dtype=np.int64), sensitivity=1e6).shape
-        (4,)
-        """
+        """The sum (F,) int64 with noise of this deviation on each coordinate."""
         import opendp.prelude as dp
 
         self.deviation(sensitivity)
@@ -102,19 +94,11 @@ class Noise(ABC):
         return np.array(self._measurement(dp, domain, sensitivity)(exact_sum.tolist()), dtype=np.int64)
 
     def largest(self, scores: Array, *, count: int, scale: float) -> Array:
-        """The indices of the `count` largest of scores (C,) int64, each with Gumbel noise of this scale: fresh, and exact.
-
-        >>> release_side.GaussianNoise(1.0, 1e-6).largest(np.array([0, 10**9, 0]), count=1, scale=1.0)
-        array([1])
-        """
+        """The indices of the `count` largest of scores (C,) int64, each with Gumbel noise of this scale: fresh, and exact."""
         return np.array(_largest_with_gumbel(count, scale)(scores.tolist()), dtype=np.int64)
 
     def of_round(self, number: int) -> Noise:
-        """The noise of one of several rounds: itself, as every draw is fresh.
-
-        >>> release_side.GaussianNoise(1.0, 1e-6).of_round(1).name
-        'discrete gaussian'
-        """
+        """The noise of one of several rounds: itself, as every draw is fresh."""
         return self
 
     @abstractmethod

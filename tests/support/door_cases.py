@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -11,6 +12,8 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import pytest
+from contracts import FEATURE_MAPS, FeatureCase
 from hypothesis import strategies as st
 
 from kmeanalyst.kernels import Gaussian, Kernel
@@ -72,6 +75,21 @@ def squared_distance(a: Array, b: Array) -> int:
     return sum((int(x) - int(y)) ** 2 for x, y in zip(a, b, strict=True))
 
 
+def _some_of(cases: Sequence[FeatureCase]) -> list[FeatureCase]:
+    """Maps in which each family has two kernels at least, and each kernel one map."""
+    chosen, kernels, families = list[FeatureCase](), Counter[str](), Counter[str]()
+    for case in sorted(cases, key=lambda case: case.family in ("nystroem", "pivots", "certified-nystroem")):
+        if families[case.family] < 2 or not kernels[case.case.name]:
+            chosen.append(case)
+            kernels[case.case.name] += 1
+            families[case.family] += 1
+    return chosen
+
+
+SOME_MAPS = _some_of(FEATURE_MAPS)
+every_map = pytest.mark.parametrize(
+    "maps", [SOME_MAPS, pytest.param(FEATURE_MAPS, marks=pytest.mark.product)], ids=["some", "all"]
+)
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1e308, -0.0, 5e-324, 1e22, -1.0, 0.0, 2.0, 7.0, 2.0**63]
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
 from release_side.budget.composition import Spend, one_more
 from release_side.budget.ledger import Ledger
-from release_side.budget.ledger_chain import BEGINNING, Entry, digest_of
+from release_side.budget.ledger_file import BEGINNING, Entry, digest_of
 from release_side.cli.main import main
 from release_side.errors import PublishError
 

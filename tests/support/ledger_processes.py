@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from release_side.budget import ledger, ledger_chain, ledger_file, ledger_history
+from release_side.budget import account, ledger, ledger_file
 from release_side.budget.composition import Spend
 from release_side.budget.ledger import Ledger
 from release_side.door.mechanism import GaussianNoise, PublishError
@@ -88,7 +88,7 @@ def recording(path: Path, marker: Path, spend: Spend, begun: bool = True) -> Non
 
 def killed_at(line: int, work: Callable[[], None]) -> bool:
     """Whether a process that does `work` was killed, by its own hand, at the n-th line it came to here or in the ledger's code."""
-    watched = {module.__file__ for module in (ledger, ledger_chain, ledger_file, ledger_history)} | {recording.__code__}
+    watched = {module.__file__ for module in (account, ledger, ledger_file)} | {recording.__code__}
     left = line
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

@@ -56,8 +56,8 @@ class PublicName:
     def has_example(self) -> bool:
         """Whether a docstring shows it at work.
 
-        Its own; for a method also that of a method it overrides; for a property also that of a class it is of, where an
-        example has it; for what has no docstring that of the package.
+        Its own; for a method also that of a method it overrides, and of a class it is of, where an example has it; for what has
+        no docstring that of the package.
         """
         short = self.name.rpartition(".")[2]
         if self.owner is None:
@@ -69,8 +69,7 @@ class PublicName:
         ancestors = self.owner.__mro__
         if any(_examples(_unwrapped(vars(cls)[short]).__doc__) for cls in ancestors if short in vars(cls)):
             return True
-        shown = any(re.search(rf"\.{short}\b", _examples(cls.__doc__)) for cls in ancestors)
-        return shown and isinstance(self.value, property | functools.cached_property)
+        return any(re.search(rf"\.{short}\b", _examples(cls.__doc__)) for cls in ancestors)
 
 
 def _examples(document: str | None) -> str:

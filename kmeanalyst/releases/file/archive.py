@@ -42,7 +42,7 @@ _CHECK = "Check that it is a .kme file"
 _END = struct.Struct("<4s4H2LH")
 _MOST_ENTRY_BYTES = 256  # bytes that a member may take in the central directory
 _LOCAL = struct.Struct("<4s5H3L2H")
-_MEMBER_NAME = re.compile(r"release\.json|quality\.json|points\.csv|measurement/[a-z][a-z0-9_]*\.npy")
+_MEMBER_NAME = re.compile(r"release\.json|points\.csv|measurement/[a-z][a-z0-9_]*\.npy")
 _ROOM = 2**20  # bytes; a release of usual size has less
 
 

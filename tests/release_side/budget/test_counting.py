@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -142,29 +140,19 @@ def test_init_takes_a_budget_or_unlimited_and_makes_nothing_else(words, place):
 
 # ---------------------------------------------------------------------- from Python
 
-TWICE = """
-import sys, warnings
-import release_side, kmeanalyst as ka
-from kmeanalyst.releases.domain.numbers import Integer
-domain = ka.Domain((Integer(name="age", lower=17, upper=90),))
-frame = domain.decode(domain.draw(60, 1))
-small = {"epsilon": 0.5, "delta": 1e-6, "method": "subspace", "points": 5}
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    for choice in eval(sys.argv[1]):
-        release_side.publish(frame, domain, **small, **choice)
-print([(each.category.__name__, issubclass(each.category, UserWarning), str(each.message), each.filename) for each in caught])
-"""
 
-
-@pytest.mark.parametrize(("choices", "times"), [("[{}, {}]", 1), ("[{'uncounted': True}, {'rehearsal': 1}]", 0)])
+@pytest.mark.parametrize(("choices", "times"), [([{}, {}], 1), ([{"uncounted": True}, {"rehearsal": 1}], 0)])
 def test_publishing_without_a_ledger_warns_once_in_a_process_unless_that_is_meant(choices, times):
-    done = subprocess.run([sys.executable, "-c", TWICE, choices], capture_output=True, text=True, check=True)
-    found = eval(done.stdout)
-    assert len(found) == times
-    for category, is_user_warning, message, filename in found:
-        assert category == "LedgerWarning" and is_user_warning and message == spending.NO_LEDGER
-        assert filename == "<string>"  # the caller's line
+    spending._warn_once_without_ledger.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for choice in choices:
+            publish(FRAME, DOMAIN, **SMALL, **choice)
+    spending._warn_once_without_ledger.cache_clear()
+    assert len(caught) == times
+    for each in caught:
+        assert each.category is LedgerWarning and str(each.message) == spending.NO_LEDGER
+        assert each.filename == __file__  # the caller's line
     assert all(word in spending.NO_LEDGER for word in ("add up", "ledger=", "uncounted=True"))
 
 

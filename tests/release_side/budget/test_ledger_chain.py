@@ -7,10 +7,9 @@ import os
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import read_function
 from release_side import publish, publish_function
 from release_side.budget.ledger import Ledger
-from release_side.budget.ledger_chain import first_fault
+from release_side.budget.ledger_file import first_fault
 
 SPEND = gaussian(0.3)
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90),))
@@ -78,48 +77,51 @@ def refuses_everything(ledger: Ledger) -> None:
 # ---------------------------------------------------------------------- what is changed is found
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("number", range(1, 8))
-def test_a_change_of_any_field_of_any_entry_is_found(ledger, field, number):
+def test_a_change_of_any_field_of_any_entry_is_found(ledger):
     assert len(ledger._file.entries()) == 7
-    other = {"number": "70", "facts": "replace(facts, '0.3', '0.1') || ' '"}.get(field, f"{field} || 'x'")
-    alter(ledger, f"UPDATE entry SET {field} = {other} WHERE number = {number}")
-    result = verify(ledger)
-    assert result.exit_code == 3 and f"entry {number} of 7" in result.stdout
-    refuses_everything(ledger)
+    sound = ledger.path.read_bytes()
+    for field, number in product(FIELDS, range(1, 8)):
+        other = {"number": "70", "facts": "replace(facts, '0.3', '0.1') || ' '"}.get(field, f"{field} || 'x'")
+        alter(ledger, f"UPDATE entry SET {field} = {other} WHERE number = {number}")
+        result = verify(ledger)
+        assert result.exit_code == 3 and f"entry {number} of 7" in result.stdout
+        refuses_everything(ledger)
+        ledger.path.write_bytes(sound)
 
 
-@pytest.mark.parametrize(
-    ("statements", "first"),
-    [
-        (["DELETE FROM entry WHERE number = 1"], "entry 1 of 6 has the number 2"),
-        (["DELETE FROM entry WHERE number = 4"], "entry 4 of 6 has the number 5"),
-        (
-            ["DELETE FROM entry WHERE number = 4", *(f"UPDATE entry SET number = {k - 1} WHERE number = {k}" for k in (5, 6, 7))],
-            "entry 4 of 6 does not carry the digest of the entry before",
-        ),
-        (
-            [f"UPDATE entry SET number = {new} WHERE number = {old}" for old, new in ((2, 90), (3, 2), (90, 3))],
-            "entry 2 of 7 does not carry",
-        ),
-        (
-            ["INSERT INTO entry SELECT 8, time, kind, facts, salt, 'x', 'y' FROM entry WHERE number = 4"],
-            "entry 8 of 8 does not carry",
-        ),
-        (
-            ["INSERT INTO entry SELECT 8, time, kind, facts, salt, (SELECT digest FROM entry WHERE number = 7), 'y' FROM entry "
-             "WHERE number = 4"],
-            "entry 8 of 8 does not have its digest",
-        ),
-        (["DELETE FROM entry"], "it has no entries"),
-        (["UPDATE entry SET facts = x'7b7d' WHERE number = 4"], "entry 4 of 7 does not have its digest"),
-    ],
-)  # fmt: skip
-def test_entries_that_were_removed_moved_or_inserted_are_found(ledger, statements, first):
-    alter(ledger, *statements)
-    result = verify(ledger)
-    assert result.exit_code == 3 and first in result.stdout
-    refuses_everything(ledger)
+REMOVED = [
+    (["DELETE FROM entry WHERE number = 1"], "entry 1 of 6 has the number 2"),
+    (["DELETE FROM entry WHERE number = 4"], "entry 4 of 6 has the number 5"),
+    (
+        ["DELETE FROM entry WHERE number = 4", *(f"UPDATE entry SET number = {k - 1} WHERE number = {k}" for k in (5, 6, 7))],
+        "entry 4 of 6 does not carry the digest of the entry before",
+    ),
+    (
+        [f"UPDATE entry SET number = {new} WHERE number = {old}" for old, new in ((2, 90), (3, 2), (90, 3))],
+        "entry 2 of 7 does not carry",
+    ),
+    (
+        ["INSERT INTO entry SELECT 8, time, kind, facts, salt, 'x', 'y' FROM entry WHERE number = 4"],
+        "entry 8 of 8 does not carry",
+    ),
+    (
+        ["INSERT INTO entry SELECT 8, time, kind, facts, salt, (SELECT digest FROM entry WHERE number = 7), 'y' FROM entry "
+         "WHERE number = 4"],
+        "entry 8 of 8 does not have its digest",
+    ),
+    (["DELETE FROM entry"], "it has no entries"),
+    (["UPDATE entry SET facts = x'7b7d' WHERE number = 4"], "entry 4 of 7 does not have its digest"),
+]  # fmt: skip
+
+
+def test_entries_that_were_removed_moved_or_inserted_are_found(ledger):
+    sound = ledger.path.read_bytes()
+    for statements, first in REMOVED:
+        alter(ledger, *statements)
+        result = verify(ledger)
+        assert result.exit_code == 3 and first in result.stdout
+        refuses_everything(ledger)
+        ledger.path.write_bytes(sound)
 
 
 @pytest.mark.parametrize("how", ["the end is cut off", "the chain is recomputed"])
@@ -163,19 +165,16 @@ def test_verify_says_what_a_head_covers(ledger):
     assert "entries 1 to 7 of 8" in verify(ledger, head).stderr
 
 
-@pytest.mark.parametrize(
-    ("head", "message"),
-    [
-        ("nowhere.kme", "is neither a digest (64 hexadecimal digits) nor an existing file. Name a released file"),
-        ("uncounted.kme", "was published without a ledger: its header has no digest to compare with. Name a file"),
-        ("text.kme", "is not a whole zip archive"),
-    ],
-)
-def test_a_head_that_is_none_is_a_clear_error(ledger, tmp_path, head, message):
+def test_a_head_that_is_none_is_a_clear_error(ledger, tmp_path):
     publish(FRAME, DOMAIN, **SMALL, uncounted=True, output=tmp_path / "uncounted.kme")
     (tmp_path / "text.kme").write_text("no release", encoding="utf-8")
-    result = verify(ledger, tmp_path / head)
-    assert result.exit_code == 1 and message in result.stderr and result.stdout == ""
+    for head, message in {
+        "nowhere.kme": "is neither a digest (64 hexadecimal digits) nor an existing file. Name a released file",
+        "uncounted.kme": "was published without a ledger: its header has no digest to compare with. Name a file",
+        "text.kme": "is not a whole zip archive",
+    }.items():
+        result = verify(ledger, tmp_path / head)
+        assert result.exit_code == 1 and message in result.stderr and result.stdout == ""
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -277,28 +276,19 @@ def test_the_command_line_prints_the_head(ledger, tmp_path):
 
 # ---------------------------------------------------------------------- who may read it
 
-SHOW_MODES = """
-import os, sys
-from pathlib import Path
-os.umask(int(sys.argv[2], 8))
-from release_side.budget.ledger import Ledger
-ledger = Ledger(sys.argv[1])
-ledger.init("adult", 2.0, 1e-6)
-path = Path(sys.argv[1])
-print(oct(path.stat().st_mode & 0o777))
-with ledger._file.writing() as transaction:
-    transaction.append("budget", {"table": "b", "epsilon": None, "delta": None})
-    print(oct(Path(sys.argv[1] + "-journal").stat().st_mode & 0o777))
-"""
-
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
-@pytest.mark.parametrize("umask", ["000", "022", "777"])
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
 def test_only_its_owner_may_read_a_ledger_and_its_journal(tmp_path, umask):
-    done = subprocess.run(
-        [sys.executable, "-c", SHOW_MODES, str(tmp_path / "l"), umask], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["0o600", "0o600"]
+    path, before = tmp_path / "l", os.umask(umask)
+    try:
+        Ledger(path).init("adult", 2.0, 1e-6)
+        with Ledger(path)._file.writing() as transaction:
+            transaction.append("budget", {"table": "b", "epsilon": None, "delta": None})
+            journal = path.with_name("l-journal")
+            assert [stat.S_IMODE(each.stat().st_mode) for each in (path, journal)] == [0o600, 0o600]
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")

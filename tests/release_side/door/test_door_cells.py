@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contracts import FEATURE_MAPS, FeatureCase, named
-from door_cases import HOSTILE, Recorder, measured, recorded
+from contracts import FeatureCase
+from door_cases import HOSTILE, Recorder, every_map, measured, recorded
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -86,21 +86,18 @@ def test_the_distance_of_neighbours_is_at_most_root_two_wherever_a_map_puts_them
     assert sum(int(d) ** 2 for d in sums[0] - sums[1]) <= 2 * GRID**2
 
 
-@pytest.mark.parametrize(
-    "says",
-    [
+def test_a_map_that_returns_too_many_indices_adds_one_in_each_table_for_each_row():
+    for says in [
         lambda X: np.zeros((3, 2 * len(X)), dtype=np.int64),
         lambda X: np.zeros((3, 1000 * len(X)), dtype=np.int64),
         lambda X: np.zeros((3, 3, 5), dtype=np.int64),
         lambda X: np.zeros((2, len(X)), dtype=np.int64),
         lambda X: np.zeros(3, dtype=np.int64),
-    ],
-)
-def test_a_map_that_returns_too_many_indices_adds_one_in_each_table_for_each_row(says: Callable[[Array], Array]):
-    total = recorded(np.ones((2, 3)), features(says=says)).exact_sum
-    heights = integer_heights(features())
-    np.testing.assert_array_equal(total[STARTS[:-1]], 2 * heights)
-    assert np.count_nonzero(total) == 3
+    ]:
+        total = recorded(np.ones((2, 3)), features(says=says)).exact_sum
+        heights = integer_heights(features())
+        np.testing.assert_array_equal(total[STARTS[:-1]], 2 * heights)
+        assert np.count_nonzero(total) == 3
 
 
 def test_a_map_that_gives_more_images_than_rows_gives_none():
@@ -115,25 +112,22 @@ def test_a_map_that_gives_more_images_than_rows_gives_none():
     assert not recorded(np.ones((3, 2)), Many(honest.kernel, honest.linear, honest.tables)).exact_sum.any()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_a_map_whose_tables_could_exceed_its_bound_is_refused_before_a_row_is_read():
+    for changes in [
         {"tall": np.array([0.6, 0.6, 0.64])},
         {"tall": np.array([0.6, -0.48, 0.64])},
         {"first": np.array([0, 3, 3, 9])},
         {"first": np.array([0, 4, 3, 9])},
         {"first": np.array([1, 3, 4, 9])},
         {"tall": np.array([1e12, 0.48, 0.64])},
-    ],
-    ids=["too high", "negative", "an empty table", "overlapping", "a feature of no table", "overflowing"],
-)
-def test_a_map_whose_tables_could_exceed_its_bound_is_refused_before_a_row_is_read(changes: dict[str, Array]):
-    def unread() -> Iterator[Array]:
-        raise AssertionError("a row was read")
-        yield
+    ]:
 
-    with pytest.raises(PublishError, match="overlap or exceed its bound"):
-        private_mean(unread(), features(**changes), Recorder(), n_rows=1)  # type: ignore[arg-type]
+        def unread() -> Iterator[Array]:
+            raise AssertionError("a row was read")
+            yield
+
+        with pytest.raises(PublishError, match="overlap or exceed its bound"):
+            private_mean(unread(), features(**changes), Recorder(), n_rows=1)  # type: ignore[arg-type]
 
 
 def test_every_row_has_the_norm_that_was_checked():
@@ -162,24 +156,25 @@ def test_the_l1_sensitivity_of_cells_is_reached_and_never_exceeded():
     assert l1_distance(*images) == grid_sensitivity(two, LAPLACE)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "case", **named([case for case in FEATURE_MAPS if case.family in ("margins", "random-binning")])
-)
-def test_no_neighbour_or_unit_is_further_in_l1_than_twice_the_heights(case: FeatureCase):
-    rng, feature_map = np.random.default_rng(4), case.build(40)
-    assert isinstance(feature_map, CellFeatures)
-    sensitivity = grid_sensitivity(feature_map, LAPLACE)
-    assert sensitivity <= 2 * int(integer_heights(feature_map).sum())
-    rows = case.case.rows(rng, 60)
-    rows[rng.random(rows.shape) < 0.2] = rng.choice(HOSTILE)
-    images = [recorded(row[None], feature_map).exact_sum for row in rows]
-    assert max(l1_distance(a, b) for a in images for b in images) <= sensitivity  # type: ignore[arg-type]
-    for many in (1, 3, 2000):
-        one, other = (
-            measured([0] * many + [1], np.vstack([rows[rng.integers(0, 60, many)], rows[:1]]), feature_map)
-            for _ in range(2)
-        )
-        assert l1_distance(one.exact_sum, other.exact_sum) <= sensitivity  # type: ignore[arg-type]
+@every_map
+def test_no_neighbour_or_unit_is_further_in_l1_than_twice_the_heights(maps: list[FeatureCase]):
+    for case in maps:
+        if case.family not in ("margins", "random-binning"):
+            continue
+        rng, feature_map = np.random.default_rng(4), case.build(40)
+        assert isinstance(feature_map, CellFeatures)
+        sensitivity = grid_sensitivity(feature_map, LAPLACE)
+        assert sensitivity <= 2 * int(integer_heights(feature_map).sum())
+        rows = case.case.rows(rng, 60)
+        rows[rng.random(rows.shape) < 0.2] = rng.choice(HOSTILE)
+        images = [recorded(row[None], feature_map).exact_sum for row in rows]
+        assert max(l1_distance(a, b) for a in images for b in images) <= sensitivity  # type: ignore[arg-type]
+        for many in (1, 3, 2000):
+            one, other = (
+                measured([0] * many + [1], np.vstack([rows[rng.integers(0, 60, many)], rows[:1]]), feature_map)
+                for _ in range(2)
+            )
+            assert l1_distance(one.exact_sum, other.exact_sum) <= sensitivity  # type: ignore[arg-type]
 
 
 def test_a_table_of_one_cell_does_not_make_the_bound_larger_than_that_of_the_norms():

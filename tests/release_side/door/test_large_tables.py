@@ -82,25 +82,25 @@ NOISES: dict[str, Any] = {
 
 
 @LARGE
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("case", MAPS)
-def test_noise_meets_the_sum_of_as_many_rows_without_wrapping(case: str, noise: str, n_rows: int, repeated):
+def test_noise_meets_the_sum_of_as_many_rows_without_wrapping(n_rows: int, repeated):
     """All rows are one row: sums of N · z, z its integers, and noise within 40 deviations (P < 1e-12 for Laplace noise)."""
-    feature_map, row = MAPS[case]
-    if isinstance(feature_map, CellFeatures):
-        z = [int(h) for h in door.counted_sums(feature_map, door.integer_heights(feature_map))(row)]
-    else:
-        z = [int(a) for a in integer_features(row, feature_map)[0]]
-    repeated(n_rows)
-    measurement = private_mean([row], feature_map, NOISES[noise], n_rows=n_rows)
-    deviation = measurement.noise_scale * measurement.grid_steps * n_rows
-    assert max(n_rows * abs(each) for each in z) > 2**59
-    for noisy, exact in zip(measurement.noisy_sum, z, strict=True):
-        assert abs(int(noisy) - n_rows * exact) < 40 * deviation
-    image = feature_map(row)[0]
-    # half a step for features that were rounded, and float64's last bit
-    step = feature_map.norm_bound / (GRID * SHRINK)
-    assert np.abs(measurement.vector - image).max() < 40 * measurement.noise_scale + 0.51 * step
+    for noise in NOISES:
+        for case in MAPS:
+            feature_map, row = MAPS[case]
+            if isinstance(feature_map, CellFeatures):
+                z = [int(h) for h in door.counted_sums(feature_map, door.integer_heights(feature_map))(row)]
+            else:
+                z = [int(a) for a in integer_features(row, feature_map)[0]]
+            repeated(n_rows)
+            measurement = private_mean([row], feature_map, NOISES[noise], n_rows=n_rows)
+            deviation = measurement.noise_scale * measurement.grid_steps * n_rows
+            assert max(n_rows * abs(each) for each in z) > 2**59
+            for noisy, exact in zip(measurement.noisy_sum, z, strict=True):
+                assert abs(int(noisy) - n_rows * exact) < 40 * deviation
+            image = feature_map(row)[0]
+            # half a step for features that were rounded, and float64's last bit
+            step = feature_map.norm_bound / (GRID * SHRINK)
+            assert np.abs(measurement.vector - image).max() < 40 * measurement.noise_scale + 0.51 * step
 
 
 @LARGE
@@ -140,30 +140,30 @@ def rounds_of(n_rows: int, noise: Noise | RehearsalNoise) -> TableRounds:
 
 
 @LARGE
-@pytest.mark.parametrize("noise", ["gaussian", "much gaussian", "rehearsal"])
-def test_rounds_of_so_many_rows_do_not_wrap(noise: str, n_rows: int, repeated):
+def test_rounds_of_so_many_rows_do_not_wrap(n_rows: int, repeated):
     """Tables with the height GRID, scores at the largest step · N = 2⁶⁰, and a draw among such scores."""
-    repeated(n_rows)
-    rounds = rounds_of(n_rows, NOISES[noise])
-    sizes = np.diff(rounds.tables.starts)
-    within = 10 * rounds.deviation
-    first = rounds.measure(np.array([0]), np.array([GRID]))
-    assert abs(int(first[0]) - n_rows * GRID) < within and np.abs(first[1:]).max() < within
+    for noise in ["gaussian", "much gaussian", "rehearsal"]:
+        repeated(n_rows)
+        rounds = rounds_of(n_rows, NOISES[noise])
+        sizes = np.diff(rounds.tables.starts)
+        within = 10 * rounds.deviation
+        first = rounds.measure(np.array([0]), np.array([GRID]))
+        assert abs(int(first[0]) - n_rows * GRID) < within and np.abs(first[1:]).max() < within
 
-    step = 2**60 // n_rows
-    with pytest.raises(PublishError, match="a whole step that 64 bits can hold"):
-        rounds.scores(np.array([0]), np.zeros(sizes[0], dtype=int), step + 1)
-    wanted = np.array([0, 1])
-    right = np.zeros(sizes[:2].sum(), dtype=np.int64)
-    right[[0, sizes[0]]] = step * n_rows
-    wrong = right.copy()
-    wrong[[0, 1]] = 0, step * n_rows  # the first table's rows are guessed in another cell than they are in
-    scores = rounds.scores(wanted, wrong, step)
-    assert abs(int(scores[0]) - 2 * step * n_rows) < within and abs(int(scores[1])) < within
-    assert 2 * step * n_rows > 2**60
-    for guesses, costs, likely in ((wrong, [0, 2**61], 0), (right, [2**61, 0], 1)):
-        chosen, scale = rounds.choose(wanted, guesses, step, costs=np.array(costs), count=1)
-        assert chosen.tolist() == [likely] and scale < 2**50
+        step = 2**60 // n_rows
+        with pytest.raises(PublishError, match="a whole step that 64 bits can hold"):
+            rounds.scores(np.array([0]), np.zeros(sizes[0], dtype=int), step + 1)
+        wanted = np.array([0, 1])
+        right = np.zeros(sizes[:2].sum(), dtype=np.int64)
+        right[[0, sizes[0]]] = step * n_rows
+        wrong = right.copy()
+        wrong[[0, 1]] = 0, step * n_rows  # the first table's rows are guessed in another cell than they are in
+        scores = rounds.scores(wanted, wrong, step)
+        assert abs(int(scores[0]) - 2 * step * n_rows) < within and abs(int(scores[1])) < within
+        assert 2 * step * n_rows > 2**60
+        for guesses, costs, likely in ((wrong, [0, 2**61], 0), (right, [2**61, 0], 1)):
+            chosen, scale = rounds.choose(wanted, guesses, step, costs=np.array(costs), count=1)
+            assert chosen.tolist() == [likely] and scale < 2**50
 
 
 # ---------------------------------------------------------------- from publish to an answer

@@ -202,29 +202,34 @@ def counted_by_numpy(rows: Array, codes: Array | None, columns: tuple[int, ...])
     return total
 
 
-@pytest.mark.parametrize("target", [None, "flag", "b"])
-@pytest.mark.parametrize("units", [False, True], ids=["rows", "units"])
-def test_tables_and_scores_before_the_noise_are_those_of_plain_counting(target: str | None, units: bool) -> None:
+def test_tables_and_scores_before_the_noise_are_those_of_plain_counting() -> None:
     """Some of the tables in another order, with heights and steps that do not divide the grid."""
-    rng, tables = np.random.default_rng(0), MarginFeatures(adaptive_kernel(DOMAIN, target))
-    rows, codes = DOMAIN.draw(60, rng), rng.integers(0, 17, 60) if units else None
-    columns = columns_of_tables(-1 if target is None else DOMAIN.names.index(target))
-    assert tables.starts.tolist() == np.cumsum([0] + [math.prod(WIDTHS[j] for j in own) for own in columns]).tolist()
-    expected = [counted_by_numpy(rows, codes, own) for own in columns]
+    for target in [None, "flag", "b"]:
+        for units in [False, True]:
+            rng, tables = np.random.default_rng(0), MarginFeatures(adaptive_kernel(DOMAIN, target))
+            rows, codes = DOMAIN.draw(60, rng), rng.integers(0, 17, 60) if units else None
+            columns = columns_of_tables(-1 if target is None else DOMAIN.names.index(target))
+            assert (
+                tables.starts.tolist()
+                == np.cumsum([0] + [math.prod(WIDTHS[j] for j in own) for own in columns]).tolist()
+            )
+            expected = [counted_by_numpy(rows, codes, own) for own in columns]
 
-    wanted = rng.permutation(len(columns))[:7]
-    heights, step = rng.integers(0, GRID, 7), 1_234_577
-    rounds = opened(rows, 1e12, 1e12, tables=tables, codes=codes)
-    found = rounds.measure(wanted, heights).tolist()
-    assert found == [count * int(h) // GRID for t, h in zip(wanted, heights, strict=True) for count in expected[t]]
+            wanted = rng.permutation(len(columns))[:7]
+            heights, step = rng.integers(0, GRID, 7), 1_234_577
+            rounds = opened(rows, 1e12, 1e12, tables=tables, codes=codes)
+            found = rounds.measure(wanted, heights).tolist()
+            assert found == [
+                count * int(h) // GRID for t, h in zip(wanted, heights, strict=True) for count in expected[t]
+            ]
 
-    guesses = [rng.dirichlet(np.ones(len(expected[t]))) * step * rounds.n_rows for t in wanted]
-    whole = [np.floor(guess).astype(np.int64) for guess in guesses]
-    found = rounds.scores(wanted, np.concatenate(whole), step).tolist()
-    assert found == [
-        sum(abs(count * step // GRID - int(g)) for count, g in zip(expected[t], own, strict=True))
-        for t, own in zip(wanted, whole, strict=True)
-    ]
+            guesses = [rng.dirichlet(np.ones(len(expected[t]))) * step * rounds.n_rows for t in wanted]
+            whole = [np.floor(guess).astype(np.int64) for guess in guesses]
+            found = rounds.scores(wanted, np.concatenate(whole), step).tolist()
+            assert found == [
+                sum(abs(count * step // GRID - int(g)) for count, g in zip(expected[t], own, strict=True))
+                for t, own in zip(wanted, whole, strict=True)
+            ]
 
 
 def test_a_small_case_by_hand() -> None:
@@ -307,29 +312,29 @@ def test_the_rounding_of_units_needs_its_part_of_the_allowance() -> None:
             ask(rounds)
 
 
-@pytest.mark.parametrize("units", [False, True], ids=["rows", "units"])
-def test_a_neighbour_moves_a_score_by_at_most_twice_the_step_and_by_the_rounding(units: bool) -> None:
+def test_a_neighbour_moves_a_score_by_at_most_twice_the_step_and_by_the_rounding() -> None:
     """Of rows exactly 2 · step, whatever the guesses; of units each cell may add 1. Reached to 10⁻⁶."""
-    rng, step = np.random.default_rng(3), 10**6
-    table, codes = hostile_rows(rng, 24), np.repeat(np.arange(8), 3)
-    table[:3] = FIRST
-    replaced, n = (3, 8) if units else (1, 24)
-    largest = np.zeros(3)
-    for trial in range(60):
-        many = int(rng.choice([1, 2, 500])) if units else 1
-        other = np.repeat(LAST, many, axis=0) if trial % 3 == 0 else hostile_rows(rng, many)
-        own = np.concatenate([np.zeros(many, dtype=int), codes[3:]])
-        neighbour = np.vstack([other, table[replaced:]])
-        # even trials: all in the cell the row leaves, so that leaving it and entering another cell both add
-        weights = [np.eye(size)[0] if trial % 2 == 0 else rng.dirichlet(np.ones(size)) for size in SIZES]
-        guesses = np.floor(np.concatenate(weights) * step * n).astype(np.int64) * rng.choice([1, 1, -1])
-        one = exact_scores(table, guesses, step, codes=codes if units else None)
-        two = exact_scores(neighbour, guesses, step, codes=own if units else None)
-        moved = np.abs(one - two)
-        assert (moved <= 2 * step + units * np.array(SIZES)).all()
-        assert squared_distance(one, two) <= Fraction(allowance_of_scores(SIZES, step)) ** 2
-        largest = np.maximum(largest, moved)
-    assert (largest >= 2 * step * (1 - 1e-6)).all()
+    for units in [False, True]:
+        rng, step = np.random.default_rng(3), 10**6
+        table, codes = hostile_rows(rng, 24), np.repeat(np.arange(8), 3)
+        table[:3] = FIRST
+        replaced, n = (3, 8) if units else (1, 24)
+        largest = np.zeros(3)
+        for trial in range(60):
+            many = int(rng.choice([1, 2, 500])) if units else 1
+            other = np.repeat(LAST, many, axis=0) if trial % 3 == 0 else hostile_rows(rng, many)
+            own = np.concatenate([np.zeros(many, dtype=int), codes[3:]])
+            neighbour = np.vstack([other, table[replaced:]])
+            # even trials: all in the cell the row leaves, so that leaving it and entering another cell both add
+            weights = [np.eye(size)[0] if trial % 2 == 0 else rng.dirichlet(np.ones(size)) for size in SIZES]
+            guesses = np.floor(np.concatenate(weights) * step * n).astype(np.int64) * rng.choice([1, 1, -1])
+            one = exact_scores(table, guesses, step, codes=codes if units else None)
+            two = exact_scores(neighbour, guesses, step, codes=own if units else None)
+            moved = np.abs(one - two)
+            assert (moved <= 2 * step + units * np.array(SIZES)).all()
+            assert squared_distance(one, two) <= Fraction(allowance_of_scores(SIZES, step)) ** 2
+            largest = np.maximum(largest, moved)
+        assert (largest >= 2 * step * (1 - 1e-6)).all()
 
 
 def neighbouring_scores(guesses: Array, counts: tuple[list[int], list[int]], step: int) -> tuple[int, ...]:
@@ -386,18 +391,14 @@ def test_no_search_over_guesses_moves_a_score_by_more_than_twice_the_step(start:
         assert best[0] == 2 * step, "the search is too weak to find the bound"
 
 
-@pytest.mark.parametrize(
-    ("guesses", "counts", "step"),
-    [
+def test_guesses_that_overflow_are_refused() -> None:
+    """Each of these moves a score by 2⁶⁴ − 2 · step if it is not refused."""
+    for guesses, counts, step in [
         (np.array([-(2**63), 2000]), ([0, 3], [1, 2]), 1000),
         (np.array([2**63, 2000], dtype=np.uint64), ([0, 3], [1, 2]), 1000),
         (np.array([LARGEST] * 7 + [LARGEST - 1, LARGEST] + [0] * 7), neighbouring_counts(16, LARGEST // GRID), GRID),
-    ],
-    ids=["the least int64", "an unsigned number", "a sum that wraps"],
-)
-def test_guesses_that_overflow_are_refused(guesses: Array, counts: tuple[list[int], list[int]], step: int) -> None:
-    """Each of these moves a score by 2⁶⁴ − 2 · step if it is not refused."""
-    assert not neighbouring_scores(guesses, counts, step)
+    ]:
+        assert not neighbouring_scores(guesses, counts, step)
 
 
 def test_a_step_of_a_narrow_integer_type_is_refused_or_counted_in_full() -> None:
@@ -442,37 +443,35 @@ def excess_over_gaussian(first: Array, second: Array, mu: float) -> float:
     return float((norm.ppf(powers) - norm.ppf(sizes)).max() - mu)
 
 
-@pytest.mark.parametrize("units", [False, True], ids=["rows", "units"])
-@pytest.mark.parametrize("count", [1, 2])
-def test_draws_from_hostile_neighbours_are_no_easier_to_tell_apart_than_gaussian_noise_of_the_allowance(
-    count: int, units: bool
-) -> None:
+def test_draws_from_hostile_neighbours_are_no_easier_to_tell_apart_than_gaussian_noise_of_the_allowance() -> None:
     """The recorder's noise has deviation 1, so that an allowance is μ. All sets of outcomes, by the Neyman–Pearson lemma."""
-    rng, step = np.random.default_rng(11), 10**6
-    table, codes = hostile_rows(rng, 24), np.repeat(np.arange(8), 3)
-    table[:3] = FIRST
-    replaced_rows, n = (3, 8) if units else (1, 24)
-    own_codes = codes if units else None
-    nearest = -math.inf
-    for trial in range(200):
-        mu = float(rng.choice([0.05, 0.5, 2.0]))
-        other = np.repeat(LAST, replaced_rows, axis=0) if trial % 2 else hostile_rows(rng, replaced_rows)
-        # the guess of some tables is the cell that the row leaves, of others the one that it enters: scores rise and fall
-        guesses = np.concatenate([np.eye(size)[rng.choice([0, size - 1])] for size in SIZES]) * step * n
-        laws = []
-        for rows in (table, np.vstack([other, table[replaced_rows:]])):
-            scores, scale = chosen_scores(
-                rows, guesses.astype(np.int64), step, allowance=mu, count=count, codes=own_codes
-            )  # fmt: skip
-            laws.append((scores, scale))
-        assert laws[0][1] == laws[1][1], "the scale says nothing of a row"
-        # scores near one another: the worst case for a draw
-        shift = rng.normal(0, 2, 3) * laws[0][1] - laws[0][0]
-        first, second = (law_of_draws(scores + shift, count, scale) for scores, scale in laws)
-        for one, two in ((first, second), (second, first)):
-            nearest = max(nearest, excess_over_gaussian(one, two, mu) / mu)
-    assert nearest <= 1e-9
-    assert nearest > -0.2, "the attack is too weak to come near the bound"
+    for units in [False, True]:
+        for count in [1, 2]:
+            rng, step = np.random.default_rng(11), 10**6
+            table, codes = hostile_rows(rng, 24), np.repeat(np.arange(8), 3)
+            table[:3] = FIRST
+            replaced_rows, n = (3, 8) if units else (1, 24)
+            own_codes = codes if units else None
+            nearest = -math.inf
+            for trial in range(200):
+                mu = float(rng.choice([0.05, 0.5, 2.0]))
+                other = np.repeat(LAST, replaced_rows, axis=0) if trial % 2 else hostile_rows(rng, replaced_rows)
+                # the guess of some tables is the cell that the row leaves, of others the one that it enters: scores rise and fall
+                guesses = np.concatenate([np.eye(size)[rng.choice([0, size - 1])] for size in SIZES]) * step * n
+                laws = []
+                for rows in (table, np.vstack([other, table[replaced_rows:]])):
+                    scores, scale = chosen_scores(
+                        rows, guesses.astype(np.int64), step, allowance=mu, count=count, codes=own_codes
+                    )  # fmt: skip
+                    laws.append((scores, scale))
+                assert laws[0][1] == laws[1][1], "the scale says nothing of a row"
+                # scores near one another: the worst case for a draw
+                shift = rng.normal(0, 2, 3) * laws[0][1] - laws[0][0]
+                first, second = (law_of_draws(scores + shift, count, scale) for scores, scale in laws)
+                for one, two in ((first, second), (second, first)):
+                    nearest = max(nearest, excess_over_gaussian(one, two, mu) / mu)
+            assert nearest <= 1e-9
+            assert nearest > -0.2, "the attack is too weak to come near the bound"
 
 
 def test_the_constant_of_a_draw_is_the_steepest_slope_and_is_reached() -> None:
@@ -493,37 +492,37 @@ def test_a_draw_is_by_exact_scores_less_costs_and_its_scale_covers_rounding_of_u
     assert scale == pytest.approx(math.sqrt(2 * math.pi * 2) / 2 * (20 + 5) / 3, rel=1e-8)
 
 
-@pytest.mark.parametrize("seed", [None, 3], ids=["fresh", "rehearsal"])
-def test_tables_are_drawn_as_often_as_the_exponential_mechanism_draws_them(seed: int | None) -> None:
+def test_tables_are_drawn_as_often_as_the_exponential_mechanism_draws_them() -> None:
     """6 sequences of 2 of 3 tables, 6,000 draws. χ² with 5 degrees of freedom; false alarm: 1e-6 each."""
-    scores, scale, many = np.array([10**9, 10**9 + 800, 10**9 - 500]), 700.0, 6000
-    noise = GaussianNoise(1.0, 1e-6)
-    rounds = RehearsalNoise(noise, seed or 0)
-    drawn = [
-        tuple((noise if seed is None else rounds.of_round(r)).largest(scores, count=2, scale=scale).tolist())
-        for r in range(many)
-    ]
-    seen = np.array([drawn.count(sequence) for sequence in permutations(range(3), 2)])
-    expected = law_of_draws(scores, 2, scale) * many
-    assert seen.sum() == many and ((seen - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 5)
+    for seed in [None, 3]:
+        scores, scale, many = np.array([10**9, 10**9 + 800, 10**9 - 500]), 700.0, 6000
+        noise = GaussianNoise(1.0, 1e-6)
+        rounds = RehearsalNoise(noise, seed or 0)
+        drawn = [
+            tuple((noise if seed is None else rounds.of_round(r)).largest(scores, count=2, scale=scale).tolist())
+            for r in range(many)
+        ]
+        seen = np.array([drawn.count(sequence) for sequence in permutations(range(3), 2)])
+        expected = law_of_draws(scores, 2, scale) * many
+        assert seen.sum() == many and ((seen - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 5)
 
 
-@pytest.mark.parametrize(
-    ("costs", "count", "message"),
-    [
-        (np.array([0, -1, 0]), 1, "a cost for each"), (np.array([0, 0]), 1, "a cost for each"),
-        (np.array([0, 0, 2**61 + 1]), 1, "a cost for each"), (np.array([0.5, 0, 0]), 1, "whole numbers"),
-        (np.zeros(3, dtype=int), 0, "one table at least"), (np.zeros(3, dtype=int), 4, "no more than there are"),
+def test_a_refused_draw_spends_nothing() -> None:
+    for costs, count, message in [
+        (np.array([0, -1, 0]), 1, "a cost for each"),
+        (np.array([0, 0]), 1, "a cost for each"),
+        (np.array([0, 0, 2**61 + 1]), 1, "a cost for each"),
+        (np.array([0.5, 0, 0]), 1, "whole numbers"),
+        (np.zeros(3, dtype=int), 0, "one table at least"),
+        (np.zeros(3, dtype=int), 4, "no more than there are"),
         (np.zeros(3, dtype=int), True, "one table at least"),
-    ],
-)  # fmt: skip
-def test_a_refused_draw_spends_nothing(costs: Array, count: int, message: str) -> None:
-    rounds = some_rounds()
-    with pytest.raises(PublishError, match=message):
-        rounds.choose(ALL, NO_GUESS, 1000, costs=costs, count=count)
-    with pytest.raises(PublishError, match="a guess for each cell"):
-        rounds.choose(ALL, NO_GUESS[1:], 1000, costs=np.zeros(3, dtype=int), count=1)
-    assert recorder_of(rounds).events == [] and rounds.counts is not None
+    ]:
+        rounds = some_rounds()
+        with pytest.raises(PublishError, match=message):
+            rounds.choose(ALL, NO_GUESS, 1000, costs=costs, count=count)
+        with pytest.raises(PublishError, match="a guess for each cell"):
+            rounds.choose(ALL, NO_GUESS[1:], 1000, costs=np.zeros(3, dtype=int), count=1)
+        assert recorder_of(rounds).events == [] and rounds.counts is not None
 
 
 def test_a_draw_is_a_round_that_is_recorded_before_it() -> None:
@@ -549,52 +548,48 @@ def test_a_row_is_in_one_cell_of_each_table_wherever_a_map_puts_it(asked: Array)
     assert squared_distance(one, two) <= 2 * sum(int(h) ** 2 for h in HEIGHTS)
 
 
-@pytest.mark.parametrize("units", [False, True], ids=["rows", "units"])
-@pytest.mark.parametrize(
-    "says",
-    [
-        lambda X: np.zeros((3, 2 * len(X)), dtype=np.int64),
-        lambda X: np.zeros((2, len(X)), dtype=np.int64),
-        lambda X: np.zeros((3, 3, 5), dtype=np.int64),
-        lambda X: np.zeros(3, dtype=np.int64),
-        lambda X: X.T.astype(np.int8),
-        lambda X: np.nan_to_num(X.T * 1e300).astype(np.int64),
-        lambda X: np.full((3, len(X)), np.nan).astype(np.int64),
-        lambda X: X.T > 1,
-    ],
-    ids=["too many", "too few tables", "three axes", "one axis", "one byte", "out of range", "made of NaN", "true or false"],
-)  # fmt: skip
-def test_a_map_of_wrong_shapes_or_indices_does_not_break_the_bound(says: Callable[[Array], Array], units: bool) -> None:
+def test_a_map_of_wrong_shapes_or_indices_does_not_break_the_bound() -> None:
     """Every row still counts once in each table, and a hostile neighbour stays within the allowance."""
-    rng, tables = np.random.default_rng(6), Tables(says=says)
-    rows, codes = hostile_rows(rng, 12), np.arange(12) // 2
-    allowance = allowance_of_tables(HEIGHTS, sum(SIZES), units=units)
-    one = exact_tables(rows, codes=codes if units else None, tables=tables)
-    counts = count_tables([rows], tables, n_rows=12)
-    assert [part.sum() for part in np.split(counts, tables.starts[1:-1])] == [12 * GRID] * 3
-    for _ in range(10):
-        other = replaced(rows, hostile_rows(rng, 2 if units else 1))
-        two = exact_tables(other, codes=codes if units else None, tables=tables)
-        assert math.sqrt(squared_distance(one, two)) <= allowance
+    for units in [False, True]:
+        for says in [
+            lambda X: np.zeros((3, 2 * len(X)), dtype=np.int64),
+            lambda X: np.zeros((2, len(X)), dtype=np.int64),
+            lambda X: np.zeros((3, 3, 5), dtype=np.int64),
+            lambda X: np.zeros(3, dtype=np.int64),
+            lambda X: X.T.astype(np.int8),
+            lambda X: np.nan_to_num(X.T * 1e300).astype(np.int64),
+            lambda X: np.full((3, len(X)), np.nan).astype(np.int64),
+            lambda X: X.T > 1,
+        ]:
+            rng, tables = np.random.default_rng(6), Tables(says=says)
+            rows, codes = hostile_rows(rng, 12), np.arange(12) // 2
+            allowance = allowance_of_tables(HEIGHTS, sum(SIZES), units=units)
+            one = exact_tables(rows, codes=codes if units else None, tables=tables)
+            counts = count_tables([rows], tables, n_rows=12)
+            assert [part.sum() for part in np.split(counts, tables.starts[1:-1])] == [12 * GRID] * 3
+            for _ in range(10):
+                other = replaced(rows, hostile_rows(rng, 2 if units else 1))
+                two = exact_tables(other, codes=codes if units else None, tables=tables)
+                assert math.sqrt(squared_distance(one, two)) <= allowance
 
 
-@pytest.mark.parametrize("units", [False, True], ids=["rows", "units"])
-def test_a_map_that_returns_floats_fails_alike_for_every_table(units: bool) -> None:
+def test_a_map_that_returns_floats_fails_alike_for_every_table() -> None:
     """NaN among them or not: the error says nothing about a row."""
-    rng, messages = np.random.default_rng(7), set()
-    tables = Tables(says=lambda X: np.ascontiguousarray(X.T))
-    for rows in (np.zeros((6, 3)), np.full((6, 3), np.nan), hostile_rows(rng, 6)):
-        with pytest.raises((TypeError, IndexError)) as caught:
-            exact_tables(rows, codes=[0, 0, 1, 1, 2, 2] if units else None, tables=tables)
-        messages.add(f"{caught.type} {caught.value}")
-    assert len(messages) == 1
+    for units in [False, True]:
+        rng, messages = np.random.default_rng(7), set()
+        tables = Tables(says=lambda X: np.ascontiguousarray(X.T))
+        for rows in (np.zeros((6, 3)), np.full((6, 3), np.nan), hostile_rows(rng, 6)):
+            with pytest.raises((TypeError, IndexError)) as caught:
+                exact_tables(rows, codes=[0, 0, 1, 1, 2, 2] if units else None, tables=tables)
+            messages.add(f"{caught.type} {caught.value}")
+        assert len(messages) == 1
 
 
-@pytest.mark.parametrize("begin", [(1, 3, 5), (0, 3, 3), (0, 4, 3)], ids=["a cell of no table", "empty", "overlapping"])
-def test_tables_that_overlap_or_leave_cells_out_are_refused(begin: tuple[int, ...]) -> None:
+def test_tables_that_overlap_or_leave_cells_out_are_refused() -> None:
     """A row would count twice in a cell of another table, or an error of numpy would show the largest cell with a row."""
-    with pytest.raises(PublishError):
-        count_tables([np.zeros((2, 2))], Tables(sizes=(2, 2), begin=begin), n_rows=2)
+    for begin in [(1, 3, 5), (0, 3, 3), (0, 4, 3)]:
+        with pytest.raises(PublishError):
+            count_tables([np.zeros((2, 2))], Tables(sizes=(2, 2), begin=begin), n_rows=2)
 
 
 # ---------------------------------------------------------------- refusals
@@ -644,20 +639,20 @@ REFUSED: dict[str, tuple[str, tuple[Any, ...], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_refused_request_draws_nothing_spends_nothing_and_uses_up_no_round(name: str) -> None:
-    what, arguments, message = REFUSED[name]
-    rounds = some_rounds()
-    with pytest.raises(PublishError, match=message):
-        getattr(rounds, what)(*arguments)
-    noise = recorder_of(rounds)
-    assert noise.events == [] and rounds.counts is not None
-    rounds.measure(ALL, HEIGHTS)
-    assert noise.events == ["spend", "noise"] and noise.numbers == [0]
-    with pytest.raises(PublishError, match="a row can move this round"):
-        rounds.measure(ALL, HEIGHTS)  # the second allowance is smaller
-    rounds.scores(ALL, NO_GUESS + 1, 1000)
-    assert noise.events == ["spend", "noise", "noise"] and noise.numbers == [0, 1]
+def test_a_refused_request_draws_nothing_spends_nothing_and_uses_up_no_round() -> None:
+    for name in REFUSED:
+        what, arguments, message = REFUSED[name]
+        rounds = some_rounds()
+        with pytest.raises(PublishError, match=message):
+            getattr(rounds, what)(*arguments)
+        noise = recorder_of(rounds)
+        assert noise.events == [] and rounds.counts is not None
+        rounds.measure(ALL, HEIGHTS)
+        assert noise.events == ["spend", "noise"] and noise.numbers == [0]
+        with pytest.raises(PublishError, match="a row can move this round"):
+            rounds.measure(ALL, HEIGHTS)  # the second allowance is smaller
+        rounds.scores(ALL, NO_GUESS + 1, 1000)
+        assert noise.events == ["spend", "noise", "noise"] and noise.numbers == [0, 1]
 
 
 def test_a_step_is_refused_that_64_bits_cannot_hold_for_so_many_rows() -> None:
@@ -714,31 +709,32 @@ NEVER_MADE: dict[str, tuple[Any, tuple[float, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", NEVER_MADE)
-def test_rounds_without_a_guarantee_are_never_made(name: str) -> None:
-    noise, allowances, message = NEVER_MADE[name]
-    with pytest.raises(PublishError, match=message):
-        TableRounds(Tables(), NO_GUESS, noise, 1, list(allowances))
+def test_rounds_without_a_guarantee_are_never_made() -> None:
+    for name in NEVER_MADE:
+        noise, allowances, message = NEVER_MADE[name]
+        with pytest.raises(PublishError, match=message):
+            TableRounds(Tables(), NO_GUESS, noise, 1, list(allowances))
 
 
-@pytest.mark.parametrize("name", ["Laplace noise", "no allowances", "noise too large"])
-def test_rounds_without_a_guarantee_are_refused_before_a_row_is_read(name: str) -> None:
-    def unread() -> Iterator[Array]:
-        raise AssertionError("a row was read")
-        yield
+def test_rounds_without_a_guarantee_are_refused_before_a_row_is_read() -> None:
+    for name in ["Laplace noise", "no allowances", "noise too large"]:
 
-    noise, allowances, message = NEVER_MADE[name]
-    with pytest.raises(PublishError, match=message):
-        Door(unread(), noise, PopulationSize(3)).rounds(Tables(), allowances)
+        def unread() -> Iterator[Array]:
+            raise AssertionError("a row was read")
+            yield
+
+        noise, allowances, message = NEVER_MADE[name]
+        with pytest.raises(PublishError, match=message):
+            Door(unread(), noise, PopulationSize(3)).rounds(Tables(), allowances)
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32])
-def test_allowances_of_numpy_are_compared_as_float64(kind: Any) -> None:
+def test_allowances_of_numpy_are_compared_as_float64() -> None:
     """A height of 42,432 moves a table by 60,007.9, which is 60,000 in 16 bits; a scale in 32 bits may be too small."""
-    rounds = opened(FIRST, kind(60_000), 1.6e9)
-    with pytest.raises(PublishError, match=r"a row can move this round by 60007\.9"):
-        rounds.measure(ALL[:1], np.array([42_432]))
-    assert type(rounds.choose(ALL, NO_GUESS, 1000, costs=np.zeros(3, dtype=int), count=1)[1]) is float
+    for kind in [np.float16, np.float32]:
+        rounds = opened(FIRST, kind(60_000), 1.6e9)
+        with pytest.raises(PublishError, match=r"a row can move this round by 60007\.9"):
+            rounds.measure(ALL[:1], np.array([42_432]))
+        assert type(rounds.choose(ALL, NO_GUESS, 1000, costs=np.zeros(3, dtype=int), count=1)[1]) is float
 
 
 def test_a_sensitivity_so_small_that_the_grid_matters_is_refused() -> None:
@@ -815,30 +811,30 @@ def test_no_noise_is_drawn_where_the_spend_cannot_be_recorded() -> None:
 MANY = Tables(sizes=(2,) * 10_000)
 
 
-@pytest.mark.parametrize("seed", [None, 0, 7], ids=["fresh", "seed 0", "seed 7"])
-def test_all_rounds_have_noise_of_one_deviation_and_independent_of_each_other(seed: int | None) -> None:
+def test_all_rounds_have_noise_of_one_deviation_and_independent_of_each_other() -> None:
     """m · 5 GRID for allowances of 3, 4 and a small one.
 
     The tolerance of 5 % is 7 standard errors of 10,000 numbers, and 6 of a correlation. Noise for a round's own allowance would
     be 20 or 40 % less. False alarm: below 10⁻⁷.
     """
-    fresh = GaussianNoise(1.0, 1e-6)
-    noise: Noise | RehearsalNoise = fresh if seed is None else RehearsalNoise(fresh, seed)
-    rows, every = np.zeros((3, 10_000)), np.arange(10_000)
-    allowances = [3.0 * GRID, 4.0 * GRID, 100.0]
-    rounds = Door([rows], noise, PopulationSize(3)).rounds(MANY, allowances)
-    heights, step = np.full(10_000, GRID // 50), GRID // 51
-    drawn = [
-        rounds.measure(every, heights) - np.tile([3 * (GRID // 50), 0], 10_000),
-        rounds.scores(every, np.zeros(20_000, dtype=np.int64), step) - 3 * step,
-        rounds.measure(every, np.zeros(10_000, dtype=int)),
-    ]
-    deviation = fresh.multiplier() * math.hypot(*allowances)
-    assert rounds.deviation == deviation and rounds.sensitivity == math.hypot(*allowances)
-    for own in drawn:
-        assert own.std() == pytest.approx(deviation, rel=0.05) and abs(own.mean()) < 7 * deviation / len(own) ** 0.5
-    for one, two in combinations(drawn, 2):
-        assert abs(np.corrcoef(one[:10_000], two[:10_000])[0, 1]) < 0.06
+    for seed in [None, 0, 7]:
+        fresh = GaussianNoise(1.0, 1e-6)
+        noise: Noise | RehearsalNoise = fresh if seed is None else RehearsalNoise(fresh, seed)
+        rows, every = np.zeros((3, 10_000)), np.arange(10_000)
+        allowances = [3.0 * GRID, 4.0 * GRID, 100.0]
+        rounds = Door([rows], noise, PopulationSize(3)).rounds(MANY, allowances)
+        heights, step = np.full(10_000, GRID // 50), GRID // 51
+        drawn = [
+            rounds.measure(every, heights) - np.tile([3 * (GRID // 50), 0], 10_000),
+            rounds.scores(every, np.zeros(20_000, dtype=np.int64), step) - 3 * step,
+            rounds.measure(every, np.zeros(10_000, dtype=int)),
+        ]
+        deviation = fresh.multiplier() * math.hypot(*allowances)
+        assert rounds.deviation == deviation and rounds.sensitivity == math.hypot(*allowances)
+        for own in drawn:
+            assert own.std() == pytest.approx(deviation, rel=0.05) and abs(own.mean()) < 7 * deviation / len(own) ** 0.5
+        for one, two in combinations(drawn, 2):
+            assert abs(np.corrcoef(one[:10_000], two[:10_000])[0, 1]) < 0.06
 
 
 def test_a_rehearsal_gives_the_same_rounds_again() -> None:
@@ -874,25 +870,25 @@ def lines_of(rows: Array, codes: Array | None) -> tuple[list[tuple[str, int]], l
     return lines, found
 
 
-@pytest.mark.parametrize("units", [False, True], ids=["rows", "units"])
 def test_hostile_neighbours_take_the_same_path_and_differ_by_no_more_than_the_exact_vectors(
-    units: bool, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """With the same noise: the same lines in the same order, nothing printed or logged."""
-    rng = np.random.default_rng(8)
-    rows, codes = hostile_rows(rng, 12), np.arange(12) // 3 if units else None
-    lines_of(rows, codes)  # a calibration is computed once, and kept
-    lines, found = lines_of(rows, codes)
-    allowance = allowance_of_tables(HEIGHTS, 10, units=units)
-    assert ("_noisy:line" in {name for name, _ in lines}) and len(found) == 3
-    for _ in range(10):
-        other, seen = lines_of(replaced(rows, hostile_rows(rng, 3 if units else 1)), codes)
-        assert other == lines
-        for one, two, allowed in zip(
-            found, seen, (allowance, allowance_of_scores(SIZES, 1000), allowance), strict=True
-        ):
-            assert math.sqrt(squared_distance(one, two)) <= allowed
-    assert capfd.readouterr() == ("", "") and caplog.text == ""
+    for units in [False, True]:
+        rng = np.random.default_rng(8)
+        rows, codes = hostile_rows(rng, 12), np.arange(12) // 3 if units else None
+        lines_of(rows, codes)  # a calibration is computed once, and kept
+        lines, found = lines_of(rows, codes)
+        allowance = allowance_of_tables(HEIGHTS, 10, units=units)
+        assert ("_noisy:line" in {name for name, _ in lines}) and len(found) == 3
+        for _ in range(10):
+            other, seen = lines_of(replaced(rows, hostile_rows(rng, 3 if units else 1)), codes)
+            assert other == lines
+            for one, two, allowed in zip(
+                found, seen, (allowance, allowance_of_scores(SIZES, 1000), allowance), strict=True
+            ):
+                assert math.sqrt(squared_distance(one, two)) <= allowed
+        assert capfd.readouterr() == ("", "") and caplog.text == ""
 
 
 # ---------------------------------------------------------------- whole releases
@@ -927,33 +923,37 @@ def facts(release: Release) -> dict[str, Any]:
 
 
 @rough
-@pytest.mark.parametrize("name", RELEASES)
-def test_a_rehearsal_of_adaptive_margins_is_the_same_release_twice(name: str) -> None:
-    choice = RELEASES[name]
-    one, two, other = (facts(published(rehearsal=seed, **choice)) for seed in (1, 1, 2))
-    assert one == two
-    assert one["sum"] != other["sum"] and one["scores"] != other["scores"] and one["scores"]
+def test_a_rehearsal_of_adaptive_margins_is_the_same_release_twice() -> None:
+    for name in RELEASES:
+        choice = RELEASES[name]
+        one, two, other = (facts(published(rehearsal=seed, **choice)) for seed in (1, 1, 2))
+        assert one == two
+        assert one["sum"] != other["sum"] and one["scores"] != other["scores"] and one["scores"]
 
 
 @rough
-@pytest.mark.parametrize("name", RELEASES)
-def test_statement_and_file_have_the_noise_that_the_door_drew(name: str) -> None:
+def test_statement_and_file_have_the_noise_that_the_door_drew() -> None:
     """The door's noise is m · √Σ allowances². The file's sensitivity is at most this root, and less by no more than 10⁻⁶."""
-    choice = RELEASES[name]
-    release = published(rehearsal=1, **choice)
-    measurement, statement = release.measurement, release.statement
-    assert measurement is not None and statement is not None and statement.noise_scale is not None
-    noise = GaussianNoise(choice.get("epsilon", 1.0), 1e-6, choice.get("calibration", ""))
-    size = PopulationSize(300, "who") if "unit" in choice else PopulationSize(600)
-    assert statement.n_rows == size.count and len(measurement.scores) == 2
-    allowances = shares_of_rounds(adaptive_kernel(DOMAIN, choice.get("target")), size, noise).allowances()
-    assert len(allowances) == 5
-    drawn = noise.multiplier() * math.hypot(*allowances)
-    assert statement.noise_scale * GRID * SHRINK * size.count == pytest.approx(drawn, rel=1e-12)
-    assert statement.noise_scale == measurement.noise_scale and statement.sensitivity == measurement.sensitivity
-    assert (1 - 1e-6) * math.hypot(*allowances) <= measurement.grid_sensitivity <= (1 + 1e-12) * math.hypot(*allowances)
-    ratio = statement.noise_scale / statement.sensitivity
-    assert noise.multiplier() * (1 - 1e-12) <= ratio <= noise.multiplier() * (1 + 1e-6)
+    for name in RELEASES:
+        choice = RELEASES[name]
+        release = published(rehearsal=1, **choice)
+        measurement, statement = release.measurement, release.statement
+        assert measurement is not None and statement is not None and statement.noise_scale is not None
+        noise = GaussianNoise(choice.get("epsilon", 1.0), 1e-6, choice.get("calibration", ""))
+        size = PopulationSize(300, "who") if "unit" in choice else PopulationSize(600)
+        assert statement.n_rows == size.count and len(measurement.scores) == 2
+        allowances = shares_of_rounds(adaptive_kernel(DOMAIN, choice.get("target")), size, noise).allowances()
+        assert len(allowances) == 5
+        drawn = noise.multiplier() * math.hypot(*allowances)
+        assert statement.noise_scale * GRID * SHRINK * size.count == pytest.approx(drawn, rel=1e-12)
+        assert statement.noise_scale == measurement.noise_scale and statement.sensitivity == measurement.sensitivity
+        assert (
+            (1 - 1e-6) * math.hypot(*allowances)
+            <= measurement.grid_sensitivity
+            <= (1 + 1e-12) * math.hypot(*allowances)
+        )
+        ratio = statement.noise_scale / statement.sensitivity
+        assert noise.multiplier() * (1 - 1e-12) <= ratio <= noise.multiplier() * (1 + 1e-6)
 
 
 @pytest.fixture

@@ -95,15 +95,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 # ---------------------------------------------------------------- the bound
 
 
-@pytest.mark.parametrize("n_frequencies", [1, 2, 3, 16, 17, 2000, 500_000])
-def test_every_entry_of_the_table_keeps_the_bound_at_every_offset(n_frequencies: int):
+def test_every_entry_of_the_table_keeps_the_bound_at_every_offset():
     """In Python's integers: R (c² + s²) ≤ GRID² at each entry, at its two ends and between them."""
-    for offset in (-(2**15), -12_345, 0, 1, 2**15 - 1):
-        phases = np.arange(ENTRIES, dtype=np.int64) * (TURN // ENTRIES) + offset
-        cosines, sines = steps_of(phases % TURN, n_frequencies).tolist()
-        longest = max(c * c + s * s for c, s in zip(cosines, sines, strict=True))
-        assert GRID**2 * (1 - 2.0**-16) < n_frequencies * longest <= GRID**2 or n_frequencies > 10**5
-        assert n_frequencies * longest <= GRID**2
+    for n_frequencies in [1, 2, 3, 16, 17, 2000, 500_000]:
+        for offset in (-(2**15), -12_345, 0, 1, 2**15 - 1):
+            phases = np.arange(ENTRIES, dtype=np.int64) * (TURN // ENTRIES) + offset
+            cosines, sines = steps_of(phases % TURN, n_frequencies).tolist()
+            longest = max(c * c + s * s for c, s in zip(cosines, sines, strict=True))
+            assert GRID**2 * (1 - 2.0**-16) < n_frequencies * longest <= GRID**2 or n_frequencies > 10**5
+            assert n_frequencies * longest <= GRID**2
 
 
 def test_the_bound_is_proven_for_as_many_features_as_the_door_takes():
@@ -111,19 +111,19 @@ def test_the_bound_is_proven_for_as_many_features_as_the_door_takes():
         turns.check_norm(cosines_on_grid(n_frequencies), n_frequencies)
 
 
-@pytest.mark.parametrize("place", [0, 1, 12_345, ENTRIES - 1])
-def test_a_table_with_one_entry_too_long_is_refused(place: int):
+def test_a_table_with_one_entry_too_long_is_refused():
     """A cosine that is 2^-17 too long, at any place; and SHRINK leaves no room to round ten times as many features as are taken."""
-    honest = cosines_on_grid(2000)
-    waves = honest.waves.copy()
-    for i in (place, place + ENTRIES // 4):
-        waves[i] = round(int(waves[i]) * (1 + 2.0**-17))
-    with pytest.raises(
-        PublishError, match=r"do not keep within the bound, so nothing is released\. Pass fewer features"
-    ):
-        turns.check_norm(replace(honest, waves=waves), 2000)
-    with pytest.raises(PublishError, match="do not keep within the bound"):
-        cosines_on_grid(5 * 10**6)
+    for place in [0, 1, 12_345, ENTRIES - 1]:
+        honest = cosines_on_grid(2000)
+        waves = honest.waves.copy()
+        for i in (place, place + ENTRIES // 4):
+            waves[i] = round(int(waves[i]) * (1 + 2.0**-17))
+        with pytest.raises(
+            PublishError, match=r"do not keep within the bound, so nothing is released\. Pass fewer features"
+        ):
+            turns.check_norm(replace(honest, waves=waves), 2000)
+        with pytest.raises(PublishError, match="do not keep within the bound"):
+            cosines_on_grid(5 * 10**6)
 
 
 @pytest.mark.slow
@@ -184,17 +184,17 @@ def test_numbers_of_any_row_are_those_that_python_computes_one_by_one():
         assert [int(each) for each in z[i]] == by_hand(row, feature_map)
 
 
-@pytest.mark.parametrize("dimension", [2, 600])
-def test_bits_do_not_depend_on_block_order_or_workers(dimension: int):
+def test_bits_do_not_depend_on_block_order_or_workers():
     """Sums in 32 bits where they suffice (600 features) and in 64 (2), of rows alone, in blocks and all together."""
-    feature_map, rows = drawn(dimension), rows_of_everything(200)
-    exact = [sum(int(each) for each in column) for column in integer_features(rows, feature_map).T]
-    found = turns_of(feature_map)
-    assert found.sum(rows).tolist() == exact
-    for size in (1, 7, 64):
-        assert sum(found.sum(rows[i : i + size]) for i in range(0, 200, size)).tolist() == exact
-    for workers in (1, 3):
-        assert recorded(rows[::-1], feature_map, workers=workers).exact_sum.tolist() == exact  # type: ignore[union-attr]
+    for dimension in [2, 600]:
+        feature_map, rows = drawn(dimension), rows_of_everything(200)
+        exact = [sum(int(each) for each in column) for column in integer_features(rows, feature_map).T]
+        found = turns_of(feature_map)
+        assert found.sum(rows).tolist() == exact
+        for size in (1, 7, 64):
+            assert sum(found.sum(rows[i : i + size]) for i in range(0, 200, size)).tolist() == exact
+        for workers in (1, 3):
+            assert recorded(rows[::-1], feature_map, workers=workers).exact_sum.tolist() == exact  # type: ignore[union-attr]
 
 
 def test_bits_do_not_depend_on_the_vector_units_of_the_processor():
@@ -229,22 +229,22 @@ def test_the_table_is_the_rounded_cosine():
 # ---------------------------------------------------------------- the compiled loop
 
 
-@pytest.mark.parametrize("dimension", [2, 600, 4000])
-def test_the_compiled_loop_gives_the_same_sums(dimension: int, compiled: ModuleType, monkeypatch: pytest.MonkeyPatch):
+def test_the_compiled_loop_gives_the_same_sums(compiled: ModuleType, monkeypatch: pytest.MonkeyPatch):
     """Of any rows, of none, with a map without numbers or levels, and with arrays column after column; by several workers."""
-    rows = rows_of_everything(150)
-    full = drawn(dimension)
-    transposed = replace(
-        full, linear=np.asfortranarray(full.linear),
-        tables={j: np.asfortranarray(table) for j, table in full.tables.items()},
-    )  # fmt: skip
-    maps = [full, replace(full, linear=np.zeros_like(full.linear)), replace(full, tables={}), transposed]
-    expected = [(turns_of(each).sum(rows), turns_of(each).sum(rows[:0])) for each in maps]
-    monkeypatch.setattr(turns, "compiled", compiled)
-    for feature_map, (some, none) in zip(maps, expected, strict=True):
-        assert turns_of(feature_map).sum(rows).tolist() == some.tolist()
-        assert turns_of(feature_map).sum(rows[:0]).tolist() == none.tolist() == [0] * dimension
-        assert recorded(rows, feature_map, workers=3).exact_sum.tolist() == some.tolist()  # type: ignore[union-attr]
+    for dimension in [2, 600, 4000]:
+        rows = rows_of_everything(150)
+        full = drawn(dimension)
+        transposed = replace(
+            full, linear=np.asfortranarray(full.linear),
+            tables={j: np.asfortranarray(table) for j, table in full.tables.items()},
+        )  # fmt: skip
+        maps = [full, replace(full, linear=np.zeros_like(full.linear)), replace(full, tables={}), transposed]
+        expected = [(turns_of(each).sum(rows), turns_of(each).sum(rows[:0])) for each in maps]
+        monkeypatch.setattr(turns, "compiled", compiled)
+        for feature_map, (some, none) in zip(maps, expected, strict=True):
+            assert turns_of(feature_map).sum(rows).tolist() == some.tolist()
+            assert turns_of(feature_map).sum(rows[:0]).tolist() == none.tolist() == [0] * dimension
+            assert recorded(rows, feature_map, workers=3).exact_sum.tolist() == some.tolist()  # type: ignore[union-attr]
 
 
 def test_the_compiled_loop_gives_the_same_bits_for_a_million_phases_and_a_million_rows(
@@ -290,17 +290,17 @@ def test_the_compiled_loop_refuses_arrays_that_do_not_fit(compiled: ModuleType):
 # ---------------------------------------------------------------- and φ
 
 
-@pytest.mark.parametrize("dimension", [2, 10, 200, 4000])
-def test_numbers_are_features_rounded_to_a_little_more_than_half_a_step(dimension: int):
+def test_numbers_are_features_rounded_to_a_little_more_than_half_a_step():
     """PROOF.md's ½ + (6.3 + .8 T) 2^-extra steps, T = 3: at 4,000 features .57, 99 of 100 numbers the rounded feature itself."""
-    feature_map = drawn(dimension)
-    rows = DOMAIN.draw(300, 2)
-    exact = feature_map(rows) * (GRID * SHRINK / feature_map.norm_bound)
-    z, extra = integer_features(rows, feature_map), turns_of(feature_map).cosines.extra
-    assert np.abs(z - exact).max() < 0.5 + (6.3 + 0.8 * 3) / 2**extra
-    if dimension == 4000:
-        assert np.abs(z - exact).max() < 0.55 and (z == np.rint(exact)).mean() > 0.98
-        assert abs((z - exact).mean()) < 0.01  # half a step of it is not in one direction
+    for dimension in [2, 10, 200, 4000]:
+        feature_map = drawn(dimension)
+        rows = DOMAIN.draw(300, 2)
+        exact = feature_map(rows) * (GRID * SHRINK / feature_map.norm_bound)
+        z, extra = integer_features(rows, feature_map), turns_of(feature_map).cosines.extra
+        assert np.abs(z - exact).max() < 0.5 + (6.3 + 0.8 * 3) / 2**extra
+        if dimension == 4000:
+            assert np.abs(z - exact).max() < 0.55 and (z == np.rint(exact)).mean() > 0.98
+            assert abs((z - exact).mean()) < 0.01  # half a step of it is not in one direction
 
 
 def test_a_derived_class_of_the_map_has_its_own_features_rounded():

@@ -18,13 +18,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from contracts import FEATURE_MAPS, FeatureCase, named
+from contracts import FeatureCase
 from door_cases import (
     COORDINATE,
     HOSTILE,
     Claimed,
     Recorder,
     assert_integers_fit,
+    every_map,
     grouped,
     measured,
     recorded,
@@ -46,7 +47,6 @@ from release_side.private_rows.rows import open_private
 from release_side.private_rows.unit_buckets import NO_IDENTIFIER, digests, identifier
 
 door = importlib.import_module("release_side.door.private_mean")
-every_map = pytest.mark.parametrize("case", **named(FEATURE_MAPS))
 
 
 def average(rows: Array, feature_map: FeatureMap) -> list[int]:
@@ -64,61 +64,67 @@ def assert_within_the_sensitivity(one: Recorder, other: Recorder) -> None:
 
 
 @every_map
-def test_the_sum_is_that_of_the_units_averages_towards_zero(case: FeatureCase, monkeypatch: pytest.MonkeyPatch):
+def test_the_sum_is_that_of_the_units_averages_towards_zero(maps: list[FeatureCase], monkeypatch: pytest.MonkeyPatch):
     """By hand: for every map the sum over units of int(Σz/m), whatever the sizes of the pieces."""
-    feature_map, rng = case.build(12), np.random.default_rng(3)
-    rows, codes = case.case.rows(rng, 60), rng.integers(0, 17, 60)
-    codes[:25] = 4
-    expected = [average(rows[codes == code], feature_map) for code in np.unique(codes)]
-    for entries in (2**17, 2 * feature_map.width, 7 * feature_map.width):
-        monkeypatch.setattr(door, "_BLOCK_ENTRIES", entries)
-        assert measured(codes, rows, feature_map).exact_sum.tolist() == [
-            sum(column) for column in zip(*expected, strict=True)
-        ]
+    for case in maps:
+        feature_map, rng = case.build(12), np.random.default_rng(3)
+        rows, codes = case.case.rows(rng, 60), rng.integers(0, 17, 60)
+        codes[:25] = 4
+        expected = [average(rows[codes == code], feature_map) for code in np.unique(codes)]
+        for entries in (2**17, 2 * feature_map.width, 7 * feature_map.width):
+            monkeypatch.setattr(door, "_BLOCK_ENTRIES", entries)
+            assert measured(codes, rows, feature_map).exact_sum.tolist() == [
+                sum(column) for column in zip(*expected, strict=True)
+            ]
 
 
 @every_map
-def test_units_of_one_row_give_the_sum_of_rows_bit_for_bit(case: FeatureCase):
-    feature_map, rng = case.build(30), np.random.default_rng(0)
-    rows = case.case.rows(rng, 80)
-    rows[:3] = [[np.inf], [1e308], [-0.0]]
-    one, other = measured(rng.permutation(80), rows, feature_map), recorded(rows, feature_map)
-    np.testing.assert_array_equal(one.exact_sum, other.exact_sum)
-    assert one.sensitivity == other.sensitivity
+def test_units_of_one_row_give_the_sum_of_rows_bit_for_bit(maps: list[FeatureCase]):
+    for case in maps:
+        feature_map, rng = case.build(30), np.random.default_rng(0)
+        rows = case.case.rows(rng, 80)
+        rows[:3] = [[np.inf], [1e308], [-0.0]]
+        one, other = measured(rng.permutation(80), rows, feature_map), recorded(rows, feature_map)
+        np.testing.assert_array_equal(one.exact_sum, other.exact_sum)
+        assert one.sensitivity == other.sensitivity
 
 
 @every_map
 def test_the_sum_depends_on_no_order_name_piece_thread_or_repetition(
-    case: FeatureCase, monkeypatch: pytest.MonkeyPatch
+    maps: list[FeatureCase], monkeypatch: pytest.MonkeyPatch
 ):
     """Nor does it show how many rows there are: each row written 2 or 11 times gives the same."""
-    feature_map, rng = case.build(30), np.random.default_rng(2)
-    rows, codes = case.case.rows(rng, 150), rng.integers(0, 40, 150) ** 2
-    expected = measured(codes, rows, feature_map).exact_sum
-    for entries, workers, times in ((2**17, 1, 2), (2**17, 3, 11), (377, 1, 1), (377, 3, 2)):
-        monkeypatch.setattr(door, "_BLOCK_ENTRIES", entries)
-        order = np.tile(rng.permutation(150), times)
-        found = measured(-codes[order], rows[order], feature_map, workers=workers).exact_sum
-        np.testing.assert_array_equal(found, expected)
+    for case in maps:
+        feature_map, rng = case.build(30), np.random.default_rng(2)
+        rows, codes = case.case.rows(rng, 150), rng.integers(0, 40, 150) ** 2
+        expected = measured(codes, rows, feature_map).exact_sum
+        for entries, workers, times in ((2**17, 1, 2), (2**17, 3, 11), (377, 1, 1), (377, 3, 2)):
+            monkeypatch.setattr(door, "_BLOCK_ENTRIES", entries)
+            order = np.tile(rng.permutation(150), times)
+            found = measured(-codes[order], rows[order], feature_map, workers=workers).exact_sum
+            np.testing.assert_array_equal(found, expected)
 
 
 # ---------------------------------------------------------------- the sensitivity
 
 
 @every_map
-@pytest.mark.parametrize("size", [2, 40])
-def test_a_unit_with_one_row_or_ten_thousand_hostile_ones_stays_within_the_sensitivity(case: FeatureCase, size: int):
-    feature_map, rng = case.build(size), np.random.default_rng(1)
-    rows, codes = case.case.rows(rng, 30), np.repeat(np.arange(10), 3)
-    table = measured(codes, rows, feature_map)
-    for many in (1, 2, 10_000):
-        other = case.case.rows(rng, many)
-        other[rng.random(other.shape) < 0.3] = rng.choice(HOSTILE)
-        for replacement in (other, np.repeat(other[:1], many, axis=0)):
-            neighbour = measured(
-                np.concatenate([codes[3:], np.zeros(many, dtype=int)]), np.vstack([rows[3:], replacement]), feature_map
-            )
-            assert_within_the_sensitivity(table, neighbour)
+def test_a_unit_with_one_row_or_ten_thousand_hostile_ones_stays_within_the_sensitivity(maps: list[FeatureCase]):
+    for case in maps:
+        for size in [2, 40]:
+            feature_map, rng = case.build(size), np.random.default_rng(1)
+            rows, codes = case.case.rows(rng, 30), np.repeat(np.arange(10), 3)
+            table = measured(codes, rows, feature_map)
+            for many in (1, 2, 10_000):
+                other = case.case.rows(rng, many)
+                other[rng.random(other.shape) < 0.3] = rng.choice(HOSTILE)
+                for replacement in (other, np.repeat(other[:1], many, axis=0)):
+                    neighbour = measured(
+                        np.concatenate([codes[3:], np.zeros(many, dtype=int)]),
+                        np.vstack([rows[3:], replacement]),
+                        feature_map,
+                    )
+                    assert_within_the_sensitivity(table, neighbour)
 
 
 def test_the_sensitivity_is_reached_by_units_of_many_rows():
@@ -240,12 +246,12 @@ def test_identifiers_of_bytes_and_categories_distinguish_persons(tmp_path: Path)
     assert partition(pd.DataFrame({"who": pd.Categorical(["a", "b", None, "a"]), "x": 0})) == [0, 1, 2, 0]
 
 
-@pytest.mark.parametrize("hostile", ["", "nan", "\ud800", "A\0", "9" * 400, '"', "\r", "1e999", "\\N"])
-def test_a_hostile_identifier_changes_no_other_one(hostile: str, tmp_path: Path):
-    lines = ["who,x", "A,1", "?,2", "B,3", "A,4", "C,5", "B,6"]
-    lines[2] = f"{hostile},2"
-    (tmp_path / "t.csv").write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
-    assert partition(tmp_path / "t.csv") == [0, 1, 2, 0, 3, 2]
+def test_a_hostile_identifier_changes_no_other_one(tmp_path: Path):
+    for hostile in ["", "nan", "\ud800", "A\0", "9" * 400, '"', "\r", "1e999", "\\N"]:
+        lines = ["who,x", "A,1", "?,2", "B,3", "A,4", "C,5", "B,6"]
+        lines[2] = f"{hostile},2"
+        (tmp_path / "t.csv").write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+        assert partition(tmp_path / "t.csv") == [0, 1, 2, 0, 3, 2]
 
 
 def test_different_identifiers_have_different_digests():

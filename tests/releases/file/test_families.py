@@ -232,51 +232,10 @@ def test_kernels_are_read_from_text():
         assert kernel_from_spec(text, DOMAIN) == kernel
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "matern:nu=1,lengthscale=2",
-            r"kernel 'matern:nu=1,lengthscale=2': nu must be one of 0\.5, 1\.5.*Pass e\.g\. 1\.5",
-        ),
-        ("matern:lengthscale=2", r"matern takes nu=1\.5,lengthscale=1\.0\. Write"),
-        ("matern:nu=1.5,lengthscale=nan", r"lengthscale must be a positive finite number"),
-        ("rational-quadratic:alpha=0,lengthscale=1", r"alpha must be between"),
-        ("polynomial:degree=2.5", r"degree must be a whole number from 1 to 20, got 2\.5"),
-        ("polynomial:degree=inf", r"degree must be a whole number"),
-        ("polynomial:degree=nan", r"degree must be a whole number"),
-        ("polynomial:offset=-1", r"offset must be between 0 and 1000"),
-        ("polynomial:lower=3", r"polynomial takes degree=2,offset=1\.0\. Write"),
-        ("exponential-dot:rate=0", r"rate must be between"),
-        ("gaussian", r"gaussian takes lengthscale=1\.0\. Write \"gaussian:lengthscale=1\.0\""),
-    ],
-)
-def test_a_wrong_text_is_refused_with_the_fix(text: str, message: str):
-    with pytest.raises(DomainError, match=message):
-        kernel_from_spec(text, DOMAIN)
+def test_a_wrong_kernel_or_family_is_refused_with_the_fix_before_anything_is_spent():
+    check_refusals("kernels", lambda made: made, **globals())
     with pytest.raises(DomainError, match=r"is for numbers, and c have levels"):
-        kernel_from_spec(text, LEVELS)
-
-
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"family": "wavelets"}, r"family must be one of fourier, orthogonal.*got 'wavelets'\. Name one"),
-        (
-            {"family": "binning", "method": "subspace"},
-            r"is of the method \"random-features\", and subspace has its own",
-        ),
-        ({"family": "binning"}, r"softened-product has no random binning features.*Use a kernel such as laplacian"),
-        ({"family": "binning", "kernel": "margins"}, r"margins have features of their own\. Leave family out"),
-        ({"family": "maclaurin"}, r"of dot-product kernels, got 'softened-product'"),
-        ({"family": "orthogonal"}, r"orthogonal frequencies need a kernel of Euclidean distance"),
-        ({"family": "fourier", "kernel": "polynomial"}, r"polynomial has no random Fourier features"),
-        ({"family": "orthogonal", "features": 7}, r"features must be even, got 7"),
-    ],
-)
-def test_a_family_that_does_not_go_with_the_rest_is_refused_before_anything_is_spent(choices, message, tmp_path):
-    with pytest.raises(PublishError, match=message):
-        release_side.publish(table(50), DOMAIN, **BUDGET, **choices)
+        kernel_from_spec("polynomial", LEVELS)
 
 
 def test_features_of_numbers_are_refused_on_levels():
