@@ -56,20 +56,16 @@ class Derived:
 
     @cached_property
     def parsed(self) -> Expression:
-        """The parsed expression."""
         return parse(self.expression)
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The columns it names, in order of first mention."""
         return self.parsed.columns
 
     def to_dict(self) -> dict[str, Any]:
-        """The column with its provenance, as in the file header."""
         return {"column": self.column.to_dict(), "expression": self.expression, "uses": list(self.uses)}
 
     def describe(self) -> str:
-        """Kind, extent and provenance in a few words."""
         return f"{self.column.describe()}; = {words.short(self.expression)}"
 
 
@@ -101,14 +97,46 @@ def derive(frame: pd.DataFrame, known: Domain, expressions: Mapping[str, str]) -
     return tuple(new)
 
 
-def with_derived(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) -> tuple[pd.DataFrame, Domain]:
-    """Rows in natural units with their derived columns, and the domain of both."""
+def with_derived(
+    frame: pd.DataFrame, known: Domain, derived: Sequence[Derived], *, check: bool = False
+) -> tuple[pd.DataFrame, Domain]:
+    """Rows in natural units with their derived columns, and the domain of both.
+
+    check   ValueError unless each column has the kind and bounds of its expression at these rows.
+    """
     new: dict[str, pd.Series] = {}
     for one in derived:
-        values = values_of(one.parsed, _named(one.parsed, frame, new), known)
-        new[one.column.name] = _series(one.column, values, frame.index)
-        known = Domain((*known.columns, one.column))
+        column = one.column
+        if check:
+            _check_kind(one, known)
+        cells = _named(one.parsed, frame, new)
+        values = values_of(one.parsed, cells, known)
+        if check:
+            check_finite(column.name, one.parsed, cells, values)
+            _check_bounds(column, values[~np.isnan(values)])
+        new[column.name], known = _series(column, values, frame.index), Domain((*known.columns, column))
     return _with_columns(frame, new), known
+
+
+def _check_kind(one: Derived, known: Domain) -> None:
+    (kind, extent), column = kind_of(one.parsed, known), one.column
+    if type(column) is not kind or column.missing != (extent.missing and kind is not Boolean):
+        raise ValueError(
+            f"the derived column {words.written(column.name)} is said to be {column.describe()}, and its expression gives "
+            f"{kind.kind} cells{', which may be missing' if extent.missing else ''}. Derive it with transform."
+        )
+
+
+def _check_bounds(column: Column, values: Array) -> None:
+    if (
+        isinstance(column, Number)
+        and len(values)
+        and not (column.lower <= values.min() <= values.max() <= column.upper)
+    ):
+        raise ValueError(
+            f"the derived column {words.written(column.name)} is said to lie within {column.lower} and {column.upper}, and at the "
+            f"points its expression gives {values.min():.6g} to {values.max():.6g}. Derive it with transform."
+        )
 
 
 def values_of(expression: Expression, frame: pd.DataFrame, known: Domain) -> Array:
@@ -206,31 +234,6 @@ def _series(column: Column, values: Array, index: pd.Index) -> pd.Series:
         absent = np.isnan(values)
         return pd.Series(pd.arrays.IntegerArray(np.where(absent, 0, values).astype(np.int64), absent), index)
     return pd.Series(values, index)
-
-
-def at_points(frame: pd.DataFrame, known: Domain, derived: Sequence[Derived]) -> tuple[pd.DataFrame, Domain]:
-    """As `with_derived`; ValueError unless each column has the kind and bounds of its expression at these points."""
-    new: dict[str, pd.Series] = {}
-    for one in derived:
-        kind, extent = kind_of(one.parsed, known)
-        name, column = words.written(one.column.name), one.column
-        if type(column) is not kind or column.missing != (extent.missing and kind is not Boolean):
-            raise ValueError(
-                f"the derived column {name} is said to be {column.describe()}, and its expression gives "
-                f"{kind.kind} cells{', which may be missing' if extent.missing else ''}. Derive it with transform."
-            )
-        cells = _named(one.parsed, frame, new)
-        values = values_of(one.parsed, cells, known)
-        check_finite(column.name, one.parsed, cells, values)
-        if isinstance(column, Number):
-            present = values[~np.isnan(values)]
-            if len(present) and not (column.lower <= present.min() and present.max() <= column.upper):
-                raise ValueError(
-                    f"the derived column {name} is said to lie within {column.lower} and {column.upper}, and at the points "
-                    f"its expression gives {present.min():.6g} to {present.max():.6g}. Derive it with transform."
-                )
-        new[column.name], known = _series(column, values, frame.index), Domain((*known.columns, column))
-    return _with_columns(frame, new), known
 
 
 # ---------------------------------------------------------------- as text, for the command line

@@ -88,19 +88,16 @@ class FunctionForm:
 
     @property
     def is_classifier(self) -> bool:
-        """Whether the sign of f predicts one of two classes."""
         return self.kind in CLASSIFIERS
 
     @property
     def levels(self) -> tuple[Any, ...]:
-        """The target's levels; none for numbers."""
         if self.target is not None and self.target.kind == "boolean":
             return (False, True)
         return self.target.levels if isinstance(self.target, Categorical) else ()
 
     @property
     def penalty(self) -> float:
-        """λ of a machine."""
         assert self.regularisation is not None
         return float(self.regularisation)
 
@@ -149,13 +146,11 @@ class FunctionForm:
         return grid_sensitivity(pivots, GAUSSIAN) if self.kind == "density" else float(_STEPS)
 
     def unit(self, pivots: Pivots, n_rows: int) -> float:
-        """What one step of the grid is in the function's norm."""
         if self.kind == "density":
             return mean_unit(n_rows=n_rows, feature_map=pivots)
         return self.machine_sensitivity(pivots.kernel.bound, n_rows) * (1 + SLACK) / _STEPS
 
     def to_dict(self) -> dict[str, Any]:
-        """The form as in the file header."""
         target = None if self.target is None else self.target.to_dict()
         return {"kind": self.kind, "regularisation": self.regularisation, "target": target}
 
@@ -217,7 +212,6 @@ class ReleasedFunction(ABC):
 
     @property
     def kind(self) -> str:
-        """ "density", "ridge", "logistic" or "svm"."""
         return self.form.kind
 
     @property
@@ -286,7 +280,6 @@ class ReleasedFunction(ABC):
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether the noise came from a seed, so that the release is NOT PRIVATE."""
         return self.statement.is_rehearsal
 
     def summary(self) -> dict[str, str]:
@@ -314,7 +307,6 @@ class ReleasedDensity(ReleasedFunction):
     kinds = ("density",)
 
     def predict(self, table: Table) -> Array:
-        """f̃ at each row."""
         return self.values(table)
 
 
@@ -352,7 +344,6 @@ class _Classifier(ReleasedFunction):
         return self.values(table)
 
     def predict(self, table: Table) -> Array:
-        """The class of each row (n,)."""
         return self.classes_[(self.decision_function(table) > 0).astype(int)]
 
     def score(self, table: Table, classes: Any) -> float:
@@ -393,5 +384,4 @@ _CLASSES: dict[str, type[ReleasedFunction]] = {
 def function_of(
     *, form: FunctionForm, domain: Domain, basis: Pivots, noisy_sum: Array, statement: PrivacyStatement
 ) -> ReleasedFunction:
-    """The released function of a form."""
     return _CLASSES[form.kind](form=form, domain=domain, basis=basis, noisy_sum=noisy_sum, statement=statement)

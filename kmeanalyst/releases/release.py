@@ -14,7 +14,7 @@ import pandas as pd
 
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.derived import Derived, at_points, derive, with_derived
+from kmeanalyst.releases.derived import Derived, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, memo
@@ -119,7 +119,7 @@ class ReleaseData(Memoised):
         weights.setflags(write=False)
         read = points[list(domain.names_read)].reset_index(drop=True)
         measured = domain.completed(read)[list(domain.names)]
-        self._frame, self.columns = at_points(measured, domain, derived)
+        self._frame, self.columns = with_derived(measured, domain, derived, check=True)
         self._encoded = domain.encode(measured)
         self._encoded.setflags(write=False)
         self.weights = weights
@@ -134,7 +134,6 @@ class ReleaseData(Memoised):
         self.thinning_error = thinning_error
 
     def __len__(self) -> int:
-        """M, the number of points."""
         return len(self.weights)
 
     @property
@@ -213,7 +212,6 @@ class ReleaseData(Memoised):
     __iter__ = None  # it would be unclear whether points or columns are meant
 
     def __contains__(self, column: object) -> bool:
-        """Whether there is a column of this name."""
         return column in self.domain.names
 
     @property
@@ -257,7 +255,6 @@ class ReleaseData(Memoised):
         return guarantee_lines(self.statement) | self._noise_lines(self.statement) | lines
 
     def _noise_lines(self, statement: PrivacyStatement) -> dict[str, str]:
-        """How much noise was added; for a draw of the exponential mechanism, how much worse than the best it can be."""
         scale = f"kernel scale {self.kernel.bound:g}"
         if self.measurement is None:
             return {
@@ -268,7 +265,6 @@ class ReleaseData(Memoised):
         return {"noise": f"{noise:.3g} on each of {dimension:,} features (total {noise * dimension**0.5:.3g}, {scale})"}
 
     def _column_lines(self) -> list[tuple[str, str]]:
-        """For each column its name, and its kind with bounds or levels."""
         lines = [(column.name, column.describe()) for column in self.domain.columns]
         return lines + [(one.column.name, one.describe()) for one in self.derived]
 

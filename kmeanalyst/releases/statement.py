@@ -50,12 +50,10 @@ CALIBRATIONS = {GAUSSIAN: ("analytic", "zcdp"), LAPLACE: ("pure",), EXPONENTIAL:
 
 
 def rehearsed(law: str) -> str:
-    """The name of a mechanism whose noise can be drawn again from a seed."""
     return _REHEARSAL + law
 
 
 def is_rehearsal(law: str) -> bool:
-    """Whether this mechanism gives no privacy, because a seed reproduces its noise."""
     return law.startswith(_REHEARSAL)
 
 
@@ -241,7 +239,6 @@ class PrivacyStatement:
             )
 
     def _check_unit(self) -> None:
-        """A unit has a name, which is one line of printable text; rows have none."""
         if not self.protects_units and self.unit is not None:
             raise StatementError(
                 f"unit goes with the neighbours {REPLACE_UNIT!r}, and these are {self.neighbouring!r}. Leave it out."
@@ -263,7 +260,6 @@ class PrivacyStatement:
                 raise StatementError(f"versions must map names of software to version numbers, got {text!a:.80}.")
 
     def _check_scales(self) -> None:
-        """Noise has a noise_scale; a selection has a score_scale and n_databases instead."""
         for name in ("noise_scale",) if self.is_selection else ("score_scale", "n_databases"):
             if getattr(self, name) is not None:
                 raise StatementError(f"{name} goes with another mechanism than {self.mechanism!r}. Leave it out.")
@@ -343,13 +339,11 @@ class PrivacyStatement:
             )
 
     def _recomputed_delta(self, multiplier: float) -> float:
-        """δ of Gaussian noise at the claimed ε, by its calibration."""
         if self.calibration == "zcdp":
             return zcdp_delta(epsilon=self.epsilon, rho=0.5 / multiplier**2)
         return gaussian_delta(epsilon=self.epsilon, noise_multiplier=multiplier)
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement as the file header has it."""
         entries = asdict(self) | {"taken_as_public": list(self.taken_as_public)}
         return {name: entries[name] for name in _field_names(self.mechanism)}
 
@@ -367,6 +361,28 @@ class PrivacyStatement:
         if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
             raise StatementError("versions must map names to texts.")
         return cls(**(header | {"taken_as_public": tuple(public)}))
+
+
+@dataclass(frozen=True)
+class PopulationSize:
+    """The public size of a table.
+
+    count   N, the number of rows; with a unit the number of units.
+    unit    the column that identifies the units; None where rows are protected.
+    """
+
+    count: int
+    unit: str | None = None
+
+    @property
+    def counted(self) -> str:
+        """What was counted, in words: "rows", or the units that the column identifies."""
+        return counted_as(self.unit)
+
+    @property
+    def neighbouring(self) -> str:
+        """What is replaced in a neighbouring table, as statements name it."""
+        return neighbouring_of(self.unit)
 
 
 def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
@@ -420,6 +436,5 @@ def _scale_name(mechanism: object) -> str:
 
 
 def _field_names(mechanism: object) -> list[str]:
-    """The fields that a statement of this mechanism has in a file."""
     others = ("noise_scale",) if is_selection(mechanism) else ("score_scale", "n_databases")
     return [f.name for f in fields(PrivacyStatement) if f.name not in others]

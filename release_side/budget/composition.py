@@ -171,7 +171,6 @@ def holds_if_adaptive(spends: Sequence[Spend], epsilon: float, delta: float) -> 
 
 
 def _sums_fit(spends: Sequence[Spend], epsilon: float, delta: float) -> bool:
-    """Whether Σε and Σδ, in decimals, are within (epsilon, delta)."""
     added_epsilon, added_delta = _added(spends)
     return added_epsilon <= _typed(epsilon) and added_delta <= _typed(delta)
 
@@ -242,7 +241,6 @@ def _typed(number: float) -> Fraction:
 
 
 def _added(spends: Sequence[Spend]) -> tuple[Fraction, Fraction]:
-    """Σε and Σδ, in decimals."""
     return sum((_typed(s.epsilon) for s in spends), Fraction()), sum((_typed(s.delta) for s in spends), Fraction())
 
 

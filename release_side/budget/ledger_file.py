@@ -303,7 +303,6 @@ _CAUSES = {
 
 
 def _describe_error(path: Path, error: sqlite3.Error) -> str:
-    """A database's error, in words."""
     primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     what, hint = _CAUSES.get(primary, _DAMAGED)
     return f"the ledger {path} {what}. Nothing was recorded. {hint}."

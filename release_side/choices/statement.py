@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.statement import PrivacyStatement, software_versions, zcdp_rho
+from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, software_versions, zcdp_rho
 from release_side.door.exponential_mechanism import ExponentialMechanism, MultisetSampler, RehearsedExponential
 from release_side.door.mechanism import Noise, RehearsalNoise
 

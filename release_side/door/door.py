@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.progress import Progress
 from release_side.door.exact_sums import PrivateRows
 from release_side.door.exponential_mechanism import (
@@ -84,7 +84,6 @@ class Door(Generic[N]):
         )  # fmt: skip
 
     def _take_rows(self) -> PrivateRows:
-        """Remove the rows from the door and return them."""
         if self.rows is None:
             raise ValueError("the door was used: reading the rows again would be a second spend. Measure once.")
         rows, self.rows = self.rows, None

@@ -126,8 +126,6 @@ _NOT_A_SUM = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _SumOfPart:
-    """The work for one part: its exact sum."""
-
     read: Callable[[Any], Iterator[Array] | Iterator[UnitRows]]
     sums: Sums
     domain: Domain

@@ -58,7 +58,6 @@ class ExponentialMechanism:
             )
 
     def multiplier(self) -> float:
-        """b / sensitivity."""
         return 2 / self.epsilon
 
     def draw(self, scores: Array, *, sensitivity: int) -> int:
@@ -95,12 +94,10 @@ class RehearsedExponential:
 
     @property
     def name(self) -> str:
-        """The distribution's name in statements, with the stamp of a rehearsal."""
         return rehearsed(self.mechanism.name)
 
     @property
     def epsilon(self) -> float:
-        """ε of the draw that is rehearsed."""
         return self.mechanism.epsilon
 
     def draw(self, scores: Array, *, sensitivity: int) -> int:
@@ -129,7 +126,6 @@ class MultisetSampler:
 
     @property
     def count(self) -> int:
-        """How many databases there are."""
         return n_databases(len(self.rows), self.size)
 
     @cached_property
@@ -264,7 +260,6 @@ def small_databases(
 
 
 def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
-    """The rows to draw from, all different."""
     if grid is not None:
         rows = np.unique(grid, axis=0)
         if not 2 <= len(rows) <= MOST_ROWS:
@@ -284,7 +279,6 @@ def _listed(kernel: Kernel, domain: Domain, grid: Array | None) -> Array:
 
 
 def _check_size(n: int, size: int) -> None:
-    """PublishError if there are too many databases to score each of them."""
     if not _can_be_scored(n, size):
         number = f"{n_databases(n, size):,}" if size <= MOST_SIZE else "too many"
         raise PublishError(
@@ -308,7 +302,6 @@ def default_size(n: int, n_rows: int, epsilon: float) -> int:
 
 
 def _can_be_scored(n: int, size: int) -> bool:
-    """Whether the databases of this size are few enough to score each of them."""
     if size > MOST_SIZE:
         return False
     count = n_databases(n, size)

@@ -230,26 +230,21 @@ class RehearsalNoise:
 
     @property
     def name(self) -> str:
-        """The distribution's name in statements, with the stamp of a rehearsal."""
         return rehearsed(self.noise.name)
 
     @property
     def epsilon(self) -> float:
-        """ε of the noise that is rehearsed."""
         return self.noise.epsilon
 
     @property
     def delta(self) -> float:
-        """δ of the noise that is rehearsed."""
         return self.noise.delta
 
     @property
     def calibration(self) -> str:
-        """How that noise is scaled."""
         return self.noise.calibration
 
     def deviation(self, sensitivity: float) -> float:
-        """Standard deviation of the noise that is rehearsed."""
         return self.noise.deviation(sensitivity)
 
     def of_round(self, number: int) -> RehearsalNoise:
@@ -263,7 +258,6 @@ class RehearsalNoise:
         return np.argsort(-(scores + scale * gumbel))[:count]
 
     def add_to(self, exact_sum: Array, *, sensitivity: float) -> Array:
-        """The sum (F,) int64 with noise from the seed."""
         standard = self.noise._standard(np.random.default_rng(self.seed), len(exact_sum))
         return exact_sum + np.rint(self.deviation(sensitivity) * standard).astype(np.int64)
 

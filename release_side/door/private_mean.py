@@ -80,16 +80,13 @@ class ExactSums:
 
     @property
     def dimension(self) -> int:
-        """F, how many numbers there are."""
         return self.feature_map.dimension
 
     @property
     def step(self) -> int:
-        """How many rows, or units, to add at a time."""
         return _step(self.feature_map)
 
     def of_block(self) -> SumOfBlock:
-        """Rows, or units → the exact sum (F,) int64 of their numbers."""
         if self.heights is None:
             return _summed_features(self.feature_map)
         assert isinstance(self.feature_map, CellFeatures)

@@ -84,12 +84,10 @@ class TableRounds:
 
     @property
     def drawn(self) -> int:
-        """How many numbers with noise were given."""
         return self._drawn
 
     @property
     def sensitivity(self) -> float:
-        """The root of the sum of squared allowances, in steps of the grid."""
         return math.hypot(*self.allowances)
 
     @property
@@ -208,7 +206,6 @@ class TableRounds:
         return noise, counts
 
     def _sizes(self) -> Array:
-        """(tables,) number of cells of each."""
         return np.diff(self.tables.starts)
 
     def _cells(self, wanted: Array) -> Array:

@@ -245,8 +245,6 @@ class _Partition(ElsewhereTable):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Table(ElsewhereTable):
-    """A DataFrame of Dask."""
-
     frame: Any
     executor: Dask
 

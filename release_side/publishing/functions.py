@@ -25,8 +25,7 @@ from kmeanalyst.releases.file.function import write_function
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.function import KINDS, FunctionForm, ReleasedFunction, function_of
-from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.statement import PrivacyStatement, software_versions, zcdp_rho
+from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
 from release_side.choices.choices import Account, FunctionChoices, Reading, check_one_of

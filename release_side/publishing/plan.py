@@ -35,7 +35,7 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.measurement import grid_sensitivity
-from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed
 from release_side.budget.spending import weakness

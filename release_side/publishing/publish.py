@@ -17,7 +17,7 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.measurement import feature_mean
-from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
 from release_side.choices.choices import Account, Reading

@@ -30,7 +30,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import GRID, SHRINK, grid_sensitivity
-from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize
 from release_side.door.mechanism import GaussianNoise
 from release_side.door.private_mean import integer_features
 from release_side.publishing.methods.subspace import better_basis

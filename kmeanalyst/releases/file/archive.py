@@ -32,7 +32,6 @@ PIVOTS = "measurement/points.npy"  # the points of a released function; the rele
 
 
 def scores_name(number: int) -> str:
-    """The member of a round of scores: 1, 2, …"""
     return f"measurement/scores_{number}.npy"
 
 
@@ -116,7 +115,6 @@ def members_in(raw: bytes) -> dict[str, Member]:
 
 
 def without_points() -> FileRefused:
-    """The refusal of an archive that lacks what every release has."""
     return refusal(f"the archive lacks {HEADER} or {POINTS}", "it is not a release", _CHECK)
 
 
@@ -255,7 +253,6 @@ def check_place(path: str | Path) -> None:
 
 
 def _temporary(target: Path) -> Path:
-    """A new name in the folder of `target`."""
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder: a file cannot take its place. Name a file within it.")
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")

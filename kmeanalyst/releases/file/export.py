@@ -126,7 +126,6 @@ def _sdnist_labels(release: ReleaseData, frame: pd.DataFrame, known: list[str]) 
 
 
 def write_netcdf(release: ReleaseData, path: str | Path) -> None:
-    """Write points and weights, as released, to a NetCDF 3 file; it appears whole or not at all."""
     frame = _stamped(release, _as_released(release))
     with atomic_write(path) as temporary:
         _to_netcdf(frame, temporary)
@@ -169,7 +168,6 @@ def without_formulas(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _is_text(series: pd.Series) -> bool:
-    """Whether a column's cells are texts: levels, strings, or anything that pandas holds as objects."""
     return isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype) or series.dtype == object
 
 

@@ -51,7 +51,6 @@ def read_function(path: str | Path, *, allow_rehearsal: bool = False, large: boo
 
 
 def function_in(members: Members) -> ReleasedFunction:
-    """The function that the members hold, or FileRefused."""
     header = parsed(members[HEADER].data)
     check_function_header(header)
     check_members(header, members)

@@ -66,6 +66,17 @@ def _is_choice(value: Any) -> bool:
     return is_whole(value["count"]) and value["count"] >= 1 and is_number(value["scale"]) and value["scale"] > 0
 
 
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(is_whole, value))
+
+
+def _rounds(what: str, holds: Callable[[Any], bool]) -> _Rule:
+    return (
+        f"a list of 1 to {_MOST_SCORES} {what}",
+        lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(holds, value)),
+    )
+
+
 def _one_of(*values: Any) -> _Rule:
     return f"one of {', '.join(map(str, values))}", lambda value: type(value) in (str, int) and value in values
 
@@ -114,27 +125,13 @@ _FUNCTION_FILE_RULES = {"format": _one_of(FUNCTION_FORMAT)} | _SHARED_RULES | {
 _DERIVED_RULE, _RULES_RULE = {"derived": _LIST}, {"rules": _LIST}
 _NOISE_RULES = {"noise_scale": _POSITIVE, "grid_noise_scale": _POSITIVE, "n_rows": _COUNT}
 _MEASUREMENT_RULES = {"noise_law": _one_of(*NOISE_LAWS), "feature_map": _TABLE} | _NOISE_RULES
-_SCORES_RULE: dict[str, _Rule] = {
-    "scores": (
-        f"a list of 1 to {_MOST_SCORES} whole numbers, from 1 to 2^28",
-        lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_step, value)),
-    )
-}
-_CHOICES_RULE: dict[str, _Rule] = {
-    "choices": (
-        f"a list of 1 to {_MOST_SCORES} tables of count, step (from 1 to 2^28) and scale, positive numbers",
-        lambda value: isinstance(value, list) and 1 <= len(value) <= _MOST_SCORES and all(map(_is_choice, value)),
-    )
-}
-_BEFOREHAND_RULE: dict[str, _Rule] = {
+_ROUND_RULES: dict[str, _Rule] = {
+    "scores": _rounds("whole numbers, from 1 to 2^28", _is_step),
+    "choices": _rounds("tables of count, step (from 1 to 2^28) and scale, positive numbers", _is_choice),
     "beforehand": (
         "a list of pairs of columns' numbers, at least one",
-        lambda value: (
-            isinstance(value, list)
-            and bool(value)
-            and all(isinstance(pair, list) and len(pair) == 2 and all(map(is_whole, pair)) for pair in value)
-        ),
-    )
+        lambda value: isinstance(value, list) and bool(value) and all(map(_is_pair, value)),
+    ),
 }
 _FUNCTION_MEASUREMENT_RULES = {
     "noise_law": _one_of(*(law for law in NOISE_LAWS if not is_pure(law))),
@@ -220,11 +217,7 @@ def check_header(header: dict[str, Any]) -> None:
     if measurement is None and header["fit_distance"] is not None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
     if measurement is not None:
-        rounds = {
-            name: rule
-            for name, rule in (_SCORES_RULE | _CHOICES_RULE | _BEFOREHAND_RULE).items()
-            if name in measurement
-        }
+        rounds = {name: rule for name, rule in _ROUND_RULES.items() if name in measurement}
         _check_fields("measurement", measurement, _MEASUREMENT_RULES | rounds)
         _check_fields("feature_map", measurement["feature_map"], _FEATURE_MAP_RULES)
 
@@ -241,7 +234,6 @@ def check_function_header(header: dict[str, Any]) -> None:
 
 
 def _is_newer(header: dict[str, Any], known: int) -> bool:
-    """Whether the minor version is above the known one."""
     minor = header.get("schema_minor")
     return isinstance(minor, int) and minor > known
 

@@ -92,7 +92,6 @@ def _check_beforehand(beforehand: Sequence[tuple[int, int]], kernel: Kernel, *, 
 
 
 def _scores_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members) -> tuple[Scores, ...]:
-    """The rounds of scores by which the tables were chosen."""
     steps = fields.get("scores", [])
     if steps and (not isinstance(feature_map.kernel, ChosenMargins) or is_pure(fields["noise_law"])):
         raise refusal("measurement, field scores", "scores go with margins of chosen pairs, under Gaussian noise")
@@ -109,7 +108,6 @@ def _scores_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members
 
 
 def _choices_of(fields: dict[str, Any], feature_map: FeatureMap) -> tuple[Choice, ...]:
-    """The rounds in which tables were drawn."""
     choices = tuple(Choice(own["count"], own["step"], float(own["scale"])) for own in fields.get("choices", []))
     if not choices:
         return ()
@@ -270,7 +268,6 @@ def _check_names(family: str, arrays: dict[str, Array], names: tuple[str, ...], 
 
 
 def binning(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """Grids over the columns of the domain, which are numbers."""
     family, names = RandomBinning.name, ("widths", "shifts", "missing", "strides", "cells")
     _check_no_texts(family, domain)
     _check_names(family, arrays, names, domain, "widths")
@@ -284,7 +281,6 @@ def binning(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Feature
 
 
 def maclaurin(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """Degrees, projections and signs over the columns of the domain, of a dot-product kernel."""
     names = ("degrees", "projections", "signs")
     _check_no_texts(RandomMaclaurin.name, domain)
     _check_names(RandomMaclaurin.name, arrays, names, domain, "signs")
@@ -330,7 +326,6 @@ def _check_phases(linear: Array, domain: Domain) -> None:
 
 
 def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """Basis points that are encoded rows of the domain."""
     return Nystroem(kernel, basis_points(kernel, domain, arrays))
 
 
@@ -364,7 +359,6 @@ def _margins(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featur
 
 
 def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    """Composed as the kernel is: of its parts' margins, and of random Fourier features for the rest."""
     unused = set(arrays)
 
     def leaf(part: Kernel, columns: tuple[int, ...], prefix: str) -> FeatureMap:

@@ -67,7 +67,6 @@ def _cells_of(column: Column) -> int:
 
 
 def is_text(column: Column) -> bool:
-    """Whether the cells of a column are texts in the file: strings and levels, but not booleans."""
     return isinstance(column, Text) or (isinstance(column, Categorical) and not isinstance(column, Boolean))
 
 
@@ -81,7 +80,6 @@ def quoted(text: str) -> str:
 
 
 def arrow_type(column: Column) -> Any:
-    """The type in which Arrow holds a column."""
     import pyarrow as pa
 
     if is_text(column):
@@ -249,7 +247,6 @@ def _strings(column: Text, values: Any) -> pd.Series:
 
 
 def _codes(column: Column, values: Any) -> Array:
-    """Level codes as float64, NaN where missing."""
     chunk = values.chunk(0)
     codes = {level: code for code, level in enumerate(column.levels)}  # type: ignore[attr-defined]
     levels = chunk.dictionary.to_pylist()

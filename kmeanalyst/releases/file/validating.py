@@ -73,7 +73,6 @@ def _claim_findings(release: ReleaseData) -> Iterator[str]:
 
 
 def _rule_findings(release: ReleaseData) -> Iterator[str]:
-    """Released rows that break a rule, and rules that the measurement contradicts."""
     rules = rules_of(release.domain)
     for i, share in enumerate(rules.broken_by(release.encoded_points).mean(axis=0)):
         if share:
@@ -110,7 +109,6 @@ def _feature_findings(release: ReleaseData, measurement: Measurement) -> Iterato
 
 
 def _published_findings(release: ReleaseData, measurement: Measurement) -> Iterator[str]:
-    """The published weights of Algorithm 1 follow from the measurement."""
     feature_map = measurement.feature_map
     if not isinstance(feature_map, Nystroem):
         yield "weights: said to be the published ones of a subspace, but the measurement has another feature map"

@@ -71,7 +71,6 @@ def write_checked(members: dict[str, bytes], parse: Callable[[Members], Any], wh
 
 
 def _members_of(release: ReleaseData) -> dict[str, bytes]:
-    """Member name → bytes, the header first."""
     members = {POINTS: _csv(release)}
     if release.measurement is not None:
         _check_writable(release.measurement, release.kernel)

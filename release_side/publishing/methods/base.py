@@ -20,8 +20,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.file.measurement import check_readable_map
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
-from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import REPRESENT
 from kmeanalyst.representation.wanted import Points, Wanted

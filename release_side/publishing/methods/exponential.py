@@ -14,8 +14,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.file.points import cells_of_a_row
-from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.wanted import Points
 from release_side.choices.choices import NOISES, Choices

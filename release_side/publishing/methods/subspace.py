@@ -21,8 +21,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.rules.kept_rows import draw_kept
+from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices

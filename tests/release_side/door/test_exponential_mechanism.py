@@ -15,6 +15,7 @@ from decimal import Decimal, localcontext
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd

@@ -39,7 +39,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.measurement import GRID, SHRINK, choice_constant
-from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize
 from release_side.budget.ledger import Ledger
 from release_side.door.door import Door
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, Noise, PublishError, RehearsalNoise

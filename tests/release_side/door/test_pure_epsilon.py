@@ -27,8 +27,7 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.function import KINDS
 from kmeanalyst.releases.measurement import GRID
-from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.statement import LAPLACE
+from kmeanalyst.releases.statement import LAPLACE, PopulationSize
 from release_side.choices.choices import FAMILIES, METHOD_NAMES, Choices
 from release_side.cli.main import main
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
@@ -106,7 +105,9 @@ def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
 def test_a_function_says_why_it_has_none_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr("release_side.publishing.opening.open_private", lambda *_: pytest.fail("a row could be read"))
     for kind in KINDS:
-        with pytest.raises(PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give it\. Pass a small"):
+        with pytest.raises(
+            PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give it\. Pass a small"
+        ):
             release_side.publish_function(
                 table(DOMAIN), DOMAIN, kind=kind, epsilon=1.0, delta=0, ledger=tmp_path / "ledger", table="t"
             )

@@ -17,8 +17,8 @@ from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.measurement import GRID, Measurement
-from kmeanalyst.releases.population_size import PopulationSize
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.tables.estimates import TableEstimates, estimate_tables
 from kmeanalyst.representation.tables.tree import connected_parts
 from release_side import publish

@@ -14,8 +14,7 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.statement import CALIBRATIONS, GAUSSIAN
+from kmeanalyst.releases.statement import CALIBRATIONS, GAUSSIAN, PopulationSize
 from kmeanalyst.representation.represent import KEEPS_POINTS, REPRESENT
 from release_side.choices.choices import CALIBRATIONS as NAMED_CALIBRATIONS
 from release_side.choices.choices import METHOD_NAMES, NOISES, Choices

@@ -21,7 +21,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, cells_of_all_pairs
-from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.tables.tree import connected_parts
 from release_side.choices.choices import Choices
 from release_side.door import door as door_module

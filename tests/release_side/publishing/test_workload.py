@@ -27,7 +27,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import GRID, Measurement
-from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize
 from release_side.choices.choices import Choices
 from release_side.choices.workload import Workload, read_workload
 from release_side.door.mechanism import GaussianNoise, PublishError

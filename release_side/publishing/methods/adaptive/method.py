@@ -16,8 +16,7 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.measurement import GRID, Measurement, cells_of_all_pairs
-from kmeanalyst.releases.population_size import PopulationSize
-from kmeanalyst.releases.statement import is_pure
+from kmeanalyst.releases.statement import PopulationSize, is_pure
 from release_side.choices.options import check_readable, drawn_rows, fitting, most_rows
 from release_side.choices.workload import Workload
 from release_side.door.door import Door

@@ -20,7 +20,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import KINDS, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Measurement, Scores
-from kmeanalyst.releases.population_size import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
 from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, allowed_tables, estimate_tables
 from kmeanalyst.representation.tables.tree import Pair, connected_parts, independent_table, spanning_tree
