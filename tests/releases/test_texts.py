@@ -53,15 +53,15 @@ HARMLESS = [
 # ---------------------------------------------------------------- the rule
 
 
-@pytest.mark.parametrize("text", HARMLESS)
-def test_names_of_every_script_are_harmless_and_shown_as_they_are(text: str) -> None:
-    assert flaw_of(text) is None
-    assert one_line(text) == escaped(text) == replaced(text) == text
+def test_names_of_every_script_are_harmless_and_shown_as_they_are() -> None:
+    for text in HARMLESS:
+        assert flaw_of(text) is None
+        assert one_line(text) == escaped(text) == replaced(text) == text
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "x\ud800y"], ids=ascii)
-def test_a_text_that_could_deceive_is_named(text: str) -> None:
-    assert "(U+" in str(flaw_of(text))
+def test_a_text_that_could_deceive_is_named() -> None:
+    for text in [*HOSTILE, "x\ud800y"]:
+        assert "(U+" in str(flaw_of(text))
 
 
 def test_no_character_that_a_terminal_obeys_or_hides_passes_any_way_out() -> None:
@@ -157,15 +157,15 @@ FREE_TEXTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("keys", FREE_TEXTS, ids=str)
-def test_texts_that_may_say_anything_are_refused_for_what_they_hide(
-    keys: tuple[Any, ...], derived_path: Path, tmp_path: Path
-) -> None:
-    header = json.loads(members_of(derived_path)["release.json"])
-    for hostile in HOSTILE:
-        strange = replace_header(derived_path, with_text(header, keys, hostile), tmp_path / "strange.kme")
-        with pytest.raises(FileRefused, match=r"release\.json has a text with an?.*\(U\+[0-9A-F]+\).*could pass for"):
-            read_release(strange)
+def test_texts_that_may_say_anything_are_refused_for_what_they_hide(derived_path: Path, tmp_path: Path) -> None:
+    for keys in FREE_TEXTS:
+        header = json.loads(members_of(derived_path)["release.json"])
+        for hostile in HOSTILE:
+            strange = replace_header(derived_path, with_text(header, keys, hostile), tmp_path / "strange.kme")
+            with pytest.raises(
+                FileRefused, match=r"release\.json has a text with an?.*\(U\+[0-9A-F]+\).*could pass for"
+            ):
+                read_release(strange)
 
 
 COMMANDS = [
@@ -177,23 +177,21 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_command_shows_what_a_hostile_file_says(
-    command: list[str], mixed_release: Release, mixed_path: Path
-) -> None:
-    folder, hostile = mixed_path.parent, HOSTILE[0]
-    sample = folder / "sample.csv"
-    mixed_release.to_frame().drop(columns="weight").to_csv(sample, index=False)
-    names = {"SAMPLE": str(sample)} | {
-        f"OUT.{end}": str(folder / f"out.{end}") for end in ("kme", "csv", "png", "html", "skops")
-    }
-    for keys in (("method",), ("statement", "taken_as_public", 0), ("columns", 4, "levels", 0)):
-        (folder / "strange.kme").write_bytes(forged(mixed_path, setting(*keys, to=hostile)))
-        name, *rest = command
-        result = run(name, str(folder / "strange.kme"), *(names.get(word, word) for word in rest))
-        check_silent(result, hostile)
-        assert result.exit_code == (3 if name == "validate" else 1)
-        assert not list(folder.glob("out.*"))
+def test_no_command_shows_what_a_hostile_file_says(mixed_release: Release, mixed_path: Path) -> None:
+    for command in COMMANDS:
+        folder, hostile = mixed_path.parent, HOSTILE[0]
+        sample = folder / "sample.csv"
+        mixed_release.to_frame().drop(columns="weight").to_csv(sample, index=False)
+        names = {"SAMPLE": str(sample)} | {
+            f"OUT.{end}": str(folder / f"out.{end}") for end in ("kme", "csv", "png", "html", "skops")
+        }
+        for keys in (("method",), ("statement", "taken_as_public", 0), ("columns", 4, "levels", 0)):
+            (folder / "strange.kme").write_bytes(forged(mixed_path, setting(*keys, to=hostile)))
+            name, *rest = command
+            result = run(name, str(folder / "strange.kme"), *(names.get(word, word) for word in rest))
+            check_silent(result, hostile)
+            assert result.exit_code == (3 if name == "validate" else 1)
+            assert not list(folder.glob("out.*"))
 
 
 def test_a_function_file_keeps_the_same_rule(tmp_path: Path) -> None:
@@ -216,38 +214,34 @@ def test_a_function_file_keeps_the_same_rule(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- makers of files
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
-def test_a_domain_or_a_release_with_a_hostile_text_is_refused_before_it_is_published(
-    hostile: str, mixed_release: Release
-) -> None:
-    for make in (
-        lambda: Categorical(name="city", levels=("Basel", hostile)),
-        lambda: Integer(name=hostile, lower=0, upper=1),
-        lambda: Text(name="code", length=4, alphabet="".join(dict.fromkeys(hostile))),
-    ):
-        with pytest.raises(DomainError, match=r"(?s)\(U\+[0-9A-F]+\).*no reader takes.*Remove it") as caught:
-            make()
-        assert str(caught.value).isprintable()
-    with pytest.raises(ValueError, match=r"(?s)has an? .*\(U\+[0-9A-F]+\).*on one line"):
-        Derived(column=Integer(name="new", lower=0, upper=1), expression=f"where(city == '{hostile}', 1, 0)")
-    statement = mixed_release.statement.to_dict()
-    for field, value in (
-        ("taken_as_public", [hostile]),
-        ("versions", {hostile: "1"}),
-        ("versions", {"numpy": hostile}),
-    ):
-        with pytest.raises(StatementError, match=f"^{field} (has a text with|must map)") as refused:
-            PrivacyStatement.from_dict(statement | {field: value})
-        assert str(refused.value).isprintable()
+def test_a_domain_or_a_release_with_a_hostile_text_is_refused_before_it_is_published(mixed_release: Release) -> None:
+    for hostile in HOSTILE:
+        for make in (
+            lambda hostile=hostile: Categorical(name="city", levels=("Basel", hostile)),
+            lambda hostile=hostile: Integer(name=hostile, lower=0, upper=1),
+            lambda hostile=hostile: Text(name="code", length=4, alphabet="".join(dict.fromkeys(hostile))),
+        ):
+            with pytest.raises(DomainError, match=r"(?s)\(U\+[0-9A-F]+\).*no reader takes.*Remove it") as caught:
+                make()
+            assert str(caught.value).isprintable()
+        with pytest.raises(ValueError, match=r"(?s)has an? .*\(U\+[0-9A-F]+\).*on one line"):
+            Derived(column=Integer(name="new", lower=0, upper=1), expression=f"where(city == '{hostile}', 1, 0)")
+        statement = mixed_release.statement.to_dict()
+        for field, value in (
+            ("taken_as_public", [hostile]),
+            ("versions", {hostile: "1"}),
+            ("versions", {"numpy": hostile}),
+        ):
+            with pytest.raises(StatementError, match=f"^{field} (has a text with|must map)") as refused:
+                PrivacyStatement.from_dict(statement | {field: value})
+            assert str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    "method", ["", "Random Features", "random-features, ε = 0.1 (verified)", "x" * 61, *HOSTILE[:3]]
-)
-def test_a_method_is_a_word_which_cannot_pass_for_a_sentence(method: str, foreign_release: Release) -> None:
-    message = r"method must be 1 to 60 lower-case letters.*could deceive.*Name it in a word"
-    with pytest.raises(ValueError, match=message):
-        foreign_release.replaced(method=method)
+def test_a_method_is_a_word_which_cannot_pass_for_a_sentence(foreign_release: Release) -> None:
+    for method in ["", "Random Features", "random-features, ε = 0.1 (verified)", "x" * 61, *HOSTILE[:3]]:
+        message = r"method must be 1 to 60 lower-case letters.*could deceive.*Name it in a word"
+        with pytest.raises(ValueError, match=message):
+            foreign_release.replaced(method=method)
 
 
 # ---------------------------------------------------------------- ways out, of texts that no rule has seen
@@ -264,84 +258,89 @@ def test_json_has_no_character_that_a_terminal_obeys_or_hides_and_says_the_same(
     assert not any(flaw_of(c) for c in printed.rstrip("\n"))
 
 
-@pytest.mark.parametrize("hostile", [*HOSTILE[:4], "x\u202ey", "x\u200dy"], ids=ascii)
-def test_a_column_of_a_sample_cannot_forge_a_line(hostile: str, mixed_release: Release, mixed_path: Path) -> None:
-    sample = mixed_release.to_frame().drop(columns="weight")
-    path = mixed_path.parent / "sample.csv"
-    sample.assign(**{hostile: 1}).to_csv(path, index=False)
-    result = run("plot", str(mixed_path), "age", "--sample", str(path), "--output", str(path.with_suffix(".png")))
-    assert result.exit_code == 0 and "ignored columns" in result.stderr
-    check_silent(result, hostile)
-    sample.drop(columns="age").assign(**{hostile: 1}).to_csv(path, index=False)
-    result = run("mmd-test", str(mixed_path), str(path))
-    assert result.exit_code == 1 and "lacks" in result.stderr
-    check_silent(result, hostile)
+def test_a_column_of_a_sample_cannot_forge_a_line(mixed_release: Release, mixed_path: Path) -> None:
+    for hostile in [*HOSTILE[:4], "x\u202ey", "x\u200dy"]:
+        sample = mixed_release.to_frame().drop(columns="weight")
+        path = mixed_path.parent / "sample.csv"
+        sample.assign(**{hostile: 1}).to_csv(path, index=False)
+        result = run("plot", str(mixed_path), "age", "--sample", str(path), "--output", str(path.with_suffix(".png")))
+        assert result.exit_code == 0 and "ignored columns" in result.stderr
+        check_silent(result, hostile)
+        sample.drop(columns="age").assign(**{hostile: 1}).to_csv(path, index=False)
+        result = run("mmd-test", str(mixed_path), str(path))
+        assert result.exit_code == 1 and "lacks" in result.stderr
+        check_silent(result, hostile)
 
 
-@pytest.mark.parametrize("hostile", [text for text in HOSTILE if "\x00" not in text], ids=ascii)
-def test_the_name_of_a_file_cannot_forge_a_line(hostile: str, mixed_path: Path) -> None:
-    strange = mixed_path.with_name(f"{hostile.replace('/', '')}.kme")
-    strange.write_bytes(mixed_path.read_bytes()[:-1])
-    for name in ("info", "validate"):
-        check_silent(run(name, str(strange)), hostile)
+def test_the_name_of_a_file_cannot_forge_a_line(mixed_path: Path) -> None:
+    for hostile in [text for text in HOSTILE if "\x00" not in text]:
+        strange = mixed_path.with_name(f"{hostile.replace('/', '')}.kme")
+        strange.write_bytes(mixed_path.read_bytes()[:-1])
+        for name in ("info", "validate"):
+            check_silent(run(name, str(strange)), hostile)
 
 
 def release_side_run(*arguments: str) -> Result:
     return CliRunner().invoke(release_side_main, list(arguments))
 
 
-@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
-def test_the_curators_commands_show_no_hostile_text(hostile: str, tmp_path: Path) -> None:
-    domain, private = tmp_path / "domain.toml", tmp_path / "private.csv"
-    pd.DataFrame({"city": ["Basel"] * 20, hostile: 1}).to_csv(private, index=False)
-    output = str(tmp_path / "no_folder" / "o.kme")
-    publish = ["publish", str(private), "--epsilon", "1", "--rehearsal", "1", "--output", output]
-    common = ["--domain", str(domain), "--delta", "1e-6"]
-    level = json.dumps(hostile).replace("\x7f", "\\u007f").replace("\\udbff\\udfff", "\\U0010ffff")
-    level = level.replace("\\udb40\\udc41", "\\U000e0041")
-    domain.write_text(
-        f'[[column]]\nname = "city"\nkind = "categorical"\nlevels = ["Basel", {level}]\n', encoding="utf-8"
-    )
-    for command in (publish, ["plan", "--rows", "20"]):
-        result = release_side_run(*command, *common)
-        assert result.exit_code == 1 and "column city: a level has" in result.stderr
+def test_the_curators_commands_show_no_hostile_text(tmp_path: Path) -> None:
+    for hostile in HOSTILE:
+        domain, private = tmp_path / "domain.toml", tmp_path / "private.csv"
+        pd.DataFrame({"city": ["Basel"] * 20, hostile: 1}).to_csv(private, index=False)
+        output = str(tmp_path / "no_folder" / "o.kme")
+        publish = ["publish", str(private), "--epsilon", "1", "--rehearsal", "1", "--output", output]
+        common = ["--domain", str(domain), "--delta", "1e-6"]
+        level = json.dumps(hostile).replace("\x7f", "\\u007f").replace("\\udbff\\udfff", "\\U0010ffff")
+        level = level.replace("\\udb40\\udc41", "\\U000e0041")
+        domain.write_text(
+            f'[[column]]\nname = "city"\nkind = "categorical"\nlevels = ["Basel", {level}]\n', encoding="utf-8"
+        )
+        for command in (publish, ["plan", "--rows", "20"]):
+            result = release_side_run(*command, *common)
+            assert result.exit_code == 1 and "column city: a level has" in result.stderr
+            check_silent(result, hostile)
+        domain.write_text('[[column]]\nname = "city"\nkind = "categorical"\nlevels = ["Basel", "Bern"]\n')
+        result = release_side_run(*publish, *common)
+        assert result.exit_code == 1
         check_silent(result, hostile)
-    domain.write_text('[[column]]\nname = "city"\nkind = "categorical"\nlevels = ["Basel", "Bern"]\n')
-    result = release_side_run(*publish, *common)
-    assert result.exit_code == 1
-    check_silent(result, hostile)
 
 
-@pytest.mark.parametrize("hostile", [text for text in HOSTILE if "\x00" not in text], ids=ascii)
-def test_a_ledger_shows_no_hostile_text(hostile: str, tmp_path: Path) -> None:
-    path = tmp_path / "budget.ledger"
+def test_a_ledger_shows_no_hostile_text(tmp_path: Path) -> None:
     budget = ["--epsilon", "1", "--delta", "1e-6"]
-    check_silent(release_side_run("ledger", "init", str(path), "--table", hostile, *budget), hostile)
-    assert not path.exists()  # a name that looks like another's would have a budget of its own
-    assert release_side_run("ledger", "init", str(path), "--table", "census", *budget).exit_code == 0
-    changed = [
-        replace(entry, facts=entry.facts.replace('"census"', json.dumps(hostile)))
-        for entry in LedgerFile(path).unverified()
-    ]
-    assert any(json.dumps(hostile) in entry.facts for entry in changed)
-    replace_all(Ledger(path), recomputed(changed))  # a chain that fits, with a name that no ledger of ours would have
-    check_silent(release_side_run("ledger", "show", str(path)), hostile)
+    for number, hostile in enumerate(text for text in HOSTILE if "\x00" not in text):
+        path = tmp_path / f"{number}.ledger"
+        check_silent(release_side_run("ledger", "init", str(path), "--table", hostile, *budget), hostile)
+        assert not path.exists()  # a name that looks like another's would have a budget of its own
+        assert release_side_run("ledger", "init", str(path), "--table", "census", *budget).exit_code == 0
+        changed = [
+            replace(entry, facts=entry.facts.replace('"census"', json.dumps(hostile)))
+            for entry in LedgerFile(path).unverified()
+        ]
+        assert any(json.dumps(hostile) in entry.facts for entry in changed)
+        replace_all(
+            Ledger(path), recomputed(changed)
+        )  # a chain that fits, with a name that no ledger of ours would have
+        check_silent(release_side_run("ledger", "show", str(path)), hostile)
 
 
 SPACED = ("age ", " age", "age  privacy", "age" + 75 * " " + "privacy", "age\u00a0 x", "age\u2003x", "age\u3000")
 
 
-@pytest.mark.parametrize("name", [*SPACED, "age\U0001d159", "a\U00016fe4ge"])
-def test_names_and_levels_that_spaces_could_disguise_are_refused(name: str):
+def test_names_and_levels_that_spaces_could_disguise_are_refused():
     """A run of spaces moves the rest of a name to the next line of a terminal, where it looks like a line of ours."""
-    for make in (lambda: Integer(name=name, lower=0, upper=2), lambda: Categorical(name="c", levels=(name, "b"))):
-        with pytest.raises(DomainError, match=r"(a space at an end, two spaces in a row|an invisible character)"):
-            make()
+    for name in [*SPACED, "age\U0001d159", "a\U00016fe4ge"]:
+        for kind, fields in (
+            (Integer, {"name": name, "lower": 0, "upper": 2}),
+            (Categorical, {"name": "c", "levels": (name, "b")}),
+        ):
+            with pytest.raises(DomainError, match=r"(a space at an end, two spaces in a row|an invisible character)"):
+                kind(**fields)
 
 
-@pytest.mark.parametrize("name", ["hours per week", "10\u202f000", "東京\u3000都", "naïve"])
-def test_single_spaces_between_words_are_fine(name: str):
-    assert Integer(name=name, lower=0, upper=2).name == name
+def test_single_spaces_between_words_are_fine():
+    for name in ["hours per week", "10\u202f000", "東京\u3000都", "naïve"]:
+        assert Integer(name=name, lower=0, upper=2).name == name
 
 
 def test_a_draft_of_levels_leaves_out_the_spaces_at_their_ends():

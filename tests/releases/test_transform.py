@@ -92,9 +92,8 @@ def test_columns_given_by_conditions_tables_quantiles_and_models_know_derived_co
     assert "per head" in transformed.resample(10, rng=0).columns
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "low", "high"),
-    [
+def test_kind_and_bounds_follow_from_the_public_domain(mixed_release):
+    for text, kind, low, high in [
         ("2 * age - 10", "integer", 24, 170),
         ("age / 10", "real", 1.7, 9.0),
         ("abs(age - 50)", "integer", 0, 40),
@@ -106,38 +105,41 @@ def test_columns_given_by_conditions_tables_quantiles_and_models_know_derived_co
         ("min(age, 40)", "integer", 17, 40),
         ("where(age > 50, 1, 0.5)", "real", 0.5, 1),
         ("7", "integer", 7, 8),
-    ],
-)
-def test_kind_and_bounds_follow_from_the_public_domain(mixed_release, text, kind, low, high):
-    column = mixed_release.transform({"new": text}).columns["new"]
-    assert (column.kind, column.missing) == (kind, False)
-    assert column.lower == pytest.approx(low, rel=1e-12) and column.upper == pytest.approx(high, rel=1e-12)
-    drawn = mixed_release.domain.decode(mixed_release.domain.draw(2000, 0))
-    values = parse(text).evaluate(drawn, mixed_release.domain)
-    assert column.lower <= values.min() and values.max() <= column.upper
+    ]:
+        column = mixed_release.transform({"new": text}).columns["new"]
+        assert (column.kind, column.missing) == (kind, False)
+        assert column.lower == pytest.approx(low, rel=1e-12) and column.upper == pytest.approx(high, rel=1e-12)
+        drawn = mixed_release.domain.decode(mixed_release.domain.draw(2000, 0))
+        values = parse(text).evaluate(drawn, mixed_release.domain)
+        assert column.lower <= values.min() and values.max() <= column.upper
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["1 / (age - 16.5)", "age ** (children - 3)", "log(age - 16.999)", "-age % 13", "exp(-age)", "floor(-age / 7)",
-     "max(age, 3 * children)", "(age - 40) ** 3", "log1p(age) * (children - 5)", "where(children > 2, age, -age)"],
-)  # fmt: skip
-def test_interval_arithmetic_holds_every_value_of_the_domain(mixed_domain, text):
-    extent = parse(text).extent(mixed_domain)
-    frame = mixed_domain.decode(mixed_domain.draw(20_000, 1))
-    values = parse(text).evaluate(frame, mixed_domain)
-    values = values[~np.isnan(values)]
-    assert extent.bounded
-    assert extent.low <= values.min() and values.max() <= extent.high
-    assert not extent.whole or (values == np.rint(values)).all()
+def test_interval_arithmetic_holds_every_value_of_the_domain(mixed_domain):
+    for text in [
+        "1 / (age - 16.5)",
+        "age ** (children - 3)",
+        "log(age - 16.999)",
+        "-age % 13",
+        "exp(-age)",
+        "floor(-age / 7)",
+        "max(age, 3 * children)",
+        "(age - 40) ** 3",
+        "log1p(age) * (children - 5)",
+        "where(children > 2, age, -age)",
+    ]:
+        extent = parse(text).extent(mixed_domain)
+        frame = mixed_domain.decode(mixed_domain.draw(20_000, 1))
+        values = parse(text).evaluate(frame, mixed_domain)
+        values = values[~np.isnan(values)]
+        assert extent.bounded
+        assert extent.low <= values.min() and values.max() <= extent.high
+        assert not extent.whole or (values == np.rint(values)).all()
 
 
-@pytest.mark.parametrize(
-    "text", ["1 / (age - 20)", "log(age - 17)", "(age - 20) ** 0.5", "age % (age - 30)", "sqrt(age - 18)"]
-)
-def test_what_may_be_infinite_or_undefined_has_no_extent(mixed_domain, text):
-    assert parse(text).check(mixed_domain) == "number"
-    assert not parse(text).extent(mixed_domain).bounded
+def test_what_may_be_infinite_or_undefined_has_no_extent(mixed_domain):
+    for text in ["1 / (age - 20)", "log(age - 17)", "(age - 20) ** 0.5", "age % (age - 30)", "sqrt(age - 18)"]:
+        assert parse(text).check(mixed_domain) == "number"
+        assert not parse(text).extent(mixed_domain).bounded
 
 
 def test_where_the_domain_bounds_nothing_the_released_values_do():
@@ -288,9 +290,8 @@ def test_the_command_writes_what_the_method_gives(numeric_release, path, tmp_pat
     assert names == ["r", "far", "x_times_y", "small"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
+def test_the_command_says_what_is_wrong_and_writes_nothing(path, tmp_path):
+    for arguments, code, message in [
         (["r = xx + 1", "--output", "OUT"], 1, "no column xx"),
         (["1 / (x - x)", "--output", "OUT"], 1, "infinite or undefined"),
         (["a = x", "a = y", "--output", "OUT"], 1, "two new columns would be named a"),
@@ -298,13 +299,11 @@ def test_the_command_writes_what_the_method_gives(numeric_release, path, tmp_pat
         (["x + 1", "y + 1", "--name", "b", "--output", "OUT"], 2, "--name is for one expression"),
         (["a = x"], 2, "--output"),
         (["--output", "OUT"], 2, "EXPRESSION"),
-    ],
-)
-def test_the_command_says_what_is_wrong_and_writes_nothing(path, tmp_path, arguments, code, message):
-    out = tmp_path / "out.kme"
-    done = run(path, *[str(out) if argument == "OUT" else argument for argument in arguments])
-    assert done.exit_code == code and message in done.output
-    assert not out.exists()
+    ]:
+        out = tmp_path / "out.kme"
+        done = run(path, *[str(out) if argument == "OUT" else argument for argument in arguments])
+        assert done.exit_code == code and message in done.output
+        assert not out.exists()
 
 
 def test_a_column_that_is_missing_everywhere_still_has_bounds():

@@ -92,15 +92,15 @@ def test_the_sensitivity_of_a_replacement_is_not_doubled():
 BUDGETS = [(1.0, 1e-6), (0.01, 1e-6), (0.1, 1e-9), (10.0, 1e-5), (1e-3, 1e-9), (100.0, 1e-12), (0.1, 1e-30)]
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-def test_one_release_of_the_whole_budget_fits_and_leaves_nothing(epsilon, delta):
-    whole = gaussian(epsilon, delta)
-    assert fits([whole], epsilon, delta)
-    assert not fits([whole], epsilon * (1 - 1e-8), delta)
-    assert not fits([whole, gaussian(epsilon / 100, delta)], epsilon, delta)
-    assert largest_epsilon_left([], epsilon, delta, delta=delta) == epsilon
-    left = largest_epsilon_left([whole], epsilon, delta, delta=delta)
-    assert left < epsilon * 1e-3  # what is left by rounding the noise up, if anything
+def test_one_release_of_the_whole_budget_fits_and_leaves_nothing():
+    for epsilon, delta in BUDGETS:
+        whole = gaussian(epsilon, delta)
+        assert fits([whole], epsilon, delta)
+        assert not fits([whole], epsilon * (1 - 1e-8), delta)
+        assert not fits([whole, gaussian(epsilon / 100, delta)], epsilon, delta)
+        assert largest_epsilon_left([], epsilon, delta, delta=delta) == epsilon
+        left = largest_epsilon_left([whole], epsilon, delta, delta=delta)
+        assert left < epsilon * 1e-3  # what is left by rounding the noise up, if anything
 
 
 def test_two_releases_that_together_are_the_budget_fit_and_a_hair_more_does_not():
@@ -165,11 +165,11 @@ def test_the_grid_counts_no_release_too_low_and_hardly_too_high(epsilons, delta)
     assert exact * (1 - 1e-12) <= on_grid <= exact + cells
 
 
-@pytest.mark.parametrize("count", [3, 9])
-def test_the_grid_is_exact_for_releases_of_one_size(count, monkeypatch):
-    exact = total_epsilon([laplace(0.1)] * count, 1e-6)
-    monkeypatch.setattr(composition, "_MOST_OUTCOMES", 0)
-    assert total_epsilon([laplace(0.1)] * count, 1e-6) == pytest.approx(exact, rel=1e-12)
+def test_the_grid_is_exact_for_releases_of_one_size(monkeypatch):
+    for count in [3, 9]:
+        exact = total_epsilon([laplace(0.1)] * count, 1e-6)
+        monkeypatch.setattr(composition, "_MOST_OUTCOMES", 0)
+        assert total_epsilon([laplace(0.1)] * count, 1e-6) == pytest.approx(exact, rel=1e-12)
 
 
 # ---------------------------------------------------------------------- mixtures
@@ -183,35 +183,35 @@ MIXTURES = [
 ]
 
 
-@pytest.mark.parametrize("spends", MIXTURES, ids=len)
-def test_a_mixed_total_lies_between_the_sound_bounds(spends):
-    parts = [total_epsilon([spend for spend in spends if spend.is_pure == pure], 1e-6) for pure in (True, False)]
-    total = total_epsilon(spends, 1e-6)
-    assert max(parts) < total < sum(spend.epsilon for spend in spends if spend.is_pure) + parts[1]
+def test_a_mixed_total_lies_between_the_sound_bounds():
+    for spends in MIXTURES:
+        parts = [total_epsilon([spend for spend in spends if spend.is_pure == pure], 1e-6) for pure in (True, False)]
+        total = total_epsilon(spends, 1e-6)
+        assert max(parts) < total < sum(spend.epsilon for spend in spends if spend.is_pure) + parts[1]
 
 
 GAUSSIANS = [[4.0], [3.0, 4.0], [30.0] * 9, [1.5, 20.0, 0.7], [400.0, 300.0]]
 
 
-@pytest.mark.parametrize("spends", [*MIXTURES, *([gaussian_of(m) for m in each] for each in GAUSSIANS)], ids=len)
-def test_a_total_agrees_with_the_numerical_accountant_from_below(spends):
+def test_a_total_agrees_with_the_numerical_accountant_from_below():
     """Each loss is rounded up to its grid; the exact total keeps 5e-10 of the multiplier for the discrete distribution."""
-    interval = min(INTERVAL, min(spend.epsilon for spend in spends) / 100)
-    exact, numerical = total_epsilon(spends, 1e-6), numerical_epsilon(spends, 1e-6, interval)
-    on_grid = 2 * len(spends) * sum(s.epsilon for s in spends) / composition._CELLS if len(spends) > 10 else 0
-    assert exact * (1 - 1e-8) - on_grid <= numerical <= exact + interval * len(spends)
+    for spends in [*MIXTURES, *([gaussian_of(m) for m in each] for each in GAUSSIANS)]:
+        interval = min(INTERVAL, min(spend.epsilon for spend in spends) / 100)
+        exact, numerical = total_epsilon(spends, 1e-6), numerical_epsilon(spends, 1e-6, interval)
+        on_grid = 2 * len(spends) * sum(s.epsilon for s in spends) / composition._CELLS if len(spends) > 10 else 0
+        assert exact * (1 - 1e-8) - on_grid <= numerical <= exact + interval * len(spends)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.3, 2.6])
-def test_the_curve_of_a_mixture_is_that_of_40_digits(epsilon):
+def test_the_curve_of_a_mixture_is_that_of_40_digits():
     """δ(ε) = Σ p δ_m(ε − loss), with Balle & Wang's formula for each of the four losses."""
-    noise, one, two = spends = [gaussian(1.0), laplace(0.7), laplace(0.4)]
-    with mpmath.workdps(40):
-        multiplier, expected = mpmath.mpf(noise.noise_multiplier) / composition._CONTINUOUS, mpmath.mpf(0)
-        for first, second in product((one.epsilon, -one.epsilon), (two.epsilon, -two.epsilon)):
-            probability = 1 / (1 + mpmath.exp(-first)) / (1 + mpmath.exp(-second))
-            expected += probability * exact_delta(mpmath.mpf(epsilon) - first - second, multiplier)
-        assert abs(delta_curve(spends)(epsilon) / expected - 1) < 1e-11
+    for epsilon in [0.0, 0.4, 1.3, 2.6]:
+        noise, one, two = spends = [gaussian(1.0), laplace(0.7), laplace(0.4)]
+        with mpmath.workdps(40):
+            multiplier, expected = mpmath.mpf(noise.noise_multiplier) / composition._CONTINUOUS, mpmath.mpf(0)
+            for first, second in product((one.epsilon, -one.epsilon), (two.epsilon, -two.epsilon)):
+                probability = 1 / (1 + mpmath.exp(-first)) / (1 + mpmath.exp(-second))
+                expected += probability * exact_delta(mpmath.mpf(epsilon) - first - second, multiplier)
+            assert abs(delta_curve(spends)(epsilon) / expected - 1) < 1e-11
 
 
 @given(st.floats(-30, 30), st.floats(0.05, 1e4))

@@ -203,17 +203,15 @@ def test_a_weak_guarantee_needs_weak(name, epsilon, delta, message, place):
     assert len(book.account("open").releases) == 1
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "weak"), [(10.0, 0.99 / 60, False), (10.001, 1e-6, True), (1.0, 1 / 60, True)]
-)
-def test_weak_is_above_ten_or_from_one_in_n_on(epsilon, delta, weak):
+def test_weak_is_above_ten_or_from_one_in_n_on():
     """By public facts alone: no row is read."""
-    choices: dict[str, Any] = SMALL | {"epsilon": epsilon, "delta": delta, "uncounted": True}
-    if weak:
-        with pytest.raises(PublishError, match="weak guarantee"):
-            publish(Unread(FRAME), DOMAIN, **choices)
-    with pytest.raises(AssertionError, match="a row was read"):
-        publish(Unread(FRAME), DOMAIN, **choices, weak=weak)
+    for epsilon, delta, weak in [(10.0, 0.99 / 60, False), (10.001, 1e-6, True), (1.0, 1 / 60, True)]:
+        choices: dict[str, Any] = SMALL | {"epsilon": epsilon, "delta": delta, "uncounted": True}
+        if weak:
+            with pytest.raises(PublishError, match="weak guarantee"):
+                publish(Unread(FRAME), DOMAIN, **choices)
+        with pytest.raises(AssertionError, match="a row was read"):
+            publish(Unread(FRAME), DOMAIN, **choices, weak=weak)
 
 
 def test_the_exponential_mechanism_asks_for_weak_too():
@@ -276,19 +274,15 @@ def test_unlike_units_are_refused_whichever_comes_first(first, second, place):
         action("people", spends[0])
 
 
-@pytest.mark.parametrize(
-    ("neighbouring", "unit"),
-    [("replace-one", "patient"), ("replace-one-unit", None), ("replace-one-unit", ""), ("replace-one-unit", "a\nb"),
-     ("replace-one-unit", "x" * 201), ("replace-one-unit", 7)],
-)  # fmt: skip
-def test_a_unit_has_a_name_and_rows_have_none(neighbouring, unit):
-    spend = one_more(0.1, 1e-6, GAUSSIAN)
-    with pytest.raises(PublishError, match="units need the name of the column"):
-        dataclasses.replace(spend, neighbouring=neighbouring, unit=unit)
-    statement = publish(FRAME, DOMAIN, **SMALL, rehearsal=1).statement
+def test_a_unit_has_a_name_and_rows_have_none():
+    spend, statement = one_more(0.1, 1e-6, GAUSSIAN), publish(FRAME, DOMAIN, **SMALL, rehearsal=1).statement
     assert statement is not None
-    with pytest.raises(ValueError, match="unit"):
-        dataclasses.replace(statement, neighbouring=neighbouring, unit=unit)
+    of_units = [("replace-one-unit", unit) for unit in (None, "", "a\nb", "x" * 201, 7)]
+    for neighbouring, unit in [("replace-one", "patient"), *of_units]:
+        with pytest.raises(PublishError, match="units need the name of the column"):
+            dataclasses.replace(spend, neighbouring=neighbouring, unit=unit)
+        with pytest.raises(ValueError, match="unit"):
+            dataclasses.replace(statement, neighbouring=neighbouring, unit=unit)
 
 
 def test_the_name_of_the_column_is_in_the_file_and_taken_as_public(place):
@@ -321,9 +315,8 @@ def spends(*asked: tuple[float, float, str]) -> list[Spend]:
 GAUSS, LAP, EXPO = (1.0, 1e-6, GAUSSIAN), (1.0, 0.0, LAPLACE), (1.0, 0.0, EXPONENTIAL)
 
 
-@pytest.mark.parametrize(
-    ("asked", "budget", "holds"),
-    [
+def test_mixtures_that_the_sums_do_not_admit_hold_only_if_chosen_beforehand():
+    for asked, budget, holds in [
         ([GAUSS, GAUSS], (1.5, 1e-6), True),  # Gaussian alone: a filter, by the exact rule or by sums
         ([LAP, LAP], (2.0, 0.0), True),  # sums
         ([LAP, LAP], (2.0, 1e-6), True),  # sums are enough, whatever the delta
@@ -333,10 +326,8 @@ GAUSS, LAP, EXPO = (1.0, 1e-6, GAUSSIAN), (1.0, 0.0, LAPLACE), (1.0, 0.0, EXPONE
         ([GAUSS, EXPO], (1.9, 1e-6), False),
         ([GAUSS, GAUSS, LAP], (3.0, 1e-6), False),  # Σδ is 2e-6
         ([LAP], (0.99, 1e-2), True),  # nothing was seen before the first
-    ],
-)
-def test_mixtures_that_the_sums_do_not_admit_hold_only_if_chosen_beforehand(asked, budget, holds):
-    assert holds_if_adaptive(spends(*asked), *budget) == holds
+    ]:
+        assert holds_if_adaptive(spends(*asked), *budget) == holds
 
 
 def test_a_warning_before_the_draw_where_the_choice_may_not_depend_on_earlier_releases(place):

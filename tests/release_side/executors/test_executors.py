@@ -154,43 +154,40 @@ def test_a_table_is_divided_by_public_numbers_and_its_parts_are_the_table(tmp_pa
     assert len(open_private(as_csv(tmp_path)).divided(7)) == 43  # and not by the bytes of the rows
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 3])
-def test_lines_of_a_file_without_rows_or_a_last_newline_are_divided(n_rows: int, tmp_path: Path):
-    for text, count in (
-        ("age,city\n", 0),
-        ("age,city", 0),
-        ("age,city\n1,13\n\n3,13", 3),
-        ("age,city\n1,13\n2,13\n", 2),
-    ):
-        (tmp_path / "t.csv").write_text(text)
-        table = open_private(tmp_path / "t.csv")
-        assert sum(part.count() for part in table.divided(n_rows)) == count == table.count()
+def test_lines_of_a_file_without_rows_or_a_last_newline_are_divided(tmp_path: Path):
+    for n_rows in [1, 2, 3]:
+        for text, count in (
+            ("age,city\n", 0),
+            ("age,city", 0),
+            ("age,city\n1,13\n\n3,13", 3),
+            ("age,city\n1,13\n2,13\n", 2),
+        ):
+            (tmp_path / "t.csv").write_text(text)
+            table = open_private(tmp_path / "t.csv")
+            assert sum(part.count() for part in table.divided(n_rows)) == count == table.count()
 
 
-@pytest.mark.parametrize("table", [frame_of(), pa.Table.from_pandas(frame_of())], ids=["pandas", "pyarrow"])
-def test_a_table_in_memory_has_no_parts(table: Any):
-    with pytest.raises(
-        PublishError, match=r"no other process can read a part of it\. Write it to Parquet files, or leave"
-    ):
-        publish(table, DOMAIN, executor=Processes(2), **SMALL)
+def test_a_table_in_memory_has_no_parts():
+    for table in [frame_of(), pa.Table.from_pandas(frame_of())]:
+        with pytest.raises(
+            PublishError, match=r"no other process can read a part of it\. Write it to Parquet files, or leave"
+        ):
+            publish(table, DOMAIN, executor=Processes(2), **SMALL)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_wrong_executors_are_refused():
+    for options, said in [
         ({"executor": 2}, r"executor must be release_side\.Processes\(N\) or .*, got a int\. Pass one"),
         ({"executor": Backwards(), "workers": 2}, "workers are threads of this process, .* Pass one of the two"),
-    ],
-)
-def test_wrong_executors_are_refused(options: dict[str, Any], said: str):
-    with pytest.raises(PublishError, match=said):
-        publish(frame_of(), DOMAIN, **SMALL, **options)
+    ]:
+        with pytest.raises(PublishError, match=said):
+            publish(frame_of(), DOMAIN, **SMALL, **options)
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
-def test_processes_are_counted_in_whole_numbers(count: Any):
-    with pytest.raises(PublishError, match="processes must be a whole number of at least 1"):
-        Processes(count)
+def test_processes_are_counted_in_whole_numbers():
+    for count in [0, -1, 1.5, True, "2"]:
+        with pytest.raises(PublishError, match="processes must be a whole number of at least 1"):
+            Processes(count)
 
 
 # ---------------------------------------------------------------------- answers that cannot be trusted
@@ -334,13 +331,13 @@ def test_rows_of_units_that_memory_does_not_hold_give_the_same_sum(
     assert list(little_memory.iterdir()) == []
 
 
-@pytest.mark.parametrize("most", [1, 7, 1000])
-def test_records_in_memory_are_read_a_few_at_a_time_too(most: int):
+def test_records_in_memory_are_read_a_few_at_a_time_too():
     """A block of all rows of a large unit would tell how many there are where memory ends."""
-    record = unit_rows.record_of(1)
-    chunk = np.zeros(50, dtype=record).tobytes()
-    found = [len(each) for each in unit_rows.records_of([chunk, b"", chunk], record, most)]
-    assert sum(found) == 100 and max(found) == min(most, 50)
+    for most in [1, 7, 1000]:
+        record = unit_rows.record_of(1)
+        chunk = np.zeros(50, dtype=record).tobytes()
+        found = [len(each) for each in unit_rows.records_of([chunk, b"", chunk], record, most)]
+        assert sum(found) == 100 and max(found) == min(most, 50)
 
 
 def test_temporary_files_are_the_curators_alone_and_gone_after_a_failure(little_memory: Path, tmp_path: Path):

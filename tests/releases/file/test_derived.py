@@ -113,26 +113,29 @@ CELLS = {
 }
 
 
-@pytest.mark.parametrize("case", CELLS)
-def test_cells_that_are_not_what_their_expression_gives_are_refused(path, tmp_path, case):
-    column, value = CELLS[case]
-    named = "twice" if column == "age" else column
-    refused(
-        forged(path, with_cell(column, value)), tmp_path, f"derived column {named}", "1 of its cells are not what its"
-    )
+def test_cells_that_are_not_what_their_expression_gives_are_refused(path, tmp_path):
+    for case in CELLS:
+        column, value = CELLS[case]
+        named = "twice" if column == "age" else column
+        refused(
+            forged(path, with_cell(column, value)),
+            tmp_path,
+            f"derived column {named}",
+            "1 of its cells are not what its",
+        )
 
 
-@pytest.mark.parametrize("bound", [1e5, 1e300, 1.7e308])
-def test_wide_bounds_and_missing_cells_do_not_allow_other_cells(tmp_path, mixed_release, bound):
+def test_wide_bounds_and_missing_cells_do_not_allow_other_cells(tmp_path, mixed_release):
     """A cell may depart by 10⁻⁹ of the cells' own spread, or of the bounds if these are narrower."""
-    write_release(mixed_release.transform({"part": "`capital.gain` / 7"}), tmp_path / "derived.kme")
-    change = with_cell("part", lambda old: "900.0")
+    for bound in [1e5, 1e300, 1.7e308]:
+        write_release(mixed_release.transform({"part": "`capital.gain` / 7"}), tmp_path / "derived.kme")
+        change = with_cell("part", lambda old: "900.0")
 
-    def edit(header: dict[str, Any], members: Members) -> None:
-        header["derived"][0]["column"] |= {"lower": -bound, "upper": bound}
-        change(header, members)
+        def edit(header: dict[str, Any], members: Members, bound: float = bound, change: Forgery = change) -> None:
+            header["derived"][0]["column"] |= {"lower": -bound, "upper": bound}
+            change(header, members)
 
-    refused(forged(tmp_path / "derived.kme", edit), tmp_path, "derived column part", "1 of its cells are not")
+        refused(forged(tmp_path / "derived.kme", edit), tmp_path, "derived column part", "1 of its cells are not")
 
 
 def test_rounding_of_another_machine_is_accepted(path, tmp_path, mixed_release):

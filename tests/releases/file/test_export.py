@@ -99,11 +99,11 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("ending", READERS)
-def test_a_resampled_view_has_rows_of_equal_weight(ending, numeric_release, tmp_path):
-    expected = numeric_release.to_frame("resampled", rows=17, rng=3)
-    export(numeric_release, tmp_path / f"a{ending}", frame=expected)
-    np.testing.assert_array_equal(READERS[ending](tmp_path / f"a{ending}").to_numpy(), expected.to_numpy())
+def test_a_resampled_view_has_rows_of_equal_weight(numeric_release, tmp_path):
+    for ending in READERS:
+        expected = numeric_release.to_frame("resampled", rows=17, rng=3)
+        export(numeric_release, tmp_path / f"a{ending}", frame=expected)
+        np.testing.assert_array_equal(READERS[ending](tmp_path / f"a{ending}").to_numpy(), expected.to_numpy())
 
 
 def test_the_probability_view_is_exported_as_such(numeric_release, tmp_path):
@@ -158,26 +158,26 @@ def with_levels(levels: list[str], name: str = "level") -> Release:
     return bare(pd.DataFrame({name: levels, "n": range(-2, len(levels) - 2)}), np.ones(len(levels)), domain)
 
 
-@pytest.mark.parametrize("formula", FORMULAS, ids=ascii)
-def test_a_csv_has_no_text_that_a_spreadsheet_would_run_unless_it_is_asked_for(formula, tmp_path):
-    release = with_levels([formula, "x", "y"])
-    assert export(release, tmp_path / "a.csv") == 1
-    back = pd.read_csv(tmp_path / "a.csv")
-    assert back["level"].tolist() == ["'" + formula, "x", "y"] and back["n"].tolist() == [-2, -1, 0]
-    assert export(release, tmp_path / "a.csv", keep_formulas=True) == 0
-    assert pd.read_csv(tmp_path / "a.csv")["level"].tolist() == [formula, "x", "y"]
-    for name in ("a.parquet", "a.nc"):
-        assert export(release, tmp_path / name) == 0
-    assert pd.read_parquet(tmp_path / "a.parquet")["level"].tolist() == [formula, "x", "y"]
-    release.write(tmp_path / "a.kme")
-    assert read_release(tmp_path / "a.kme").to_frame()["level"].tolist() == [formula, "x", "y"]
+def test_a_csv_has_no_text_that_a_spreadsheet_would_run_unless_it_is_asked_for(tmp_path):
+    for formula in FORMULAS:
+        release = with_levels([formula, "x", "y"])
+        assert export(release, tmp_path / "a.csv") == 1
+        back = pd.read_csv(tmp_path / "a.csv")
+        assert back["level"].tolist() == ["'" + formula, "x", "y"] and back["n"].tolist() == [-2, -1, 0]
+        assert export(release, tmp_path / "a.csv", keep_formulas=True) == 0
+        assert pd.read_csv(tmp_path / "a.csv")["level"].tolist() == [formula, "x", "y"]
+        for name in ("a.parquet", "a.nc"):
+            assert export(release, tmp_path / name) == 0
+        assert pd.read_parquet(tmp_path / "a.parquet")["level"].tolist() == [formula, "x", "y"]
+        release.write(tmp_path / "a.kme")
+        assert read_release(tmp_path / "a.kme").to_frame()["level"].tolist() == [formula, "x", "y"]
 
 
-@pytest.mark.parametrize("formula", [*FORMULAS, " =1+1", "\u00a0=1+1"], ids=ascii)
-def test_a_text_of_any_column_is_defused_spaces_before_it_or_not(formula):
+def test_a_text_of_any_column_is_defused_spaces_before_it_or_not():
     """Texts of a text column may begin with spaces, which names and levels may not."""
-    defused, count = without_formulas(pd.DataFrame({"text": [formula, "x", "- "]}))
-    assert defused["text"].tolist() == ["'" + formula, "x", "'- "] and count == 2
+    for formula in [*FORMULAS, " =1+1", "\u00a0=1+1"]:
+        defused, count = without_formulas(pd.DataFrame({"text": [formula, "x", "- "]}))
+        assert defused["text"].tolist() == ["'" + formula, "x", "'- "] and count == 2
 
 
 def test_texts_that_no_spreadsheet_runs_and_numbers_are_left_alone(tmp_path):
@@ -267,17 +267,18 @@ def test_sdnist_gets_the_columns_that_it_knows_with_n_for_a_missing_cell(excerpt
     assert sorted(lines) == ["25-00503,3,N,N", "25-00703,40,4,5000.5"]
 
 
-@pytest.mark.parametrize(
-    ("codes", "target"),
-    [(["25-00503", "25-00703"], "ma2019"), (["48-02510"], "tx2019"), (["01-01301", "25-00503"], "national2019")],
-)
-def test_the_excerpt_of_sdnist_is_that_of_the_states(codes, target, tmp_path):
-    domain = Domain((Categorical(name="PUMA", levels=tuple(codes)),))
-    release = bare(
-        domain.decode(np.arange(len(codes), dtype=float)[:, None]), np.full(len(codes), 1 / len(codes)), domain
-    )
-    labels = export_sdnist(release, tmp_path, name="rows", frame=release.to_frame("resampled"))
-    assert labels["target dataset"] == target
+def test_the_excerpt_of_sdnist_is_that_of_the_states(tmp_path):
+    for codes, target in [
+        (["25-00503", "25-00703"], "ma2019"),
+        (["48-02510"], "tx2019"),
+        (["01-01301", "25-00503"], "national2019"),
+    ]:
+        domain = Domain((Categorical(name="PUMA", levels=tuple(codes)),))
+        release = bare(
+            domain.decode(np.arange(len(codes), dtype=float)[:, None]), np.full(len(codes), 1 / len(codes)), domain
+        )
+        labels = export_sdnist(release, tmp_path, name="rows", frame=release.to_frame("resampled"))
+        assert labels["target dataset"] == target
 
 
 def test_labels_for_sdnist_are_texts_with_the_guarantee(mixed_release, tmp_path):
