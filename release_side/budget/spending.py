@@ -14,12 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-<<<<<<< HEAD
 from kmeanalyst.releases.statement import PopulationSize
-=======
-from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.statement import PopulationSize
->>>>>>> 474e655d (PopulationSize lies with statements; one walk computes derived columns, checked or not; a table of rules for rounds in the header)
 from release_side.budget.composition import Spend
 from release_side.budget.ledger import Ledger
 from release_side.choices.choices import Account

@@ -21,9 +21,7 @@ from typing import Any
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
-<<<<<<< HEAD
-from kmeanalyst.releases.statement import PopulationSize
-from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
+from kmeanalyst.releases.statement import LONGEST_UNIT, PopulationSize, is_unit_name
 from release_side.errors import PublishError
 from release_side.executors.executor import LOST, Executor, Here, answers
 from release_side.private_rows.table import PrivateTable, guarded
@@ -33,13 +31,6 @@ from release_side.private_rows.unit_rows import UnitRows
 _MOST_HELD = 2**24  # bytes of a table's rows that are held before any is written to the disk
 _LEAST, _MOST = 20_000, 250_000  # rows of a part
 _PARTS_OF_A_WORKER = 4  # so that none waits long for the last one
-=======
-from kmeanalyst.releases.statement import PopulationSize
-from release_side.executors.executor import Executor, Here
-from release_side.private_rows.parts import Parts, parts_of
-from release_side.private_rows.table import PrivateTable
-from release_side.private_rows.units import Units, check_unit
->>>>>>> 474e655d (PopulationSize lies with statements; one walk computes derived columns, checked or not; a table of rules for rounds in the header)
 
 
 @contextmanager

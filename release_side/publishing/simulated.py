@@ -23,12 +23,8 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import GRID, Measurement, feature_mean, grid_sensitivity, mean_unit
-<<<<<<< HEAD
 from kmeanalyst.releases.statement import PopulationSize
 from release_side.choices.options import public_generator
-=======
-from kmeanalyst.releases.statement import PopulationSize
->>>>>>> 474e655d (PopulationSize lies with statements; one walk computes derived columns, checked or not; a table of rules for rounds in the header)
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_tables import TableRounds
 

@@ -13,13 +13,8 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
-<<<<<<< HEAD
 from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
-=======
-from kmeanalyst.releases.statement import PopulationSize
-from kmeanalyst.representation.progress import Progress
->>>>>>> 474e655d (PopulationSize lies with statements; one walk computes derived columns, checked or not; a table of rules for rounds in the header)
 from release_side.errors import PublishError
 from release_side.executors.executor import Here
 from release_side.private_rows.reading import counted_rows

@@ -24,17 +24,12 @@ import numpy as np
 
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
-<<<<<<< HEAD
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import GRID, SHRINK, cells_of_all_pairs
 from kmeanalyst.releases.statement import PopulationSize
-=======
-from kmeanalyst.releases.measurement import GRID, cells_of_all_pairs
-from kmeanalyst.releases.statement import PopulationSize
->>>>>>> 474e655d (PopulationSize lies with statements; one walk computes derived columns, checked or not; a table of rules for rounds in the header)
 from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE
 from release_side.choices.workload import Workload
 from release_side.door.mechanism import Noise, RehearsalNoise
