@@ -124,14 +124,13 @@ class TrainedPipeline(Pipeline):
               that the release does not have.
 
     >>> model.predict(sample.head(3))
-    array(['<=50K', '<=50K', '<=50K'], dtype='<U5')
+    array(['<=50K', '<=50K', '<=50K'], dtype=object)
     >>> model.classes_, model.target, model.domain.names[:2]
     (array(['<=50K', '>50K'], dtype=object), 'income', ('age', 'education-num'))
     >>> print(model.report)
     LogisticRegression for income (classification) from 6 columns (onehot)
     weights: probability, as released: they are probabilities, up to their sum
-    labels: measured, every label that a point can have, weighted by its probability given the other columns
-    rows: 576 with weights that sum to 576
+    rows: 288 with weights that sum to 154
     guarantee: ε = 1, δ = 1e-06, inherited from the release
     """
 
@@ -237,7 +236,7 @@ def read_model(path: str | Path, *, trusted: tuple[str, ...] = ()) -> TrainedPip
 
     >>> model.write("model.skops")
     >>> ka.read_model("model.skops").predict(sample.head(2))
-    array(['<=50K', '<=50K'], dtype='<U5')
+    array(['<=50K', '<=50K'], dtype=object)
     """
     unknown = tuple(name for name in untrusted_types(path) if name not in trusted)
     if unknown:
