@@ -10,22 +10,10 @@ import pandas as pd
 import pytest
 import refusals
 import statsmodels.api as sm
-from scipy.special import expit
+from regression_rows import DOMAIN, ROWS, N, released
 from simulated_releases import weighted_points
 from statsmodels.stats.sandwich_covariance import cov_white_simple
 
-from kmeanalyst.release import Release, from_frame
-from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Real
-
-DOMAIN = Domain((
-    Real(name="x", lower=-4, upper=4), Real(name="z", lower=0, upper=3),
-    Categorical(name="g", levels=("a", "b", "c")), Categorical(name="answer", levels=("no", "yes")),
-    Boolean(name="paid"), Integer(name="visits", lower=0, upper=40), Real(name="cost", lower=0, upper=100),
-    Categorical(name="asked", levels=("n", "j"), missing=True),
-))  # fmt: skip
-N = 800
 LINKS = [
     ("gaussian", "identity", "cost"), ("binomial", "logit", "answer"), ("binomial", "probit", "answer"),
     ("binomial", "cloglog", "answer"), ("poisson", "log", "visits"), ("gamma", "inverse", "cost"), ("gamma", "log", "cost"),
@@ -36,32 +24,6 @@ OF_STATSMODELS = {
     "identity": sm.families.links.Identity, "log": sm.families.links.Log, "inverse": sm.families.links.InversePower,
     "logit": sm.families.links.Logit, "probit": sm.families.links.Probit, "cloglog": sm.families.links.CLogLog,
 }  # fmt: skip
-
-
-def table() -> pd.DataFrame:
-    rng = np.random.default_rng(3)
-    x, z, g = rng.normal(size=N).clip(-4, 4), rng.uniform(0, 3, N), rng.choice(list("abc"), N, p=[0.6, 0.3, 0.1])
-    eta = 0.5 * x - 0.3 * z + 0.7 * (g == "b")
-    return pd.DataFrame(
-        {
-            "x": x, "z": z, "g": g, "answer": np.where(rng.random(N) < expit(eta), "yes", "no"),
-            "paid": rng.random(N) < expit(-eta), "visits": rng.poisson(1.5 + 0.5 * z),
-            "cost": rng.gamma(4, 0.25 * np.exp(0.3 * z + 0.2 * (g == "c"))) + 0.05,
-            "asked": np.where(rng.random(N) < 0.1, None, np.where(x > 0, "j", "n")),
-        }
-    )  # fmt: skip
-
-
-ROWS = table()
-
-
-def released(weights: np.ndarray | None = None, rows: pd.DataFrame = ROWS) -> Release:
-    return from_frame(rows.assign(weight=1 / len(rows) if weights is None else weights), domain=DOMAIN)
-
-
-@pytest.fixture(scope="module")
-def plain() -> Release:
-    return released()
 
 
 def design_of(rows: pd.DataFrame) -> np.ndarray:
@@ -90,23 +52,18 @@ def test_coefficients_are_those_of_statsmodels(plain):
 def test_standard_errors_are_hc0(plain):
     usual = sm.OLS(ROWS["cost"], design_of(ROWS)).fit()
     found = plain.glm("cost ~ x * g + z")
-    hc0 = np.sqrt(np.diag(cov_white_simple(usual, use_correction=False)))
-    assert [one.standard_error for one in found.coefficients] == pytest.approx(hc0.tolist(), rel=1e-6)
-    assert found.pvalues.tolist() == pytest.approx(
-        usual.get_robustcov_results("HC0", use_t=False).pvalues.tolist(), rel=1e-5
-    )
-    low, high = found["z"].interval(0.9)
-    assert (low, high) == pytest.approx(
-        tuple(usual.get_robustcov_results("HC0", use_t=False).conf_int(0.1)[4]), rel=1e-6
-    )
+    hc0, robust = cov_white_simple(usual, use_correction=False), usual.get_robustcov_results("HC0", use_t=False)
+    errors = [one.standard_error for one in found.coefficients]
+    assert errors == pytest.approx(np.sqrt(np.diag(hc0)).tolist(), rel=1e-6)
+    assert found.pvalues.tolist() == pytest.approx(robust.pvalues.tolist(), rel=1e-5)
+    assert found["z"].interval(0.9) == pytest.approx(tuple(robust.conf_int(0.1)[4]), rel=1e-6)
 
 
 def test_regression_is_glm_of_the_gaussian_family(plain):
     one, other = plain.regression("cost", ["x", "g"]), plain.glm("cost ~ x + g")
     assert one.to_frame().equals(other.to_frame())
-    assert list(one.to_frame().columns[:8]) == [
-        "value", "standard_error", "low", "high", "pvalue", "privacy", "sampling", "resolution",
-    ]  # fmt: skip
+    columns = "value standard_error low high pvalue privacy sampling resolution"
+    assert " ".join(one.to_frame().columns[:8]) == columns
     assert one.to_frame().index.name == "term"
 
 
@@ -114,6 +71,11 @@ def test_names_that_are_not_identifiers_need_backticks_in_formulas_alone(mixed_r
     listed = mixed_release.regression("capital.gain", ["age"], where="not missing(`capital.gain`)")
     written = mixed_release.glm("`capital.gain` ~ age", where="not missing(`capital.gain`)")
     assert listed["age"].value == written["age"].value and listed.target == "`capital.gain`"
+    explained = mixed_release.regression("age", ["capital.gain"], where="not missing(`capital.gain`)")
+    assert explained.names == ("intercept", "`capital.gain`")
+    assert explained["capital.gain"] is explained["`capital.gain`"]
+    with pytest.raises(KeyError, match=r"no coefficient 'gain': there are intercept, `capital\.gain`\. Name one"):
+        explained["gain"]
 
 
 def test_levels_are_coded_as_r_codes_them(plain):
@@ -167,19 +129,27 @@ def test_a_condition_fits_the_rows_that_meet_it(plain):
     assert given.target == "visits" and "g != 'a'" in given["x"].question
 
 
-def test_the_influence_is_the_derivative_by_each_rows_weight():
-    for family, link, target in LINKS:
-        rows, step = ROWS.iloc[:60].reset_index(drop=True), 1e-6
-        formula = f"{target} ~ z" if link == "identity" else f"{target} ~ z + x"
+def test_influences_of_coefficients_and_effects_are_the_derivatives_by_each_rows_weight():
+    linear = [(f"{target} ~ z" + " + x" * (link != "identity"), *of, link) for *of, link, target in LINKS]
+    effects = [
+        ("answer ~ x * g", "binomial", None),
+        ("answer ~ x + g", "binomial", "probit"),
+        ("cost ~ x + g", "gamma", "log"),
+    ]
+    levels = [("grade ~ x + g", family, None) for family in ("multinomial", "ordinal")]
+    rows, step, weights = ROWS.groupby("g").head(27).reset_index(drop=True), 1e-6, np.full(81, 1 / 70)
+    for formula, family, link in [*linear, *effects, *levels]:
 
-        def fitted(weights, rows=rows, asked=(formula, family, link)):
-            return released(weights, rows).glm(*asked[:2], link=asked[2], view="signed")["z"]
+        def asked(weights, formula=formula, family=family, link=link):
+            fit = released(weights, rows).glm(formula, family, link=link, view="signed")
+            return [*fit.coefficients[1:], *(fit.average_marginal_effects() if "g" in formula else ())]
 
-        weights = np.full(60, 1 / 50)
-        influence = fitted(weights).terms[0][1]
-        for m in (0, 17, 41):
-            up, down = (fitted(weights + sign * step * np.eye(60)[m]).value for sign in (1, -1))
-            assert influence[m] == pytest.approx((up - down) / (2 * step), rel=1e-4, abs=1e-6)
+        here = asked(weights)
+        for m in (0, 17, 33):
+            up, down = (asked(weights + sign * step * np.eye(81)[m]) for sign in (1, -1))
+            for one, above, below in zip(here, up, down, strict=True):
+                slope = (above.value - below.value) / (2 * step)
+                assert one.terms[0][1][m] == pytest.approx(slope, rel=1e-4, abs=1e-6), (one.question, family)
 
 
 def test_weights_without_a_root_fall_back_on_the_probability_view_and_say_so():
@@ -204,27 +174,15 @@ def test_an_identity_of_columns_is_said_to_be_one(plain):
 
 
 def test_columns_that_nearly_determine_one_another_have_a_note(plain):
-    assert any(
-        "nearly collinear: x, x + 0.0001 * z" in note for note in plain.glm("cost ~ x + I(x + 0.0001 * z)").notes
-    )
+    notes = plain.glm("cost ~ x + I(x + 0.0001 * z)").notes
+    assert any("nearly collinear: x, x + 0.0001 * z" in note for note in notes)
     assert not any("collinear" in note for note in plain.glm("cost ~ z + I(z ** 2) + g").notes)
 
 
 def test_the_table_is_printed_as_statsmodels_prints_it(plain):
     lines = repr(plain.glm("answer ~ x + g", "binomial")).splitlines()
     assert lines[0] == "answer == 'yes': binomial family, logit link (probability weights)"
-    assert lines[2].split() == [
-        "value",
-        "std",
-        "err",
-        "z",
-        "P>|z|",
-        "[0.025",
-        "0.975]",
-        "privacy",
-        "sampling",
-        "resolution",
-    ]
+    assert " ".join(lines[2].split()) == "value std err z P>|z| [0.025 0.975] privacy sampling resolution"
     assert {len(line) for line in lines[1:9] if line.startswith(("=", "-", "x", "g", "i"))} == {len(lines[1])}
     assert [line.split()[0] for line in lines[4:6]] == ["intercept", "x"]
 
