@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Memoised:
@@ -20,3 +23,11 @@ def memo(owner: Memoised) -> dict[Any, Any]:
     """The memo of a value, empty at first."""
     found: dict[Any, Any] = owner.__dict__.setdefault("_memo", {})
     return found
+
+
+def kept(owner: Memoised, key: Any, make: Callable[[], T]) -> T:
+    """A value's result of this key, made once."""
+    if key not in (known := memo(owner)):
+        known[key] = make()
+    result: T = known[key]
+    return result

@@ -61,21 +61,14 @@ def test_a_release_shows_rows_guarantee_mechanism_noise_and_weights(mixed_releas
         assert re.search(f"^ +{line}$", shown, re.MULTILINE), line
 
 
-def test_a_release_shows_signed_weights_as_they_are():
+def test_a_release_shows_what_it_is_and_claims_no_more(foreign_release, mixed_release):
     """Weights 2, −1, 0.5, −0.25: the sum is 1.25, the sum of absolutes 3.75, and half are negative."""
     assert "Σw = 1.25, Σ|w| = 3.75, 50% negative" in repr(weighted([2.0, -1.0, 0.5, -0.25]))
-
-
-def test_a_release_without_a_measurement_claims_no_privacy(foreign_release):
-    shown = repr(foreign_release) + foreign_release._repr_html_()
-    assert shown.count("none known: weighted points without a measurement") == 2
-    for word in ("ε", "δ", "mechanism", "private rows"):
-        assert word not in shown
-
-
-def test_public_points_are_shown(mixed_release):
     release = mixed_release.replaced(statement=replace(mixed_release.statement, public_points=12))
     assert "2,000 private rows, 12 of the points given as public rows" in repr(release)
+    shown = repr(foreign_release) + foreign_release._repr_html_()
+    assert shown.count("none known: weighted points without a measurement") == 2
+    assert not any(word in shown for word in ("ε", "δ", "mechanism", "private rows"))
 
 
 def test_html_shows_what_the_text_shows(release):
@@ -107,8 +100,12 @@ def test_the_signed_view_is_what_was_released(release):
     frame = release.to_frame()
     assert list(frame) == [*release.domain.names, "weight"]
     assert frame["weight"].to_numpy().tobytes() == release.weights.tobytes()
-    np.testing.assert_array_equal(release.domain.encode(frame), release.encoded_points)
+    for rows in (frame, release.points):
+        np.testing.assert_array_equal(release.domain.encode(rows), release.encoded_points)
     assert len(frame) == len(release)
+    dataset = release.to_xarray()
+    assert list(dataset) == [*release.domain.names, "weight"] and dataset["weight"].dims == ("point",)
+    assert dataset["weight"].values.tolist() == release.weights.tolist()
 
 
 def test_the_probability_view_has_the_same_points_with_probabilities(release):
@@ -181,13 +178,6 @@ def test_the_dataset_has_natural_units_and_levels(mixed_release):
     assert np.isnat(points["left"].values).tolist() == frame["left"].isna().tolist()
 
 
-def test_to_xarray_adds_the_weights(release):
-    dataset = release.to_xarray()
-    assert list(dataset) == [*release.domain.names, "weight"]
-    assert dataset["weight"].dims == ("point",)
-    assert dataset["weight"].values.tolist() == release.weights.tolist()
-
-
 def test_nothing_that_is_returned_can_change_the_release(release):
     before = release.to_frame()
     for array in (release.weights, release.encoded_points, *(v.values for v in release.points.values())):
@@ -251,19 +241,15 @@ def test_the_drafted_domain_holds_the_frame_and_a_given_one_is_used():
     assert release.to_frame()["age"].tolist() == frame["age"].clip(upper=50).tolist()
 
 
-def test_a_kernel_from_elsewhere_may_be_a_value_or_its_text():
-    frame = foreign_frame().drop(columns="city")
-    by_text = from_frame(frame, weight="w", kernel="gaussian:lengthscale=2.5")
-    assert by_text.kernel == from_frame(frame, weight="w", kernel=Gaussian(2.5)).kernel == Gaussian(2.5)
-    assert from_frame(frame.rename(columns={"w": "weight"})).kernel != Gaussian(2.5)
-
-
-def test_weighted_text_is_read_as_the_domain_reads_it():
-    """A frame as a CSV reader returns it, all text."""
+def test_weighted_data_may_be_text_and_a_kernel_a_value_or_its_text():
     frame = foreign_frame()
-    release = from_frame(frame.astype(str), weight="w")
-    assert release.weights.tolist() == frame["w"].tolist()
-    assert release.to_frame()["age"].tolist() == frame["age"].tolist()
+    read = from_frame(frame.astype(str), weight="w")  # as a CSV reader returns it
+    assert read.weights.tolist() == frame["w"].tolist() and read.to_frame()["age"].tolist() == frame["age"].tolist()
+    numbers = frame.drop(columns="city")
+    by_text, by_value = (
+        from_frame(numbers, weight="w", kernel=k).kernel for k in ("gaussian:lengthscale=2.5", Gaussian(2.5))
+    )
+    assert by_text == by_value == Gaussian(2.5) != from_frame(numbers.rename(columns={"w": "weight"})).kernel
 
 
 # ---------------------------------------------------------------------- refusals
@@ -275,8 +261,3 @@ TWO = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1)
 def test_impossible_fields_and_questions_are_refused_with_the_fix(mixed_release):
     path = Path(__file__).parent / "refusals_release.txt"
     refusals.check(path, lambda text: eval(text, globals(), {"mixed": mixed_release}))
-
-
-def test_a_domain_encodes_the_points_of_a_release_as_it_does_the_frame_they_came_from(release):
-    frame = release.to_frame("signed")
-    np.testing.assert_array_equal(release.domain.encode(release.points), release.domain.encode(frame))

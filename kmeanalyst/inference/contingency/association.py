@@ -110,8 +110,6 @@ def associations(
 
 
 class _Pairs:
-    """Associations of one release, with the populations and groups that pairs share."""
-
     def __init__(self, release: ReleaseData, view: View) -> None:
         self.release = release
         self.view = view
@@ -135,9 +133,8 @@ class _Pairs:
             found = _unsigned(a, b, measure, d, covariance, min(x.rank, y.rank))
         if self._counted(a, b):
             return replace(found, pvalue=self._of_table(a, b, found.pvalue))
-        return replace(
-            found, pvalue=1.0, note="this pair was not counted: scores did not show that its columns are related"
-        )
+        note = "this pair was not counted: scores did not show that its columns are related"
+        return replace(found, pvalue=1.0, note=note)
 
     def _of_table(self, a: str, b: str, otherwise: float) -> float:
         names = self.release.domain.names
@@ -153,7 +150,6 @@ class _Pairs:
         return measurement.counted_together(names.index(a), names.index(b))
 
     def _population(self, *names: str) -> Population:
-        """The rows in which those of the columns that are numbers are not missing."""
         domain = self.release.columns
         gaps = tuple(name for name in names if domain[name].missing and is_number(domain[name]))
         if gaps not in self._populations:
@@ -172,9 +168,8 @@ class _Pairs:
                 levels = np.where(levels < 0, -1, column.group_of(levels, column.deepest())).astype(int)
             self._groups[name] = _grouped(levels, everyone.weights)
         indicators = np.equal.outer(self._groups[name], np.unique(self._groups[name])).astype(float)
-        return _level_side(
-            population, indicators if population.given is None else indicators * population.given[:, None]
-        )
+        there = 1.0 if population.given is None else population.given[:, None]
+        return _level_side(population, indicators * there)
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,9 +77,8 @@ class ContingencyTest:
         return {**plain, **lists, "cells": cells}
 
     def __repr__(self) -> str:
-        of = " × ".join(map(words.written, self.columns)) + (
-            f" given {words.written(self.given)}" if self.given else ""
-        )
+        of = " × ".join(map(words.written, self.columns))
+        of += f" given {words.written(self.given)}" if self.given else ""
         low, high = self.v_interval
         v = "" if self.given else f"\nCramér's V {self.cramers_v:.3f} (95 %: {low:.3f} to {high:.3f})"
         notes = "".join(f"\nnote: {note}" for note in self.notes)

@@ -71,9 +71,8 @@ def odds_ratio(
         holds.append(values)
     x, y = (values[:, None] for values in holds)
     groups = _groups(population, given)
-    a, b, c, d = (
-        mean_statistic(population, one * groups) for one in (x * y, x * (1 - y), (1 - x) * y, (1 - x) * (1 - y))
-    )
+    combinations = (x * y, x * (1 - y), (1 - x) * y, (1 - x) * (1 - y))
+    a, b, c, d = (mean_statistic(population, one * groups) for one in combinations)
     kept = (a + b + c + d).value > _LEAST_SHARE
     a, b, c, d = (one[kept] for one in (a, b, c, d))
     n = a + b + c + d
@@ -155,17 +154,13 @@ def standardised(
         for condition, share in zip(conditions, population.values(), strict=True)
         if share > 0
     ]
-    n = max(len(_known(term)) for term in terms)  # one of them may end in a bias
-    influence = sum(np.append(_known(term), np.zeros(n - len(_known(term)))) for term in terms)
+    influences = [term.influence for term in terms if term.influence is not None]  # all: they are means
+    n = max(map(len, influences))  # one of them may end in a bias
+    influence = sum(np.append(known, np.zeros(n - len(known))) for known in influences)
     text = f"{shown(question)} standardised by {words.written(by) if by else 'groups'}"
     everyone = population_of(release, where=where, view=view)
     value = float(sum(term.value for term in terms))
     return estimate(everyone, Statistic(value, np.asarray(influence), everyone.text(text)))
-
-
-def _known(term: Statistic) -> Array:
-    assert term.influence is not None  # of a mean
-    return term.influence
 
 
 def _conditions(release: ReleaseData, groups: list[str], by: str | None) -> list[str]:
@@ -272,9 +267,7 @@ def survival(
     last = np.append(edges, float(column.upper))
     at = np.searchsorted(edges, population.values(words.column(time)), side="right")
     whole = column.step is not None
-    singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + whole]])) <= (
-        1.0 if whole else 0
-    )
+    singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + whole]])) <= float(whole)
     own = at[:, None] == np.arange(len(last))
     given = np.ones(len(at), dtype=bool) if population.given is None else population.given
     curve, at_risk = _curve(population, own & given[:, None], happened == 1, singles)

@@ -20,7 +20,7 @@ from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.cell_names import cell_names
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.tables.estimates import averaged_by_precision
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
@@ -79,11 +79,8 @@ def strata_of(
 
     over_noise   cells are merged until the least product of shares is so many times the noise on a measured cell.
     """
-    known, key = memo(release), ("strata", a, b, given, over_noise)
-    if key not in known:
-        known[key] = _strata(release, a, b, given, over_noise)
-    found: Strata | None = known[key]
-    return found
+    asked = (a, b, given, over_noise)
+    return kept(release, ("strata", *asked), lambda: _strata(release, *asked))
 
 
 def _strata(release: ReleaseData, a: str, b: str, given: str | None, over_noise: float) -> Strata | None:
@@ -97,21 +94,21 @@ def _strata(release: ReleaseData, a: str, b: str, given: str | None, over_noise:
     (p, noise_p), (q, noise_q) = margin(release, i), margin(release, j)
     if given is None:
         tables, shares, labels = table.shares[None], np.ones(1), tuple[str, ...]()
-        first, second, kept = p[None], q[None], np.ones(1, dtype=bool)
+        first, second, large = p[None], q[None], np.ones(1, dtype=bool)
     else:
         k = names.index(given)
         tables, shares, labels = table.shares, margin(release, k)[0], cells_of(release, given).labels
         first, second = (margin(release, k, column)[0] for column in (i, j))
-        kept = shares > _STRATUM_OVER_NOISE * table.noise * np.sqrt(tables[0].size)
+        large = shares > _STRATUM_OVER_NOISE * table.noise * np.sqrt(tables[0].size)
     sides = [cells_of(release, name) for name in (a, b)]
-    least = max(_LEAST_COUNT * max(int(kept.sum()), 1) / measurement.n_rows, over_noise * table.noise)
+    least = max(_LEAST_COUNT * max(int(large.sum()), 1) / measurement.n_rows, over_noise * table.noise)
     by_first, by_second = merged_cells((p, q), (noise_p, noise_q), sides, least)
-    first, second = (_conditional(x[kept] @ by) for x, by in ((first, by_first), (second, by_second)))
+    first, second = (_conditional(x[large] @ by) for x, by in ((first, by_first), (second, by_second)))
     return Strata(
-        tables=np.einsum("ir,zij,jc->zrc", by_first, tables[kept], by_second), shares=shares[kept], first=first,
+        tables=np.einsum("ir,zij,jc->zrc", by_first, tables[large], by_second), shares=shares[large], first=first,
         second=second, sides=(_side(sides[0], by_first), _side(sides[1], by_second)), noise=table.noise,
-        n_rows=measurement.n_rows, labels=tuple(np.array(labels, dtype=object)[kept]) if labels else (),
-        left_out=tuple(np.array(labels, dtype=object)[~kept]) if labels else (),
+        n_rows=measurement.n_rows, labels=tuple(np.array(labels, dtype=object)[large]) if labels else (),
+        left_out=tuple(np.array(labels, dtype=object)[~large]) if labels else (),
     )  # fmt: skip
 
 
@@ -214,16 +211,13 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> M
 
 def margin(release: ReleaseData, *columns: int) -> tuple[Array, float]:
     """Shares of one or two columns brought to be at least 0 and of sum 1, and the noise that their cells had; found once."""
-    known = memo(release)
-    if ("margin", columns) not in known:
+
+    def make() -> tuple[Array, float]:
         table = measured_table(release.measurement, columns)
-        assert (
-            table is not None
-        )  # one-way tables are always measured, and so is one whose columns are measured with a third
-        shares = project_to_simplex(table.shares.ravel()).reshape(table.shares.shape)
-        known["margin", columns] = shares, table.noise
-    found: tuple[Array, float] = known["margin", columns]
-    return found
+        assert table is not None  # one-way tables are always measured, and so are columns that are with a third
+        return project_to_simplex(table.shares.ravel()).reshape(table.shares.shape), table.noise
+
+    return kept(release, ("margin", columns), make)
 
 
 @dataclass(frozen=True)

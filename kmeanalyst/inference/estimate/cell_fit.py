@@ -1,15 +1,12 @@
 """What a measurement of tables says of any question, through all its cells at once.
 
-With p the released rows, y the measurement, τ its noise and C = Cov_p φ, the posterior of a Gaussian process with prior
-covariance κ Cov_p gives each question h its own functional of all features:
+With p the released rows, y the measurement, τ its noise and C = Cov_p φ, a Gaussian process with prior covariance κ Cov_p has
 
-    a = κ (κ C + τ²I)⁻¹ Cov_p(φ, h),    answer E_p h + aᵀ(y − E_p φ),    error τ²‖a‖² + κ Var_p(h − aᵀφ).
+    a = κ (κ C + τ²I)⁻¹ Cov_p(φ, h),    answer E_p h + aᵀ(y − E_p φ),    error τ²‖a‖² + κ Var_p(h − aᵀφ),
 
-It is the mean of h under the weights p (1 + (φ − E_p φ)ᵀ b), b = κ (κ C + τ²I)⁻¹ (y − E_p φ): some may be negative. κ is read
-off the departure from independent columns by MacKay's update (1992), as the released rows were fitted to y; Var_p(h − aᵀφ) is
-divided by (1 − γ/n)² (generalised cross-validation; Golub, Heath & Wahba 1979). What a second step would add (twicing; Tukey
-1977) counts twice as an error. C is 0 at cells that rules exclude, and so is a. Any a gives a valid error: a solver that stops
-early costs width.
+the mean of h under p (1 + (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ (y − E_p φ)): some weights may be negative. κ is by MacKay's update
+(1992) from independent columns, validation is generalised (Golub, Heath & Wahba 1979), and what a second step would add
+(twicing; Tukey 1977) counts twice as an error. Any a gives a valid error: a solver that stops early costs width.
 """
 
 from __future__ import annotations
@@ -282,7 +279,7 @@ class CellFit:
         return values
 
     def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
-        """Standard errors (k,) by source of statistics with influences (n, k); `expected`: of expected relations (`left_open`)."""
+        """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
         noise, variance, rest, outside, added, bias, relation = np.hstack(
             [self._squares(block, expected) for block in _few_columns(influence)]
         )
@@ -294,9 +291,7 @@ class CellFit:
         }
 
     def _squares(self, influence: Array, expected: bool) -> Array:
-        """‖a‖², Var_p h, Var_p(h − aᵀφ) and the part of it outside the span of the features, what is added, a bias, and what is
-        left open of an expected relation: (7, k).
-        """
+        """(7, k) ‖a‖², Var h, Var(h − aᵀφ), its part outside the features' span, what is added, a bias, and of a relation."""
         a, centred, with_features = self._solved(influence)
         variance = self.probabilities @ centred**2
         rest = self._variance_of_rest(variance, a, with_features)
@@ -370,10 +365,9 @@ class CellFit:
         return joint - cross - cross.T + a.T @ (self.system.covariance @ a)
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
-        """(n, k) draws of how the weights of the table's own rows may differ from `weights`; each sums to 0.
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), its rest `wider`.
 
-        f − fit(A f + noise), f from the prior (Matheron's rule), its rest `wider`: a question's values have the covariance of its
-        privacy and resolution parts, but for the bound that a noisy score sets to a pair that was not measured.
+        The bound that a noisy score sets to a pair that was not measured has no part in them.
         """
         size = len(self.system.covariance.mean)
         noise = self._fitted(self.measurement.noise_scale * rng.standard_normal((size, k)), self.system)

@@ -18,19 +18,14 @@ from kmeanalyst.inference.estimate.cell_fit import CellFit, fit_cells
 from kmeanalyst.inference.estimate.population_fit import PopulationFit, fit_population
 from kmeanalyst.inference.estimate.unresolved import contradiction_notes
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 
 _SECOND_MODEL = 0.5  # the share of two models' distance that is an error of one of them
 PARTS = ("privacy", "sampling", "resolution")
 Parts = dict[str, Any]  # each of PARTS → standard error, or None where it is not known
-
-
-Fit = (
-    CellFit | PopulationFit
-)  # what a measurement says of populations: their most plausible one, and the errors around it
+Fit = CellFit | PopulationFit  # what a measurement says of populations: the most plausible one, and errors around it
 
 
 class ErrorModel(ABC):
@@ -100,10 +95,8 @@ class ErrorModel(ABC):
 
 def error_model(release: ReleaseData, weights: Array) -> ErrorModel:
     """The error model of a release under the weights (M,) of a view, prepared once."""
-    key = ("expectation", weights.tobytes())
-    if key not in memo(release):
-        memo(release)[key] = _unmeasured(release) if release.measurement is None else _measured(release, weights)
-    return memo(release)[key]
+    make = (lambda: _unmeasured(release)) if release.measurement is None else (lambda: _measured(release, weights))
+    return kept(release, ("expectation", weights.tobytes()), make)
 
 
 def _unmeasured(release: ReleaseData) -> SamplingErrors:
@@ -124,11 +117,13 @@ def fitted_model(release: ReleaseData) -> MeasuredErrors:
             "there is no measurement, so no population can be fitted to it: these are weighted points from elsewhere, or rows "
             'that the exponential mechanism drew. Ask view="signed" or "probability".'
         )
-    if "fitted" not in memo(release):
+
+    def make() -> MeasuredErrors:
         of, n = _measured(release, release.weights), len(release)
         frame = of.frame if of.fit.on_points else pd.concat([of.frame.iloc[n:], of.frame.iloc[:n]], ignore_index=True)
-        memo(release)["fitted"] = MeasuredErrors(release, frame, release.weights, of.fit, first="fit", notes=of.notes)
-    return memo(release)["fitted"]
+        return MeasuredErrors(release, frame, release.weights, of.fit, first="fit", notes=of.notes)
+
+    return kept(release, "fitted", make)
 
 
 def fitted_frame(release: ReleaseData) -> pd.DataFrame:
@@ -138,21 +133,18 @@ def fitted_frame(release: ReleaseData) -> pd.DataFrame:
 
 
 def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
+    fit, points = kept(release, "population fit", lambda: _fit(release)), release.encoded_points
+    rows = kept(
+        release, "rows to ask", lambda: release.decode(points if fit.on_points else np.vstack([points, fit.rows]))
+    )
+    return MeasuredErrors(release, rows, weights, fit, notes=contradiction_notes(release))
+
+
+def _fit(release: ReleaseData) -> Fit:
     assert release.measurement is not None
-    if "population fit" not in memo(release):
-        memo(release)["population fit"] = _fit(release, release.measurement)
-    fit = memo(release)["population fit"]
-    if "rows to ask" not in memo(release):
-        points = release.encoded_points
-        memo(release)["rows to ask"] = release.decode(points if fit.on_points else np.vstack([points, fit.rows]))
-    notes = contradiction_notes(release)
-    return MeasuredErrors(release, memo(release)["rows to ask"], weights, fit, notes=notes)
-
-
-def _fit(release: ReleaseData, measurement: Measurement) -> Fit:
     probabilities = view_weights(release, "probability")
-    through_cells = fit_cells(measurement, release.domain, release.encoded_points, probabilities)
-    return through_cells or fit_population(release, measurement)
+    through_cells = fit_cells(release.measurement, release.domain, release.encoded_points, probabilities)
+    return through_cells or fit_population(release, release.measurement)
 
 
 @dataclass(frozen=True, eq=False)

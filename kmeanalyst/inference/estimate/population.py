@@ -256,14 +256,8 @@ def _parts(model: Errors, influences: Sequence[Array]) -> Parts:
     influences = [one if len(one) == longest else np.append(one, 0.0) for one in influences]  # without a bias
     step = max(1, _BLOCK // longest)
     blocks = [model.parts(np.column_stack(influences[k : k + step])) for k in range(0, len(influences), step)]
-    return (
-        blocks[0]
-        if len(blocks) == 1
-        else {
-            name: None if part is None else np.concatenate([block[name] for block in blocks])
-            for name, part in blocks[0].items()
-        }
-    )
+    known = [name for name in PARTS if blocks[0][name] is not None]
+    return dict.fromkeys(PARTS) | {name: np.concatenate([block[name] for block in blocks]) for name in known}
 
 
 def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
@@ -280,7 +274,6 @@ def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str,
 
 
 def _weakness(distribution: Distribution, question: str, parts: Parts, error: float) -> tuple[str, ...]:
-    """A note where resolution is most of the variance of an answer of one measured release."""
     if not isinstance(distribution, Population) or distribution.release.measurement is None:
         return ()
     resolution = parts["resolution"]

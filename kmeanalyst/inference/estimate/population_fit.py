@@ -4,15 +4,9 @@ A population is a mixture p of clouds of rows, single or blurred. It minimises �
 the clouds, R = τ²I + Cov_p A/N and q a reference: maximum entropy under noise (Dudík, Phillips & Schapire 2007), with κ = 2
 KL(p‖q)/γ by empirical Bayes (MacKay 1992), γ the number of directions that the measurement determines.
 
-The error of a question h: ridge regression divides it into aᵀφ, which the measurement determines, and a rest.
-
-    privacy     τ‖a‖.
-    sampling    √(Var h/N).
-    resolution  √(κ′ Var(h − aᵀφ)), κ′ the κ of the finest features that the measurement shows, and the bias of the method: how
-                far fits depart from p if the measurements are drawn from p.
-
-Variances are under p with a little of q, because a population may also have mass where p has none; that part counts with all of
-κ.
+Ridge regression divides a question h into aᵀφ, which the measurement determines, and a rest: privacy τ‖a‖, sampling √(Var h/N),
+resolution √(κ′ Var(h − aᵀφ)), κ′ the κ of the finest features that are shown, and how far fits to measurements drawn from p depart
+from it. Variances are under p with a little of q, as a population may have mass where p has none: that counts with all of κ.
 """
 
 from __future__ import annotations
@@ -167,7 +161,7 @@ class PopulationFit:
         return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
 
     def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
-        """Standard errors (k,) by source of statistics with influences (n, k); `expected`: of expected relations (`left_open`)."""
+        """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
         variance = self.weights @ (influence - self.weights @ influence) ** 2
         a, rest, refit = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)
@@ -202,11 +196,9 @@ class PopulationFit:
         }
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
-        """(n, k) draws of how the weights of the table's own rows may differ from `weights`; each sums to 0.
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
 
-        f − fit(A f + noise), f from the prior (Matheron's rule): a question's values have the covariance of its privacy and
-        resolution parts, but that refits which depart further than their noise explains do so in the same proportion everywhere.
-        `wider` multiplies f.
+        Refits that depart further than their noise explains do so in the same proportion everywhere.
         """
         f = wider * np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
         noise = self._excess * self.noise_scale * rng.standard_normal((self.coordinates.shape[1], k))
@@ -453,7 +445,8 @@ class _Problem:
             duals, before = duals + moved, slope
             value, p, pull = (np.where(taken, new, old) for new, old in zip(tried, (value, p, pull), strict=True))
             slope = self.A.T @ p - drawn + pull
-            past.append(_pair(moved, slope - before))
+            along = (moved * (slope - before)).sum(axis=0)
+            past.append((moved, slope - before, np.where(along > 1e-14, 1 / np.maximum(along, 1e-14), 0.0)))
         return p
 
     def _duals(self, duals: Array, drawn: Array, R: Array, kappa: float) -> tuple[Array, Array, Array]:
@@ -464,11 +457,6 @@ class _Problem:
         pull = R @ duals / kappa
         value = np.log(total) + top - (drawn * duals).sum(axis=0) + (duals * pull).sum(axis=0) / 2
         return value, p / total, pull
-
-
-def _pair(moved: Array, turned: Array) -> tuple[Array, Array, Array]:
-    along = (moved * turned).sum(axis=0)
-    return moved, turned, np.where(along > 1e-14, 1 / np.maximum(along, 1e-14), 0.0)
 
 
 def _quasi_newton(slope: Array, past: deque[tuple[Array, Array, Array]], factor: Any) -> Array:

@@ -2,7 +2,7 @@
 
 A statistic T of weights w moves, to first order, by Σ δw · T′(z); T′ is its influence function (Deville 1999, *Variance
 estimation for complex statistics*). A mean Σ w h has the influence h. Arithmetic computes influences too, so a variance, a
-correlation or a ratio is written as its formula; `solve` gives the influence of the root of an equation.
+correlation or a ratio is written as its formula.
 """
 
 from __future__ import annotations
@@ -141,24 +141,3 @@ def _chained(x: Statistic, slope: Any, shape: tuple[int, ...]) -> Array:
 def mean_of_rows(weights: Array, values: Array) -> Statistic:
     """Σ w · values, of values (n,) or (n, k) the first M of which have the weights (M,)."""
     return Statistic(weights @ values[: len(weights)], np.asarray(values, dtype=float))
-
-
-_MOST_STEPS = 50  # steps of Newton's method
-_CLOSE = 1e-12  # a Newton step below this share of the solution ends the search
-
-
-def solve(equations: Callable[[Array], tuple[Array, Array]], weights: Array, start: Array) -> Statistic:
-    """The root θ (k,) of Σ w ψ(x, θ) = 0 by Newton's method, with its influence −J⁻¹ψ (implicit function theorem).
-
-    equations  θ (k,) → ψ (n, k) at the rows, and J (k, k), the derivative of Σ w ψ by θ.
-    weights    (M,) of the first rows.
-    """
-    theta = np.asarray(start, dtype=float)
-    for _ in range(_MOST_STEPS):
-        psi, jacobian = equations(theta)
-        step = np.linalg.solve(jacobian, weights @ psi[: len(weights)])
-        theta = theta - step
-        if np.abs(step).max(initial=0.0) <= _CLOSE * np.abs(theta).max(initial=0.0):
-            break
-    psi, jacobian = equations(theta)
-    return Statistic(theta, -np.linalg.solve(jacobian, psi.T).T)

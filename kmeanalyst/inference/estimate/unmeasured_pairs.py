@@ -2,11 +2,8 @@
 
 A score is the L1 distance u of a pair's table from what the release assumed of it, with normal noise. Before it is seen u is
 exponential with a mean in proportion to r = Σ √E over the cells' shares E; all pairs' scores give the proportion. A pair's own κ
-= π/2 E[u²]/r², times 9 for events, which add departures of one sign. No event departs by more than half of the distance.
-
-A coefficient of a regression is asked for where a relation is expected: the population may depart along its influence h by a
-correlation ρ of standard deviation ½. What an answer that follows a share s of it with an error variance v leaves open has the
-variance (1 − s)²/(1/(Var h/4) + s²/v).
+= π/2 E[u²]/r², times 9 for events, which add departures of one sign. No event departs by more than half of the distance. Where a
+relation is expected, as of a coefficient, the population may depart along its influence by a correlation of deviation ½.
 """
 
 from __future__ import annotations
@@ -98,10 +95,7 @@ class UnmeasuredPairs:
         return added
 
     def of_relation(self, rest: Array, ranges: Array) -> Array:
-        """(k,) variance of the part of functions that is not measured, if a relation is expected of the pair that they are most of.
-
-        rest, ranges   as in `covariance`.
-        """
+        """(k,) variance of what is not measured of functions as in `covariance`, if a relation of their main pair is expected."""
         largest = np.zeros(rest.shape[1])
         for i, (shares, means, between, own) in enumerate(self._between_cells(rest)):
             size = np.sqrt(shares) @ np.abs(means.T) * np.sqrt(own / np.maximum(between, 1e-300))
@@ -111,9 +105,7 @@ class UnmeasuredPairs:
         return largest
 
     def _between_cells(self, rest: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """For each pair the shares of its cells (c,), the means (k, c) of functions there times the shares' roots, their variance
-        (k,) between cells, and that without what is there by chance of functions that have nothing to do with the pair.
-        """
+        """For each pair its cells' shares (c,), means (k, c) there times their roots, the variance (k,), and that beyond chance."""
         weighted = np.ascontiguousarray((self.weights[:, None] * rest).T)
         total = (weighted.T * rest).sum(axis=0)
         for columns in self.pairs:
@@ -174,7 +166,7 @@ VARIANCE_OF_CORRELATION = 0.25  # of a correlation of which nothing is known
 
 
 def left_open(variance: Array, share: Array, error: Array) -> Array:
-    """(k,) variance of what an answer leaves open of an expected relation.
+    """(k,) variance of what an answer leaves open of an expected relation: (1 − s)²/(1/(Var h/4) + s²/v).
 
     variance   (k,) Var h of the influences, as far as the measurement could show it.
     share      (k,) s in [0, 1] that the answers follow of it.

@@ -31,7 +31,7 @@ from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import Expression, ExpressionError, any_of, parse, words
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.rules.compiled import CompiledRule, rules_of
 from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, NEVER, Rule
@@ -108,7 +108,6 @@ def _upper_end(share: float, deviation: float) -> float:
 
 
 def _parsed(question: str) -> Expression | None:
-    """The expression that a text is; None of one that is not an expression."""
     try:
         return parse(question)
     except ExpressionError:
@@ -219,7 +218,6 @@ def _missing(release: ReleaseData, columns: list[str], together: str) -> str:
 
 
 def _names(release: ReleaseData, question: str) -> set[str]:
-    """The names in a question as it is shown, those in the expressions of derived columns included."""
     bare = _STRINGS.sub(" ", question)
     found = set(_QUOTED.findall(bare)) | set(_WORDS.findall(_QUOTED.sub(" ", bare)))
     for derived in reversed(release.derived):
@@ -303,11 +301,7 @@ def contradiction_notes(release: ReleaseData) -> tuple[str, ...]:
 
 
 def violations(release: ReleaseData) -> tuple[Violation, ...]:
-    kept = memo(release)
-    if "violations" not in kept:
-        kept["violations"] = violations_of(release.domain, release.measurement)
-    found: tuple[Violation, ...] = kept["violations"]
-    return found
+    return kept(release, "violations", lambda: violations_of(release.domain, release.measurement))
 
 
 def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
@@ -335,20 +329,18 @@ def _excluding(domain: Domain, event: str) -> tuple[int, ...]:
     except DomainError:  # too many values to try
         return ()
 
-    def broken_inside(one: CompiledRule) -> Expression | None:
-        """Where a row breaks a condition on the event's columns: in a cell, both may have rows, and none in common."""
-        return one.expression if one.rule.kind in (NEVER, ALWAYS) and set(one.columns) <= set(asked.columns) else None
-
     def impossible(some: Sequence[int]) -> bool:
-        inside = [broken for i in some if (broken := broken_inside(together.compiled[i])) is not None]
+        # conditions on the event's columns alone: in a cell, both may have rows, and none in common
+        own = [one for one in (together.compiled[i] for i in some) if set(one.columns) <= set(asked.columns)]
+        inside = [one.expression for one in own if one.rule.kind in (NEVER, ALWAYS) and one.expression is not None]
         joint = replace(asked, expression=any_of(otherwise, *inside))
-        own = replace(together, compiled=(joint,)).cells_allowed(cells, 0) if inside else tables[-1][1]
-        return not AllowedCells.of([*(tables[i] for i in some), (asked.columns, own)], cells).any_left
+        left = replace(together, compiled=(joint,)).cells_allowed(cells, 0) if inside else tables[-1][1]
+        return not AllowedCells.of([*(tables[i] for i in some), (asked.columns, left)], cells).any_left
 
-    kept = list(range(len(plain)))
-    if impossible([]) or not impossible(kept):  # the event is impossible by itself, or possible
+    excluding = list(range(len(plain)))
+    if impossible([]) or not impossible(excluding):  # the event is impossible by itself, or possible
         return ()
     for i in range(len(plain)):
-        if impossible(fewer := [k for k in kept if k != i]):
-            kept = fewer
-    return tuple(plain[i] for i in kept)
+        if impossible(fewer := [k for k in excluding if k != i]):
+            excluding = fewer
+    return tuple(plain[i] for i in excluding)

@@ -3,14 +3,12 @@
 Kernel ridge regression with the release's weights in place of 1/n and a constant that is not penalised (Song et al. 2009;
 Grünewälder et al. 2012), iterated once on its residuals (twicing; Stuetzle & Mittal 1979). With φ = (1, coordinates of k(x, ·)),
 A = Σ w φφᵀ, D the identity but for 0 at the constant and G = (A + λD)⁻¹: θ₁ = G Σ w φ f, θ₂ = θ₁ + G Σ w φ (f − φᵀθ₁), ĝ = φᵀθ₂.
-The remaining bias is φᵀ(λGD)²θ₂ to first order. λ = (1/N + 1/M)/3 + τ/(√3 B) is public: a ridge should cut where data err as
-much as they tell, σ²/s² = 1/3 being assumed (tests/benchmarks/conditional_expectation.py has ten times more and less).
+The remaining bias is φᵀ(λGD)²θ₂ to first order. λ = (1/N + 1/M)/3 + τ/(√3 B) is public.
 
-Amplitude: noise flattens ridges, and the fit p of a measurement y follows. Around x a departure α b (p − q), q the rows of p
-with the given columns exchanged, b = s/E_p s² and s the smoother's weight function, has the features D = E_(p−q) b φ: y − E_p φ
-~ N(α D, S), S = τ²I + κ′ Cov_p φ. With α ~ N(0, ρ²) its posterior has the variance v = 1/(1/ρ² + DᵀS⁻¹D) and the mean v DᵀS⁻¹(y
-− E_p φ). It moves E[f | X = x] by α H, H = E_(p−q) b s f. Answers are half way between the two models, half of the distance is
-an error, and so is √v |H|.
+Amplitude: noise flattens ridges. Around x a departure α b (p − q) of the fit p, q its rows with the given columns exchanged, b =
+s/E_p s² and s the smoother's weight function, has the features D = E_(p−q) b φ: y − E_p φ ~ N(α D, S), S = τ²I + κ′ Cov_p φ. The
+posterior of α ~ N(0, ρ²) has the variance v = 1/(1/ρ² + DᵀS⁻¹D) and the mean v DᵀS⁻¹(y − E_p φ); E[f | X = x] moves by α E_(p−q)
+b s f. Answers are half way between the two models; half of the distance is an error, and so is what v leaves open.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 from kmeanalyst.releases.rules.kept_rows import kept_or
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -266,7 +264,9 @@ def amplitudes(population: Population, names: Sequence[str], weight_function: Ar
     exchanged = _exchanged(population.release, names, fit.rows[at], rng)
     s = weight_function[first + at]
     b = s / np.maximum((s**2).mean(axis=0), 1e-300)
-    D = share * np.mean([_features_moved(measurement, fit.rows[at], rows, b) for rows in exchanged], axis=0)
+    features = measurement.feature_map
+    moved = [(features(fit.rows[at]) - features(rows)).T @ b / len(at) for rows in exchanged]  # (F, q) E_(p−q) b φ
+    D = share * np.mean(moved, axis=0)
     precision = _precision(population.release, measurement, fit)
     weighted = precision @ D
     variance = 1 / (_PRIOR**-2 + np.einsum("fk,fk->k", D, weighted))
@@ -274,16 +274,8 @@ def amplitudes(population: Population, names: Sequence[str], weight_function: Ar
     return Amplitudes(population, first + at, exchanged, b * s / len(at), mean, np.sqrt(variance))
 
 
-def _features_moved(measurement: Measurement, rows: Array, exchanged: Array, b: Array) -> Array:
-    """(F, q) E_(p−q) b φ."""
-    feature_map = measurement.feature_map
-    return (feature_map(rows) - feature_map(exchanged)).T @ b / len(rows)
-
-
 def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFit) -> _Precision:
-    if "amplitude" not in memo(release):
-        memo(release)["amplitude"] = _Precision.of(measurement, fit)
-    return memo(release)["amplitude"]
+    return kept(release, "amplitude", lambda: _Precision.of(measurement, fit))
 
 
 def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator) -> tuple[Array, ...]:
@@ -296,7 +288,6 @@ def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.
 
 
 def _sources(release: ReleaseData, names: Sequence[str]) -> set[str]:
-    """The table's columns that these are, or are computed from."""
     found = set(names)
     for one in reversed(release.derived):
         if one.column.name in found:

@@ -96,7 +96,6 @@ def check_groups(column: Column, bins: int | Sequence[float] | None, most: int =
 
 
 def _depth(column: Tree, bins: int | Sequence[float] | None) -> int:
-    """The depth whose nodes are the groups."""
     if bins is None:
         return column.deepest()
     if not isinstance(bins, int):
@@ -125,7 +124,9 @@ def _number_groups(column: Number, written: str, bins: int | Sequence[float] | N
         return _ranges(column, written, _equal(column, bins) if isinstance(bins, int) else _given(column, bins), "")
     atoms = _values(column, column.atom_codes)
     if column.edges:
-        edges = [column.lower, *_inner(column), column.upper]
+        codes = {float(code): edge for code, edge in zip(column.cuts(column.edges), column.edges, strict=True)}
+        low, high = column.bounds
+        edges = [column.lower, *(codes[code] for code in sorted(codes) if low < code < high), column.upper]
     elif (whole := _few_values(column)) is not None:
         return [_one(column, written, value) for value in whole]
     else:
@@ -138,13 +139,6 @@ def _number_groups(column: Number, written: str, bins: int | Sequence[float] | N
             "characters. Pass bins, which do not keep atoms separate, or ask for single ranges with probability(...)."
         )
     return [_one(column, written, atom) for atom in atoms] + _ranges(column, written, edges, others)
-
-
-def _inner(column: Number) -> list[Any]:
-    """The public edges inside the bounds, increasing."""
-    codes = {float(code): edge for code, edge in zip(column.cuts(column.edges), column.edges, strict=True)}
-    low, high = column.bounds
-    return [codes[code] for code in sorted(codes) if low < code < high]
 
 
 def _equal(column: Number, n: int) -> list[Any]:
@@ -172,7 +166,6 @@ def _given(column: Number, bins: Sequence[float]) -> list[Any]:
 
 
 def _few_values(column: Number) -> list[Any] | None:
-    """All values of a column of whole numbers with few of them; None for others."""
     if column.step is None or isinstance(column, Date):
         return None
     low, high = np.ceil(column.lower), np.floor(column.upper)
@@ -188,7 +181,6 @@ def _values(column: Column, codes: Any) -> list[Any]:
 
 
 def _ranges(column: Number, written: str, edges: Sequence[Any], others: str) -> list[Group]:
-    """Half-open ranges between edges, the last closed."""
     groups, shown = [], _shown(edges)
     for k, (a, b) in enumerate(pairwise(edges)):
         sign, end = ("<=", "]") if k == len(edges) - 2 else ("<", ")")
@@ -202,7 +194,6 @@ def _one(column: Number, written: str, value: Any) -> Group:
 
 
 def _text(column: Column, value: Any) -> str:
-    """A value as expressions write it."""
     if isinstance(column, Date):
         return words.literal(str(value))
     return repr(value.item() if isinstance(value, np.generic) else value)

@@ -128,7 +128,7 @@ def cov(
     age             195.178282       23.982532
     hours-per-week   23.982532      154.335544
     """
-    return _matrix(release, columns, where, view, _covariances)
+    return _matrix(release, columns, where, view, correlations=False)
 
 
 def corr(
@@ -141,7 +141,7 @@ def corr(
     >>> release.corr(["age", "hours-per-week"])["age", "hours-per-week"]
     corr(age, hours-per-week): 0.14 ± 0.13 (95 %: -0.11 to 0.39; privacy 0.07, sampling 0.02, resolution 0.11)
     """
-    return _matrix(release, columns, where, view, _correlations)
+    return _matrix(release, columns, where, view, correlations=True)
 
 
 def variance_of(population: Distribution, column: Any) -> Statistic:
@@ -174,15 +174,15 @@ def _matrix(
     columns: Sequence[str] | None,
     where: Condition,
     view: View | None,
-    entries: Callable[[Population, Sequence[str]], list[Statistic]],
+    *,
+    correlations: bool,
 ) -> MatrixEstimate:
     names, notes = _chosen(release, columns)
     population = population_of(release, where=where, view=view)
-    return MatrixEstimate(names, estimates(population, entries(population, names)), notes)
+    return MatrixEstimate(names, estimates(population, _entries(population, names, correlations)), notes)
 
 
 def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names, and a note on what was left out."""
     if isinstance(columns, str) or (columns is not None and not len(columns)):
         raise ValueError(
             f"columns must be a list of at least one name, got {columns!r}: a matrix has a row for each. Write them in "
@@ -190,9 +190,8 @@ def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> tuple[tuple[
         )
     if columns is not None:
         return tuple(columns), ()
-    numbers = [
-        c for c in release.columns.columns if (c.is_number or isinstance(c, Boolean)) and not isinstance(c, Date)
-    ]
+    columns_of = [column for column in release.columns.columns if not isinstance(column, Date)]
+    numbers = [column for column in columns_of if column.is_number or isinstance(column, Boolean)]
     whole = tuple(column.name for column in numbers if not column.missing)
     left_out = [column.name for column in numbers if column.missing]
     if not whole:
@@ -208,7 +207,6 @@ def _pairs(d: int) -> list[tuple[int, int]]:
 
 
 def _columns(population: Population, names: Sequence[str]) -> Array:
-    """(n, d) the columns at the rows of population.model.frame."""
     return np.column_stack([population.values(population.question(name)) for name in names])
 
 
@@ -227,43 +225,26 @@ def _central_moments(population: Distribution, X: Array, pairs: Sequence[tuple[i
     return products - shift[first] * rest[second] - shift[second] * rest[first]  # shift² is of second order
 
 
-def _covariances(population: Population, names: Sequence[str]) -> list[Statistic]:
-    X, pairs = _columns(population, names), _pairs(len(names))
-    moments, least = _central_moments(population, X, pairs), _least(population, X)
-    feasible = cache(lambda same: [entry.value for entry in _covariances(same, names)])
-    entries = []
-    for k, (i, j) in enumerate(pairs):
-        infeasible = "variance" if i == j and moments.value[k] < -least[i] else ""
-        notes = _infeasible(population, moments[k], infeasible, feasible, k)
-        entries.append(answer(population, moments[k], f"cov({names[i]}, {names[j]})", notes))
-    return entries
-
-
-def _correlations(population: Population, names: Sequence[str]) -> list[Statistic]:
+def _entries(population: Population, names: Sequence[str], correlations: bool) -> list[Statistic]:
+    """The entries of the matrix on and above the diagonal, row by row."""
     X, pairs = _columns(population, names), _pairs(len(names))
     moments, least = _central_moments(population, X, pairs), _least(population, X)
     variances = [moments[pairs.index((i, i))] for i in range(len(names))]
-    feasible = cache(lambda same: [entry.value for entry in _correlations(same, names)])
+    feasible = cache(lambda same: [entry.value for entry in _entries(same, names, correlations)])
     entries = []
     for k, (i, j) in enumerate(pairs):
+        entry, notes, name = moments[k], tuple[str, ...](), "corr" if correlations else "cov"
         constant = [names[c] for c in (i, j) if variances[c].value <= least[c]]
-        if constant:
+        if correlations and constant:
             entry = Statistic(np.nan, None)
-            notes: tuple[str, ...] = (f"no correlation: {constant[0]} has no positive variance under these weights",)
-        else:
+            notes = (f"no correlation: {constant[0]} has no positive variance under these weights",)
+        elif correlations:
             # 1 whatever the weights, on the diagonal: no rounding error in its place
             one = Statistic(1.0, np.zeros(len(X)))
             entry = one if i == j else moments[k] / np.sqrt(variances[i] * variances[j])
-            infeasible = "correlation" if abs(entry.value) > 1 + 1e-9 else ""
-            notes = _infeasible(population, entry, infeasible, feasible, k)
-        entries.append(answer(population, entry, f"corr({names[i]}, {names[j]})", notes))
+        beyond = abs(entry.value) > 1 + 1e-9 if correlations else i == j and entry.value < -least[i]
+        if beyond:
+            what = f"{entry.value:.4g} is not a {'correlation' if correlations else 'variance'}"
+            notes = (population.infeasible(what, lambda same, k=k: feasible(same)[k]),)  # type: ignore[misc]
+        entries.append(answer(population, entry, f"{name}({names[i]}, {names[j]})", notes))
     return entries
-
-
-def _infeasible(
-    population: Population, entry: Statistic, what: str, feasible: Callable[[Population], list[float]], k: int
-) -> tuple[str, ...]:
-    """A note on the k-th entry where it is no `what`; none where that is empty."""
-    if not what:
-        return ()
-    return (population.infeasible(f"{entry.value:.4g} is not a {what}", lambda same: feasible(same)[k]),)

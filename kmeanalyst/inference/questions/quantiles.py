@@ -117,7 +117,6 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
 
 
 def _at_most(values: Array, x: float) -> Array:
-    """Whether values are at most x: (n,) 0 or 1; NaN where a value is NaN."""
     return np.where(np.isnan(values), np.nan, values <= x)
 
 

@@ -60,7 +60,6 @@ def histogram(
 def histogram_of_groups(
     population: Population, column: str, bins: int | Sequence[float] | None, level: float
 ) -> pd.DataFrame:
-    """The probability of each group of a column's values, in a population."""
     groups = groups_of(population.release.columns, column, bins)
     lefts, rights = ([getattr(group, side) for group in groups] for side in ("left", "right"))
     labels = [group.label for group in groups]
@@ -70,7 +69,6 @@ def histogram_of_groups(
 def histogram_frame(
     found: Estimates, labels: Sequence[str], lefts: list[Any], rights: list[Any], name: str, level: float
 ) -> pd.DataFrame:
-    """Probabilities as the frame of a histogram; with left and right if any group has them."""
     frame = _frame(found, level).set_axis(_ordered(labels, name))
     if any(left is not None for left in lefts):
         frame.insert(0, "left", lefts)
@@ -124,10 +122,7 @@ def contingency(
 
 
 def joint_probabilities(population: Population, groups: Sequence[Sequence[Group]], tables: int = 1) -> Estimates:
-    """The probability of each combination of groups of several columns, the last column's varying fastest.
-
-    Errors   ValueError where the table, or `tables` such tables, would be too much work.
-    """
+    """The probability of each combination of groups, the last column's varying fastest; within the limits of `check_table`."""
     check_table(groups, len(population.model.frame), tables)
     held = [list(zip(_held(population, some), [group.condition for group in some], strict=True)) for some in groups]
     cells = (
@@ -168,7 +163,6 @@ def _held(population: Population, groups: Sequence[Group]) -> list[Array]:
 
 
 def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
-    """The groups' labels as an index that keeps their order when it is unstacked."""
     return _ordered([group.label for group in groups], name)
 
 
@@ -260,7 +254,6 @@ class GroupBy:
         return answers.to_frame(self.level).set_axis(_labels(groups, self.column))
 
     def _group(self, group: Group, view: View | None) -> Population | Estimate:
-        """The population of a group, or an answer that says why there is none."""
         conditions = [group.condition] if self.where is None else [self.where, group.condition]
         try:
             return population_of(self.release, where=conditions, view=view)

@@ -103,9 +103,7 @@ def sum_of(covariance: Parts) -> Array:
     return np.sum([part for part in covariance.values() if part is not None], axis=0)
 
 
-Make = Callable[
-    [Population], tuple[Design, Equations, tuple[str, ...]]
-]  # gives the equations, and the coefficients' names
+Make = Callable[[Population], tuple[Design, Equations, tuple[str, ...]]]  # to the equations and coefficients' names
 
 
 def fit_equations(population: Population, make: Make, notes: Sequence[str] = ()) -> Fit:
@@ -137,9 +135,8 @@ def _fitted(population: Population, make: Make, notes: tuple[str, ...]) -> Fit:
     if not np.array_equal(positive, population.weights):
         start = root(equations, positive, start, reference)
     beta = root(equations, population.weights, start, reference)
-    notes += tuple(
-        f"{condition} never occurs and is left out" for factor in design.factors.values() for condition in factor.absent
-    )
+    absent = [condition for factor in design.factors.values() for condition in factor.absent]
+    notes += tuple(f"{condition} never occurs and is left out" for condition in absent)
     if (direction := dependent_columns(equations.X, positive, NEARLY_SINGULAR)) is not None:
         notes += (
             f"nearly collinear: {_involved(design.names, direction)} almost determine one another, so that their coefficients are "
@@ -159,9 +156,8 @@ def _rarest(equations: Equations, weights: Array) -> str:
         return ""
     shares = equations.shares(weights)
     rarest = int(shares.argmin())
-    return (
-        f" The target's rarest level is {equations.levels[rarest]} ({percent(shares[rarest])}): where can leave it out."
-    )
+    level = f"{equations.levels[rarest]} ({percent(shares[rarest])})"
+    return f" The target's rarest level is {level}: where can leave it out."
 
 
 def percent(share: float) -> str:

@@ -144,7 +144,6 @@ def fitted_glm(population: Population, formula: Formula, family: str, link: str)
 
 
 def _is_exact(fit: Fit) -> bool:
-    """Whether the model gives the target of each row exactly, so that nothing has an error."""
     rows = np.flatnonzero(fit.population.weights)
     assert isinstance(fit.equations, GlmEquations)
     y, means = fit.equations.y[rows], fit.equations.means(fit.beta, fit.equations.X[rows])[0][:, 0]
@@ -203,7 +202,6 @@ def _without_absent(population: Population, target: str) -> tuple[Population, tu
 
 
 def _note_of_order(population: Population, target: str) -> tuple[str, ...]:
-    """That levels which the domain gives no order are taken in the order in which it lists them."""
     groups = _levels_of(population, target)
     name = column_of(target)
     assert name is not None
@@ -239,7 +237,6 @@ def _equations_of_levels(
 
 
 def _beginning_with(first: str | None, groups: list[Group], target: str) -> list[Group]:
-    """The levels of a target, this one before the others; ValueError if it is none of them."""
     labels = [group.label for group in groups]
     if first is not None and first not in labels:
         raise ValueError(f"{target} has no level {first!r:.80} here: there are {', '.join(labels)}. Name one of these.")

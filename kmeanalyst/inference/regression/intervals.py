@@ -18,7 +18,7 @@ from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.equations import NoRoot
-from kmeanalyst.inference.regression.fit import Fit, percent, usual_errors, values_at
+from kmeanalyst.inference.regression.fit import Fit, efficient_scores, percent, usual_errors, values_at
 from kmeanalyst.inference.regression.levels import LevelEquations, MultinomialEquations
 from kmeanalyst.kernels.base import Array
 
@@ -61,7 +61,7 @@ class ScoreProfiles:
     def _held(self, j: int) -> list[tuple[float, tuple[Array, float]]]:
         """Scores of coefficient j held so many units away, as far as there are roots for the others."""
         found: list[tuple[float, tuple[Array, float]]] = []
-        fit = self.fit
+        fit, weights = self.fit, self.fit.population.weights
         if self.is_exact(j):
             return found
         for side in (-1.0, 1.0):
@@ -69,20 +69,11 @@ class ScoreProfiles:
             for u in side * STEPS:
                 try:
                     beta = fit.held_at(j, float(fit.beta[j] + u * self.units[j]), beta)
-                    found.append((float(u), self._efficient(j, beta)))
+                    efficient = efficient_scores(fit, beta, [j])[:, 0]
+                    found.append((float(u), (efficient, float(weights @ efficient[: len(weights)]))))
                 except (NoRoot, np.linalg.LinAlgError):  # the second: so far away all means are 0 or 1 by rounding
                     break
         return found
-
-    def _efficient(self, j: int, beta: Array) -> tuple[Array, float]:
-        """The influence (n,) of the score of coefficient j, and the score."""
-        weights = self.fit.population.weights
-        psi = self.fit.equations.scores(beta)
-        J = self.fit.equations.information(beta, weights)
-        others = np.arange(len(beta)) != j
-        along = np.linalg.solve(J[np.ix_(others, others)].T, J[j, others]) if others.any() else np.zeros(0)
-        efficient = psi[:, j] - psi[:, others] @ along
-        return efficient, float(weights @ efficient[: len(weights)])
 
     def ends(self, j: int, z: float) -> tuple[float, float]:
         """Where t passes ± z for the last time, in distance from the estimate; infinite where it does not."""
@@ -162,15 +153,11 @@ def notes_of_infinite(fit: Fit, target: str, infinite: Array) -> tuple[str, ...]
         levels, shares = equations.levels, equations.shares(fit.population.weights)
         if isinstance(equations, MultinomialEquations):
             by_outcome, most = infinite.reshape(len(levels) - 1, -1), int(shares.argmax())
-            rare = {
-                levels[c]: shares[c]
-                for c in range(1, len(levels))
-                if by_outcome[c - 1].any() and shares[c] < shares[1:].max()
-            }
+            affected = np.flatnonzero(by_outcome.any(axis=1) & (shares[1:] < shares[1:].max())) + 1
+            rare = {levels[c]: shares[c] for c in affected}
             if most > 0 and by_outcome[most - 1].all():
-                notes.append(
-                    _of_reference(str(column_of(target)), (levels[0], shares[0]), (levels[most], shares[most]))
-                )
+                first, usual = ((levels[c], shares[c]) for c in (0, most))
+                notes.append(_of_reference(str(column_of(target)), first, usual))
             elif rare:
                 notes.append(
                     f"intervals of the outcomes {_listed(rare)}, are infinite: too few rows for this noise. Other outcomes' "
@@ -206,7 +193,6 @@ def _of_factors(fit: Fit, infinite: Array) -> Iterator[str]:
 
 
 def _of_reference(name: str, first: tuple[str, float], most: tuple[str, float]) -> str:
-    """The note of a level that others are compared with, and its share: which to name in its place."""
     return (
         f"intervals are infinite as other levels of {name} are compared with {first[0]} ({percent(first[1])}), too few for this "
         "noise to tell their rate from 0. Compare with the level that has the most rows: "

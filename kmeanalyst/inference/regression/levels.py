@@ -155,9 +155,8 @@ class OrdinalEquations(LevelEquations):
         each = [np.full(len(X), c) for c in range(len(self.levels))]
         ends = [self._ends(beta, X, y) for y in each]
         f = self._density
-        slopes = [
-            self._by(f(u), y, X) - self._by(f(lower), y - 1, X) for (u, lower, _), y in zip(ends, each, strict=True)
-        ]
+        pairs = zip(ends, each, strict=True)
+        slopes = [self._by(f(u), y, X) - self._by(f(lower), y - 1, X) for (u, lower, _), y in pairs]
         return np.column_stack([p for _, _, p in ends]), np.stack(slopes, axis=1)
 
     def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:

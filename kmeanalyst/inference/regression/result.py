@@ -345,7 +345,6 @@ def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
 
 
 def _errors(slopes: Array, covariance: Array) -> Array:
-    """(n,) standard errors of statistics with these slopes (n, k)."""
     return np.sqrt(np.einsum("nk,kl,nl->n", slopes, covariance, slopes).clip(0.0))
 
 

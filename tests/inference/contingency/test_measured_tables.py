@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -24,7 +25,15 @@ from kmeanalyst.inference.contingency.contingency_test import (
     standardised_departures,
     weighted_test,
 )
-from kmeanalyst.inference.contingency.strata import Cells, cells_of, measured_table, merged_cells, strata_of
+from kmeanalyst.inference.contingency.strata import (
+    Cells,
+    Side,
+    Strata,
+    cells_of,
+    measured_table,
+    merged_cells,
+    strata_of,
+)
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
@@ -60,6 +69,20 @@ def counted(
     own = features(domain, target)
     vector = own.mean(rows, np.full(len(rows), 1 / len(rows))) + noise * rng.normal(size=own.dimension)
     return measured_release(measurement_of(own, vector, noise, len(rows)), domain, rows[:50])
+
+
+def strata(
+    rows: np.ndarray,
+    noise: float,
+    rng: np.random.Generator,
+    *columns: str,
+    given: str | None = None,
+    domain: Domain = DOMAIN,
+) -> Strata:
+    """The measured table of two columns, "a" and "b" by default, of rows that are counted."""
+    found = strata_of(counted(rows, domain, noise, rng, target=given), *(columns or "ab"), given)
+    assert found is not None
+    return found
 
 
 def crosstab(rows: np.ndarray, *columns: int) -> np.ndarray:
@@ -146,8 +169,8 @@ def test_given_a_column_without_noise_it_is_that_of_cochran_mantel_and_haenszel(
     rows[:, 1] = np.where(rng.random(n) < 0.02, rows[:, 0], rows[:, 1])
     release = counted(rows, BINARY, 1e-12, rng, target="z")
     found = ka.contingency_test(release, "a", "b", given="z")
-    strata = StratifiedTable([crosstab(rows[z == k], 0, 1) for k in range(3)])
-    assert found.statistic == pytest.approx(strata.test_null_odds().statistic, rel=2e-3)
+    tables = StratifiedTable([crosstab(rows[z == k], 0, 1) for k in range(3)])
+    assert found.statistic == pytest.approx(tables.test_null_odds().statistic, rel=2e-3)
     assert found.df == 1 and list(found.table.index.names) == ["z", "a"]
     other = ka.contingency_test(release, "b", "z", given="a")  # the target may be any of the three
     assert other.df == 2 and other.pvalue < 1e-6
@@ -162,11 +185,7 @@ def test_p_values_of_independent_columns_are_uniform_with_noise_and_sampling():
         rng = np.random.default_rng(6)
         found = []
         for _ in range(100):
-            strata = strata_of(
-                counted(codes(1000, rng), DOMAIN, noise, rng, target="c" if given else None), a, b, given
-            )
-            assert strata is not None
-            contrasts = Contrasts.of(strata)
+            contrasts = Contrasts.of(strata(codes(1000, rng), noise, rng, a, b, given=given))
             found.append((contrasts.pvalue, weighted_test(contrasts)[1], mantel_haenszel(contrasts)[2]))
         for each in np.array(found).T:
             assert kstest(each, "uniform").pvalue > 1e-4
@@ -178,9 +197,7 @@ def test_a_test_that_does_not_know_the_noise_raises_false_alarms():
     rng = np.random.default_rng(7)
     p = []
     for _ in range(20):
-        strata = strata_of(counted(codes(1000, rng), DOMAIN, 3e-3, rng), "a", "b")
-        assert strata is not None
-        p.append(Contrasts.of(type(strata)(**(vars(strata) | {"noise": 1e-9}))).pvalue)
+        p.append(Contrasts.of(replace(strata(codes(1000, rng), 3e-3, rng), noise=1e-9)).pvalue)
     assert np.mean(np.array(p) <= 0.05) > 0.5
 
 
@@ -192,9 +209,7 @@ def test_dependence_is_found_and_more_of_it_along_an_order():
         y = 0.12 * x + rng.normal(size=3000)
         domain = Domain((Integer(name="x", lower=-40, upper=40), Integer(name="y", lower=-40, upper=40)))
         rows = np.clip(np.column_stack([x, y]) * 15, -40, 40).round()
-        strata = strata_of(counted(rows, domain, 1e-3, rng), "x", "y")
-        assert strata is not None
-        contrasts = Contrasts.of(strata)
+        contrasts = Contrasts.of(strata(rows, 1e-3, rng, "x", "y", domain=domain))
         even.append(contrasts.pvalue)
         along.append(weighted_test(contrasts)[1])
     assert np.mean(np.array(along) < 0.05) > np.mean(np.array(even) < 0.05) + 0.2
@@ -239,9 +254,7 @@ def test_intervals_of_cramers_v_hold_the_truth():
         truth = scipy_association(crosstab(codes(10**6, rng, strength), 0, 1), method="cramer") if strength else 0.0
         held = 0
         for _ in range(40):
-            strata = strata_of(counted(codes(1500, rng, strength), DOMAIN, 1e-3, rng), "a", "b")
-            assert strata is not None
-            low, high = cramers_v(strata)[1]
+            low, high = cramers_v(strata(codes(1500, rng, strength), 1e-3, rng))[1]
             held += low <= truth <= high
         assert held >= 33
 
@@ -250,9 +263,7 @@ def test_residuals_have_variance_1_where_columns_are_independent():
     rng = np.random.default_rng(12)
     found = []
     for _ in range(100):
-        strata = strata_of(counted(codes(1000, rng), DOMAIN, 1e-3, rng), "a", "b")
-        assert strata is not None
-        d, deviations = departures(Contrasts.of(strata))
+        d, deviations = departures(Contrasts.of(strata(codes(1000, rng), 1e-3, rng)))
         found.append(d / deviations)
     assert np.std(found) == pytest.approx(1.0, abs=0.08)
 
@@ -306,8 +317,6 @@ def test_strata_that_noise_hides_are_left_out_and_named():
 
 
 def test_the_leading_functions_of_a_column_without_an_order_are_its_cells():
-    from kmeanalyst.inference.contingency.strata import Side
-
     p = np.array([0.5, 0.3, 0.2])
     root = contingency_test._root(p, Side(tuple("abc"), np.ones(3), np.full(3, np.nan)))
     np.testing.assert_allclose(root @ root.T, np.diag(1 / p) / 3, atol=1e-12)

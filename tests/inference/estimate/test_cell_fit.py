@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -189,19 +190,30 @@ def test_many_rows_are_asked_through_cells():
         assert released.parts["resolution"] == pytest.approx(np.hypot(answer.parts["resolution"], further), rel=0.01)
 
 
+@cache
+def truth() -> Array:
+    return questions(table(400_000, np.random.default_rng(5))).mean(axis=0)
+
+
+def fitted(noise: float, seed: int) -> tuple[CellFit, Array]:
+    """The fit of a table of 4,000 rows whose relations are strong, and the questions' values at its rows."""
+    measurement = measured(
+        FEATURES, table(4000, np.random.default_rng(100 + seed)), noise_scale=noise * NOISE_SCALE, seed=seed
+    )
+    points, weights = represent(measurement, DOMAIN, Wanted(n_points=4000))
+    found = fit_cells(measurement, DOMAIN, points, weights)
+    assert found is not None
+    return found, questions(points)
+
+
 def test_much_noise_leaves_the_spread_of_usual_tables():
     """Four tables of 4,000 rows with strong relations, which are known ever less; read off the measurement κ would vanish."""
     for noise, least in [(3, 0.85), (30, 0.75)]:
-        population = questions(table(400_000, np.random.default_rng(5))).mean(axis=0)
         held, spreads = [], []
         for seed in range(4):
-            rng = np.random.default_rng(100 + seed)
-            measurement = measured(FEATURES, table(4000, rng), noise_scale=noise * NOISE_SCALE, seed=seed)
-            points, weights = represent(measurement, DOMAIN, Wanted(n_points=4000))
-            found = fit_cells(measurement, DOMAIN, points, weights)
-            assert found is not None
-            errors = np.sqrt(sum(part**2 for part in found.parts(questions(points)).values()))
-            held.append(np.abs(found.weights @ questions(points) - population) <= 1.96 * errors)
+            found, values = fitted(noise, seed)
+            errors = np.sqrt(sum(part**2 for part in found.parts(values).values()))
+            held.append(np.abs(found.weights @ values - truth()) <= 1.96 * errors)
             spreads.append(found.spread)
         assert np.mean(held) > least
         assert 0.02 < np.mean(spreads) < 0.05
@@ -228,16 +240,11 @@ def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds():
 
 def test_intervals_hold_the_population_and_would_not_without_their_parts():
     """Eight tables of 4,000 rows: 95 % intervals hold at least 90 %, and less than 75 % without noise and resolution."""
-    population = questions(table(400_000, np.random.default_rng(5))).mean(axis=0)
     held, held_without = [], []
     for seed in range(8):
-        rng = np.random.default_rng(100 + seed)
-        measurement = measured(FEATURES, table(4000, rng), noise_scale=1.5 * NOISE_SCALE, seed=seed)
-        points, weights = represent(measurement, DOMAIN, Wanted(n_points=4000))
-        parts = fit_cells(measurement, DOMAIN, points, weights)
-        assert parts is not None
-        errors = parts.parts(questions(points))
-        away = np.abs(parts.weights @ questions(points) - population)
+        found, values = fitted(1.5, seed)
+        errors = found.parts(values)
+        away = np.abs(found.weights @ values - truth())
         held.append(away <= 1.96 * np.sqrt(sum(part**2 for part in errors.values())))
         held_without.append(away <= 1.96 * errors["sampling"])
     assert np.mean(held) > 0.9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,8 +125,6 @@ def test_a_number_too_long_or_too_short_for_decimals_is_written_by_its_exponent(
         (1e-20, "h: 3e-20 ± 2.5e-21 (95 %"),
     ]:
         parts = {"privacy": 0.0, "sampling": 0.25 * scale, "resolution": None}
-        estimate = Estimate(
-            value=3.0 * scale, standard_error=0.25 * scale, parts=parts, view="probability", question="h", notes=()
-        )
+        estimate = replace(by_hand(), value=3.0 * scale, standard_error=0.25 * scale, parts=parts, question="h")
         assert repr(estimate).startswith(written)
         assert len(repr(estimate)) < 150

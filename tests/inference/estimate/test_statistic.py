@@ -1,4 +1,4 @@
-"""Statistics carry their derivative by each row's weight: arithmetic and `solve` against changed weights."""
+"""Statistics carry their derivative by each row's weight: arithmetic against changed weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kmeanalyst.inference.estimate.statistic import Statistic, mean_of_rows, solve
+from kmeanalyst.inference.estimate.statistic import Statistic, mean_of_rows
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.uniform(0.5, 1.5, 7) / 7
@@ -60,22 +60,3 @@ def test_other_types_are_refused():
         mean_of_rows(WEIGHTS, X) + "age"
     with pytest.raises(TypeError):
         2 ** mean_of_rows(WEIGHTS, X)
-
-
-def test_the_root_of_an_equation_moves_as_the_implicit_function_theorem_says():
-    """θ with Σ w (exp(θ) − x) = 0 and Σ w (θ₂ − θ₁ y) = 0: θ₁ = log(Σ w x / Σ w), θ₂ = θ₁ Σ w y / Σ w."""
-
-    def root(weights: np.ndarray) -> Statistic:
-        def equations(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            psi = np.column_stack([np.exp(theta[0]) - X, theta[1] - theta[0] * Y])
-            total, mean = weights.sum(), weights @ Y[: len(weights)]
-            return psi, np.array([[total * np.exp(theta[0]), 0.0], [-mean, total]])
-
-        return solve(equations, weights, np.zeros(2))
-
-    mean = WEIGHTS @ X[:7] / WEIGHTS.sum()
-    found = root(WEIGHTS)
-    assert found.value == pytest.approx([np.log(mean), np.log(mean) * (WEIGHTS @ Y[:7]) / WEIGHTS.sum()])
-    for k in range(2):
-        by_weight = changes(lambda w, k=k: root(w).value[k])
-        assert found[k].influence[:7] == pytest.approx(by_weight, rel=1e-6, abs=1e-8)

@@ -63,18 +63,16 @@ def test_an_expected_relation_departs_no_further_than_its_score_allows():
 
 def test_a_score_alone_says_more_of_a_distance_than_with_what_is_usual():
     """Cut off at 0, a normal score of distance 3 noises has E u² near 10 squared noises; of 0 noises it has 1."""
-    assert unmeasured_pairs._second_moments(np.array([3.0, 0.0]), 0.1) == pytest.approx(
-        [0.1 + 1e-4 * 1.33, 0.01], rel=1e-3
-    )
+    moments = unmeasured_pairs._second_moments(np.array([3.0, 0.0]), 0.1)
+    assert moments == pytest.approx([0.1 + 1e-4 * 1.33, 0.01], rel=1e-3)
     assert (squared_distances(np.array([0.3, 0.0]), 0.1, np.ones(2)) < [0.1, 0.01]).all()
 
 
 def test_variances_are_the_diagonals_of_joint_covariances_and_signs_are_kept():
     rest = np.hstack([interaction(), -2 * interaction(), np.random.default_rng(0).normal(size=(1000, 1))])
     joint = pairs((0.04, 0.02)).covariance(rest, np.array([2.0, 4.0, 6.0]), 0.0)
-    alone = [
-        pairs((0.04, 0.02)).covariance(rest[:, [k]], np.array([span]), 0.0)[0, 0] for k, span in enumerate((2, 4, 6))
-    ]
+    own = pairs((0.04, 0.02))
+    alone = [own.covariance(rest[:, [k]], np.array([span]), 0.0)[0, 0] for k, span in enumerate((2, 4, 6))]
     np.testing.assert_allclose(np.diag(joint), alone)
     assert joint[0, 1] == pytest.approx(-2 * joint[0, 0])
     assert joint[2, 2] < 2e-4  # chance alone puts .003 of its variance between the cells of a pair
@@ -89,9 +87,8 @@ def test_distances_are_calibrated_given_their_scores():
     found = squared_distances(scores, 0.1, r)
     for part in np.array_split(np.argsort(scores), 4):
         assert found[part].mean() == pytest.approx((distances[part] ** 2).mean(), rel=0.15)
-    assert (scores[scores > 0] ** 2).mean() > 1.1 * (
-        distances[scores > 0] ** 2
-    ).mean()  # scores as they are would not be
+    high = scores > 0
+    assert (scores[high] ** 2).mean() > 1.1 * (distances[high] ** 2).mean()  # scores as they are would not be
 
 
 def test_events_depart_as_independent_cells_do_only_where_cells_are():
@@ -120,6 +117,5 @@ def test_it_is_the_variance_of_what_is_left_given_the_answer() -> None:
         rest = missing - answer * (missing @ answer) / (answer @ answer)
         found = left_open(np.array([variance]), np.array([share]), np.array([error]))
         assert found[0] == pytest.approx(rest.var(), rel=0.02)
-        assert (
-            abs((1 - share) ** 2 * VARIANCE_OF_CORRELATION * variance / rest.var() - 1) > 0.03
-        )  # before the answer is known
+        before = (1 - share) ** 2 * VARIANCE_OF_CORRELATION * variance  # the answer is known
+        assert abs(before / rest.var() - 1) > 0.03

@@ -51,9 +51,8 @@ def test_a_value_that_no_row_has_may_have_all_the_mass_of_its_cell(margins):
     assert found.parts["privacy"] == found.parts["sampling"] == 0
     assert any("no row of the release has this value" in note for note in found.notes)
     both = found + margins.probability("dose == 0")  # an atom is a cell of its own
-    assert both.standard_error == pytest.approx(
-        np.hypot(found.standard_error, margins.probability("dose == 0").standard_error)
-    )
+    atom = margins.probability("dose == 0").standard_error
+    assert both.standard_error == pytest.approx(np.hypot(found.standard_error, atom))
     assert margins.probability("dose == 3.14159 or 7.7 == dose").standard_error > 1.5 * found.standard_error
 
 
@@ -72,9 +71,8 @@ def test_levels_that_no_row_joins_are_no_more_probable_than_each(rough_represent
     levels = [Categorical(name=name, levels=("usual", "rare")) for name in "abcd"]
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({name: np.where(rng.permutation(2000) < 12, "rare", "usual") for name in "abcd"})
-    release = publish(
-        frame, Domain(tuple(levels)), epsilon=5.0, delta=1e-6, kernel="adaptive", points=4000, rehearsal=1
-    )
+    domain = Domain(tuple(levels))
+    release = publish(frame, domain, epsilon=5.0, delta=1e-6, kernel="adaptive", points=4000, rehearsal=1)
     alone = {name: release.probability(f"{name} == 'rare'").interval(0.95)[1] for name in "abcd"}
     pairs = {(i, j): release.probability(f"{i} == 'rare' and {j} == 'rare'") for i, j in combinations("abcd", 2)}
     unseen = {pair: found for pair, found in pairs.items() if found.value == 0}

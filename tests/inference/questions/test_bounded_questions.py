@@ -17,7 +17,7 @@ from kmeanalyst.inference.questions import tables as tabulation
 from kmeanalyst.inference.questions.expectation import conditions_by
 from kmeanalyst.inference.questions.tables import check_table, contingency, histogram, table
 from kmeanalyst.kernels import Gaussian
-from kmeanalyst.release import Release
+from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -53,17 +53,12 @@ def test_levels_by_their_codes_are_what_their_conditions_say():
     for where in [None, "x > 0.5"]:
         for name in ["c", "b"]:
             weights = np.random.default_rng(1).normal(0.01, 0.02, 100)
-            release = of(
-                levels(5, missing=True),
-                Boolean(name="b", missing=True),
-                Real(name="x", lower=0, upper=1),
-                weights=weights,
-            )
+            columns = levels(5, missing=True), Boolean(name="b", missing=True), Real(name="x", lower=0, upper=1)
+            release = of(*columns, weights=weights)
             for labels, cell in contingency(release, [name], where=where):
                 population = population_of(release, where=where)
-                condition = next(
-                    g.condition for g in groups.groups_of(release.columns, name) if g.label == labels[name]
-                )
+                conditions = {group.label: group.condition for group in groups.groups_of(release.columns, name)}
+                condition = conditions[labels[name]]
                 expected = release.probability(condition, where=where)
                 assert (cell.value, cell.question) == (expected.value, expected.question)
                 assert cell.parts["sampling"] == pytest.approx(expected.parts["sampling"], rel=1e-12)
@@ -165,16 +160,12 @@ def test_thinning_beyond_its_limit_is_refused_before_the_work(monkeypatch: pytes
         release = of(Real(name="x", lower=0, upper=1))
         monkeypatch.setattr(thinning, limit, 500)
         monkeypatch.setattr(Gaussian, "gram", lambda *_: pytest.fail("the kernel was evaluated"))
-        with pytest.raises(
-            ValueError, match=r"thinning 100 different points to 50 .* at most 5e\+02 are .* Thin a sample"
-        ):
+        refused = r"thinning 100 different points to 50 .* at most 5e\+02 are .* Thin a sample"
+        with pytest.raises(ValueError, match=refused):
             release.thin(50)
 
 
 def test_fifty_thousand_points_of_twenty_columns_are_within_the_limits():
-    columns = [Real(name=f"x{j}", lower=0, upper=1) for j in range(20)]
-    import kmeanalyst
-
-    domain = Domain(tuple(columns))
-    kernel = kmeanalyst.from_frame(domain.decode(domain.draw(50, 0)).assign(weight=0.02)).kernel
+    domain = Domain(tuple(Real(name=f"x{j}", lower=0, upper=1) for j in range(20)))
+    kernel = from_frame(domain.decode(domain.draw(50, 0)).assign(weight=0.02)).kernel
     thinning._check_work(kernel, 50_000, 20, 1000)

@@ -31,10 +31,8 @@ def test_the_default_view_is_of_the_best_answers_unless_weights_are_given(
     assert numeric_release.mean("x").view == mixed_release.quantile("age", 0.5).view == "fitted"
     assert foreign_release.mean("age").view == "signed"
     given = mixed_release.replaced(weights=mixed_release.weights[::-1].copy())
-    assert (given.weight_view, given.mean("age").view, given.quantile("age", 0.5).view) == (
-        "given",
-        *["probability"] * 2,
-    )
+    views = given.weight_view, given.mean("age").view, given.quantile("age", 0.5).view
+    assert views == ("given", "probability", "probability")
     assert given.mean("age").value == pytest.approx(given.weights @ given.frame["age"])
 
 
@@ -97,9 +95,8 @@ def test_a_signed_value_that_is_not_a_probability_is_shown_with_one_that_is(nume
 
 
 def test_questions_that_cannot_be_answered_say_why_and_what_to_do(mixed_release):
-    refusals.check(
-        Path(__file__).parent / "refusals_expectation.txt", lambda text: eval(text, globals(), {"r": mixed_release})
-    )
+    path = Path(__file__).parent / "refusals_expectation.txt"
+    refusals.check(path, lambda text: eval(text, globals(), {"r": mixed_release}))
 
 
 def test_an_estimate_as_a_dictionary_has_what_the_interface_names():
