@@ -1,31 +1,24 @@
 """How probable claims are in the population, and how many false ones a list of those that are kept may have.
 
-A claim is an estimate d, with a standard error s, of a number that is claimed to be positive; resolution counts as prior variance.
-Under a flat prior the number is N(d, s²) once the release is known: the claim holds with probability Φ(d/s). Two rules say which
-claims of a list to keep at a rate q of false ones. Both count every claim that was considered.
-
-    Bayesian      the largest set of claims whose mean probability of being false is at most q (Newton et al. 2004; Müller,
-                  Parmigiani & Rice 2007): right on average over numbers as large as the prior has them.
-    Benjamini–Yekutieli   p-values 1 − Φ(d/s), adjusted for any correlation (Benjamini & Yekutieli 2001): at most a share q of the
-                  kept claims is false on average, for each population, if errors of resolution are like those of sampling.
+An estimate d with standard error s is of a number that is claimed to be positive: under a flat prior with probability Φ(d/s). Of a
+list, which counts every claim that was considered, two rules keep claims at a rate q of false ones: the Bayesian one (Newton et al.
+2004) is right on average over the prior, that of p-values 1 − Φ(d/s) adjusted for any correlation (Benjamini & Yekutieli 2001) for
+each population, if errors of resolution are like those of sampling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtr
 
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.questions.expectation import expectation
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, ReleaseData, View
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -46,11 +39,9 @@ class Claim:
     kept: bool
 
     def __repr__(self) -> str:
-        d = self.estimate
-        return (
-            f"{'kept' if self.kept else 'not kept'}: {d.question} > 0 (probability {_share(self.probability)}, adjusted p "
-            f"{_share(self.adjusted_pvalue)}, estimate {d.written(d.value)} ± {d.written(d.standard_error)})"
-        )
+        d, kept = self.estimate, "kept" if self.kept else "not kept"
+        numbers = f"probability {_share(self.probability)}, adjusted p {_share(self.adjusted_pvalue)}"
+        return f"{kept}: {d.question} > 0 ({numbers}, estimate {d.written(d.value)} ± {d.written(d.standard_error)})"
 
 
 class Claims(tuple[Claim, ...]):
@@ -63,7 +54,6 @@ class Claims(tuple[Claim, ...]):
     rate: float
 
     def __new__(cls, claims: Sequence[Claim] = (), rate: float = 0.05) -> Claims:
-        """Claims at a rate of false ones among those that are kept."""
         made = super().__new__(cls, claims)
         made.rate = rate
         return made
@@ -86,8 +76,6 @@ class Claims(tuple[Claim, ...]):
         claim
         40 - age > 0  1.402015  True
         """
-        import pandas as pd
-
         ends = np.array([claim.estimate.interval(level) for claim in self])
         return pd.DataFrame({
             "claim": [f"{claim.estimate.question} > 0" for claim in self],
@@ -129,24 +117,17 @@ def claims(
         )
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate!r}: it is a share of false claims. Pass e.g. 0.05.")
-    estimates = [
-        question if isinstance(question, Estimate) else expectation(release, question, view=view)
-        for question in questions
-    ]
-    holds = np.array([
-        ndtr(d.value / d.standard_error) if d.standard_error > 0 else float(d.value > 0) for d in estimates
-    ])  # fmt: skip
+    estimates = [one if isinstance(one, Estimate) else expectation(release, one, view=view) for one in questions]
+    holds = (
+        np.array([ndtr(d.value / d.standard_error) if d.standard_error > 0 else d.value > 0 for d in estimates]) * 1.0
+    )
     adjusted, kept = benjamini_yekutieli(1 - holds), largest_set(holds, rate)
     rows = zip(estimates, holds.tolist(), (1 - holds).tolist(), adjusted.tolist(), kept.tolist(), strict=True)
     return Claims([Claim(*row) for row in rows], rate)
 
 
 def largest_set(probabilities: Array, rate: float) -> Array:
-    """Which claims (k,) are in the largest set whose mean probability of being false is at most the rate.
-
-    >>> largest_set(np.array([0.99, 0.80, 0.93, 0.10]), 0.05).tolist()
-    [True, False, True, False]
-    """
+    """Which claims (k,) are in the largest set whose mean probability of being false is at most the rate."""
     order = np.argsort(-probabilities, kind="stable")
     means = np.cumsum(1 - probabilities[order]) / np.arange(1, len(order) + 1)
     kept = np.zeros(len(order), dtype=bool)
@@ -155,13 +136,8 @@ def largest_set(probabilities: Array, rate: float) -> Array:
 
 
 def benjamini_yekutieli(pvalues: Array) -> Array:
-    """Adjusted p-values (k,), valid under any dependence: p₍ᵢ₎ k/i Σ1/j, made monotone (Benjamini & Yekutieli 2001, Thm 1.3).
-
-    >>> benjamini_yekutieli(np.array([0.01, 0.5])).tolist()
-    [0.03, 0.75]
-    """
-    k = len(pvalues)
-    ranks = np.arange(1, k + 1)
+    """Adjusted p-values (k,), valid under any dependence: p₍ᵢ₎ k/i Σ1/j, made monotone (Benjamini & Yekutieli 2001, Thm 1.3)."""
+    k, ranks = len(pvalues), np.arange(1, len(pvalues) + 1)
     order = np.argsort(pvalues, kind="stable")
     scaled = pvalues[order] * k / ranks * (1 / ranks).sum()
     adjusted = np.empty(k)

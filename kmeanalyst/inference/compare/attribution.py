@@ -21,7 +21,7 @@ from kmeanalyst.inference.compare.functionals import (
     leading_products,
     whitened_test,
 )
-from kmeanalyst.inference.two_sample.sides import SampleRows, Side, sample_side
+from kmeanalyst.inference.two_sample.sides import SampleRows, sample_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.releases.measurement import Measurement
@@ -77,19 +77,15 @@ def difference_tests(
             part = slice(stop, stop := stop + len(group.variances))
             missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
             covariance = moments.covariance[part, part] + group.elsewhere / shrink * missed
-            tests.append(_test(group, vectors[:, part], differences[part], covariance, shrink, evidence))
+            signal = (group.read.signal * group.variances) @ group.read.signal.T
+            excess = differences[part] - group.expected
+            if len(excess):
+                _, pvalue = whitened_test(vectors[:, part], excess, signal, covariance, shrink, evidence)
+                tests.append(GroupTest(pvalue, group.read.seen))
+            else:
+                tests.append(GroupTest(np.nan, 0.0))
         found.append(differences)
     return tests, np.concatenate(found)
-
-
-def _test(
-    group: Group, vectors: Array, differences: Array, covariance: Array, shrink: float, evidence: Side
-) -> GroupTest:
-    if len(group.variances) == 0:
-        return GroupTest(np.nan, 0.0)
-    signal = (group.read.signal * group.variances) @ group.read.signal.T
-    _, pvalue = whitened_test(vectors, differences - group.expected, signal, covariance, shrink, evidence)
-    return GroupTest(pvalue, group.read.seen)
 
 
 def _batches(groups: Iterable[Group], dimension: int) -> Iterator[list[Group]]:
@@ -182,11 +178,7 @@ def _mean_square(values: Array) -> float:
 
 
 def holm(pvalues: Array) -> Array:
-    """p-values adjusted for their number (Holm 1979): at most one false alarm in 1/level families; NaN stays NaN.
-
-    >>> holm(np.array([0.04, 0.01, np.nan, 0.03]))
-    array([0.06, 0.03,  nan, 0.06])
-    """
+    """p-values adjusted for their number (Holm 1979): at most one false alarm in 1/level families; NaN stays NaN."""
     adjusted = np.full(len(pvalues), np.nan)
     known = np.flatnonzero(~np.isnan(pvalues))
     order = known[np.argsort(pvalues[known], kind="stable")]

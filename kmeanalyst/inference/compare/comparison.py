@@ -43,16 +43,10 @@ def sections(comparison: Comparison, top: int) -> list[tuple[str, pd.DataFrame |
         adjusted = f"{n} (p-values adjusted for their number)" if len(differ) else n
         found.append((adjusted, differ.head(top) if len(differ) else None))
     found.append(("differences of means and shares, in standard deviations of a row", comparison.differences.head(top)))
-    found.append(("where the release has more (witness > 0), and where the sample has", _ends(comparison.witness, top)))
+    witness, first = comparison.witness, (top + 1) // 2
+    ends = witness if len(witness) <= top else pd.concat([witness.head(first), witness.tail(top - first)])
+    found.append(("where the release has more (witness > 0), and where the sample has", ends if len(witness) else None))
     return found
-
-
-def _ends(witness: pd.DataFrame, top: int) -> pd.DataFrame | None:
-    """The first rows and the last, half of them each."""
-    if len(witness) == 0:
-        return None
-    first = (top + 1) // 2
-    return witness if len(witness) <= top else pd.concat([witness.head(first), witness.tail(top - first)])
 
 
 def aligned(frame: pd.DataFrame) -> str:
@@ -137,12 +131,8 @@ class Comparison:
         >>> comparison.to_dict()["differs"]
         True
         """
-        tables = {
-            "columns": self.columns.reset_index(),
-            "pairs": self.pairs,
-            "differences": self.differences,
-            "witness": self.witness,
-        }
+        others = {"pairs": self.pairs, "differences": self.differences, "witness": self.witness}
+        tables = {"columns": self.columns.reset_index(), **others}
         return {
             "overall": _plain(self.overall.to_dict()),
             "differs": self.differs,
@@ -217,12 +207,7 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
 
 
 def attributed(
-    evidence: Side,
-    rows: SampleRows,
-    some: Array,
-    elsewhere: float,
-    level: float,
-    release: ReleaseData | None = None,
+    evidence: Side, rows: SampleRows, some: Array, elsewhere: float, level: float, release: ReleaseData | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Verdicts on each column and on pairs of columns: the tables of Comparison.
 

@@ -38,7 +38,7 @@ from kmeanalyst.inference.contingency.contingency_test import (
     notes_of,
     weighted_test,
 )
-from kmeanalyst.inference.contingency.strata import Strata, strata_of
+from kmeanalyst.inference.contingency.strata import strata_of
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.sides import Side, measured_side, result_about
 from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
@@ -65,8 +65,7 @@ def positions_of(names: Sequence[str], columns: Names) -> tuple[int, ...]:
         raise ValueError(f"columns must be distinct and at least one, got {asked!r:.80}. Name each once.")
     found = []
     for name in asked:
-        known = name in names if isinstance(name, str) else 0 <= name < len(names)
-        if not known:
+        if not (name in names if isinstance(name, str) else 0 <= name < len(names)):
             raise ValueError(f"no column {name!r}: there are {', '.join(names)}. Name one of these, or its position.")
         found.append(names.index(name) if isinstance(name, str) else int(name))
     return tuple(found)
@@ -221,10 +220,10 @@ def independence_test(
 def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given: str | None = None) -> TestResult:
     """The tests of some pairs by their measured tables as one: the least p-value, times the number of pairs.
 
-    A pair is chosen for counting more often where the table's sampling error makes its columns seem related. For one pair, p = 1
-    where it was not chosen keeps the level; of several the most striking are chosen, so that p is multiplied by their number.
+    Pairs are chosen for counting more often where sampling makes their columns seem related: p = 1 for others keeps the level.
     """
-    tested = [(strata, Contrasts.of(strata)) for strata in _counted(release, pairs, given)]
+    tables = [strata_of(release, *pair) if given is None else measured_strata(release, *pair, given) for pair in pairs]
+    tested = [(strata, Contrasts.of(strata)) for strata in tables if strata is not None]
     notes: tuple[str, ...] = ()
     if len(tested) < len(pairs):
         counted = f"{len(tested)} of {len(pairs)} pairs of these columns were counted together"
@@ -242,13 +241,6 @@ def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given
         release, statistic=found[best][0], pvalue=min(1.0, len(pairs) * found[best][1]), mmd_squared=squared,
         method=OF_TABLES, n_sample_rows=0, notes=(*notes_of(strata, given), *notes, _INDEPENDENT_ROWS),
     )  # fmt: skip
-
-
-def _counted(release: ReleaseData, pairs: Sequence[tuple[str, str]], given: str | None) -> list[Strata]:
-    """The tables of the pairs that were counted; given a column, of all of them, or ValueError."""
-    if given is not None:
-        return [measured_strata(release, a, b, given) for a, b in pairs]
-    return [strata for a, b in pairs if (strata := strata_of(release, a, b)) is not None]
 
 
 class _Points:
@@ -317,13 +309,9 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
         estimator="biased",
         method=_METHOD,
         n_sample_rows=0,
-        notes=_notes(seen),
-    )
-
-
-def _notes(seen: float) -> tuple[str, ...]:
-    return (
-        f"the features see {max(seen, 0.0):.0%} of the variance of the product functions tested",
-        "elsewhere, the released points are assumed to represent the population",
-        "the table's rows are taken to be independent draws from it",
+        notes=(
+            f"the features see {max(seen, 0.0):.0%} of the variance of the product functions tested",
+            "elsewhere, the released points are assumed to represent the population",
+            "the table's rows are taken to be independent draws from it",
+        ),
     )

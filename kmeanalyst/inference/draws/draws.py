@@ -27,7 +27,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.error_model import MeasuredErrors, fitted_model
+from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -46,6 +46,7 @@ _SHARES = (
 )  # least shares of groups that are scores: the first with few enough products
 _PRODUCTS_PER_ROW, _MOST_PRODUCTS = 0.1, 600
 _OF_SHARES, _OF_PRODUCTS = 0.001, 0.01  # ρ
+_OF_POINTS = 0.2  # share of released points in the rows of a fit that has others
 _CONSTANT = 1e-9  # standard deviation relative to the largest value, below which values are constant
 _MOST_STEPS, _SETTLED = 400, 2e-3  # of the gradient, relative to that at w = p
 
@@ -142,8 +143,12 @@ def _drawn(
     a relation is expected, so that what the measurement leaves open is drawn wider, by one factor for all questions about them:
     a regression's own errors are of its coefficients (`expected_relation`), and a draw has one error for all.
     """
-    model = _measured_model(release)
-    assert release.measurement is not None
+    if release.measurement is None:
+        raise ValueError(
+            "draws are of what the measurement leaves open, and this release has none: its noise is unknown. Use a release as "
+            "it was published, with its measurement."
+        )
+    model = fitted_model(release)
     wider = 1.0 if columns is None else float(np.sqrt(1 + _RELATED * model.fit.assumed))
     deviations = model.deviations(k, rng, wider)
     frame = model.frame[_names(release, columns)]
@@ -174,18 +179,6 @@ def _names(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
     if unknown := [name for name in columns if name not in known]:
         raise ValueError(f"{unknown[0]!r:.80} is no column of the release. Its columns are {', '.join(known)}.")
     return [name for name in known if name in columns]
-
-
-_OF_POINTS = 0.2  # share of released points in the rows of a fit that has others
-
-
-def _measured_model(release: ReleaseData) -> MeasuredErrors:
-    if release.measurement is None:
-        raise ValueError(
-            "draws are of what the measurement leaves open, and this release has none: its noise is unknown. Use a release as "
-            "it was published, with its measurement."
-        )
-    return fitted_model(release)
 
 
 def _even_order(frame: pd.DataFrame) -> Array:
@@ -280,7 +273,7 @@ def column_shares(frame: pd.DataFrame, weights: Array) -> Array:
 
 def products_of_scores(frame: pd.DataFrame, weights: Array, centre: Array) -> Array:
     """(n, K) products of the scores of two columns, of mean 0 and variance 1: those that columns are most correlated in."""
-    columns = [(_numbers(frame[name], weights), _indicators(frame[name], weights)) for name in frame]
+    columns = [_scores(frame[name], weights) for name in frame]
     most = int(min(_PRODUCTS_PER_ROW * len(frame), _MOST_PRODUCTS))
     for least in _SHARES:
         scores = [
@@ -298,16 +291,12 @@ def products_of_scores(frame: pd.DataFrame, weights: Array, centre: Array) -> Ar
     return np.column_stack(products) if products else np.zeros((len(frame), 0))
 
 
-def _numbers(column: pd.Series, weights: Array) -> list[Array]:
-    values = as_number(column)
-    return [] if values is None else [_standardised(values, weights)]
-
-
-def _indicators(column: pd.Series, weights: Array) -> list[tuple[Array, float]]:
-    """Indicators of a column's groups, two ranges of a number, with their shares."""
-    codes = _groups(column, weights, 2)
-    shares = np.bincount(codes, weights)
-    return [((codes == code).astype(float), float(share)) for code, share in enumerate(shares) if share > 0]
+def _scores(column: pd.Series, weights: Array) -> tuple[list[Array], list[tuple[Array, float]]]:
+    """A column's numbers, and indicators of its groups, two ranges of a number, with their shares."""
+    values, codes = as_number(column), _groups(column, weights, 2)
+    shares = enumerate(np.bincount(codes, weights))
+    groups = [((codes == code).astype(float), float(share)) for code, share in shares if share > 0]
+    return [] if values is None else [_standardised(values, weights)], groups
 
 
 def as_number(column: pd.Series) -> Array | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from kmeanalyst.releases.domain.column import Column, Columns
@@ -63,6 +62,13 @@ _OF_NAMED = """\
 The folder is of the columns {columns} alone, named for an analysis of how they are related: shares, means and slopes of
 regressions on them. What was not measured of their relations counts as much as a relation may be where one is expected.
 """
+_CODE = """\
+{scope}
+R (the model is an example: write your own; a level that is rare may be in none of the rows, or have no weight, and
+then has no coefficient or a senseless one: join it with another first):
+{r}
+Stata (these lines were not run; write your columns, as `import delimited` names them):
+{stata}"""
 _DRAWS = """\
 rows_1.csv … rows_{m}.csv are {m} draws of the private table: each is what the table may have been, given the release.
 
@@ -74,12 +80,7 @@ U is the error of sampling, B that of the noise for privacy and of what the rele
 Not with rules for synthetic data: pool.syn of mice (U + B/m) and lm.synds of synthpop (U) assume a table without noise.
 Their 95 % intervals are too narrow: on a simulated table they held .78 and .72 at epsilon = 1, .54 and .35 at epsilon = 0.1.
 Not with one of the tables alone, for the same reason, and not with all rows as one table.
-{scope}
-R (the model is an example: write your own; a level that is rare may be in none of the rows, or have no weight, and
-then has no coefficient or a senseless one: join it with another first):
-{r}
-Stata (these lines were not run; write your columns, as `import delimited` names them):
-{stata}"""
+"""
 _REPLICATES = """\
 rows.csv has rows with a weight and {R} columns of replicate weights.
 
@@ -88,26 +89,20 @@ Use them as replicate weights, and in no other way:
     variance   the mean of ({R} estimates under replicate_1 … replicate_{R}, less that estimate) squared
 It is the error of sampling, of the noise for privacy and of what the release leaves open, together. Standard errors that a
 program computes from the rows and one weight alone are wrong.
-{scope}
-R (the model is an example: write your own; a level that is rare may be in none of the rows, or have no weight, and
-then has no coefficient or a senseless one: join it with another first):
-{r}
-Stata (these lines were not run; write your columns, as `import delimited` names them):
-{stata}"""
+"""
 
 
 def write_draws(
     release: ReleaseData, folder: str | Path, tables: Sequence[pd.DataFrame], *, keep_formulas: bool = False
 ) -> int:
     """Write rows_1.csv … rows_m.csv, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
-    m, scope = len(tables), _scope(release, list(tables[0]))
-    call = r_call(release.columns, tables[0])
-    r = _R_DRAWS.format(m=m, n=len(tables[0]), reading=call.reading, model=call.model("table"))
-    code = {"R": r, "Stata": _STATA_DRAWS.format(m=m)}
-    rule = {"rule": "Rubin", "m": m, "variance": "U + (1 + 1/m) B", "rows": len(tables[0])}
-    text = _DRAWS.format(m=m, scope=scope, r=_indented(code["R"]), stata=_indented(code["Stata"]))
-    frames = ((f"rows_{i + 1}.csv", table) for i, table in enumerate(tables))
-    return _write(release, Path(folder), frames, rule | {"code": code}, text, keep_formulas)
+    m, first = len(tables), tables[0]
+    call = r_call(release.columns, first)
+    r = _R_DRAWS.format(m=m, n=len(first), reading=call.reading, model=call.model("table"))
+    rule = {"rule": "Rubin", "m": m, "variance": "U + (1 + 1/m) B", "rows": len(first)}
+    rule["code"] = {"R": r, "Stata": _STATA_DRAWS.format(m=m)}
+    frames = {f"rows_{i + 1}.csv": table for i, table in enumerate(tables)}
+    return _write(release, Path(folder), frames, rule, _DRAWS.format(m=m), keep_formulas)
 
 
 def write_replicates(
@@ -115,66 +110,37 @@ def write_replicates(
 ) -> int:
     """Write rows.csv with its weights, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
     R = sum(str(name).startswith("replicate_") for name in frame)
-    scope = _scope(release, list(frame))
     call = r_call(release.columns, frame)
     family = ", family = quasibinomial" if call.is_binary else ""
     r = _R_REPLICATES.format(R=R, reading=call.reading, outcome=call.outcome, formula=call.formula, family=family)
-    code = {"R": r, "Stata": _STATA_REPLICATES}
     rule = {"rule": "replicate weights", "R": R, "variance": "scale * sum((theta_r - theta)^2)", "scale": 1 / R}
-    text = _REPLICATES.format(R=R, scope=scope, r=_indented(code["R"]), stata=_indented(code["Stata"]))
-    return _write(release, Path(folder), iter([("rows.csv", frame)]), rule | {"code": code}, text, keep_formulas)
-
-
-def _scope(release: ReleaseData, names: Sequence[str]) -> str:
-    """What the rule is right for: rows of all columns, or of some that were named."""
-    known = release.columns.names
-    if set(known) <= set(names):
-        return _OF_ALL
-    return _OF_NAMED.format(columns=", ".join(name for name in names if name in known))
+    rule["code"] = {"R": r, "Stata": _STATA_REPLICATES}
+    return _write(release, Path(folder), {"rows.csv": frame}, rule, _REPLICATES.format(R=R), keep_formulas)
 
 
 def _write(
-    release: ReleaseData, folder: Path, frames: Iterator[tuple[str, pd.DataFrame]], rule: dict[str, Any], text: str,
-    keep_formulas: bool,
+    release: ReleaseData, folder: Path, frames: dict[str, pd.DataFrame], rule: dict[str, Any], text: str, keep_formulas: bool
 ) -> int:  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise ValueError(
             f"{folder} is not empty, and a folder has one rule for all of its files. Name a new folder, or empty this one."
         )
-    defused = sum(export(release, folder / name, frame=frame, keep_formulas=keep_formulas) for name, frame in frames)
+    defused = sum(export(release, folder / name, frame=f, keep_formulas=keep_formulas) for name, f in frames.items())
+    names = [name for name in next(iter(frames.values())) if name in release.columns.names]
+    scope = _OF_ALL if set(release.columns.names) <= set(names) else _OF_NAMED.format(columns=", ".join(names))
+    r, stata = ("".join(f"    {line}\n" for line in rule["code"][name].splitlines()) for name in ("R", "Stata"))
+    text += _CODE.format(scope=scope, r=r, stata=stata)
     for name, content in (("README.txt", text), ("rule.json", json.dumps(rule, indent=2, ensure_ascii=False) + "\n")):
         with atomic_write(folder / name) as temporary:
             temporary.write_text(content, encoding="utf-8")
     return defused
 
 
-def _indented(code: str) -> str:
-    return "".join(f"    {line}\n" for line in code.splitlines())
-
-
 # ---------------------------------------------------------------- lines of R that run as they are printed
 
 _SYNTACTIC = re.compile(r"(?:[A-Za-z]|\.(?![0-9]))[A-Za-z0-9._]*")
-_RESERVED = frozenset(
-    [
-        "if",
-        "else",
-        "repeat",
-        "while",
-        "function",
-        "for",
-        "next",
-        "break",
-        "in",
-        "TRUE",
-        "FALSE",
-        "NULL",
-        "Inf",
-        "NaN",
-        "NA",
-    ]
-)
+_RESERVED = re.compile("if|else|repeat|while|function|for|next|break|in|TRUE|FALSE|NULL|Inf|NaN|NA")
 _NO_TEXT = re.compile(  # what read.csv reads as a number or a logical value
     r"\s*(?:T|F|TRUE|FALSE|true|false|True|False|NA|NaN|[+-]?(?:inf(?:inity)?|0x[0-9a-f.]+(?:p[+-]?\d+)?|"
     r"(?:\d+\.?\d*|\.\d+)(?:[ed][+-]?\d+)?)L?)\s*",
@@ -231,9 +197,7 @@ def _predictor(outcome: Column, numbers: list[Column], levels: list[Categorical]
 def _condition(column: Column, frame: pd.DataFrame) -> str:
     """That a column has its most frequent value."""
     value = frame[column.name].mode()[0]
-    text = (
-        "TRUE" if value is True or value is np.True_ else "FALSE" if isinstance(column, Boolean) else r_text(str(value))
-    )
+    text = str(bool(value)).upper() if isinstance(column, Boolean) else r_text(str(value))
     return f"I({r_name(column.name)} == {text})"
 
 
@@ -243,7 +207,7 @@ def r_name(name: str) -> str:
     >>> r_name("age"), r_name("hours-per-week"), r_name("if")
     ('age', '`hours-per-week`', '`if`')
     """
-    if _SYNTACTIC.fullmatch(name) and name not in _RESERVED:
+    if _SYNTACTIC.fullmatch(name) and not _RESERVED.fullmatch(name):
         return name
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 

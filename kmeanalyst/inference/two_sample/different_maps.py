@@ -71,9 +71,6 @@ def test_of_different_maps(a: ReleaseData, b: ReleaseData, sides: tuple[Side, Si
     }
 
 
-test_of_different_maps.__test__ = False  # type: ignore[attr-defined]  # not a test of pytest, whatever its name
-
-
 @dataclass(frozen=True)
 class _ReferenceRows:
     """The same rows as both domains encode them, with weights (n,) that sum to one."""
@@ -89,10 +86,10 @@ def _reference(a: ReleaseData, b: ReleaseData) -> tuple[_ReferenceRows, _Referen
     The points are the best approximation of the populations. But they were fitted to the noise, and functions found on
     them would depend on it (see directions_of).
     """
-    mine, yours = ([(c.name, c.kind) for c in release.domain.columns] for release in (a, b))
+    mine, yours = (", ".join(f"{c.name} ({c.kind})" for c in release.domain.columns) for release in (a, b))
     if mine != yours:
         raise ValueError(
-            f"the releases have different columns, {_list(mine)} and {_list(yours)}: rows of one say nothing about the "
+            f"the releases have different columns, {mine} and {yours}: rows of one say nothing about the "
             "other. Publish both with one domain."
         )
     drawn = [release.domain.decode(release.domain.draw(_EVEN_ROWS, seed)) for seed, release in enumerate((a, b))]
@@ -104,10 +101,6 @@ def _reference(a: ReleaseData, b: ReleaseData) -> tuple[_ReferenceRows, _Referen
         weights[-1] /= 2 * weights[-1].sum()
     even, judging = pd.concat(drawn, ignore_index=True), pd.concat(released, ignore_index=True)
     return _encoded(a, b, even), _encoded(a, b, judging, np.concatenate(weights))
-
-
-def _list(columns: list[tuple[str, str]]) -> str:
-    return ", ".join(f"{name} ({kind})" for name, kind in columns)
 
 
 def _encoded(a: ReleaseData, b: ReleaseData, frame: pd.DataFrame, weights: Array | None = None) -> _ReferenceRows:

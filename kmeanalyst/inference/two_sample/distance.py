@@ -81,8 +81,7 @@ def without_diagonal(x: KernelMean) -> float:
     return (x.squared_norm() * n * n - float(x.kernel.diagonal(x.points).sum())) / (n * (n - 1))
 
 
-def _equal(weights: Array | None) -> bool:
-    assert weights is not None
+def _equal(weights: Any) -> bool:
     return bool(np.ptp(weights) <= 1e-12 * abs(weights[0]) and abs(weights.sum() - 1) < 1e-9)
 
 
@@ -222,9 +221,6 @@ def _drafted(a: Any, b: Any, kernel: Kernel | None) -> tuple[Array, Array, Domai
     return rows[: len(a)], rows[len(a) :], domain, (f"columns read from both samples: {kinds}", *odd)
 
 
-_MOST_ROWS = 1000  # rows from which the median distance is computed
-
-
 def pooled_lengthscale(x: Array, y: Array) -> float:
     """Median distance between different rows of both samples, each present by its size.
 
@@ -235,7 +231,7 @@ def pooled_lengthscale(x: Array, y: Array) -> float:
     rows = rows[np.lexsort(rows.T)]
     for some in (rows, np.unique(filled(rows), axis=0)):  # most rows may be alike
         try:
-            return median_lengthscale(some, most_rows=_MOST_ROWS)
+            return median_lengthscale(some, most_rows=1000)
         except ValueError:
             continue
     raise ValueError(

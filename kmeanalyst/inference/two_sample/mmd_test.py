@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kmeanalyst.inference.two_sample.different_maps import test_of_different_maps
@@ -20,8 +22,8 @@ from kmeanalyst.inference.two_sample.sides import (
 )
 from kmeanalyst.inference.two_sample.without_noise import (
     KernelChoice,
-    fixed_against_sample,
     permutation_test,
+    test_of_fixed,
     weighted_against_sample,
 )
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -72,13 +74,20 @@ def mmd_test(
     if isinstance(b, ReleaseData) and not isinstance(a, ReleaseData):
         a, b = b, a
     if not isinstance(a, ReleaseData):
-        return _without_release(a, b, kernel, permutations, rng, estimator)
+        if not _weighted(a) and not _weighted(b):
+            return permutation_test(a, b, kernel, permutations, rng, estimator)
+        if not (_weighted(a) and _weighted(b)):
+            return weighted_against_sample(a, b, kernel)  # type: ignore[arg-type]  # it refuses several
+        raise ValueError(
+            "both sides have weights, so the random variation of neither is known: there is no distribution to test "
+            "against. Give one side as plain rows, or ask for the distance alone with mmd."
+        )
     _check_options_with_release(b, kernel, estimator)
     if isinstance(b, ReleaseData):
         return _of_two_releases(a, b)
     sample = b if isinstance(b, SampleRows) else SampleRows(a, b)
     if a.measurement is None:
-        return fixed_against_sample(a, sample)
+        return result_about(a, **test_of_fixed(a.embedding, np.vstack(list(sample.blocks())), sample.notes))
     return _against_sample(a, sample)
 
 
@@ -128,23 +137,8 @@ def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
     )
 
 
-def _without_release(
-    a: Sample,
-    b: Sample,
-    kernel: KernelChoice,
-    permutations: int,
-    rng: np.random.Generator | int | None,
-    estimator: str,
-) -> TestResult:
-    weighted = [isinstance(side, tuple) and len(side) == 2 for side in (a, b)]
-    if all(weighted):
-        raise ValueError(
-            "both sides have weights, so the random variation of neither is known: there is no distribution to test "
-            "against. Give one side as plain rows, or ask for the distance alone with mmd."
-        )
-    if any(weighted):
-        return weighted_against_sample(a, b, kernel)  # type: ignore[arg-type]  # it refuses several
-    return permutation_test(a, b, kernel, permutations, rng, estimator)
+def _weighted(side: Any) -> bool:
+    return isinstance(side, tuple) and len(side) == 2
 
 
 def _check_options_with_release(other: ReleaseData | Sample, kernel: KernelChoice, estimator: str) -> None:
@@ -156,7 +150,7 @@ def _check_options_with_release(other: ReleaseData | Sample, kernel: KernelChoic
         raise ValueError(
             f"estimator goes with plain samples, got {estimator!r}: a release's noise is subtracted from its square. Leave it out."
         )
-    if isinstance(other, tuple) and len(other) == 2:
+    if _weighted(other):
         raise ValueError(
             "a release is tested against rows, and these have weights: the distribution of a weighted sample is unknown. Give the "
             "rows without weights, or ask for the distance alone with mmd."

@@ -7,7 +7,6 @@ one population, d = y − mean φ(Y) has covariance cΣ + τ²I, c = 1/N + 1/L a
 (Harchaoui, Bach & Moulines 2008; Hagrass, Sriperumbudur & Li 2024), 1/(cλ_i + r), damped where the noise hides a
 direction. The noise acts as a ridge: r = τ², or more where rows are few. The weighted statistic finds shifts that ‖d‖², the
 statistic of a plain MMD test, misses.
-Of one-way tables the columns are tested one by one as well, and p is twice the smaller of both p-values (`columns_test`).
 A test that leaves τ out rejects a true hypothesis every time at ε = 0.1.
 """
 
@@ -54,19 +53,14 @@ def test_with_noise(a: Side, b: Side, directions: Directions) -> dict[str, Any]:
         of_columns = columns_test(difference, directions, b, shrink, a.measurements[0])
     if of_columns is not None:
         pvalue = min(1.0, 2 * min(pvalue, of_columns))
+    level = _LEVEL if of_columns is None else _LEVEL / 2
     return {
         "statistic": statistic,
         "pvalue": pvalue,
         "mmd_squared": a.squared_norm + b.squared_norm - 2 * float(a.mean @ b.mean),
         "n_sample_rows": b.n_rows,
-        **size_of_difference(
-            difference, directions, covariance, variance, shrink, measurements,
-            level=_LEVEL if of_columns is None else _LEVEL / 2,
-        ),
-    }  # fmt: skip
-
-
-test_with_noise.__test__ = False  # type: ignore[attr-defined]  # not a test of pytest, whatever its name
+        **size_of_difference(difference, directions, covariance, variance, shrink, measurements, level),
+    }
 
 
 def direction_weights(directions: Directions, shrink: float, measurements: Sequence[Measurement]) -> Array:
@@ -82,21 +76,15 @@ def direction_weights(directions: Directions, shrink: float, measurements: Seque
 
 def _ridge(directions: Directions, shrink: float, measurements: Sequence[Measurement]) -> float:
     """r of `direction_weights`."""
-    noise_variance = sum(measurement.noise_scale**2 for measurement in measurements)
+    noise_variance, variances = sum(measurement.noise_scale**2 for measurement in measurements), directions.variances
     effective = min(1 / (_ROWS_PER_DIRECTION * shrink), _MOST_EFFECTIVE)
-    return max(noise_variance, shrink * _ridge_leaving(effective, directions.variances))
-
-
-def _ridge_leaving(effective: float, variances: Array) -> float:
-    """The least ρ ≥ 0 with Σ λ/(λ + ρ) ≤ effective."""
-    if effective >= len(variances):
-        return 0.0
 
     def excess(log_ridge: float) -> float:
         return float((variances / (variances + np.exp(log_ridge))).sum()) - effective
 
     low, high = np.log(variances.min()) - 40, np.log(variances.sum() / effective)
-    return float(np.exp(brentq(excess, low, high))) if excess(low) > 0 else 0.0
+    few = effective >= len(variances) or excess(low) <= 0  # ρ = 0
+    return max(noise_variance, 0.0 if few else shrink * float(np.exp(brentq(excess, low, high))))
 
 
 def noise_aware_test(
@@ -181,15 +169,9 @@ def noise_variances(measurements: Sequence[Measurement]) -> Iterator[list[Array]
 
 
 def size_of_difference(
-    difference: Array,
-    directions: Directions,
-    covariance: Array,
-    variance: float,
-    shrink: float,
-    measurements: Sequence[Measurement],
-    *,
-    level: float = _LEVEL,
-) -> dict[str, Any]:
+    difference: Array, directions: Directions, covariance: Array, variance: float, shrink: float,
+    measurements: Sequence[Measurement], level: float,
+) -> dict[str, Any]:  # fmt: skip
     """Noise floor, interval and detectable distance, as a TestResult has them.
 
     variance   trace of the rows' covariance in all of feature space.
@@ -210,10 +192,9 @@ def size_of_difference(
         degrees=np.append(np.ones(len(eigenvalues)), remaining / heavy)[: len(difference)],
     )
     low, high = everywhere.interval(np.append(along, np.sqrt(left_over))[: len(difference)])
+    form = NormalQuadraticForm(null, direction_weights(directions, shrink, measurements))
     return {
         "noise_floor": float(np.sqrt(shrink * variance + len(difference) * tau2)),
         "mmd_interval": (low, max(low, high)),
-        "detectable_mmd": NormalQuadraticForm(null, direction_weights(directions, shrink, measurements)).detectable(
-            directions.variances, level=level
-        ),
+        "detectable_mmd": form.detectable(directions.variances, level=level),
     }

@@ -1,17 +1,10 @@
 """The test without noise: two samples by relabelling their rows, or weighted points as a fixed distribution against rows.
 
-Sample against sample (Gretton et al. 2012, section 5).
+Sample against sample (Gretton et al. 2012, section 5): with labels about their mean, c = a − n/(n + m), only q = cᵀKc needs a
+product for each relabelling. Of several kernels: the largest standardised statistic (Biggs, Schrab & Gretton 2023, MMD-FUSE).
 
-Several kernels are tested at once by the largest of their standardised statistics (in the manner of MMD-FUSE: Biggs,
-Schrab & Gretton 2023), which finds a local difference that one lengthscale smooths away.
-
-A statistic of two samples is a quadratic form in the labels. With labels about their mean, c = a − n/(n + m), only
-q = cᵀKc needs a product for each relabelling; what is linear in c follows from row sums.
-
-Weighted points without a measurement against a sample: only the sample is random.
-
-Under the hypothesis L·MMD² has the distribution of Σ e_i χ²₁, e the eigenvalues of the features' covariance Σ (Gretton et al.
-2012, theorem 12, with one side fixed). Their sum, tr Σ, is computed from all rows, their relative sizes from a subset.
+Of fixed points only the sample is random: L·MMD² is Σ e_i χ²₁, e the eigenvalues of the features' covariance Σ (Gretton et al.
+2012, theorem 12). Their sum, tr Σ, is computed from all rows, their relative sizes from a subset.
 """
 
 from __future__ import annotations
@@ -26,12 +19,10 @@ from kmeanalyst.inference.two_sample import gram_sums as precision
 from kmeanalyst.inference.two_sample.distance import Pair, Sample, read_pair, without_diagonal
 from kmeanalyst.inference.two_sample.gram_sums import GramSums, RowLabels, gram_sums
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.sides import SampleRows, result_about
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import centre_gram
-from kmeanalyst.releases.release import ReleaseData
 
 _AT_ONCE, _MOST_LABELS = 4096, 2**27  # relabellings in memory, and labels of them
 KernelChoice = Kernel | Sequence[Kernel] | Literal["aggregated"] | None
@@ -239,44 +230,19 @@ def _aggregate_notes(standard: Sequence[Array], kernels: Sequence[Kernel]) -> li
 # ---------------------------------------------------------------- a fixed distribution
 
 
-def fixed_against_sample(release: ReleaseData, sample_rows: SampleRows) -> TestResult:
-    """A release without a measurement as a fixed distribution, against rows."""
-    rows = np.vstack(list(sample_rows.blocks()))
-    return result_about(
-        release,
-        **_against_fixed(release.embedding, rows),
-        n_sample_rows=len(rows),
-        notes=(_NOTE, *sample_rows.notes),
-    )
-
-
 def weighted_against_sample(a: Sample, b: Sample, kernel: Kernel | None) -> TestResult:
-    """A (points, weights) pair as a fixed distribution, against rows: exactly as a release without a measurement.
-
-    kernel   Gaussian at the pooled median distance by default, or the table kernel (see `read_pair`).
-    """
+    """A (points, weights) pair as a fixed distribution, against rows; `kernel` as of `read_pair`."""
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(
             f"weighted points are tested with one kernel, got {kernel!r:.80}: several need relabelling, which is impossible "
             "with weights. Pass one, such as Gaussian(1.0)."
         )
     pair = read_pair(a, b, kernel)
-    points, weights, rows = _sides(pair)
+    points, weights, rows = (pair.y, pair.v, pair.x) if pair.u is None else (pair.x, pair.u, pair.y)
     if len(rows) < 2:
         raise ValueError(f"the sample needs at least two rows to show its own spread, got {len(rows)}. Add rows.")
-    return TestResult(
-        **_against_fixed(KernelMean(pair.kernel, points, weights), rows),
-        n_release_points=len(points),
-        n_sample_rows=len(rows),
-        notes=(_NOTE, *pair.notes),
-    )
-
-
-def _sides(pair: Pair) -> tuple[Array, Array, Array]:
-    if pair.u is not None:
-        return pair.x, pair.u, pair.y
-    assert pair.v is not None
-    return pair.y, pair.v, pair.x
+    fields = test_of_fixed(KernelMean(pair.kernel, points, weights), rows, pair.notes)
+    return TestResult(n_release_points=len(points), **fields)
 
 
 @dataclass(frozen=True)
@@ -288,8 +254,8 @@ class _Subset:
     witness: Array  # at each row of the subset
 
 
-def _against_fixed(fixed: KernelMean, rows: Array) -> dict[str, Any]:
-    """statistic, pvalue, mmd_squared, method and how precise they are."""
+def test_of_fixed(fixed: KernelMean, rows: Array, notes: Sequence[str]) -> dict[str, Any]:
+    """The fields of a TestResult of weighted points without a measurement, a fixed distribution, against rows."""
     sample, n = KernelMean(fixed.kernel, rows), len(rows)
     own = float(fixed.kernel.diagonal(rows).mean())
     among, across, squared = without_diagonal(sample), fixed.inner(sample), fixed.squared_norm()
@@ -303,6 +269,8 @@ def _against_fixed(fixed: KernelMean, rows: Array) -> dict[str, Any]:
         "pvalue": null.sf(statistic),
         "mmd_squared": unbiased,
         "method": "MMD, fixed weighted points against sample",
+        "n_sample_rows": n,
+        "notes": (_NOTE, *notes),
         **asdict(_precision(unbiased, null, subset, n)),
     }
 

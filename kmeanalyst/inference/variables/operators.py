@@ -35,6 +35,10 @@ def _both_ways(sign: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any
     return (lambda self, other: _of_two(sign, self, other)), (lambda self, other: _of_two(sign, other, self))
 
 
+def _of_one(rule: Callable[[Node], Node]) -> Callable[[Any], Any]:
+    return lambda self: _componentwise([self], rule)
+
+
 class VariableOperators:
     """The operators of a RandomVariable, which inherits them; all of them give a RandomVariable.
 
@@ -60,19 +64,12 @@ class VariableOperators:
     __lt__, __le__, __gt__, __ge__ = (_both_ways(sign)[0] for sign in ("<", "<=", ">", ">="))
     __eq__, __ne__ = (_both_ways(sign)[0] for sign in ("==", "!="))
 
-    def __neg__(self) -> Self:
-        return _componentwise([self], _negative)
-
-    def __pos__(self) -> Self:
-        return _componentwise([self], lambda x: x)
-
-    def __abs__(self) -> Self:
-        return _componentwise([self], _absolute)
+    __neg__ = _of_one(lambda x: _calculated(np.negative, [x], f"-{inside(x)}"))
+    __pos__ = _of_one(lambda x: x)
+    __abs__ = _of_one(lambda x: _calculated(np.abs, [x], f"abs({x.text})"))
+    __invert__ = _of_one(lambda x: applied(np.logical_not, [_condition(x)], text=f"~{inside(x)}", kind="condition"))
 
     __hash__ = object.__hash__  # == makes a condition: variables are distinguished by identity
-
-    def __invert__(self) -> Self:
-        return _componentwise([self], _negated)
 
     def __bool__(self) -> bool:
         raise ValueError(
@@ -106,7 +103,8 @@ class VariableOperators:
 
         def of(*operands: Any) -> Node:
             text = f"{ufunc.__name__}({', '.join(x.text if isinstance(x, Node) else inside(x) for x in operands)})"
-            return applied(_numeric(ufunc), [_checked_number(x) for x in operands], text=text, kind=_kind_of(ufunc))
+            is_condition = ufunc(*[np.ones(1)] * ufunc.nin).dtype == bool
+            return _calculated(ufunc, operands, text, kind="condition" if is_condition else "number")
 
         return _componentwise(inputs, of)
 
@@ -154,17 +152,20 @@ def _componentwise(operands: Sequence[Any], rule: Callable[..., Node]) -> Any:
 
 
 def _arithmetic(sign: str, a: Any, b: Any) -> Node:
-    a, b = _checked_number(a), _checked_number(b)
-    text = f"{inside(a)} {sign} {inside(b)}"
-    return applied(_numeric(CALCULATE[sign]), [a, b], text=text, kind="number", atomic=False)
+    return _calculated(CALCULATE[sign], [a, b], f"{inside(a)} {sign} {inside(b)}", atomic=False)
 
 
-def _negative(x: Node) -> Node:
-    return applied(_numeric(np.negative), [_checked_number(x)], text=f"-{inside(x)}", kind="number")
-
-
-def _absolute(x: Node) -> Node:
-    return applied(_numeric(np.abs), [_checked_number(x)], text=f"abs({x.text})", kind="number")
+def _calculated(
+    function: Callable[..., Any], operands: Sequence[Any], text: str, *, kind: Kind = "number", atomic: bool = True
+) -> Node:
+    """A function of numbers; TypeError where an operand has levels."""
+    for x in operands:
+        if isinstance(x, str) or (isinstance(x, Node) and x.kind == "levels"):
+            raise TypeError(
+                f"{inside(x)} is not a number, so it cannot be used in a calculation. Compare it with a level, such as "
+                'variable == "a level", or hand it to ka.pushforward.'
+            )
+    return applied(_numeric(function), operands, text=text, kind=kind, atomic=atomic)
 
 
 def _comparison(sign: str, a: Any, b: Any) -> Node:
@@ -207,10 +208,6 @@ def _connective(sign: str, a: Any, b: Any) -> Node:
     return applied(_LOGIC[sign], [a, b], text=f"{inside(a)} {sign} {inside(b)}", kind="condition", atomic=False)
 
 
-def _negated(x: Node) -> Node:
-    return applied(np.logical_not, [_condition(x)], text=f"~{inside(x)}", kind="condition")
-
-
 def _condition(x: Any) -> Node:
     if not isinstance(x, Node) or x.kind != "condition":
         raise TypeError(
@@ -218,20 +215,6 @@ def _condition(x: Any) -> Node:
             "parentheses, such as (x > 1) & (y < 2)."
         )
     return x
-
-
-def _checked_number(x: Any) -> Any:
-    if isinstance(x, str) or (isinstance(x, Node) and x.kind == "levels"):
-        raise TypeError(
-            f"{inside(x)} is not a number, so it cannot be used in a calculation. Compare it with a level, such as "
-            'variable == "a level", or hand it to ka.pushforward.'
-        )
-    return x
-
-
-def _kind_of(ufunc: Any) -> Kind:
-    """The kind of a ufunc's result for numbers."""
-    return "condition" if ufunc(*[np.ones(1)] * ufunc.nin).dtype == bool else "number"
 
 
 def _numeric(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -114,14 +114,9 @@ class ProductDistribution:
         return prod(len(factor.weights) for factor in self.factors)
 
     @property
-    def drawn(self) -> bool:
-        """Whether combinations were drawn."""
-        return self.combinations > MOST_COMBINATIONS
-
-    @property
     def drawing(self) -> tuple[str, ...]:
         """The error of drawing combinations, as a note; empty if all are used."""
-        if not self.drawn:
+        if self.combinations <= MOST_COMBINATIONS:
             return ()
         error = total_mass([factor.weights for factor in self.factors]) / len(self.weights) ** 0.5
         return (
@@ -186,7 +181,7 @@ class ProductDistribution:
 
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
         """A note on an infeasible value; what the probability view gives in its place, unless combinations are drawn."""
-        if self.drawn:
+        if self.drawing:
             return f'{what}: signed weights can give one. Ask the variable\'s in_view("probability").'
         try:
             feasible = joint_distribution([factor.release for factor in self.factors], self.conditions, "probability")

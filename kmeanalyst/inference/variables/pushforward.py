@@ -47,7 +47,11 @@ def pushforward(f: Callable[..., Any], *variables: Any) -> RandomVariable:
 
     whole = applied(flat, arguments, text=text, kind="number", broadcasts=False)
     tried = _at_rows(whole, np.arange(min(_TRIED, *(len(release) for release in whole.releases))))
-    kind = _kind(tried, text)
+    if tried.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{text} gives values of type {tried.dtype}, which are neither numbers nor truth values. Return one of these."
+        )
+    kind: Kind = "condition" if tried.dtype == bool else "number"
     _check_row_by_row(whole, tried, text)
     if tried.ndim == 1:
         nodes: tuple[Node, ...] = (replace(whole, kind=kind),)
@@ -106,13 +110,3 @@ def _check_row_by_row(node: Node, tried: Array, text: str) -> None:
             f"{text} gives a row another value when there are other rows next to it, so it is not a function of the row: it "
             "uses all rows, as x.mean() or np.sort do, or it is random. Write a function that works row by row."
         )
-
-
-def _kind(values: Array, text: str) -> Kind:
-    if values.dtype == bool:
-        return "condition"
-    if values.dtype.kind in "iuf":
-        return "number"
-    raise TypeError(
-        f"{text} gives values of type {values.dtype}, which are neither numbers nor truth values. Return one of these."
-    )

@@ -506,9 +506,3 @@ def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others():
     assert np.isnan(found.columns.loc["one", "adjusted"]) and not found.columns.loc["one", "differs"]
     assert found.columns.loc["x", "adjusted"] == found.columns.loc["x", "pvalue"]
     assert found.to_dict()["columns"][1]["pvalue"] is None
-
-
-def test_a_level_that_is_not_a_probability_is_refused(mixed_release):
-    for level in [0, 1, -0.1]:
-        with pytest.raises(ValueError, match=r"level must lie between 0 and 1, got .*it is a probability.*0\.05"):
-            ka.compare(mixed_release, mixed_release.resample(20, rng=0), level=level)

@@ -193,21 +193,6 @@ def test_rows_that_change_between_two_readings_are_refused(mixed_release, frame,
         list(rows.blocks())
 
 
-def test_blocks_that_are_no_sample_are_refused(mixed_release, frame):
-    for sample, message in [
-        (lambda f: [f[:1]], r"at least two rows.*got 1\. Add rows"),
-        (lambda f: [f[:0]], r"at least two rows.*got 0\. Add rows"),
-        (lambda f: iter([]), r"at least two rows.*got 0\. Add rows"),
-        (lambda f: [f[:9], f[9:].drop(columns="city")], r'the sample lacks "city".*Add the column'),
-        (lambda f: iter([f.to_numpy()]), r"DataFrames, and this one gave ndarray.*Give each block as a DataFrame"),
-        (lambda f: {"age": [1, 2]}, r"gives DataFrames, and this one gave str"),
-        (lambda f: [[1.0, 2.0], [3.0, 4.0]], r"10 columns, the sample 2"),
-        (lambda f: [], r"10 columns, the sample 1"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            ka.mmd_test(mixed_release, sample(frame))
-
-
 def refusal(read: Any) -> str:
     with pytest.raises(DomainError) as caught:
         read()

@@ -44,10 +44,7 @@ def test_few_rows_keep_the_level_that_their_own_covariance_loses():
     for _ in range(600):
         moments = moments_of(drawn(rng))
         statistic = float(WEIGHTS @ (np.sqrt(SPECTRUM) * rng.normal(size=K)) ** 2)
-        for found, covariance in (
-            (shrunk, moments.shrunk_covariance(WEIGHTS, REFERENCE)),
-            (plain, moments.covariance),
-        ):
+        for found, covariance in ((shrunk, moments.shrunk_covariance(WEIGHTS, REFERENCE)), (plain, moments.covariance)):
             found.append(weighted_chi_squared_sf(statistic, coefficients(covariance)))
     assert (np.array(plain) <= 0.05).mean() < 0.025
     assert (np.array(shrunk) <= 0.05).mean() == pytest.approx(0.05, abs=0.025)

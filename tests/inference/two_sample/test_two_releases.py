@@ -102,13 +102,3 @@ def test_domains_of_different_bounds_are_compared_in_natural_units():
     rng = np.random.default_rng(10)
     a, b = pair(MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[1.0], rng)
     assert ka.mmd_test(a, b.replaced(domain=wide)).pvalue > 1e-3
-
-
-def test_releases_of_different_columns_or_without_measurement_are_refused(mixed_release, numeric_release):
-    with pytest.raises(
-        ValueError, match=r"different columns, age \(integer\).*x \(real\).*Publish both with one domain"
-    ):
-        ka.mmd_test(mixed_release, numeric_release)
-    external = ka.from_frame(numeric_release.to_frame(), domain=numeric_release.domain, kernel=numeric_release.kernel)
-    with pytest.raises(ValueError, match=r"without a measurement.*noise is unknown.*Use mmd"):
-        ka.mmd_test(numeric_release, external)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import kstest
 from simulated_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, L, N, measurement_of, noisy, population
@@ -59,11 +58,6 @@ def test_a_release_is_at_distance_zero_from_itself_and_measured_in_its_own_kerne
     frame = mixed_release.to_frame().drop(columns="weight")
     expected = mixed_release.embedding.distance(KernelMean(mixed_release.kernel, mixed_release.encoded_points))
     assert ka.mmd(mixed_release, frame) == pytest.approx(expected, abs=1e-12)
-
-
-def test_releases_in_different_spaces_need_a_common_kernel(mixed_release, numeric_release):
-    with pytest.raises(ValueError, match=r"different kernels or domains.*different spaces.*Pass kernel="):
-        ka.mmd(mixed_release, numeric_release)
 
 
 # ---------------------------------------------------------------- release against sample
@@ -230,17 +224,6 @@ def test_rows_that_directions_come_from_are_left_out_of_the_null_where_enough_ot
     assert (None if seen[0] is None else len(seen[0])) == left_out
 
 
-def test_samples_that_do_not_fit_are_refused():
-    for sample, message in [
-        (pd.DataFrame({"x0": [1.0, 2.0]}), r'the sample lacks "x1".*every one is needed.*Add the column'),
-        (pd.DataFrame({"x0": [1.0], "x1": [2.0]}), r"at least two rows.*got 1. Add rows"),
-        (np.zeros((5, 3)), r"2 columns, the sample 3.*x0, x1"),
-    ]:
-        release = noisy(MAPS["subspace"], np.zeros(MAPS["subspace"].dimension), 1.0, np.random.default_rng(0))
-        with pytest.raises(ValueError, match=message):
-            ka.mmd_test(release, sample)
-
-
 # ---------------------------------------------------------------- Laplace noise has longer tails
 
 
@@ -266,9 +249,5 @@ def test_the_p_value_under_noise_is_that_of_a_simulation():
         for share in [0.3, 0.05, 0.01, 0.001]:
             found, simulated = pvalue_and_tail(share, name, drawn)
             assert found == pytest.approx(simulated, rel=0.2)
-
-
-def test_the_p_value_for_gaussian_noise_rejects_too_often_under_laplace_noise():
-    """The power of the test above."""
     found, simulated = pvalue_and_tail(0.01, "discrete gaussian", "laplace")
-    assert found < 0.6 * simulated
+    assert found < 0.6 * simulated  # the p-value for Gaussian noise rejects too often under Laplace noise
