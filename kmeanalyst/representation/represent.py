@@ -188,7 +188,6 @@ def _rounded(rows: Array, domain: Domain, wanted: Wanted) -> Array:
 
 
 def _pool_weights(pool: Array, measurement: Measurement) -> Array:
-    """The probability weights whose mean feature is nearest to the measurement."""
     features = measurement.feature_map.compact(pool)
     G = features @ features.T
     G = np.asarray(G.toarray() if hasattr(G, "toarray") else G)

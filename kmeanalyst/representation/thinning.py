@@ -86,7 +86,6 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
 def _thinned_once(
     kernel: Kernel, points: Array, weights: Array, n: int, kind: ThinWeights, rng: np.random.Generator | int | None
 ) -> tuple[Array, Array, float]:
-    """As `thinned`, with equal points merged first: the embedding is the same, and copies of a point cost nothing."""
     first, which = _distinct(points)
     unchanged = kind not in THIN_WEIGHTS or (n == len(points) and _allowed(weights, kind))
     if not unchanged:
@@ -311,7 +310,6 @@ class _Support:
         self._refitted()
 
     def _refitted(self) -> None:
-        """The gradient ⟨Σ v_i k(z_i, ·) − μ, k(z, ·)⟩ at every point z, and the squared distance."""
         k = len(self.indices)
         self.gradient = (self.factor[:k, :k] @ self.weights) @ self.basis[:k] - self.target
         at = self.gradient[self.indices] - self.target[self.indices]

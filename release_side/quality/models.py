@@ -146,7 +146,6 @@ def _score(model: Any, rows: pd.DataFrame, metric: str) -> float:
 
 
 def _or_why(work: Callable[[], list[float]]) -> tuple[list[float], str]:
-    """What it returns and "", or where there are too few rows of a class, say, NaN and the reason."""
     try:
         return work(), ""
     except ValueError as error:

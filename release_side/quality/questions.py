@@ -120,7 +120,6 @@ def chosen_questions(release: Release, workload: Source | None) -> tuple[str, li
 
 
 def _cells(question: WorkloadQuestion, release: Release) -> list[WorkloadQuestion]:
-    """A table as a question for each of its cells; any other question as it is."""
     if question.statistic != "table":
         return [question]
     names = [parse(argument).columns[0] for argument in question.arguments]

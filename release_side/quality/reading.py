@@ -49,7 +49,6 @@ def read_once(
 
 
 def _weighted(pieces: Iterable[Any], kept: _Kept) -> Iterator[tuple[Array, Array | None]]:
-    """The rows with their weights; each goes to the sample too, of a unit one of its rows."""
     for piece in pieces:
         if not isinstance(piece, UnitRows):
             kept.add(piece)

@@ -167,7 +167,6 @@ class ScoreTables:
         return total
 
     def _tables(self, codes: dict[int, Array], weights: Array | None) -> Iterator[Array]:
-        """The flat tables of a block, in the order of the vector."""
         sizes = self.sizes
         for j in self.columns:
             yield np.bincount(codes[j], weights, minlength=sizes[j])

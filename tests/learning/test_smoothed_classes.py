@@ -171,10 +171,7 @@ def test_rows_of_an_estimator_without_weights_have_labels_drawn_from_the_probabi
     assert 0.3 < rows.cells[near_half & (p > 0.5)].mean() < 0.75
 
 
-@every(
-    ("target", "task", "why"),
-    [("a", "classification", "it is a real"), ("ill", "regression", "it is a boolean")],
-)
+@every(("target", "task", "why"), [("a", "classification", "it is a real"), ("ill", "regression", "it is a boolean")])
 def test_columns_that_cannot_be_smoothed_are_refused(ill: Release, target: str, task: str, why: str):
     with pytest.raises(ValueError, match=rf'cannot be "smoothed" here: {why}.*take "released"'):
         find_labels("smoothed", ill, DOMAIN[target], task, ("city",))

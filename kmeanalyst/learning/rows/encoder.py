@@ -152,9 +152,9 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
             nodes = column.groups(column.deepest())
             groups = column.group_of(codes, column.deepest())
             features = {f"{column.name}={node}": groups == k for k, node in enumerate(nodes)}
-            return features | ({f"{column.name} missing": np.isnan(codes)} if column.missing else {})
-        first = 1 if len(column.levels) == 2 else 0
-        features = {f"{column.name}={column.levels[k]}": codes == k for k in range(first, len(column.levels))}
+        else:
+            first = 1 if len(column.levels) == 2 else 0
+            features = {f"{column.name}={column.levels[k]}": codes == k for k in range(first, len(column.levels))}
         return features | ({f"{column.name} missing": np.isnan(codes)} if column.missing else {})
 
 
@@ -168,7 +168,6 @@ def refuse_texts(columns: Sequence[Column]) -> None:
 
 
 def _cells(column: Number, codes: Array) -> dict[str, Array]:
-    """Indicators of the ranges between public edges, and of atoms, which are in no range."""
     atoms = {
         f"{column.name}={_short(atom)}": codes == code
         for atom, code in zip(column.decode(column.atom_codes), column.atom_codes, strict=True)

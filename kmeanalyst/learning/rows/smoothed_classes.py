@@ -28,15 +28,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.learning.rows.encoder import DomainEncoder
+from kmeanalyst.learning.rows.smoothed_numbers import known_rows, linear_features, tree_features, unmeasured
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.tables.estimates import Observed
-from kmeanalyst.representation.weights.views import systematic_indices, view_weights
 
 PENALTY = 10.0  # of boosted trees, in rows: without one, steps of leaves where a class is improbable are far too long
 _MOST_ROWS = 50_000  # rows that models are fitted to
@@ -71,8 +69,8 @@ class SmoothedClasses:
     def predict_proba(self, X: pd.DataFrame) -> Array:
         """(n, K), each row of sum 1. A level that no row has is not excluded: all rows together get half a row of it."""
         mean = _geometric_mean(
-            self.logistic.predict_proba(_linear_features(self.columns, X)),
-            self.boosted.predict_proba(_tree_features(self.columns, X)),
+            self.logistic.predict_proba(linear_features(self.columns, X)),
+            self.boosted.predict_proba(tree_features(self.columns, X)),
             self.weight,
         )
         everywhere = np.full((len(X), len(self.classes_)), _ABSENT / self.n_rows)
@@ -82,20 +80,15 @@ class SmoothedClasses:
 
 def smoothed_unavailable(release: ReleaseData, target: str) -> str | None:
     """Why classes cannot be smoothed, as far as known before a fit; None where they can."""
-    if release.measurement is None:
-        return "there is no measurement"
-    if not isinstance(release.measurement.feature_map, MarginFeatures):
-        return "no tables were measured"
-    if target not in release.domain.names:
-        return "it was not measured, but computed"
-    column = release.domain[target]
+    if (reason := unmeasured(release, target)) is not None:
+        return reason
+    column: Any = release.domain[target]
     if not isinstance(column, Categorical) or isinstance(column, Tree):
         return f"it is a {column.kind}"
     if len(column.levels) > _MOST_CLASSES:
         return f"it has {len(column.levels)} levels, and more than {_MOST_CLASSES} take too long"
-    return (
-        None if _tables(release.measurement, release.domain.position(target)) else "no table has it with another column"
-    )
+    tables = _tables(release.measurement, release.domain.position(target))  # type: ignore[arg-type]
+    return None if tables else "no table has it with another column"
 
 
 def fit_smoothed_classes(release: ReleaseData, target: str) -> SmoothedClasses:
@@ -109,10 +102,10 @@ def fit_smoothed_classes(release: ReleaseData, target: str) -> SmoothedClasses:
     levels = column.decode(np.arange(len(column.levels), dtype=float)).to_numpy()
     order = np.argsort(levels)
     columns = Domain(tuple(other for other in release.domain.columns if other.name != target and not other.is_text))
-    linear_columns = len(_linear_features(columns, release.frame.iloc[:1]).columns)
+    linear_columns = len(linear_features(columns, release.frame.iloc[:1]).columns)
     rows = _Rows.of(release, target, np.argsort(order), min(_MOST_ROWS, _MOST_ENTRIES // linear_columns))
-    logistic, linear = _stopped(_logistic_models(), _linear_features(columns, rows.frame), rows)
-    boosted, by_trees = _stopped(_boosted_models(), _tree_features(columns, rows.frame), rows)
+    logistic, linear = _stopped(_logistic_models(), linear_features(columns, rows.frame), rows)
+    boosted, by_trees = _stopped(_boosted_models(), tree_features(columns, rows.frame), rows)
     means = ((weight, _geometric_mean(linear, by_trees, weight)) for weight in _WEIGHTS)
     enough = rows.enough(rows.pairs)
     weight = next((weight for weight, mean in means if rows.misfit(mean, rows.pairs) <= enough), _WEIGHTS[-1])
@@ -120,25 +113,15 @@ def fit_smoothed_classes(release: ReleaseData, target: str) -> SmoothedClasses:
 
 
 def _geometric_mean(linear: Array, by_trees: Array, weight: float) -> Array:
-    """(n, K) of two models' probabilities, the first of which has this weight."""
     logs = weight * np.log(np.maximum(linear, _SMALLEST)) + (1 - weight) * np.log(np.maximum(by_trees, _SMALLEST))
     mean = np.exp(logs)
     return np.asarray(mean / mean.sum(axis=1, keepdims=True))
-
-
-def _linear_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
-    return DomainEncoder(columns.to_dict(), encoding="cells").transform(frame)
-
-
-def _tree_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
-    return DomainEncoder(columns.to_dict(), encoding="codes", missing="nan").transform(frame)
 
 
 # ---------------------------------------------------------------- models that go on until the measurement stops them
 
 
 def _logistic_models() -> Iterator[LogisticRegression]:
-    """The same model with ever weaker penalties, each from where the last one ended."""
     model = LogisticRegression(warm_start=True, max_iter=_STEPS)
     for strength in _STRENGTHS:
         yield model.set_params(C=strength)
@@ -206,13 +189,8 @@ class _Rows:
         """At most so many rows of the probability view.  class_of  (levels,) the class of each level."""
         measurement: Any = release.measurement
         position = release.domain.position(target)
-        weights = view_weights(release, "probability")
-        known = np.flatnonzero((weights > 0) & ~np.isnan(release.encoded_points[:, position]))
-        share = float(weights[known].sum())
-        if len(known) > most:
-            known = known[systematic_indices(weights[known] / share, most)]
-            weights = np.ones(len(weights))
-        points, weights = release.encoded_points[known], weights[known]
+        known, weights, share = known_rows(release, position, most)
+        points = release.encoded_points[known]
         codes = class_of[points[:, position].astype(int)]
         present = np.unique(codes)
         if len(present) < 2:
@@ -225,7 +203,7 @@ class _Rows:
             for tables in (_tables(measurement, position), _tables_of_pairs(measurement, position))
         )
         return cls(
-            release.frame.iloc[known], codes, weights / weights.mean(), measurement.feature_map.kernel.cells(points), share,
+            release.frame.iloc[known], codes, weights, measurement.feature_map.kernel.cells(points), share,
             singles, pairs, measurement.n_rows,
         )  # fmt: skip
 
@@ -263,7 +241,11 @@ def _tables(measurement: Measurement, position: int) -> list[_Table]:
     else:
         own = others.index(position)
         tables = [
-            ((others[i + j - own],), _of_first(table.sum(axis=0), i == own), variance * observed.values)
+            (
+                (others[i + j - own],),
+                (table if i == own else table.transpose(0, 2, 1)).sum(axis=0),
+                variance * observed.values,
+            )
             for (i, j), (table, variance) in observed.pairs.items()
             if own in (i, j)
         ]
@@ -293,7 +275,3 @@ def _table(kernel: Any, position: int, columns: tuple[int, ...], shares: Array, 
     """A table whose first axis is the column in question, without its missing cell."""
     kept = shares[: len(shares) - kernel.missing[position]]
     return _Table(columns, kept.shape[1:], kept.reshape(len(kept), -1), variance)
-
-
-def _of_first(table: Array, first: bool) -> Array:
-    return table if first else table.T

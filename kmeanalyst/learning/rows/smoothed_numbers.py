@@ -55,18 +55,23 @@ class SmoothedNumbers:
 
     def values_of(self, X: pd.DataFrame) -> Array:
         """(n, K) values, equally probable, that each row can have."""
-        means = _means(self.linear, self.boosted, _linear_features(self.columns, X), _tree_features(self.columns, X))
+        means = _means(self.linear, self.boosted, linear_features(self.columns, X), tree_features(self.columns, X))
         return np.asarray(self.values[np.searchsorted(self.ends, means, side="right")])
 
 
-def numbers_unavailable(release: ReleaseData, target: str) -> str | None:
-    """Why values of a number cannot be smoothed, as far as known before a fit; None where they can."""
+def unmeasured(release: ReleaseData, target: str) -> str | None:
+    """Why no measured table has a column; None where one could."""
     if release.measurement is None:
         return "there is no measurement"
     if not isinstance(release.measurement.feature_map, MarginFeatures):
         return "no tables were measured"
-    if target not in release.domain.names:
-        return "it was not measured, but computed"
+    return None if target in release.domain.names else "it was not measured, but computed"
+
+
+def numbers_unavailable(release: ReleaseData, target: str) -> str | None:
+    """Why values of a number cannot be smoothed, as far as known before a fit; None where they can."""
+    if (reason := unmeasured(release, target)) is not None:
+        return reason
     if not isinstance(release.domain[target], Number):
         return f"it is a {release.domain[target].kind}"
     return None if _others(release, target, ()).columns else "there is no other column"
@@ -82,10 +87,10 @@ def fit_smoothed_numbers(release: ReleaseData, target: str, predictors: Collecti
     if (reason := numbers_unavailable(release, target)) is not None:
         raise ValueError(f"values of {target!r} cannot be smoothed: {reason}. Train a model on the released rows.")
     columns, position = _others(release, target, predictors), release.domain.position(target)
-    width = len(_linear_features(columns, release.frame.iloc[:1]).columns)
-    chosen, weights = _rows(release, position, min(_MOST_ROWS, _MOST_ENTRIES // width))
+    width = len(linear_features(columns, release.frame.iloc[:1]).columns)
+    chosen, weights, _ = known_rows(release, position, min(_MOST_ROWS, _MOST_ENTRIES // width))
     frame, y = release.frame.iloc[chosen], release.encoded_points[chosen, position]
-    X, codes = _linear_features(columns, frame), _tree_features(columns, frame)
+    X, codes = linear_features(columns, frame), tree_features(columns, frame)
     linear = Ridge(alpha=_PENALTY).fit(X, y, sample_weight=weights)
     boosted = HistGradientBoostingRegressor(
         max_iter=_TREES, max_leaf_nodes=_LEAVES, l2_regularization=10.0, early_stopping=False, random_state=0
@@ -111,16 +116,18 @@ def _others(release: ReleaseData, target: str, predictors: Collection[str]) -> D
     ))  # fmt: skip
 
 
-def _rows(release: ReleaseData, position: int, most: int) -> tuple[Array, Array]:
-    """Indices of at most so many rows of the probability view that have the number, and their weights, of mean 1."""
+def known_rows(release: ReleaseData, position: int, most: int) -> tuple[Array, Array, float]:
+    """Indices of at most so many rows of the probability view that have a value of the column, their weights, of mean 1, and
+    the share of the population that has one.
+    """
     weights = view_weights(release, "probability")
     known = np.flatnonzero((weights > 0) & ~np.isnan(release.encoded_points[:, position]))
     if not len(known):
-        raise ValueError("no row has the number, so there is nothing to learn. Take another target.")
+        raise ValueError("no row has a value of it, so there is nothing to learn. Take another target.")
+    share = float(weights[known].sum())
     if len(known) > most:
-        known = known[systematic_indices(weights[known] / weights[known].sum(), most)]
-        return known, np.ones(len(known))
-    return known, weights[known] / weights[known].mean()
+        return known[systematic_indices(weights[known] / share, most)], np.ones(most), share
+    return known, weights[known] / weights[known].mean(), share
 
 
 def _means(linear: Any, boosted: Any, X: pd.DataFrame, codes: pd.DataFrame) -> Array:
@@ -152,9 +159,9 @@ def _means_of_parts(cells: Array, y: Array, weights: Array, parts: int) -> Array
     return np.asarray(np.diff(np.interp(ends, reached, sums)) * parts / reached[-1])
 
 
-def _linear_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
+def linear_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
     return DomainEncoder(columns.to_dict(), encoding="cells").transform(frame)
 
 
-def _tree_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
+def tree_features(columns: Domain, frame: pd.DataFrame) -> pd.DataFrame:
     return DomainEncoder(columns.to_dict(), encoding="codes", missing="nan").transform(frame)

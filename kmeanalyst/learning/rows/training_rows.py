@@ -18,14 +18,7 @@ import pandas as pd
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
-from kmeanalyst.learning.rows.labels import (
-    LABELS,
-    RELEASED,
-    Labels,
-    LabelSource,
-    find_labels,
-    smoothed_labels,
-)
+from kmeanalyst.learning.rows.labels import LABELS, RELEASED, Labels, LabelSource, find_labels, smoothed_labels
 from kmeanalyst.learning.rows.smoothed_numbers import SmoothedNumbers, numbers_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical

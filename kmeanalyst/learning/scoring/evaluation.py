@@ -75,7 +75,6 @@ class Task:
         return frame[list(self.features)]
 
     def _truth(self, cells: pd.Series) -> Array:
-        """Codes of classes, or numbers; ValueError for what is neither."""
         if self.classes is not None:
             return codes(cells, self.classes, self.target)
         if cells.dtype.kind == "M" and (getattr(self.model, "target_table", None) or {}).get("kind") == "date":
@@ -189,7 +188,6 @@ def _positive(positive: Any, classes: Array | None) -> int | None:
 
 
 def _spread(values: Array, chosen: Array) -> Array:
-    """Values of the chosen rows among all rows (n, ...); 0 elsewhere."""
     everywhere = np.zeros((len(chosen), *values.shape[1:]), dtype=values.dtype)
     everywhere[chosen] = values
     return everywhere
@@ -319,7 +317,8 @@ def _statistic(
     assert found.influence is not None
     value, notes = found.value, list(scoring.notes)
     least, largest = metric.bounds
-    if metric.name == "r2" and _of_one_value(population, answers):
+    truth = answers.with_weights(population.weights).at_weighted_rows(answers.truth)
+    if metric.name == "r2" and len(truth) > 0 and (truth == truth[0]).all():
         notes.append(ONE_VALUE)
     elif not (np.isfinite(value) and least - _ROUNDING <= value <= largest + _ROUNDING):
         what = f"{value:.4g} is not a possible {metric.name}" if np.isfinite(value) else f"{metric.name} is undefined"
@@ -329,12 +328,6 @@ def _statistic(
         if np.isfinite(value):
             notes.append(f"{metric.name} has a division by 0 or a root of 0 here: its first-order error is not known")
     return answer(population, found, f"{metric.name}({scoring.task.target})", tuple(notes))
-
-
-def _of_one_value(population: Population | SampleLaw, answers: Predictions) -> bool:
-    """Whether the target is the same number at every row that counts."""
-    truth = answers.truth[: len(population.weights)][population.weights != 0]
-    return len(truth) > 0 and bool((truth == truth[0]).all())
 
 
 def metric_under(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Statistic:

@@ -113,14 +113,6 @@ class Metric:
 # ------------------------------------------------------------------------------------------------ classes
 
 
-def _accuracy(rows: Predictions) -> Statistic:
-    return rows.mean(rows.truth == rows.predicted)
-
-
-def _zero_one_loss(rows: Predictions) -> Statistic:
-    return rows.mean(rows.truth != rows.predicted)
-
-
 def _log_loss(rows: Predictions) -> Statistic:
     """-log of the true class's probability, which is kept above the smallest step of its precision."""
     least = np.finfo(rows.probabilities.dtype).eps
@@ -149,7 +141,6 @@ def _f_measure(recall: float) -> Formula:
 
 
 def _balanced_accuracy(rows: Predictions) -> Statistic:
-    """The mean recall of the classes that occur."""
     classes = np.unique(rows.at_weighted_rows(rows.truth))
     return _average([_correct(rows, k) / rows.sum(rows.truth == k) for k in classes])
 
@@ -168,7 +159,6 @@ def _matthews(rows: Predictions) -> Statistic:
 
 
 def _of_ranks(area: Callable[[Predictions, Array, Array], Statistic]) -> Formula:
-    """The area under a curve of (rows, event, score), averaged over classes."""
     return lambda rows: _average(
         [area(rows, rows.truth == k, rows.scores[:, k]) for k in rows.classes_among(rows.truth)]
     )
@@ -206,7 +196,6 @@ def _precision_area(rows: Predictions, event: Array, score: Array) -> Statistic:
 
 
 def _correct(rows: Predictions, k: int) -> Statistic:
-    """The weight of rows that are of class k and predicted as such."""
     return rows.sum((rows.truth == k) & (rows.predicted == k))
 
 
@@ -233,18 +222,12 @@ def _absolute(rows: Predictions) -> Statistic:
     return rows.mean(np.abs(rows.truth - rows.predicted))
 
 
-def _root_squared(rows: Predictions) -> Statistic:
-    return _squared(rows) ** 0.5
-
-
 def _r2(rows: Predictions) -> Statistic:
-    """1 - MSE / Var y."""
     centred = rows.truth - float(np.mean(rows.at_weighted_rows(rows.truth)))  # near 0: the variance keeps its digits
     return 1 - _squared(rows) / (rows.mean(centred**2) - rows.mean(centred) ** 2)
 
 
 def _poisson(rows: Predictions) -> Statistic:
-    """The mean of 2 (y log(y/μ) - y + μ)."""
     y, mu = rows.truth, rows.predicted
     if (rows.at_weighted_rows(y) < 0).any() or (rows.at_weighted_rows(mu) <= 0).any():
         raise ValueError(
@@ -259,9 +242,9 @@ def _poisson(rows: Predictions) -> Statistic:
 CLASSIFICATION = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", _accuracy),
+        Metric("accuracy", lambda rows: rows.mean(rows.truth == rows.predicted)),
         Metric("balanced_accuracy", _balanced_accuracy),
-        Metric("zero_one_loss", _zero_one_loss, greater=False),
+        Metric("zero_one_loss", lambda rows: rows.mean(rows.truth != rows.predicted), greater=False),
         Metric("precision", _f_measure(0)),
         Metric("recall", _f_measure(1)),
         Metric("f1", _f_measure(1 / 2)),
@@ -277,7 +260,7 @@ REGRESSION = {
     for metric in (
         Metric("r2", _r2, bounds=(-np.inf, 1.0)),
         Metric("mean_squared_error", _squared, bounds=(0.0, np.inf), greater=False),
-        Metric("root_mean_squared_error", _root_squared, bounds=(0.0, np.inf), greater=False),
+        Metric("root_mean_squared_error", lambda rows: _squared(rows) ** 0.5, bounds=(0.0, np.inf), greater=False),
         Metric("mean_absolute_error", _absolute, bounds=(0.0, np.inf), greater=False),
         Metric("mean_poisson_deviance", _poisson, bounds=(0.0, np.inf), greater=False),
     )

@@ -136,7 +136,6 @@ def _read(
 
 
 def _check_levels(column: Column, cells: pd.Series, absent: Array) -> None:
-    """ValueError for cells of the target that are present and no value of the column."""
     unknown = (column.encode(cells)[1] == REPLACED) & ~absent
     if unknown.any():
         shown_values = words.listed([repr(value) for value in pd.unique(cells[unknown].astype(object))])

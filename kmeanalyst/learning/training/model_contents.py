@@ -53,7 +53,8 @@ def check_schema(schema: Any, trusted: Collection[str]) -> None:
         name, loader = f"{part['__module__']}.{part['__class__']}", part["__loader__"]
         if loader in _CALLING:
             name = _called_name(part, loader)
-            known = loader == "FunctionNode" and _is_ufunc(name)
+            called = getattr(np, name.removeprefix("numpy."), None) if name.startswith("numpy.") else None
+            known = loader == "FunctionNode" and isinstance(called, np.ufunc)
         elif loader == "RandomGeneratorNode":
             known = (
                 json.loads(part["content"]["bit_generator"]["content"]["bit_generator"]["content"]) in _BIT_GENERATORS
@@ -76,17 +77,12 @@ def _parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _called_name(part: dict[str, Any], loader: str) -> str:
-    """The function that would be called, by the names that the call itself uses."""
     if loader == "OperatorFuncNode":
         return f"operator.{part['__class__']}"
     if loader == "MethodNode":
         owner = part["content"]["obj"]
         return f"{owner['__module__']}.{owner['__class__']}.{part['content']['func']}"
     return f"{part['__module__']}.{part['__class__']}"
-
-
-def _is_ufunc(name: str) -> bool:
-    return name.startswith("numpy.") and isinstance(getattr(np, name.removeprefix("numpy."), None), np.ufunc)
 
 
 def check_made(model: Any, trusted: Collection[str]) -> None:
@@ -112,7 +108,6 @@ def check_made(model: Any, trusted: Collection[str]) -> None:
 
 
 def _check_input(vectorizer: Any, kind: Any) -> None:
-    """ValueError for a vectorizer of texts that would open the files that its input names."""
     if not (isinstance(kind, str) and kind == "content"):
         raise ValueError(
             f"its {type(vectorizer).__name__} takes names of files or open files as input, and would read them; a vectorizer "
@@ -133,7 +128,6 @@ def _name_of(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """The contents of a collection of any kind: its items, its keys, and the factory of a defaultdict."""
     if isinstance(value, Mapping):
         return [*value, *value.values(), *([value.default_factory] if isinstance(value, defaultdict) else [])]
     if isinstance(value, np.ndarray | np.void):

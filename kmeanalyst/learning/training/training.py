@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,33 +197,28 @@ class Training:
         it gets a penalty: steps of leaves where a class is improbable would be far too long. Trees of a forest see all smoothed
         labels: a bootstrap that takes one label of a row and leaves out another would spoil its probabilities.
         """
-        parts = (estimator, *inner_estimators(estimator)) if self.release.statement is not None else ()
-        smoothed = parts if self.labels.model is not None else ()
-        return [
-            *((part, "early_stopping", False) for part in parts if _stops_by_folds(part)),
-            *((part, "l2_regularization", PENALTY) for part in smoothed if _has_no_penalty(part)),
-            *((part, "bootstrap", False) for part in smoothed if _is_plain_forest(part)),
-        ]
-
-
-def _stops_by_folds(part: Any) -> bool:
-    return isinstance(part, HistGradientBoostingClassifier) and part.early_stopping == "auto"
-
-
-def _has_no_penalty(part: Any) -> bool:
-    return isinstance(part, HistGradientBoostingClassifier) and part.l2_regularization == 0
-
-
-def _is_plain_forest(part: Any) -> bool:
-    plain = isinstance(part, RandomForestClassifier) and part.bootstrap is True
-    return plain and part.max_samples is None and part.oob_score is False
+        changes: list[tuple[Any, str, Any]] = []
+        smoothed = self.labels.model is not None
+        for part in (estimator, *inner_estimators(estimator)) if self.release.statement is not None else ():
+            if isinstance(part, HistGradientBoostingClassifier):
+                if part.early_stopping == "auto":
+                    changes.append((part, "early_stopping", False))
+                if smoothed and part.l2_regularization == 0:
+                    changes.append((part, "l2_regularization", PENALTY))
+            plain = isinstance(part, RandomForestClassifier) and part.max_samples is None and part.oob_score is False
+            if plain and smoothed and part.bootstrap is True:
+                changes.append((part, "bootstrap", False))
+        return changes
 
 
 def _train(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> TrainedPipeline:
     labels = RELEASED if view == "fitted" else training.labels
     rows = training_rows(training.release, training.goal, view, effective_rows=effective_rows, labels=labels, rng=rng)
-    if training.goal is not None and training.classes is not None:
-        _check_two_classes(training.goal, rows)
+    if training.goal is not None and training.classes is not None and len(present := _classes_of(rows)) < 2:
+        raise ValueError(
+            f"all rows have {training.goal.column.name} = {present[0]}, so there are no classes to separate. Choose another "
+            "target: the release has too few rows of the other levels to learn them."
+        )
     X = training.encoder.transform(rows.frame)
     if rows.weights.min() < 0:
         model = _fit_to_signed(training, X, rows)
@@ -233,7 +228,6 @@ def _train(training: Training, view: View, why: str, effective_rows: float | Non
 
 
 def _fit_to_signed(training: Training, X: pd.DataFrame, rows: TrainingRows) -> Any:
-    """The model of signed weights; UnsoundWeights where their problem has no sound solution."""
     _check_moments(training, X, rows)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -294,7 +288,6 @@ def _view_for(training: Training) -> tuple[View, str]:
 
 
 def _check_view(view: str, support: WeightSupport, release: ReleaseData) -> None:
-    """ValueError where the view would not give the model of the weights."""
     negative = view == "signed" and bool((signed_weights(release) < 0).any())
     if negative and support != "exact":
         raise ValueError(
@@ -337,15 +330,6 @@ def _classes_of(rows: TrainingRows) -> Array:
     return np.unique(rows.cells)
 
 
-def _check_two_classes(goal: Target, rows: TrainingRows) -> None:
-    present = _classes_of(rows)
-    if len(present) < 2:
-        raise ValueError(
-            f"all rows have {goal.column.name} = {present[0]}, so there are no classes to separate. Choose another target: the "
-            "release has too few rows of the other levels to learn them."
-        )
-
-
 # ---------------------------------------------------------------- what suits an estimator
 
 
@@ -357,8 +341,11 @@ def preferred_encoding(estimator: Any, release: ReleaseData) -> Encoding:
     name = type(final_estimator(estimator)).__name__
     if _CODES.search(name) or name.startswith(_TREES_INSIDE):
         return "codes"
-    measured = release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
-    return "cells" if measured else "onehot"
+    return "cells" if _has_tables(release) else "onehot"
+
+
+def _has_tables(release: ReleaseData) -> bool:
+    return release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
 
 
 def wrapped_estimator(estimator: Any) -> Any:
@@ -383,9 +370,8 @@ def input_estimators(estimator: Any) -> list[Any]:
 
 def _is_of_quantiles(estimator: Any, release: ReleaseData) -> bool:
     """Whether an estimator learns a quantile of a number on a release of margins: the few smoothed values are too coarse for it."""
-    measured = release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
     final = final_estimator(estimator)
-    return measured and (isinstance(final, QuantileRegressor) or getattr(final, "loss", None) == "quantile")
+    return _has_tables(release) and (isinstance(final, QuantileRegressor) or getattr(final, "loss", None) == "quantile")
 
 
 def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
@@ -427,7 +413,7 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
         effective_rows=rows.effective_rows,
         encoding=training.encoder.encoding,
         labels=rows.labels,
-        notes=(*rows.notes, *_absent_classes(training, rows), *_changed_defaults(training), *_units(training)),
+        notes=(*rows.notes, *_notes(training, rows)),
         release_digest=digest(training.release),
         epsilon=statement.epsilon if statement else None,
         delta=statement.delta if statement else None,
@@ -436,18 +422,12 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
     return pipeline
 
 
-def _absent_classes(training: Training, rows: TrainingRows) -> tuple[str, ...]:
-    if training.classes is None:
-        return ()
-    absent = [str(level) for level in training.classes if level not in set(_classes_of(rows))]
-    return (f"the release has no row of {', '.join(absent)}: they are never predicted",) if absent else ()
-
-
-def _units(training: Training) -> tuple[str, ...]:
-    dated = training.goal is not None and training.classes is None and isinstance(training.goal.column, Date)
-    return (_OF_DATES,) if dated else ()
-
-
-def _changed_defaults(training: Training) -> tuple[str, ...]:
+def _notes(training: Training, rows: TrainingRows) -> Iterator[str]:
+    if training.classes is not None:
+        present = set(_classes_of(rows))
+        if absent := [str(level) for level in training.classes if level not in present]:
+            yield f"the release has no row of {', '.join(absent)}: they are never predicted"
     changed = {name for _, name, _ in training.better_defaults(training.estimator)}
-    return tuple(why for name, why in _CHANGED.items() if name in changed)
+    yield from (why for name, why in _CHANGED.items() if name in changed)
+    if training.goal is not None and training.classes is None and isinstance(training.goal.column, Date):
+        yield _OF_DATES

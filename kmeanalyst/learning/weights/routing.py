@@ -59,7 +59,6 @@ def _request_weights(estimator: Any) -> None:
 
 
 def _weighted(scoring: Any) -> Any:
-    """A scorer, or several, that ask for weights where their metric takes them."""
     if isinstance(scoring, dict):
         return {name: _weighted(one) for name, one in scoring.items()}
     if isinstance(scoring, list | tuple | set):

@@ -265,7 +265,10 @@ def _of_parts(name: str, estimator: Any) -> WeightSupport:
     if not answers:
         return WeightSupport(EXACT, "it has no part that learns from rows.", PARTS, True)
     some_take = any(taken for _, _, taken in answers)
-    judged = [(_as_part(found, some_take), label, found) for label, found, _ in answers]
+    judged = [  # a part that uses only which rows occur is wrong for negative weights alone
+        (SILENTLY_WRONG if found == NONE and found.nonnegative_ok and some_take else str(found), label, found)
+        for label, found, _ in answers
+    ]
     verdict, label, found = min(judged, key=lambda one: (WORST_FIRST.index(one[0]), one[2].nonnegative_ok))
     reason = f"{label}: {found.reason}"
     if verdict == EXACT and name in FOLDS:
@@ -282,11 +285,6 @@ FOLDS_REASON = (
     "it splits rows into folds, which separate rows that cancel each other and can have a negative total, "
     "and scores are weighted only if the weights are routed to the scorer"
 )
-
-
-def _as_part(found: WeightSupport, some_take: bool) -> str:
-    """A part's verdict within the whole: one that uses only which rows occur is wrong for negative weights alone."""
-    return SILENTLY_WRONG if found == NONE and found.nonnegative_ok and some_take else str(found)
 
 
 def _parts(name: str, estimator: Any) -> list[tuple[str, Any]]:
@@ -315,7 +313,6 @@ def _named_parts(name: str, estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _single(name: str, estimator: Any) -> Any:
-    """The one part of a meta-estimator, by default scikit-learn's default."""
     part = getattr(estimator, "estimator", None)
     part = getattr(estimator, "base_estimator", None) if part is None else part  # chains, before scikit-learn 1.7
     return LinearSVC() if part is None and name == "CalibratedClassifierCV" else part
@@ -328,7 +325,6 @@ def _final(name: str, estimator: Any) -> Any:
 
 
 def _candidates(name: str, search: Any) -> list[Any]:
-    """The first estimators that a search would fit."""
     found = []
     for settings in _settings(name, search):
         copies = {key: fresh(value) for key, value in settings.items()}

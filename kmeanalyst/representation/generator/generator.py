@@ -80,12 +80,7 @@ def check_kernel(kernel: Kernel, n_columns: int) -> None:
 
 
 def generated_rows(
-    measurement: Measurement,
-    domain: Domain,
-    *,
-    n_points: int,
-    effort: Effort = FULL,
-    progress: Progress = silent,
+    measurement: Measurement, domain: Domain, *, n_points: int, effort: Effort = FULL, progress: Progress = silent
 ) -> Array:
     """n_points encoded rows (n, d), of equal weight, whose mean feature is near the measured one.
 
@@ -300,7 +295,6 @@ def _draw(task: _Task, network: Any, n: int) -> Array:
 
 
 def _counts(shares: Array, n: int) -> Array:
-    """Whole numbers of sum n, nearest to the shares: the largest remainders are rounded up."""
     exact = shares * n
     counts = np.floor(exact).astype(int)
     counts[np.argsort(counts - exact, kind="stable")[: n - counts.sum()]] += 1

@@ -19,12 +19,7 @@ import numpy as np
 from kmeanalyst.kernels import Kernel, Margins, OnColumns, Product, Scaled, Sum
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.features.composed import (
-    ColumnFeatures,
-    Concatenation,
-    ScaledFeatures,
-    TensorProduct,
-)
+from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, ScaledFeatures, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.margins import Group, MarginFeatures
 from kmeanalyst.releases.domain.column import Column
@@ -335,7 +330,6 @@ class _Tables(ExpectedFeatures):
 
 
 def _cells_of(features: MarginFeatures, j: int, values: Array, *, free: bool) -> Array:
-    """The cells of values of column j; a free number is always in the column's only range."""
     rows = np.zeros((len(values), len(features.kernel.edges)))
     rows[:, j] = values
     cells = features.kernel.cells(rows)[:, j]

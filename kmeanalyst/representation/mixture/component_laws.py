@@ -247,7 +247,6 @@ def _rounded(domain: Domain, columns: list[int], values: Array) -> Array:
 
 
 def _few_values(column: Column) -> Array | None:
-    """All encoded values of a column that has few; None for others."""
     if isinstance(column, Categorical):
         return np.arange(len(column.levels), dtype=float)
     if isinstance(column, Number) and column.step and np.ptp(column.bounds) < _FEW_VALUES:

@@ -112,7 +112,6 @@ def denoise_measurement(
 
 
 def _with_public(estimate: Denoised, measurement: Measurement, public: Array) -> Denoised:
-    """The precision-weighted average of the estimate and of the posterior mean given public rows."""
     features = measurement.feature_map(public)
     _, basis = _principal_directions(features)
     inside, posterior_sd = posterior_of_public(
@@ -129,7 +128,6 @@ def _with_public(estimate: Denoised, measurement: Measurement, public: Array) ->
 
 
 def _explained(measurement: Measurement, mean: Array) -> bool:
-    """Whether noise alone explains ‖y − mean‖²."""
     F, variance = len(mean), measurement.noise_scale**2
     square = float(((measurement.vector - mean) ** 2).sum())
     return square <= variance * (F + _STANDARD_ERRORS * np.sqrt(2 * F))
@@ -215,7 +213,6 @@ def draw_posterior(
 
 
 def _with_surplus(search: MixtureFit, mixture: Mixture, rng: np.random.Generator) -> Mixture:
-    """The mixture and half as many more components of little weight, drawn from it."""
     surplus = max(_FEWEST_SURPLUS, len(mixture) // 2)
     rows = mixture.draw(surplus, rng)
     more = search.around(rows, np.full(surplus, 1 / surplus), np.arange(surplus))
@@ -260,7 +257,6 @@ class _Chain:
         return Mixture(self.like.laws, self.like.n_columns, softmax(self.position[:K]), self.position[K:].reshape(K, p))
 
     def _energy(self, position: Array) -> tuple[float, Array]:
-        """−log posterior and its slope."""
         K, p = self.shape
         weights = softmax(position[:K])
         residual, by_weight, by_parameters = self.search.slopes(weights, position[K:].reshape(K, p))

@@ -244,7 +244,6 @@ class MixtureFit:
         return float(found.fun), found.x[1:], float(expit(found.x[0]))
 
     def _candidates(self, mixture: Mixture, rng: np.random.Generator) -> Mixture:
-        """Single narrow components (as one mixture) over the domain and near the mixture."""
         size = self.effort.of(_CANDIDATES)
         rows = np.vstack([self.domain.draw(size // 4, rng), mixture.draw(size // 8, rng)])
         found = self.around(rows, np.full(len(rows), 1 / len(rows)), np.arange(len(rows)))
@@ -263,8 +262,10 @@ def fit_mixture(
     """The mixture of the lowest criterion found, starting from clusters of weighted points (n, d)."""
     starts: list[Mixture] = []
     for size in (4, 8, 12, 16, 24, 32, 48):
-        if starts and (size > len(points) or _stale(starts, search)):
+        if starts and size > len(points):
             break
+        if len(starts) > 2 and int(np.argmin([search.criterion(start) for start in starts])) < len(starts) - 2:
+            break  # the last two, of increasing size, were no better than an earlier one
         labels = _clusters(points, weights, min(size, len(points)), search.features, rng)
         starts.append(search.fit(search.around(points, weights, labels), _FIRST_FIT))
     starts.sort(key=search.criterion)
@@ -275,11 +276,6 @@ def fit_mixture(
         best = min(best, start, key=search.criterion)
         progress((i + 1) / min(2, len(starts)))
     return search.fit(best, _LAST_FIT)
-
-
-def _stale(starts: list[Mixture], search: MixtureFit) -> bool:
-    """Whether the last two of three or more starts, of increasing size, were no better than an earlier one."""
-    return len(starts) > 2 and int(np.argmin([search.criterion(start) for start in starts])) < len(starts) - 2
 
 
 def _clusters(points: Array, weights: Array, size: int, features: RandomFourier, rng: np.random.Generator) -> Array:

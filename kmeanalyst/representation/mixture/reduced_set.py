@@ -106,7 +106,6 @@ def reduced_set(
 def _alternate(
     state: _State, domain: Domain, enough: float, rounds: tuple[int, int], rng: np.random.Generator, progress: Progress
 ) -> None:
-    """Rounds, between the least and the most, until the objective is low enough or a round no longer helps."""
     least, most = rounds
     continuous = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and not column.step]
     share, before = 0.3, np.inf
@@ -160,7 +159,6 @@ def _move_column(state: _State, column: Column, j: int, rng: np.random.Generator
 def _move_together(
     state: _State, j: int, gaining: Array, move: Callable[[Array], None], rng: np.random.Generator, share: float
 ) -> float:
-    """Move a random share of the gaining points if that lowers the objective, else try a smaller share."""
     before = state.objective()
     while len(gaining):
         chosen = gaining[rng.random(len(gaining)) < share]

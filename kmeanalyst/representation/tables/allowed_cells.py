@@ -54,7 +54,6 @@ def _order(cells: Cells, target: int) -> Columns:
 
 
 def _arranged(cells: Array, order: Columns) -> Array:
-    """(n, columns and target) cells in this order, from those of the domain's columns (n, d)."""
     arranged = cells[:, list(order)]
     arranged[:, -1] *= order[-1] >= 0
     return arranged

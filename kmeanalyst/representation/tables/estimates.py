@@ -110,7 +110,8 @@ def column_estimates(
     if observed.values == 1:
         target = np.ones(1)
     else:
-        variances = [_variance(observed, j) * size for j, size in enumerate(observed.sizes)]
+        least = [min([variance for _, variance in versions], default=1.0) for versions in observed.ones]
+        variances = [variance * size for variance, size in zip(least, observed.sizes, strict=True)]
         sums = [(one.sum(axis=1), variance) for (one, _), variance in zip(combined, variances, strict=True)]
         target = _on_simplex(_combined([*observed.target, *sums], (observed.values,))[0], _may(allowed))
     ones = [one for one, _ in combined]
@@ -122,7 +123,6 @@ def column_estimates(
 
 
 def _combined_column(observed: Observed, j: int) -> tuple[Array, float]:
-    """The noisy shares (Y, a) of a column and their variance, from all tables that hold them."""
     parts = list(observed.ones[j])
     if observed.values == 1:
         parts += [(shares[None], variance) for shares, variance in observed.alone[j]]
@@ -156,19 +156,13 @@ def _may(allowed: AllowedCells | None, *columns: int) -> Array:
 
 
 def _on_simplex(shares: Array, may: Array) -> Array:
-    """The nearest shares of sum 1, at least 0 and 0 where they may not be."""
     kept = np.broadcast_to(may, shares.shape)
     found = np.zeros(shares.shape)
     found[kept] = project_to_simplex(shares[kept])
     return found
 
 
-def _variance(observed: Observed, j: int) -> float:
-    return min([variance for _, variance in observed.ones[j]], default=1.0)
-
-
 def _combined(parts: list[tuple[Array, float]], shape: tuple[int, ...]) -> tuple[Array, float]:
-    """Noisy versions of a table, averaged by precision; an even table of variance 1 where there are none."""
     return averaged_by_precision(parts) if parts else (np.full(shape, 1 / np.prod(shape)), 1.0)
 
 

@@ -96,7 +96,6 @@ def _shared_out(shares: Array, rows: Array, patterns: Array, which: Array) -> It
 
 
 def _completed(allowed: AllowedCells, target: Array, cells: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Rows that are not allowed, replaced by allowed ones of the same target; where there is none, by one that was found before."""
     whole = np.column_stack([cells, target])
     keeps = allowed.keeps(whole)
     for y in np.unique(target[~keeps]):

@@ -107,7 +107,10 @@ def observed_margins(measurement: Measurement) -> dict[str, ObservedShares]:
             observed["target one-way"] = ObservedShares(shares[0, own], noise)
             shares = np.delete(shares, own, axis=1)
         if group.kind in ("pairs", "pairs by target"):
-            shares = _symmetric(shares, _in_pair_order(layout.sizes, layout.ends), layout.width)
+            rows, columns = _in_pair_order(layout.sizes, layout.ends)
+            matrix = np.zeros((len(shares), layout.width, layout.width))
+            matrix[:, rows, columns] = shares
+            shares = matrix + matrix.transpose(0, 2, 1)
         observed[group.kind] = ObservedShares(shares[0] if group.kind == "target" else shares, noise)
     return observed
 
@@ -251,15 +254,7 @@ class _Search:
         return loss, slope_ones, slope_twos, slope_target
 
 
-def _symmetric(shares: Array, order: tuple[Array, Array], width: int) -> Array:
-    """(..., T, T): a symmetric matrix of the shares (..., pairs' cells)."""
-    matrix = np.zeros((len(shares), width, width))
-    matrix[:, order[0], order[1]] = shares
-    return matrix + matrix.transpose(0, 2, 1)
-
-
 def _in_pair_order(sizes: Array, ends: Array) -> tuple[Array, Array]:
-    """Rows and columns, in a (T, T) matrix, of the features of a group of pairs."""
     rows, columns = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
     for i in range(len(sizes)):
         for j in range(i + 1, len(sizes)):

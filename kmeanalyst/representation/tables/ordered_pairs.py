@@ -102,7 +102,6 @@ def ordered_tables(
 
 
 def _ordered(noisy: Array, guess: Array, noise: float, orders: tuple[Order, Order]) -> Array:
-    """One table (Y, a, b): lifts that all values of the target share, and then each value's own."""
     shared = _moved(noisy, guess, noise, orders)
     if len(guess) == 1:
         return shared
@@ -123,7 +122,6 @@ def _moved(noisy: Array, guess: Array, noise: float, orders: tuple[Order, Order]
 
 
 def _fits(noisy: Array, guess: Array, noise: float, terms: Array, degrees: Array) -> Iterator[tuple[Array, float]]:
-    """For each prior the table (a, b) of the maximum a posteriori and the logarithm of its evidence."""
     for by_degree in _BY_DEGREE:
         start = np.zeros(len(terms))
         for spread in _SPREADS:

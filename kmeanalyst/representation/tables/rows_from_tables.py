@@ -170,7 +170,6 @@ def _far(pairs: list[Pair], observed: Observed, guesses: dict[Pair, Array]) -> l
 
 
 def _is_far(noisy: Array, variance: float, guess: Array) -> bool:
-    """Whether the sum of squares is two standard deviations above that of normal noise."""
     squares = float(((noisy - guess) ** 2).sum() / variance)
     return squares > guess.size + _FAR * math.sqrt(2 * guess.size)
 
@@ -224,7 +223,8 @@ def completed_shares(
         twos[block], precision[block] = shares, weight
         across = np.s_[:, ends[j] : ends[j + 1], ends[i] : ends[i + 1]]
         twos[across], precision[across] = shares.swapaxes(1, 2), weight.swapaxes(1, 2)
-    found = {"pairs by target" if values > 1 else "pairs": ObservedShares(twos, _deviation(precision))}
+    with np.errstate(divide="ignore"):
+        found = {"pairs by target" if values > 1 else "pairs": ObservedShares(twos, 1 / np.sqrt(precision))}
     ones = np.hstack(estimates.ones)  # with what all tables say of it; the noise is that of the one-way tables
     noise = [_noise_of_one(observed, j) * np.ones(size) for j, size in enumerate(observed.sizes)]
     found["one-way by target" if values > 1 else "one-way"] = ObservedShares(ones, np.concatenate(noise))
@@ -254,19 +254,10 @@ def _scored_distances(measurement: Measurement) -> Array:
         return np.zeros(0)
     last = measurement.scores[-1]
     whole = last.step * measurement.n_rows
-    score, noise = last.noisy / whole, _grid_noise(measurement) / whole
+    score, noise = last.noisy / whole, measurement.noise_scale * measurement.n_rows * measurement.grid_steps / whole
     return np.sqrt(np.maximum(score**2 - noise**2, 0.0))
-
-
-def _grid_noise(measurement: Measurement) -> float:
-    return measurement.noise_scale * measurement.n_rows * measurement.grid_steps
 
 
 def _noise_of_one(observed: Observed, j: int) -> float:
     variances = [variance for _, variance in (observed.ones[j] if observed.values > 1 else observed.alone[j])]
     return float((1 / sum(1 / variance for variance in variances)) ** 0.5)
-
-
-def _deviation(precision: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return 1 / np.sqrt(precision)

@@ -51,7 +51,6 @@ def rows_that_keep_rules(
 
 
 def _loose_columns(rules: Rules, broken: Array) -> list[int]:
-    """The columns, not derived ones, of the rules that are broken (R,), and of those that name a derived column."""
     derived = set(rules.derived)
     named = [own for own, some in zip(rules.columns, broken, strict=True) if some or set(own) & derived]
     return sorted({j for own in named for j in own} - derived)
@@ -143,7 +142,6 @@ def _special_values(rules: Rules, kernel: Margins, j: int) -> dict[int, Array]:
 
 
 def _with_named(values: Array, special: dict[int, Array], cells: Array, rng: np.random.Generator) -> Array:
-    """Values (n,), half of those in cells with special values replaced by one of these."""
     found = values.copy()
     for cell, values in special.items():
         chosen = (cells == cell) & (rng.random(len(cells)) < 0.5)

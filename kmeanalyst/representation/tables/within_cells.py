@@ -16,7 +16,6 @@ from scipy.special import ndtr, ndtri
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
-from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Number
@@ -131,17 +130,13 @@ def rows_in_cells(
     rows = np.column_stack(
         [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
     )
-    numbers = [j for j, column in enumerate(domain.columns) if _is_ordered(column) and len(kernel.edges[j])]
+    ordered = Number | Ordinal | Boolean  # levels stay as they are, and numbers follow them
+    numbers = [j for j, column in enumerate(domain.columns) if isinstance(column, ordered) and len(kernel.edges[j])]
     ranges = [np.searchsorted(np.array(kernel.edges[j]), rows[:, j], side="right") for j in numbers]
     if any(isinstance(domain.columns[j], Number) for j in numbers):
         groups = cells[:, numbers] + target[:, None] * (cells.max() + 1)
         rows[:, numbers] = with_related_values(rows[:, numbers], np.column_stack(ranges), groups, rng)
     return rows
-
-
-def _is_ordered(column: Column) -> bool:
-    """Whether values are in an order: of levels they stay as they are, and numbers follow them."""
-    return isinstance(column, Number | Ordinal | Boolean)
 
 
 def values_in_cells(
@@ -167,7 +162,6 @@ def values_in_cells(
 
 
 def _draw_ranges(fine: FineRanges, cells: Array, target: Array, rng: np.random.Generator) -> Array:
-    """(n,) a finer range for each row, stratified within each cell and value of the target."""
     found = np.empty(len(cells), dtype=np.intp)
     for y in np.unique(target):
         for cell in np.unique(cells[target == y]):
@@ -237,7 +231,6 @@ def _bounds(values: Array, ranges: Array) -> tuple[Array, Array]:
 
 
 def _redraw(normals: Array, low: Array, high: Array, rng: np.random.Generator) -> None:
-    """Each column of `normals` given the others and its bounds, one after the other."""
     k = normals.shape[1]
     spread = normals.std(axis=0)
     correlation = np.cov(normals.T) / np.outer(spread, spread).clip(1e-12) + _RIDGE * np.eye(k)

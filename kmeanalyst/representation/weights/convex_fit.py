@@ -140,7 +140,8 @@ def _interior_point(G: Array, b: Array, allowed: ConvexSet, tolerance: float) ->
     x = np.full(atoms.number, allowed.total / atoms.number)
     w = atoms.combine(x)
     gradient = G @ w - b
-    z = _positive_multipliers(atoms.inner(gradient))
+    along = atoms.inner(gradient)
+    z = along - along.min() + max(float(np.ptp(along)), float(np.abs(along).max()), 1e-300)
     best, least_gap = w, np.inf
     for _ in range(_MOST_NEWTON_STEPS):
         x, z = _newton_step(R, atoms, x, z, atoms.inner(gradient))
@@ -180,10 +181,6 @@ def _square_root(G: Array) -> Array:
     R = np.empty((len(G), rank))
     R[pivots - 1] = np.tril(factor)[:, :rank]
     return R
-
-
-def _positive_multipliers(gradient: Array) -> Array:
-    return gradient - gradient.min() + max(float(np.ptp(gradient)), float(np.abs(gradient).max()), 1e-300)
 
 
 def _newton_step(R: Array, atoms: _Atoms, x: Array, z: Array, gradient: Array) -> tuple[Array, Array]:
@@ -227,5 +224,4 @@ def _newton_solver(R: Array, atoms: _Atoms, d: Array) -> Callable[[Array], Array
 
 
 def _longest_step(x: Array, z: Array, dx: Array, dz: Array) -> float:
-    """The longest step, at most 1, that keeps x and z non-negative."""
     return float(1 / max(1.0, (-dx / x).max(), (-dz / z).max()))

@@ -19,11 +19,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.measurement import Measurement, Scores
-from kmeanalyst.representation.tables.estimates import (
-    Observed,
-    column_estimates,
-    estimate_tables,
-)
+from kmeanalyst.representation.tables.estimates import Observed, column_estimates, estimate_tables
 from kmeanalyst.representation.tables.rows_from_tables import completed_shares, rows_from_tables
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table
 from kmeanalyst.representation.wanted import Effort, Wanted

@@ -22,12 +22,7 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.tables import latent_classes, within_cells
-from kmeanalyst.representation.tables.latent_classes import (
-    LatentClasses,
-    _Search,
-    draw_class_cells,
-    observed_margins,
-)
+from kmeanalyst.representation.tables.latent_classes import LatentClasses, _Search, draw_class_cells, observed_margins
 from kmeanalyst.representation.tables.within_cells import block_softmax
 from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 

@@ -71,10 +71,7 @@ def mean_distance(domain: Domain, rows: Array, others: Array) -> float:
     return float(np.mean(found))
 
 
-@every(
-    "rules",
-    [(NEVER,), (HOURS,), (ORDER,), (WAGE,), (PLACES,), (ORDER, STAY), RULES],
-)
+@every("rules", [(NEVER,), (HOURS,), (ORDER,), (WAGE,), (PLACES,), (ORDER, STAY), RULES])
 @every("noise", [0.001, 0.05])
 def test_rows_of_all_margins_keep_every_kind_of_rule(rules: tuple[Rule, ...], noise: float):
     domain = with_rules(*rules)

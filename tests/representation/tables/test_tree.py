@@ -9,18 +9,11 @@ import pytest
 from every import every
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.representation.tables.tree import (
-    Pair,
-    Tree,
-    implied_tables,
-    independent_table,
-    spanning_tree,
-)
+from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table, spanning_tree
 
 SIZES = (2, 3, 4, 2, 3)
 EVERY_TREE = every(
-    "pairs",
-    [[(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (0, 2), (0, 3), (0, 4)], [(0, 3), (1, 3), (2, 4), (1, 4)]],
+    "pairs", [[(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (0, 2), (0, 3), (0, 4)], [(0, 3), (1, 3), (2, 4), (1, 4)]]
 )
 
 
