@@ -88,10 +88,3 @@ def test_signed_weights_are_scored_as_they_are_with_cells_of_the_probability_vie
     found = feature_importance(SICK, weighted(SIGNED), "accuracy")
     assert set(found["view"]) == {"signed"}
     assert found.loc["x", "value"] > 0 and np.isfinite(found["standard_error"]).all()
-
-
-def test_an_unknown_column_or_no_repeats_are_refused():
-    with pytest.raises(ValueError, match=r"list of the model's columns, got \['zip'\].*leave columns out"):
-        feature_importance(SICK, PLAIN, columns=["zip"])
-    with pytest.raises(ValueError, match=r"repeats must be at least 1, got 0.*Pass e\.g\. 5"):
-        feature_importance(SICK, PLAIN, repeats=0)

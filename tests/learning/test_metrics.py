@@ -157,17 +157,6 @@ def test_weight_on_an_event_above_all_others_is_found_with_precision_one():
     assert found.influence[3] == pytest.approx((more.value - found.value) / 1e-6, rel=1e-4)
 
 
-def test_the_area_by_hand():
-    """Events score 3 and 1 with weights 1 and 2, others 2 and 1 with weights 3 and 4: (3 + 4 + 2·4/2) / (3·7)."""
-    answers = Predictions(
-        truth=np.array([1, 1, 0, 0]), scores=np.array([[0, 3.0], [0, 1], [0, 2], [0, 1]]), positive=1,
-        classes=np.array([0, 1]),
-    )  # fmt: skip
-    area = CLASSIFICATION["roc_auc"].of(answers.with_weights(np.array([1.0, 2, 3, 4])))
-    assert area.value == pytest.approx(11 / 21)
-    assert area.influence[0] == pytest.approx(7 / 21 - 11 / 21 / 3)
-
-
 def test_a_sum_of_weights_other_than_one_changes_no_metric():
     for name, k, _ in CASES:
         answers, w, metric = case(k, 30, 3), some_weights(30, 3), metric_of(name, k)

@@ -222,14 +222,13 @@ def test_a_report_that_could_deceive_is_refused(path: Path) -> None:
         ka.read_model(path)
 
 
-@pytest.mark.parametrize("version", ["0.11.0", "0.12.0", "0.14.0", "0.9"])
+@every("version", ["0.11.0", "0.12.0", "0.14.0", "0.9"])
 def test_a_skops_with_known_holes_is_refused_before_a_file_is_opened(
     version: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(skops, "__version__", version)
-    with pytest.raises(
-        ImportError, match=rf"skops {version} has known holes.*Nothing was read.*pip install 'skops>=0\.15'"
-    ):
+    message = rf"skops {version} has known holes.*Nothing was read.*pip install 'skops>=0\.15'"
+    with pytest.raises(ImportError, match=message):
         ka.read_model(path)
 
 
@@ -311,16 +310,11 @@ def test_a_file_whose_model_has_no_report_of_training_is_refused(release: ka.Rel
         ka.read_model(path)
 
 
-@pytest.mark.parametrize(
-    ("limit", "message"),
-    [
-        ("MOST_BYTES", r"unpacks to [\d,]+ bytes.*could fill the memory.*read it with skops"),
-        ("MOST_SCHEMA_BYTES", r"unpacks to [\d,]+ bytes, more than the 1,000 that schema\.json of a model"),
-    ],
-)
-def test_a_file_that_would_fill_the_memory_is_refused_unread(
-    limit: str, message: str, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, limit, 1000)
-    with pytest.raises(ValueError, match=message):
+@every(("limit", "message"), [
+    ("MOST_BYTES", r"unpacks to [\d,]+ bytes.*could fill the memory.*read it with skops"),
+    ("MOST_SCHEMA_BYTES", r"unpacks to [\d,]+ bytes, more than the 1,000 that schema\.json of a model"),
+])  # fmt: skip
+def test_a_file_that_would_fill_the_memory_is_refused_unread(limit: str, message: str, path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ValueError, match=message):
+        patch.setattr(pipeline, limit, 1000)
         ka.read_model(path)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from learning_cases import UNSEEN, measured, table, weighted
-from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import GaussianNB
 
 import kmeanalyst as ka
 from kmeanalyst.learning.scoring.evaluation import TRAINED_HERE
@@ -53,17 +51,6 @@ def test_refits_spread_with_the_noise():
     scores = refits.score(UNSEEN, ["accuracy", "roc_auc"])
     np.testing.assert_allclose(scores["standard_error"] ** 2, scores["of_evaluation"] ** 2 + scores["of_training"] ** 2)
     assert scores.loc["accuracy", "value"] == ka.score(model, UNSEEN, "accuracy").value
-
-
-def test_a_refit_of_another_release_or_without_spread_is_refused(release: Release):
-    model, clusters = ka.fit(GaussianNB(), release, "smokes"), ka.fit(KMeans(2, n_init=1), release)
-    for call, message in (
-        (lambda: ka.refit(model, measured(noise=1e-3)), "trained on another release"),
-        (lambda: ka.refit(model, release, redraws=1), "redraws must be at least 2, got 1.*Pass e.g. 10"),
-        (lambda: ka.refit(clusters, release, redraws=2), "KMeans has no target.*Refit a classifier or regressor"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
 
 
 def test_a_refitted_score_has_students_t_for_the_share_of_the_refits_alone():

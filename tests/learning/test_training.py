@@ -32,6 +32,7 @@ from sklearn.utils import all_estimators
 import kmeanalyst as ka
 from kmeanalyst.cli.main import main
 from kmeanalyst.learning.training.training import UnsoundWeights
+from kmeanalyst.learning.weights.weight_support import WeightSupport  # noqa: F401
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -275,6 +276,7 @@ def test_booleans_and_whole_numbers_are_classified_as_what_they_are(target: str,
 
 
 ROWS = table(100, 0)
+WITHOUT_COSTS = Domain((DOMAIN["a"], Real(name="cost", lower=0, upper=40, missing=True)))
 DATED = Domain((DOMAIN["a"], Date(name="day", lower="2020-01-01", upper="2020-12-31")))
 
 

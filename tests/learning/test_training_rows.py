@@ -72,12 +72,6 @@ def test_to_sklearn_gives_features_target_and_weights():
     assert training_rows(release, goal, "fitted").frame.shape[0] > 1000
 
 
-@every("option", ["encoding", "missing", "task", "labels"])
-def test_an_unknown_option_of_to_sklearn_is_refused(option: str):
-    with pytest.raises(ValueError, match=f"{option} must be one of .*, got 'bogus'. Leave it out"):
-        weighted(table(50, 0)).to_sklearn("risk", **{option: "bogus"})
-
-
 def test_a_column_is_not_predicted_from_its_sources_or_from_what_is_computed_from_them():
     release = weighted(table(200, 0)).transform(
         {
@@ -98,18 +92,3 @@ def test_a_column_is_not_predicted_from_its_sources_or_from_what_is_computed_fro
     for name in ("bern", "hint"):
         with pytest.raises(ValueError, match=f"{name} is computed from city, the target"):
             ka.fit(LogisticRegression(), release, "city", columns=["a", name])
-
-
-def test_a_release_of_the_target_alone_has_nothing_to_predict_it_from():
-    alone = weighted(table(30, 1)[["cost"]], domain=Domain((DOMAIN["cost"],)))
-    with pytest.raises(
-        ValueError, match=r"no column to predict cost from: it has cost alone\. Take a release of more columns"
-    ):
-        ka.fit(Ridge(), alone, "cost")
-
-
-def test_a_target_that_no_row_has_is_refused_by_name():
-    domain = Domain((DOMAIN["a"], Real(name="cost", lower=0, upper=40, missing=True)))
-    empty = weighted(table(30, 1)[["a"]].assign(cost=np.nan), domain=domain)
-    with pytest.raises(ValueError, match="no row of the release has cost: its cells are missing in all of them"):
-        ka.fit(Ridge(), empty, "cost")

@@ -237,6 +237,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"target": "wealth"}, "no column 'wealth'"),
     ({"kernel": "table", "target": "rich"}, 'kernels "margins" and "adaptive", or the method "generator"'),
     ({"kernel": SoftenedProduct((CELL,) * 4, 0.5)}, "no random Fourier features: it is not"),
+    (
+        {"method": "random-features", "kernel": "generator", "features": None},
+        r"points cannot be placed for it. Choose the method generator or subspace",
+    ),
 ]
 
 
@@ -246,11 +250,6 @@ def test_impossible_kernels_and_choices_are_refused_before_the_door(
 ):
     with pytest.raises((PublishError, DomainError), match=message):
         release_side.publish(frame(50), PEOPLE, **(SMALL | options))
-
-
-def test_other_methods_refuse_a_kernel_of_margins_and_other_parts():
-    with pytest.raises(PublishError, match=r"points cannot be placed for it. Choose the method generator or subspace"):
-        release_side.publish(frame(50), PEOPLE, epsilon=1.0, delta=1e-6, kernel="generator")
 
 
 @pytest.mark.parametrize("target", [None, "rich"])

@@ -16,7 +16,6 @@ from kmeanalyst.representation.weights.convex_fit import default_set, duality_ga
 from kmeanalyst.representation.weights.reweight import (
     fit_weights,
     nearest_probability_weights,
-    published_weights,
     weights_for,
 )
 
@@ -33,6 +32,7 @@ def subspace() -> tuple[Nystroem, Array, Array]:
 def test_weights_stay_in_the_set_they_are_named_after(noise_scale: float):
     feature_map, points, rows = subspace()
     measurement = measured(feature_map, rows, noise_scale=noise_scale)
+    fourier = RandomFourier.draw(Gaussian(1.0), n_columns=2, dimension=10, rng=0)
     probability = weights_for("probability", points, measurement)
     assert probability.min() >= 0 and probability.sum() == pytest.approx(1, abs=1e-12)
     for view, default in (("bounded", 1.0), ("signed", 2.0)):
@@ -40,10 +40,12 @@ def test_weights_stay_in_the_set_they_are_named_after(noise_scale: float):
             weights = weights_for(view, points, measurement, bound=bound)
             assert weights.shape == (len(points),)
             assert np.abs(weights).sum() <= (default if bound is None else bound) + 1e-12
-    with pytest.raises(
-        ValueError, match=r"weights must be probability, bounded, signed or published, got 'best'\. Name one"
+    for view, map_, message in (
+        ("best", feature_map, r"must be probability, bounded, signed or published, got 'best'\. Name one"),
+        ("published", fourier, r'published weights belong to Algorithm 1: .*Pass weights="probability"'),
     ):
-        weights_for("best", points, measurement)
+        with pytest.raises(ValueError, match=message):
+            weights_for(view, points, measured(map_, rows, noise_scale=noise_scale))
 
 
 def test_without_noise_the_fitted_embedding_is_the_tables():
@@ -69,13 +71,6 @@ def test_published_weights_are_the_coordinates_solved_for_the_basis():
         own = on_basis.get(tuple(row), 0.0) if first[tuple(row)] == m else 0.0
         assert weights[m] == pytest.approx(own, rel=1e-4, abs=1e-8 * np.abs(expected).max())
     np.testing.assert_allclose(feature_map(points).T @ weights, measurement.vector, atol=1e-4)  # K is nearly singular
-
-
-def test_published_weights_belong_to_a_subspace():
-    feature_map = RandomFourier.draw(Gaussian(1.0), n_columns=2, dimension=10, rng=0)
-    measurement = measured(feature_map, np.zeros((5, 2)), noise_scale=0.1)
-    with pytest.raises(ValueError, match=r'published weights belong to Algorithm 1: .*Pass weights="probability"'):
-        published_weights(np.zeros((5, 2)), measurement)
 
 
 @every("view", ["probability", "bounded", "signed"])

@@ -236,12 +236,9 @@ def test_external_points_can_be_thinned():
 
 
 @every("n", [0, -1, 26, 2.0, True, "3", None, np.nan])
-def test_a_number_of_points_that_cannot_be_kept_is_refused(n, foreign_release):
+def test_a_number_of_points_that_cannot_be_kept_or_an_unknown_kind_of_weights_is_refused(n, foreign_release):
     with pytest.raises(ValueError, match=r"a whole number from 1 to 25, got .*: the thinned .* Pass how many"):
         foreign_release.thin(n)
-
-
-def test_an_unknown_kind_of_weights_is_refused(foreign_release):
     with pytest.raises(ValueError, match=r"must be probability, uniform or signed, got 'best': .* Name one"):
         foreign_release.thin(3, weights="best")
 

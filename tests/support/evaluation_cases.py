@@ -15,15 +15,13 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.representation.weights.reweight import weights_for
 
-DOMAIN = Domain(
-    (
-        Real(name="x", lower=-5, upper=5),
-        Integer(name="n", lower=0, upper=9),
-        Categorical(name="job", levels=("clerk", "baker", "abbot")),
-        Boolean(name="ill", missing=True),
-        Real(name="wage", lower=0, upper=10),
-    )
-)
+DOMAIN = Domain((
+    Real(name="x", lower=-5, upper=5),
+    Integer(name="n", lower=0, upper=9),
+    Categorical(name="job", levels=("clerk", "baker", "abbot")),
+    Boolean(name="ill", missing=True),
+    Real(name="wage", lower=0, upper=10),
+))  # fmt: skip
 
 
 class Classifier:

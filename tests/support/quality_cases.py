@@ -10,15 +10,13 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 
 EVIL = '"><script>alert(1)</script>'
-DOMAIN = Domain(
-    (
-        Categorical(name="town", levels=("A", "B", EVIL, "never")),
-        Integer(name="age", lower=0, upper=99, edges=(18, 65)),
-        Real(name="pay", lower=0, upper=1000, atoms=(0,), missing=True),
-        Integer(name="hours-per-week", lower=0, upper=80),
-        Boolean(name="ill"),
-    )
-)
+DOMAIN = Domain((
+    Categorical(name="town", levels=("A", "B", EVIL, "never")),
+    Integer(name="age", lower=0, upper=99, edges=(18, 65)),
+    Real(name="pay", lower=0, upper=1000, atoms=(0,), missing=True),
+    Integer(name="hours-per-week", lower=0, upper=80),
+    Boolean(name="ill"),
+))  # fmt: skip
 
 
 def people(n: int, seed: int = 0) -> pd.DataFrame:

@@ -77,11 +77,6 @@ def test_a_score_that_cannot_be_computed_says_why(compared):
     assert math.isnan(each.table) and each.note
 
 
-def test_no_target_is_no_models():
-    release = release_of(ka.Boolean(name="b"))
-    assert compare_models(release, None, release.frame).models == ()
-
-
 def test_the_tables_models_are_scored_on_rows_that_did_not_train_them(monkeypatch):
     """A tree without a limit knows its own rows; of labels by chance it knows no others."""
     from sklearn.tree import DecisionTreeClassifier

@@ -26,14 +26,12 @@ from release_side.quality.score_tables import (
     total_variations,
 )
 
-DOMAIN = Domain(
-    (
-        Integer(name="age", lower=0, upper=99, edges=(18, 65), atoms=(40,), missing=True),
-        Categorical(name="town", levels=("A", "B", "C")),
-        Boolean(name="ill", missing=True),
-        Ordinal(name="school", levels=("none", "some", "all")),
-    )
-)
+DOMAIN = Domain((
+    Integer(name="age", lower=0, upper=99, edges=(18, 65), atoms=(40,), missing=True),
+    Categorical(name="town", levels=("A", "B", "C")),
+    Boolean(name="ill", missing=True),
+    Ordinal(name="school", levels=("none", "some", "all")),
+))  # fmt: skip
 TOWN = DOMAIN.position("town")
 
 
@@ -96,18 +94,6 @@ def test_scores_are_those_of_the_acs_scorer(group: int | None):
     else:
         assert min(scores.values()) == pytest.approx(expected["worst_group"], abs=1e-9)
         assert sorted(scores) == [0, 1]  # no row of the table is in town C
-
-
-def test_groups_by_hand():
-    """Table: towns A, A, B, B, and twice the pair (0, 0), twice (1, 1). Release: all of town A right, all of B wrong."""
-    domain = Domain((Categorical(name="town", levels=("A", "B")), Boolean(name="x"), Boolean(name="y")))
-    tables = ScoreTables(domain, 0)
-    table = np.array([[0.0, 0, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1]])
-    release = np.array([[0.0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]])
-    p, q = (shares_of(tables, tables.counts(X)) for X in (table, release))
-    assert k_marginal(tables, p, q) == 500  # half of the mass is elsewhere
-    assert group_scores(tables, p, q) == {0: 1000.0, 1: 0.0}
-    assert k_marginal(tables, p, p) == 1000
 
 
 def test_counts_of_pieces_add_up_and_weights_of_one_count_rows(monkeypatch: pytest.MonkeyPatch):

@@ -18,16 +18,14 @@ from kmeanalyst.representation.weights.views import view_weights
 from release_side.quality.score_tables import ScoreTables, k_marginal, shares_of
 from release_side.quality.table_scores import CountedRows, TableScores, digests_of, equal_rows, table_scores
 
-DOMAIN = Domain(
-    (
-        Categorical(name="town", levels=("A", "B", "C", "empty")),
-        Integer(name="age", lower=0, upper=99, edges=(18, 65)),
-        Boolean(name="ill", missing=True),
-        Date(name="day", lower="2020-01-01", upper="2020-12-31"),
-        Ordinal(name="school", levels=("none", "some", "all")),
-        Real(name="pay", lower=0, upper=1000, atoms=(0,)),
-    )
-)
+DOMAIN = Domain((
+    Categorical(name="town", levels=("A", "B", "C", "empty")),
+    Integer(name="age", lower=0, upper=99, edges=(18, 65)),
+    Boolean(name="ill", missing=True),
+    Date(name="day", lower="2020-01-01", upper="2020-12-31"),
+    Ordinal(name="school", levels=("none", "some", "all")),
+    Real(name="pay", lower=0, upper=1000, atoms=(0,)),
+))  # fmt: skip
 
 
 def rows(n: int, seed: int = 0) -> Array:

@@ -218,15 +218,12 @@ def test_public_rows_are_among_the_points_in_proportion_to_their_share(known: Ca
         assert sum(row.tobytes() in given for row in points) == count
 
 
-def test_unknown_weights_are_refused_before_any_work():
-    with pytest.raises(ValueError, match=r"weights must be probability, .* or uniform, got 'best'\. Name one"):
-        represent.represent(noisy(0.01), PLANE, Wanted(n_points=5, view="best"))
-
-
-def test_other_features_are_not_denoised():
+def test_other_features_are_not_denoised_and_unknown_weights_are_refused():
     subspace = measured(Nystroem.fit(Gaussian(1.0), ROWS[:20]), ROWS[:50], noise_scale=0.1)
     with pytest.raises(ValueError, match=r"denoised in random Fourier features.*other features.*Give the points your"):
         represent.represent(subspace, PLANE, Wanted(n_points=5))
+    with pytest.raises(ValueError, match=r"weights must be probability, .* or uniform, got 'best'\. Name one"):
+        represent.represent(subspace, PLANE, Wanted(n_points=5, view="best"))
 
 
 # ---------------------------------------------------------------- everything, on small and hostile measurements

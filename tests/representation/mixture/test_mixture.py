@@ -106,9 +106,6 @@ def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
     assert np.isnan(rows).any(axis=0).tolist() == [column.missing, False]
 
 
-# ---------------------------------------------------------------- a component around points
-
-
 # ---------------------------------------------------------------- the search
 
 
