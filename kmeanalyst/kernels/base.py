@@ -176,12 +176,9 @@ def _plain(value: Any) -> Any:
 
 
 def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
-    """The indices of each column's numbers in an encoded row: the first number of every column in order, then the others.
+    """The indices of each column's numbers in an encoded row: [1, 3, 1, 2] numbers are [[0], [1, 4, 5], [2], [3, 6]].
 
     A column of one number thus has its own index, whatever other columns there are.
-
-    >>> coordinates_of([1, 3, 1, 2])
-    [[0], [1, 4, 5], [2], [3, 6]]
     """
     coordinates, free = [], len(widths)
     for j, width in enumerate(widths):
@@ -191,11 +188,7 @@ def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
 
 
 def slices(n: int, size: int) -> list[slice]:
-    """Slices of at most `size` indices, at least one, that cover 0 ... n − 1 in order.
-
-    >>> slices(5, 2)
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
-    """
+    """Slices of at most `size` indices, at least one, that cover 0 ... n − 1 in order."""
     size = max(1, size)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
@@ -219,7 +212,6 @@ def as_rows(X: Any) -> Array:
 
 
 def checked_pair(X: Any, Y: Any) -> tuple[Array, Array]:
-    """Two tables of rows over the same columns."""
     X, Y = as_rows(X), as_rows(Y)
     if X.shape[1] != Y.shape[1]:
         raise ValueError(
@@ -271,15 +263,40 @@ def check_positive(name: str, value: float, why: str, hint: str) -> None:
 
 
 def check_kernel(kernel: Any) -> None:
-    """ValueError unless the argument is a kernel."""
     if not isinstance(kernel, Kernel):
         raise ValueError(
             f"expected a kernel, got {kernel!r:.80}: only kernels can be combined. Pass e.g. Gaussian(1.0)."
         )
 
 
+class Composed(Kernel):
+    """A kernel made of kernels, which are fields of it (abstract).
+
+    >>> ka.kernels.Scaled(2.0, ka.kernels.Gaussian(1.0)).parts
+    (Gaussian(lengthscale=1.0),)
+    """
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels it is made of."""
+        values = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+        inside = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+        return tuple(part for part in inside if isinstance(part, Kernel))
+
+    @property
+    def nonnegative(self) -> bool:
+        return all(part.nonnegative for part in self.parts)
+
+    @property
+    def columns(self) -> tuple[int | str, ...] | None:
+        seen = [part.columns for part in self.parts]
+        if any(columns is None for columns in seen):
+            return None
+        return tuple(dict.fromkeys(c for columns in seen for c in columns or ()))
+
+
 @dataclass(frozen=True)
-class Scaled(Kernel):
+class Scaled(Composed):
     """factor · k, factor > 0.
 
     >>> (0.5 * ka.kernels.Gaussian(1.0)).gram([[0.0]], [[0.0]])
@@ -304,14 +321,6 @@ class Scaled(Kernel):
     def bound(self) -> float:
         return float(np.sqrt(self.factor) * self.kernel.bound)
 
-    @property
-    def nonnegative(self) -> bool:
-        return self.kernel.nonnegative
-
-    @property
-    def columns(self) -> tuple[int | str, ...] | None:
-        return self.kernel.columns
-
     def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
         return self.kernel.draw_spectrum(rng, n_columns, count)
 
@@ -324,28 +333,8 @@ def _check_parts(name: str, parts: Sequence[Kernel]) -> None:
         raise ValueError(f"a {name} needs at least one kernel, got {parts!r}. Pass kernels, such as Gaussian(1.0).")
 
 
-class _Composed(Kernel):
-    """Base class of sums and products of kernels."""
-
-    @property
-    @abstractmethod
-    def parts(self) -> tuple[Kernel, ...]:
-        """The kernels it is made of."""
-
-    @property
-    def nonnegative(self) -> bool:
-        return all(part.nonnegative for part in self.parts)
-
-    @property
-    def columns(self) -> tuple[int | str, ...] | None:
-        seen = [part.columns for part in self.parts]
-        if any(columns is None for columns in seen):
-            return None
-        return tuple(dict.fromkeys(c for columns in seen for c in columns or ()))
-
-
 @dataclass(frozen=True)
-class Sum(_Composed):
+class Sum(Composed):
     """k₁ + k₂ + ...: rows are similar if they are under any term. bound² is the sum of the squared bounds.
 
     >>> (ka.kernels.Gaussian(1.0) + ka.kernels.Laplacian(1.0)).parts
@@ -357,10 +346,6 @@ class Sum(_Composed):
 
     def __post_init__(self) -> None:
         _check_parts("sum", self.terms)
-
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        return self.terms
 
     def gram(self, X: Array, Y: Array) -> Array:
         return sum(term.gram(X, Y) for term in self.terms)  # type: ignore[return-value]
@@ -383,7 +368,7 @@ class Sum(_Composed):
 
 
 @dataclass(frozen=True)
-class Product(_Composed):
+class Product(Composed):
     """k₁ · k₂ · ...: rows are similar if they are under every factor.
 
     >>> (ka.kernels.Gaussian(1.0) * ka.kernels.Laplacian(1.0)).parts
@@ -395,10 +380,6 @@ class Product(_Composed):
 
     def __post_init__(self) -> None:
         _check_parts("product", self.factors)
-
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        return self.factors
 
     def gram(self, X: Array, Y: Array) -> Array:
         K = self.factors[0].gram(X, Y)
@@ -422,7 +403,7 @@ class Product(_Composed):
 
 
 @dataclass(frozen=True)
-class OnColumns(Kernel):
+class OnColumns(Composed):
     """A kernel that looks at some columns only.
 
     columns   positions in encoded rows, or names, which are read from a DataFrame of numbers.
@@ -470,10 +451,6 @@ class OnColumns(Kernel):
     @property
     def bound(self) -> float:
         return self.kernel.bound
-
-    @property
-    def nonnegative(self) -> bool:
-        return self.kernel.nonnegative
 
     @property
     def columns(self) -> tuple[int | str, ...] | None:

@@ -52,8 +52,10 @@ class Margins(Cells, UnitDiagonal):
     array([[1. , 0.5, 0. ]])
     >>> kernel.sizes, kernel.others, kernel.n_tables, kernel.n_cells
     ((3, 3), (0, 1), 2, 6)
-    >>> kernel.finer, kernel.fine_sizes
-    ((), ())
+    >>> kernel.n_pairs, kernel.pairs, kernel.squared_heights
+    (1, ((0, 1),), ((0.5, 0.5), (), (), (), (), ()))
+    >>> kernel.finer, kernel.fine_sizes, kernel.finer_tables
+    ((), (), ())
     """
 
     shares: tuple[float, float, float, float, float, float]
@@ -143,30 +145,18 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of columns, other than the target, whose tables are measured.
-
-        >>> ka.kernels.Margins(((0.0,),) * 4, ((),) * 4, (False,) * 4, (0.5, 0, 0.5, 0, 0, 0)).n_pairs
-        6
-        """
+        """Number of pairs of columns, other than the target, whose tables are measured."""
         few = len(self.others)
         return few * (few - 1) // 2
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """These pairs (i, j), i < j.
-
-        >>> ka.kernels.Margins(((0.0,),) * 3, ((),) * 3, (False,) * 3, (0.5, 0, 0.5, 0, 0, 0)).pairs
-        ((0, 1), (0, 2), (1, 2))
-        """
+        """These pairs (i, j), i < j."""
         return tuple(combinations(self.others, 2))
 
     @property
     def squared_heights(self) -> tuple[tuple[float, ...], ...]:
-        """For each share the squared heights of its tables: even parts of it.
-
-        >>> ka.kernels.Margins(((0.0,),) * 2, ((),) * 2, (False,) * 2, (0.5, 0, 0.5, 0, 0, 0)).squared_heights
-        ((0.25, 0.25), (), (0.5,), (), (), ())
-        """
+        """For each share the squared heights of its tables: even parts of it."""
         counts = zip(self.shares, self._counts(), strict=True)
         return tuple((share / max(n, 1),) * n if share else () for share, n in counts)
 
@@ -182,11 +172,7 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def finer_tables(self) -> tuple[tuple[int, tuple[float, ...]], ...]:
-        """Column and inner edges of each finer table: those of `fine`, then the deeper ones.
-
-        >>> ka.kernels.Margins(((0.0,),), ((),), (False,), (0.5, 0, 0, 0, 0.5, 0), fine=((-1.0, 0.0, 1.0),)).finer_tables
-        ((0, (-1.0, 0.0, 1.0)),)
-        """
+        """Column and inner edges of each finer table: those of `fine`, then the deeper ones."""
         return (*((j, self.fine[j]) for j in self.others if self.fine[j]), *self.deeper)
 
     def fine_cells(self, X: Array) -> Array:

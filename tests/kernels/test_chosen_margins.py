@@ -20,8 +20,6 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 
-MANY = every(range(25), of="seed")
-
 
 def increasing(rng: np.random.Generator, count: int) -> tuple[float, ...]:
     return tuple(sorted(rng.choice(np.arange(-20, 20), count, replace=False) / 8))
@@ -64,48 +62,23 @@ def rows_of(kernel: Margins, n: int, seed: int = 0) -> Array:
 # ---------------------------------------------------------------- kernel and features
 
 
-@MANY
-def test_the_kernel_is_the_inner_product_of_its_features(seed: int):
-    kernel = random_kernel(seed)
-    X, Y, features = rows_of(kernel, 25), rows_of(kernel, 30, 1), MarginFeatures(kernel)
-    np.testing.assert_allclose(kernel.gram(X, Y), features(X) @ features(Y).T, atol=1e-12)
-    np.testing.assert_allclose(features.gram(X, Y), kernel.gram(X, Y), atol=0)
-
-
-@MANY
-def test_the_cells_of_many_rows_are_those_of_few(seed: int):
-    """Many rows are found table by table, few rows all at once."""
-    kernel = random_kernel(seed)
-    X, features = rows_of(kernel, 1200), MarginFeatures(kernel)
+@every(range(25), of="seed")
+def test_the_kernel_is_the_inner_product_of_features_that_are_counted_before_any_is_made(seed: int):
+    """With cells of many rows found table by table as of few rows, which are found all at once; and a header gives it back."""
+    kernel, rng = random_kernel(seed), np.random.default_rng(seed)
+    X, Y, features = rows_of(kernel, 1200), rows_of(kernel, 30, 1), MarginFeatures(kernel)
     few = [features.cell_indices(X[start : start + 100]) for start in range(0, 1200, 100)]
     np.testing.assert_array_equal(features.cell_indices(X), np.hstack(few))
-
-
-@MANY
-def test_a_row_is_as_similar_to_itself_as_rows_can_be(seed: int):
-    kernel = random_kernel(seed)
-    X = rows_of(kernel, 25)
-    K = kernel.gram(X, X)
-    np.testing.assert_allclose(np.diag(K), 1, atol=1e-9)
-    np.testing.assert_array_equal(kernel.diagonal(X), np.ones(25))
-    assert kernel.bound == 1 and kernel.nonnegative and 0 <= K.min() <= K.max() < 1 + 1e-9
-
-
-@MANY
-def test_tables_and_cells_are_counted_before_any_is_made(seed: int):
-    kernel = random_kernel(seed)
-    features = MarginFeatures(kernel)
+    X, u, v = X[:25], rng.normal(size=25), rng.normal(size=30)
+    np.testing.assert_allclose(kernel.gram(X, Y), features(X) @ features(Y).T, atol=1e-12)
+    np.testing.assert_array_equal(features.gram(X, Y), kernel.gram(X, Y))
+    np.testing.assert_allclose(np.diag(kernel.gram(X, X)), 1, atol=1e-9)
+    assert kernel.mean_product(X, u, Y, v) == pytest.approx(u @ kernel.gram(X, Y) @ v, abs=1e-9)
     assert kernel.n_cells == features.dimension
     assert kernel.n_tables == features.width == sum(map(len, kernel.squares))
     np.testing.assert_allclose(features.heights, np.sqrt(np.concatenate(kernel.squares)))
-
-
-@MANY
-def test_means_of_rows_are_compared_by_counting(seed: int):
-    kernel = random_kernel(seed)
-    X, Y, rng = rows_of(kernel, 25), rows_of(kernel, 30, 1), np.random.default_rng(seed)
-    u, v = rng.normal(size=25), rng.normal(size=30)
-    assert kernel.mean_product(X, u, Y, v) == pytest.approx(u @ kernel.gram(X, Y) @ v, abs=1e-9)
+    again = kernel_from_dict(json.loads(json.dumps(kernel.to_dict())))
+    assert again == kernel and type(again) is ChosenMargins
 
 
 @pytest.mark.parametrize("target", [None, "rich", "hours"])
@@ -156,36 +129,3 @@ def test_what_is_no_kernel_of_chosen_margins_is_refused():
         Path(__file__).parent / "refusals_chosen_margins.txt",
         lambda text: ChosenMargins(**(PARTS | eval(text, globals()))),
     )
-
-
-def test_a_share_of_zero_has_no_squares():
-    with pytest.raises(ValueError, match=r"squares must hold a number for each table: \[3, 0, 0, 0, 0, 0\]"):
-        ChosenMargins(**(PARTS | {"shares": (1.0, 0, 0, 0, 0, 0)}))
-    assert (
-        ChosenMargins(**(PARTS | {"shares": (1.0, 0, 0, 0, 0, 0), "squares": ((0.5, 0.3, 0.2), *[()] * 5)})).n_tables
-        == 3
-    )
-
-
-def test_rows_of_another_width_are_refused():
-    with pytest.raises(ValueError, match=r"are of 3 columns, the rows have 2\. Encode the rows"):
-        ChosenMargins(**PARTS).gram(np.zeros((2, 2)), np.zeros((2, 2)))
-
-
-# ---------------------------------------------------------------- the header
-
-
-@MANY
-def test_a_header_gives_the_kernel_back(seed: int):
-    kernel = random_kernel(seed)
-    header = json.loads(json.dumps(kernel.to_dict()))
-    assert header["name"] == "chosen-margins" and kernel_from_dict(header) == kernel
-    assert type(kernel_from_dict(header)) is ChosenMargins
-
-
-@pytest.mark.parametrize(
-    "change", [{"chosen": [[1, 0]]}, {"chosen": 3}, {"squares": [0.6, 0, 0.4, 0, 0, 0]}, {"heights": []}]
-)
-def test_a_header_of_something_else_is_refused(change: dict[str, Any]):
-    with pytest.raises(ValueError, match=r"chosen must be|squares must be|wrong parameters"):
-        kernel_from_dict(ChosenMargins(**PARTS).to_dict() | change)

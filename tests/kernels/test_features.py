@@ -291,17 +291,6 @@ def test_zero_columns_of_the_second_factor_give_zero():
 # ---------------------------------------------------------------- checks, tripped; and what the file stores
 
 
-def test_a_map_rebuilt_from_its_arrays_is_the_map():
-    case = KERNELS[4]
-    rows = case.rows(np.random.default_rng(0), 50)
-    drawn = FAMILIES["random-fourier"](case, 20, np.random.default_rng(1))
-    arrays = drawn.arrays()
-    tables = {int(name[6:]): table for name, table in arrays.items() if name.startswith("table_")}
-    np.testing.assert_array_equal(RandomFourier(case.kernel, arrays["linear"], tables)(rows), drawn(rows))
-    fitted = FAMILIES["nystroem"](case, 20, np.random.default_rng(1))
-    np.testing.assert_array_equal(Nystroem(case.kernel, fitted.arrays()["points"])(rows), fitted(rows))
-
-
 def test_the_columns_that_a_frequency_looks_at_are_those_that_change_its_phase():
     kernel = SoftenedProduct((MultiScale((1.0,)), Indicator(3), Gaussian(1.0)), 0.3)
     feature_map = RandomFourier.draw(kernel, n_columns=3, dimension=200, missing_columns=[0], rng=0)

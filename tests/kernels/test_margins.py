@@ -83,10 +83,9 @@ def test_lines_by_target_are_the_features_of_each_of_its_cells():
         np.testing.assert_allclose(mean[line[1]].sum() / group.height, rich.mean() * len(group.tables))
 
 
-@pytest.mark.parametrize("target", [None, "rich", "hours"])
-def test_cells_are_counted_before_any_table_is_made(target: str | None):
-    kernel = margin_kernel(PEOPLE, target)
-    assert kernel.n_cells == MarginFeatures(kernel).dimension
+def test_cells_are_counted_before_any_table_is_made():
+    for kernel in (margin_kernel(PEOPLE, target) for target in (None, "rich", "hours")):
+        assert kernel.n_cells == MarginFeatures(kernel).dimension
 
 
 def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
@@ -271,16 +270,12 @@ def test_the_noise_is_that_of_images_at_distance_root_two():
     assert release.measurement.sensitivity == pytest.approx(np.sqrt(2) / 1000, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kernel": "table", "target": "rich"}, 'target goes with the kernels "margins"'),
-        ({"kernel": "margins:degree=3"}, "takes no parameters"),
-        ({"features": 100}, "one feature for each cell"),
-        ({"public_points": people(5, np.random.default_rng(0))}, "no use for public points"),
-        ({"target": "wealth"}, "no column 'wealth'. Name one of"),
-    ],
-)
+@every([
+    ({"kernel": "table", "target": "rich"}, 'target goes with the kernels "margins"'),
+    ({"kernel": "margins:degree=3"}, "takes no parameters"), ({"features": 100}, "one feature for each cell"),
+    ({"public_points": people(5, np.random.default_rng(0))}, "no use for public points"),
+    ({"target": "wealth"}, "no column 'wealth'. Name one of"),
+], of="options, message")  # fmt: skip
 def test_choices_that_mean_nothing_for_margins_are_refused(options: dict[str, Any], message: str):
     with pytest.raises((PublishError, DomainError), match=message):
         publish(people(50, np.random.default_rng(8)), **options)
@@ -299,35 +294,25 @@ def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
         check_kernel(margin_kernel(Domain(PEOPLE.columns[:2])), PEOPLE, people(9, np.random.default_rng(9)))
 
 
-@pytest.mark.parametrize(
-    ("fine", "what"),
-    [
-        (((), (), (0.5,), ()), "finer ranges of column city"),
-        (((), (-3.0, 5.0), (), ()), "finer ranges of column gain"),
-        (((), (5.0, 100.0), (), ()), "finer ranges of column gain"),
-    ],
-)
 def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_is_spent(
-    fine: tuple[tuple[float, ...], ...], what: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """By the reader's check, which publish makes before it opens the door."""
-    kernel = replace(margin_kernel(PEOPLE), fine=fine)
-    with pytest.raises(FileRefused, match=what):
-        MAPS_IN_FILES["margins"](kernel, PEOPLE, {})
     monkeypatch.setattr(door, "private_mean", None)
-    with pytest.raises(PublishError, match=what):
-        publish(people(50, np.random.default_rng(8)), kernel=kernel, points=10)
+    for j, fine in ((2, (0.5,)), (1, (-3.0, 5.0)), (1, (5.0, 100.0))):
+        kernel = replace(margin_kernel(PEOPLE), fine=tuple(fine if k == j else () for k in range(4)))
+        what = f"finer ranges of column {PEOPLE.names[j]}"
+        with pytest.raises(FileRefused, match=what):
+            MAPS_IN_FILES["margins"](kernel, PEOPLE, {})
+        with pytest.raises(PublishError, match=what):
+            publish(people(50, np.random.default_rng(8)), kernel=kernel, points=10)
 
 
 def test_deeper_ranges_that_are_none_of_a_tree_are_refused():
     tree = Tree(name="code", parents={"a1": "a", "a2": "a", "b1": "b"})
+    deeper = ((1, (0.5, 1.5, 3.0)),)
     kernel = Margins(
-        ((0.5,), (1.5,)),
-        ((), ()),
-        (False,) * 2,
-        (0.6, 0, 0, 0, 0.4, 0),
-        fine=((), (0.5, 1.5)),
-        deeper=((1, (0.5, 1.5, 3.0)),),
+        ((0.5,), (1.5,)), ((), ()), (False,) * 2, (0.6, 0, 0, 0, 0.4, 0), fine=((), (0.5, 1.5)), deeper=deeper
     )
     domain = Domain((Categorical(name="sex", levels=("F", "M")), tree))
     MAPS_IN_FILES["margins"](replace(kernel, deeper=()), domain, {})

@@ -139,55 +139,25 @@ KERNELS = [
         Margins(((0.0,), (0.5, 1.5), (0.5,), ()), ((), (), (), (0.0,)), (True,) * 4, (0.4, 0.2, 0.1, 0.2, 0, 0.1), 2),
         (0, 3, 2, 0),
     ),
-    KernelCase(
-        "finer margins",
-        Margins(
-            ((0.0,), (0.5, 1.5), ()),
-            ((1.0,), (), ()),
-            (True,) * 3,
-            (0.5, 0, 0.1, 0, 0.4, 0),
-            -1,
-            ((-1.0, 0.0, 0.2), (), (-0.5, 1.0)),
-        ),
-        (0, 3, 0),
-    ),
-    KernelCase(
-        "finer margins with target",
-        Margins(
-            ((0.0,), (0.5,), ()), ((), (), (0.0,)), (True,) * 3, (0.2, 0.3, 0, 0.2, 0.2, 0.1), 1, ((), (), (-0.5, 1.0))
-        ),
-        (0, 2, 0),
-    ),
-    KernelCase(
-        "deeper margins",
-        Margins(
-            ((0.5,), (1.5,)),
-            ((), ()),
-            (True,) * 2,
-            (0.5, 0, 0.1, 0, 0.4, 0),
-            -1,
-            ((-0.5, 0.5), ()),
-            deeper=((0, (-0.5, 0.5, 1.0)),),
-        ),
-        (0, 3),
-    ),
-    KernelCase(
-        "chosen margins with target",
-        ChosenMargins(
-            ((0.0,), (0.5,), (), (1.0,)),
-            ((), (), (0.0,), ()),
-            (True,) * 4,
-            (0.2, 0.3, 0, 0.2, 0.2, 0.1),
-            1,
-            ((), (), (-0.5, 1.0), ()),
-            ((0, 3), (2, 3)),
-            ((0.1, 0.02, 0.03, 0.05), (0.1, 0.15, 0.05), (), (0.15, 0.05), (0.15, 0.05), (0.1,)),
-            deeper=((2, (-0.5, 0.5, 1.0)),),
-        ),
-        (0, 2, 0, 0),
-    ),
+    KernelCase("finer margins", Margins(
+        ((0.0,), (0.5, 1.5), ()), ((1.0,), (), ()), (True,) * 3, (0.5, 0, 0.1, 0, 0.4, 0), -1,
+        ((-1.0, 0.0, 0.2), (), (-0.5, 1.0)),
+    ), (0, 3, 0)),
+    KernelCase("finer margins with target", Margins(
+        ((0.0,), (0.5,), ()), ((), (), (0.0,)), (True,) * 3, (0.2, 0.3, 0, 0.2, 0.2, 0.1), 1, ((), (), (-0.5, 1.0)),
+    ), (0, 2, 0)),
+    KernelCase("deeper margins", Margins(
+        ((0.5,), (1.5,)), ((), ()), (True,) * 2, (0.5, 0, 0.1, 0, 0.4, 0), -1, ((-0.5, 0.5), ()),
+        deeper=((0, (-0.5, 0.5, 1.0)),),
+    ), (0, 3)),
+    KernelCase("chosen margins with target", ChosenMargins(
+        ((0.0,), (0.5,), (), (1.0,)), ((), (), (0.0,), ()), (True,) * 4, (0.2, 0.3, 0, 0.2, 0.2, 0.1), 1,
+        ((), (), (-0.5, 1.0), ()), ((0, 3), (2, 3)),
+        ((0.1, 0.02, 0.03, 0.05), (0.1, 0.15, 0.05), (), (0.15, 0.05), (0.15, 0.05), (0.1,)),
+        deeper=((2, (-0.5, 0.5, 1.0)),),
+    ), (0, 2, 0, 0)),
     *DOT_PRODUCTS,
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -207,11 +177,18 @@ class FeatureCase:
         return f"{self.family}, {self.case.name}"
 
 
-def _random_fourier(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
-    columns = range(len(case.columns))
-    return RandomFourier.draw(
-        case.kernel, n_columns=len(columns), dimension=2 * max(1, size // 2), missing_columns=columns, rng=rng
-    )
+def _fourier(frequencies: str) -> Callable[[KernelCase, int, np.random.Generator], FeatureMap]:
+    def make(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+        columns = range(len(case.columns))
+        return RandomFourier.draw(
+            case.kernel, n_columns=len(columns), dimension=2 * max(1, size // 2), missing_columns=columns,
+            frequencies=frequencies, rng=rng,
+        )  # fmt: skip
+
+    return make
+
+
+_random_fourier = _fourier("independent")
 
 
 def _nystroem(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
@@ -239,17 +216,6 @@ def _composed(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureM
         return _random_fourier(own, size, rng)
 
     return composed_features(case.kernel, tuple(range(len(case.columns))), leaf)
-
-
-def _chosen_fourier(frequencies: str) -> Callable[[KernelCase, int, np.random.Generator], FeatureMap]:
-    def make(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
-        columns = range(len(case.columns))
-        return RandomFourier.draw(
-            case.kernel, n_columns=len(columns), dimension=2 * max(1, size // 2), missing_columns=columns,
-            frequencies=frequencies, rng=rng,
-        )  # fmt: skip
-
-    return make
 
 
 def bounds_of(case: KernelCase) -> Array:
@@ -294,8 +260,8 @@ FEATURE_MAPS = [
     *(FeatureCase("pivots", case, _pivots) for case in KERNELS),
     *(FeatureCase("margins", case, _margins) for case in KERNELS if isinstance(case.kernel, Margins)),
     *(FeatureCase(case.kernel.name, case, _composed) for case in COMPOSED),
-    *(FeatureCase("orthogonal", case, _chosen_fourier("orthogonal")) for case in EUCLIDEAN),
-    *(FeatureCase("quasi-random", case, _chosen_fourier("quasi-random")) for case in SHIFT_INVARIANT),
+    *(FeatureCase("orthogonal", case, _fourier("orthogonal")) for case in EUCLIDEAN),
+    *(FeatureCase("quasi-random", case, _fourier("quasi-random")) for case in SHIFT_INVARIANT),
     *(FeatureCase("random-binning", case, _binning) for case in HATS),
     *(FeatureCase("random-maclaurin", case, _maclaurin("coordinates")) for case in DOT_PRODUCTS),
     *(FeatureCase("signs", case, _maclaurin("signs")) for case in DOT_PRODUCTS),

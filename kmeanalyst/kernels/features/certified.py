@@ -40,12 +40,10 @@ def has_close_images(kernel: Kernel) -> bool:
     A class that is derived from one of them may compute anything, so it does not count.
     """
     kind = type(kernel)
-    if kind in (Sum, Product):
-        return all(map(has_close_images, kernel.parts))  # type: ignore[attr-defined]
     if kind is SoftenedProduct:
         return all(map(has_close_images, kernel.kernels))  # type: ignore[attr-defined]
-    if kind in (Scaled, OnColumns):
-        return has_close_images(kernel.kernel)  # type: ignore[attr-defined]
+    if kind in (Sum, Product, Scaled, OnColumns):
+        return all(map(has_close_images, kernel.parts))  # type: ignore[attr-defined]
     return kind in _LEAVES and kernel.nonnegative
 
 

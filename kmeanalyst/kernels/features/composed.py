@@ -182,7 +182,7 @@ def margins_in(kernel: Kernel) -> Iterator[Margins]:
     """The margins that a kernel is made of."""
     if isinstance(kernel, Margins):
         yield kernel
-    for part in _parts(kernel):
+    for part in getattr(kernel, "parts", ()):
         yield from margins_in(part)
 
 
@@ -206,11 +206,6 @@ def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, pref
     if isinstance(kernel, OnColumns):
         inside = tuple(columns[j] for j in _positions(kernel))
         return ColumnFeatures(kernel, composed_features(kernel.kernel, inside, leaf, prefix))
-    maps = tuple(composed_features(part, columns, leaf, f"{prefix}part_{i}_") for i, part in enumerate(_parts(kernel)))
+    assert isinstance(kernel, Sum | Product)
+    maps = tuple(composed_features(part, columns, leaf, f"{prefix}part_{i}_") for i, part in enumerate(kernel.parts))
     return Concatenation(kernel, maps) if isinstance(kernel, Sum) else TensorProduct(kernel, maps)
-
-
-def _parts(kernel: Kernel) -> tuple[Kernel, ...]:
-    if isinstance(kernel, Sum | Product):
-        return kernel.parts
-    return (kernel.kernel,) if isinstance(kernel, Scaled | OnColumns) else ()

@@ -181,8 +181,5 @@ def _magnified(kernel: Kernel) -> float:
         return kernel.period / (2 * np.pi * min(kernel.lengthscales))
     if isinstance(kernel, ExponentialDot):
         return kernel.rate
-    if isinstance(kernel, Scaled | OnColumns):
-        return _magnified(kernel.kernel)
-    if isinstance(kernel, Sum | Product):
-        return sum(map(_magnified, kernel.parts))
-    return sum(map(_magnified, kernel.kernels)) if isinstance(kernel, SoftenedProduct) else 0.0
+    inside = kernel.kernels if isinstance(kernel, SoftenedProduct) else getattr(kernel, "parts", ())
+    return sum(map(_magnified, inside))

@@ -84,6 +84,9 @@ class Column(ABC):
     name      as in the table's header.
     missing   whether a missing cell is a value of its own; if not, it becomes the default.
     default   what a bad cell becomes; None for missing if declared, else the first level or lower bound.
+
+    >>> domain["age"].width, domain["age"].default_code
+    (1, 9.0)
     """
 
     name: str
@@ -120,11 +123,7 @@ class Column(ABC):
 
     @property
     def width(self) -> int:
-        """Number of entries of an encoded row that a cell takes: 1, except for text, whose arrays are (n, width).
-
-        >>> domain["age"].width
-        1
-        """
+        """Number of entries of an encoded row that a cell takes: 1, except for text, whose arrays are (n, width)."""
         return 1
 
     @abstractmethod
@@ -141,11 +140,7 @@ class Column(ABC):
 
     @property
     def default_code(self) -> float:
-        """The encoded default: what a bad cell becomes.
-
-        >>> ka.Integer(name="age", lower=17, upper=90, default=30).default_code
-        30.0
-        """
+        """The encoded default: what a bad cell becomes."""
         if self.default is not None:
             return self._encode_one(self.parse(text_of(self.default) or ""))
         return math.nan if self.missing else self._encode_one(self._fallback())

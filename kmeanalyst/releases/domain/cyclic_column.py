@@ -20,8 +20,9 @@ class Cyclic(Number):
     A value outside is moved into [lower, upper) by whole periods, 25 o'clock to 1; such a cell counts as kept. An infinite
     value is not on the circle and becomes the default. Questions treat it as a number: its mean is that of the numbers.
 
-    >>> Cyclic(name="hour", lower=0, upper=24).encode(["23.5", "25", "-1", "24"])[0]
-    array([23.5,  1. , 23. ,  0. ])
+    >>> hour = Cyclic(name="hour", lower=0, upper=24)
+    >>> hour.encode(["23.5", "25", "-1", "24"])[0], hour.period
+    (array([23.5,  1. , 23. ,  0. ]), 24.0)
     """
 
     kind: ClassVar[str] = "cyclic"
@@ -43,11 +44,7 @@ class Cyclic(Number):
 
     @property
     def period(self) -> float:
-        """upper − lower.
-
-        >>> ka.Cyclic(name="hour", lower=0, upper=24).period
-        24.0
-        """
+        """upper − lower."""
         low, high = self.bounds
         return high - low
 

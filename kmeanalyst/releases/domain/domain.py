@@ -144,6 +144,10 @@ class Domain(Memoised):
     >>> domain.encode({"age": ["41", "700"], "sex": ["M", "F"]})
     array([[ 41.,   1.],
            [120.,   0.]])
+    >>> domain.names, domain.names_read, domain.width, domain.missing_columns
+    (('age', 'sex'), ('age', 'sex'), 2, [])
+    >>> domain.coordinates, domain.column_of
+    ([[0], [1]], array([0, 1]))
     """
 
     columns: tuple[Column, ...]
@@ -165,20 +169,12 @@ class Domain(Memoised):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column names, in the order of encoded rows.
-
-        >>> domain.names[:2]
-        ('age', 'education-num')
-        """
+        """Column names, in the order of encoded rows."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
     def names_read(self) -> tuple[str, ...]:
-        """The columns that a table must have: all but derived ones, which are computed from a row's other cells.
-
-        >>> domain.names_read == domain.names
-        True
-        """
+        """The columns that a table must have: all but derived ones, which are computed from a row's other cells."""
         derived = {rule.columns[0] for rule in self.rules if rule.kind == DERIVE}
         return tuple(name for name in self.names if name not in derived)
 
@@ -207,29 +203,17 @@ class Domain(Memoised):
 
     @cached_property
     def coordinates(self) -> list[list[int]]:
-        """The indices of the numbers of each column in an encoded row; see `coordinates_of`.
-
-        >>> domain.coordinates[:2]
-        [[0], [1]]
-        """
+        """The indices of the numbers of each column in an encoded row; see `coordinates_of`."""
         return coordinates_of([column.width for column in self.columns])
 
     @property
     def width(self) -> int:
-        """Length of an encoded row: one number for each column, more for text.
-
-        >>> domain.width
-        7
-        """
+        """Length of an encoded row: one number for each column, more for text."""
         return sum(column.width for column in self.columns)
 
     @property
     def column_of(self) -> Array:
-        """(width,) the column that each number of an encoded row belongs to.
-
-        >>> domain.column_of
-        array([0, 1, 2, 3, 4, 5, 6])
-        """
+        """(width,) the column that each number of an encoded row belongs to."""
         column_of = np.empty(self.width, dtype=np.intp)
         for j, indices in enumerate(self.coordinates):
             column_of[indices] = j
@@ -371,11 +355,7 @@ class Domain(Memoised):
 
     @property
     def missing_columns(self) -> list[int]:
-        """Indices of the columns where a cell may be missing.
-
-        >>> domain.missing_columns
-        []
-        """
+        """Indices of the columns where a cell may be missing."""
         return [j for j, column in enumerate(self.columns) if column.missing]
 
     def to_dict(self) -> list[dict[str, Any]]:

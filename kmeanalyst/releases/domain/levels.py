@@ -97,8 +97,9 @@ class Categorical(Column):
 class Ordinal(Categorical):
     """One of finitely many public levels, in the order they are listed.
 
-    >>> ka.Ordinal(name="school", levels=("none", "some", "degree")).encode(["degree", "none"])[0]
-    array([2., 0.])
+    >>> school = ka.Ordinal(name="school", levels=("none", "some", "degree"))
+    >>> school.encode(["degree", "none"])[0], school.bounds
+    (array([2., 0.]), (0.0, 2.0))
     """
 
     kind: ClassVar[str] = "ordinal"
@@ -106,11 +107,7 @@ class Ordinal(Categorical):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """(first code, last code).
-
-        >>> ka.Ordinal(name="school", levels=("none", "some", "degree")).bounds
-        (0.0, 2.0)
-        """
+        """(first code, last code)."""
         return 0.0, float(len(self.levels) - 1)
 
 

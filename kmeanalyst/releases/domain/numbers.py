@@ -30,7 +30,11 @@ FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log":
 
 @dataclass(frozen=True, kw_only=True)
 class Number(Column):
-    """Base class of numbers and dates: bounds, scale, and public values of interest."""
+    """Base class of numbers and dates: bounds, scale, and public values of interest.
+
+    >>> domain["age"].bounds, domain["age"].step, domain["age"].ends, domain["capital-gain"].atom_codes
+    ((9.0, 98.0), 1.0, (8.5, 98.5), array([0.]))
+    """
 
     lower: Any
     upper: Any
@@ -84,21 +88,13 @@ class Number(Column):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """(lower, upper) in encoded units.
-
-        >>> domain["age"].bounds
-        (9.0, 98.0)
-        """
+        """(lower, upper) in encoded units."""
         low, high = self._scaled(np.array(self._natural_bounds))
         return float(low), float(high)
 
     @property
     def step(self) -> float | None:
-        """The smallest difference between encoded values; None for a continuum.
-
-        >>> domain["age"].step
-        1.0
-        """
+        """The smallest difference between encoded values; None for a continuum."""
         return None
 
     def cuts(self, values: Sequence[Any]) -> Array:
@@ -119,11 +115,7 @@ class Number(Column):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The bounds in encoded units, widened by half a step for whole numbers, so that rounded uniform draws are uniform.
-
-        >>> domain["age"].ends
-        (8.5, 98.5)
-        """
+        """The bounds in encoded units, widened by half a step for whole numbers, so that rounded uniform draws are uniform."""
         return self.bounds
 
     def parse(self, text: str) -> float | None:
@@ -208,11 +200,7 @@ class Number(Column):
 
     @property
     def atom_codes(self) -> Array:
-        """The encoded atoms, as cells encode to them; sorted.
-
-        >>> domain["capital-gain"].atom_codes
-        array([0.])
-        """
+        """The encoded atoms, as cells encode to them; sorted."""
         return np.unique(self.rounded(self._codes(self.atoms)))
 
     def _draw_present(self, n: int, rng: np.random.Generator) -> Array:

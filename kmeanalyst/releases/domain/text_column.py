@@ -36,8 +36,8 @@ class Text(Column):
     A bad or empty cell becomes the default, or missing where that is declared; without a default it is the empty string.
 
     >>> column = Text(name="code", length=4, alphabet="ABC")
-    >>> column.decode(column.encode(["ABBA", "CCCCCC", "Ab", ""])[0]).tolist()
-    ['ABBA', 'CCCC', 'A?', '']
+    >>> column.decode(column.encode(["ABBA", "CCCCCC", "Ab", ""])[0]).tolist(), column.symbols
+    (['ABBA', 'CCCC', 'A?', ''], 'ABC?')
     """
 
     length: int
@@ -79,11 +79,7 @@ class Text(Column):
 
     @cached_property
     def symbols(self) -> str:
-        """All characters that a string of the column may have, in the order of their digits 1, 2, ...
-
-        >>> ka.Text(name="code", length=4, alphabet="ABC").symbols
-        'ABC?'
-        """
+        """All characters that a string of the column may have, in the order of their digits 1, 2, ..."""
         return self.alphabet if self.unknown in self.alphabet else self.alphabet + self.unknown
 
     @property

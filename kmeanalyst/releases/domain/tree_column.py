@@ -38,8 +38,8 @@ class Tree(Categorical):
     >>> icd = Tree(name="cause", parents={"I10": "I10-I15", "I11": "I10-I15", "I20": "I20-I25", "I10-I15": "I", "I20-I25": "I"})
     >>> icd.levels, icd.span("I10-I15"), icd.depths
     (('I10', 'I11', 'I20'), (0, 2), 3)
-    >>> icd.starts(1)
-    array([0, 2])
+    >>> icd.starts(1), icd.ends, icd.nodes[:3]
+    (array([0, 2]), (-0.5, 2.5), ('I', 'I10-I15', 'I10'))
     """
 
     levels: tuple[str, ...] = field(default=(), repr=False)
@@ -93,20 +93,12 @@ class Tree(Categorical):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All codes of the tree, in depth-first order.
-
-        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b1": "b"}).nodes
-        ('a', 'a1', 'a2', 'b', 'b1')
-        """
+        """All codes of the tree, in depth-first order."""
         return tuple(self._depth_of)
 
     @property
     def depths(self) -> int:
-        """The number of codes from the top to the deepest one.
-
-        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b1": "b"}).depths
-        2
-        """
+        """The number of codes from the top to the deepest one."""
         return 1 + max(self._depth_of.values())
 
     def groups(self, depth: int) -> list[str]:
@@ -145,11 +137,7 @@ class Tree(Categorical):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """(−½, levels − ½): rounded uniform draws between them are uniform over the levels.
-
-        >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a"}).ends
-        (-0.5, 1.5)
-        """
+        """(−½, levels − ½): rounded uniform draws between them are uniform over the levels."""
         return -0.5, len(self.levels) - 0.5
 
     def _extent(self) -> str:

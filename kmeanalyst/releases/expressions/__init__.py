@@ -89,11 +89,7 @@ def _parsed(text: str) -> Expression:
 
 
 def any_of(*conditions: Expression) -> Expression:
-    """The condition that holds where one of these does.
-
-    >>> any_of(parse("age > 50"), parse("rich")).columns
-    ('age', 'rich')
-    """
+    """The condition that holds where one of these does."""
     roots = tuple(condition._root for condition in conditions)
     columns = dict.fromkeys(name for condition in conditions for name in condition.columns)
     text = " or ".join(f"({condition.text})" for condition in conditions)
@@ -124,10 +120,7 @@ class Expression:
 
     @property
     def is_condition(self) -> bool:
-        """Whether it is a condition by its text alone.
-
-        A boolean column by itself is one too, which only `check(domain)` can know.
-        """
+        """Whether it is a condition by its text alone; only `check(domain)` can know a boolean column by itself."""
         return reads_as_condition(self._root)
 
     @property
@@ -210,14 +203,7 @@ class Expression:
         return tuple(dict.fromkeys(name.name for name in named if isinstance(name, Name)))
 
     def denied(self) -> Expression:
-        """The condition that holds where this one is definitely false, which no comparison with a missing cell is.
-
-        >>> from kmeanalyst.releases.domain.domain import Domain
-        >>> from kmeanalyst.releases.domain.numbers import Integer
-        >>> domain = Domain((Integer(name="age", lower=0, upper=99, missing=True),))
-        >>> parse("age > 15").denied().evaluate(domain.decode(np.array([[9.0], [40.0], [np.nan]])), domain)
-        array([ True, False, False])
-        """
+        """The condition that holds where this one is definitely false, which no comparison with a missing cell is."""
         return Expression(self.text, self.columns, denied(self._root))
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
@@ -228,19 +214,7 @@ class Expression:
         return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])
 
     def check(self, domain: Columns) -> Literal["number", "condition"]:
-        """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit.
-
-        >>> from kmeanalyst.releases.domain.domain import Domain
-        >>> from kmeanalyst.releases.domain.numbers import Integer
-        >>> parse("17 <= age < 30").check(Domain((Integer(name="age", lower=0, upper=99),)))
-        'condition'
-        >>> parse("agee > 50").check(Domain((Integer(name="age", lower=0, upper=99),)))
-        Traceback (most recent call last):
-            ...
-        kmeanalyst.releases.expressions.words.ExpressionError: no column agee: the columns are age. Did you mean age?
-            agee > 50
-            ^^^^
-        """
+        """What `evaluate` gives on this domain; ExpressionError if columns, levels and operations do not fit."""
         return Interpreter(self.text, domain).answer(self._root)[0]
 
     def strings_compared(self, domain: Columns) -> tuple[str, ...]:
@@ -250,16 +224,7 @@ class Expression:
         return tuple(interpreter.compared_with_texts)
 
     def extent(self, domain: Columns) -> Extent:
-        """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first.
-
-        >>> from kmeanalyst.releases.domain.domain import Domain
-        >>> from kmeanalyst.releases.domain.numbers import Integer
-        >>> ages = Domain((Integer(name="age", lower=17, upper=90),))
-        >>> parse("2 * age - 10").extent(ages)
-        Extent(low=24.0, high=170.0, whole=True, missing=False)
-        >>> parse("1 / (age - 20)").extent(ages).bounded
-        False
-        """
+        """Where its values can lie on any row of this domain, from the public bounds alone; `check` comes first."""
         return extent_of(self._root, domain)
 
     def evaluate(self, frame: pd.DataFrame, domain: Columns) -> Array:

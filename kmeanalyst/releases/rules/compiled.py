@@ -356,11 +356,7 @@ def _of_range(column: Number, below: float, above: float, most: int) -> Array:
 
 
 def rules_of(domain: RuledColumns) -> Rules:
-    """The rules of a domain, compiled once; DomainError for the first that does not fit it, before any table is opened.
-
-    >>> len(rules_of(domain))
-    0
-    """
+    """The rules of a domain, compiled once; DomainError for the first that does not fit it, before any table is opened."""
     kept = memo(domain)  # type: ignore[arg-type]  # every Domain is Memoised
     if "rules" not in kept:
         compiled = tuple(_compiled(rule, domain, number) for number, rule in enumerate(domain.rules, 1))

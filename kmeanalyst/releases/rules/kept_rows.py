@@ -32,11 +32,7 @@ Left = dict[int, Array]  # column → which of its cells are left
 
 
 def draw_kept(domain: RuledColumns, n: int, rng: np.random.Generator) -> Array:
-    """Rows (n or fewer, d) drawn evenly from those of the domain that keep its rules; fewer where hardly any do.
-
-    >>> draw_kept(domain, 100, np.random.default_rng(0)).shape
-    (100, 7)
-    """
+    """Rows (n or fewer, d) drawn evenly from those of the domain that keep its rules; fewer where hardly any do."""
     rows = domain.draw(n, rng)
     rules = rules_of(domain)
     broken = rules.broken(rows)
@@ -47,12 +43,7 @@ def draw_kept(domain: RuledColumns, n: int, rng: np.random.Generator) -> Array:
 
 
 def kept_or(domain: RuledColumns, rows: Array, instead: Array) -> Array:
-    """The rows (n, d), derived columns computed again; those that break a rule are replaced by the same of `instead` (n, d).
-
-    >>> rows = domain.encode(sample)
-    >>> kept_or(domain, rows, rows) is rows
-    True
-    """
+    """The rows (n, d), derived columns computed again; those that break a rule are replaced by the same of `instead` (n, d)."""
     if not domain.rules:
         return rows
     rules = rules_of(domain)

@@ -40,11 +40,7 @@ class Violation:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether the share exceeds four of its standard deviations: the table has rows that break the rule.
-
-        >>> Violation(0, "rule 1 (never ill)", 0.02, 0.001).is_contradicted
-        True
-        """
+        """Whether the share exceeds four of its standard deviations: the table has rows that break the rule."""
         return self.share > CONTRADICTED * self.standard_deviation
 
     def describe(self) -> str:
@@ -61,9 +57,6 @@ def violations_of(domain: Domain, measurement: Measurement | None) -> tuple[Viol
     """For each rule whose columns have a measured table, what share of the rows breaks it; () where no margins were measured.
 
     Derived columns are computed in every row, so that none breaks their rules.
-
-    >>> violations_of(domain, release.measurement)
-    ()
     """
     if measurement is None or not domain.rules or not isinstance(measurement.feature_map, MarginFeatures):
         return ()

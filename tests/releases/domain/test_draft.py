@@ -112,42 +112,6 @@ def test_huge_and_tiny_columns_can_be_drafted():
     assert 0 < column(np.append(10.0 ** np.random.default_rng(0).uniform(-2, 5, 500), 1e-13)).lower < 1e-13
 
 
-@every(
-    [
-        (pd.DataFrame({"a": []}), r"no rows or no columns, so it suggests nothing\. Name a file with both"),
-        (pd.DataFrame(index=range(3)), r"no rows or no columns"),
-        (pd.DataFrame({"a": [None, None]}), r"column a is empty in the whole sample.*Remove it or fill it"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"names must be distinct|more than once"),
-        (pd.DataFrame({"weight": [1, 2]}), r'named "weight" is refused'),
-    ],
-    of="frame, message",
-)
-def test_a_sample_that_suggests_no_domain_is_refused(frame, message):
-    with pytest.raises(DomainError, match=message):
-        public_draft(frame)
-
-
-# ---------------------------------------------------------------------- the curator declares the sample public
-
-
-@every([{}, {"this_sample_is_public": False}, {"this_sample_is_public": "no"}], of="word")
-def test_a_sample_that_is_not_declared_public_is_refused(word):
-    with pytest.raises(DomainError, match=r"from a public sample only: .* without noise\. .* say this_sample_is_pu"):
-        draft_domain(pd.DataFrame({"x": [1, 2]}), **word)
-
-
-@every([
-    'sample = "x"', "[sample]\nsha256 = 3", '[[sample]]\nsha256 = "ab"\nbytes = 3',
-    f'[[sample]]\nsha256 = "{"A" * 64}"\nbytes = 3', f'[[sample]]\nsha256 = "{"a" * 64}"',
-    f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = -1', f'[[sample]]\nsha256 = "{"a" * 64}"\nrows = true',
-    f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = 1\nrows = 1', f'[[sample]]\nsha256 = "{"a" * 64}"\nbytes = 1\npath = "x"',
-], of="table")  # fmt: skip
-def test_a_damaged_digest_is_refused(table, tmp_path):
-    (tmp_path / "d.toml").write_text(f'{table}\n[[column]]\nname = "x"\nkind = "boolean"\n')
-    with pytest.raises(DomainError, match=r"a \[\[sample\]\] table must hold sha256 .*\. Restore it"):
-        read_domain(tmp_path / "d.toml")
-
-
 def test_a_draft_holds_a_digest_for_each_file_of_its_sample(tmp_path):
     for name, n in (("a", 3), ("b", 4)):
         (tmp_path / "s.parquet").mkdir(exist_ok=True)

@@ -117,31 +117,6 @@ def test_a_domain_file_lists_codes_names_a_file_of_them_or_cuts_them_from_prefix
     assert cut.levels == ("0600101", "0600102", "0900101", "99")
 
 
-@every([
-        ("", r"Add parents"),
-        ("parents = []", r"cause: parents must give the parent of each code, got \[?\(?.*Write code = \"parent\""),
-        ("parents = [1, 2]", r"parents must give the parent of each code"),
-        ('parents = "none.csv"', r"none\.csv could not be read as a tree of codes.*Name a CSV file"),
-        ('parents = "bare.csv"', r"bare\.csv is no tree of codes: it needs the columns code and parent.*Add them"),
-        ('parents = [["a", "b"], ["a", "c"]]', r"'a' is listed twice or is none\. List it once"),
-        ('parents = [["", "b"]]', r"'' is listed twice or is none"),
-        ('parents = [["a", "b"], ["b", "a"]]', r"'a' is below itself, so parents are no tree\. Correct its parent"),
-        ('parents = [["c", "d"], ["a", "a"]]', r"'a' is below itself"),
-        ('parents = [["a", "b"]]\nlevels = ["b"]', r"the levels of a tree follow from its parents\. Remove levels"),
-        ('parents = [["a", "b"]]\ninner = 1', r"inner must be true or false, got 1"),
-        ('parents = [["a", "b"]]\ndefault = "b"', r"default 'b' is not a value of the column"),
-        ('parents = [["a", "b  c"]]', r"a code has .*two spaces|a code has .*spaces"),
-        ('levels = ["0601"]\nprefixes = [3, 2]', r"prefixes must be increasing numbers of characters.*prefixes = \[2, 5\]"),
-        ("prefixes = [2]", r"prefixes must be increasing numbers of characters, with levels"),
-        (f"parents = [{', '.join(f'[{k + 1}, {k}]' for k in range(20))}]", r"at most 20,000 codes, 12 deep, got 21, 21 deep"),
-    ], of="entries, message")  # fmt: skip
-def test_what_is_no_tree_is_refused_with_what_to_correct(entries: str, message: str, tmp_path: Path):
-    (tmp_path / "bare.csv").write_text("code\nx\n", encoding="utf-8")
-    (tmp_path / "domain.toml").write_text(f'[[column]]\nname = "cause"\nkind = "tree"\n{entries}\n', encoding="utf-8")
-    with pytest.raises(DomainError, match=message):
-        read_domain(tmp_path / "domain.toml")
-
-
 def test_a_tree_of_the_most_codes_is_made_at_once_and_a_larger_one_refused():
     parents = {f"c{k}": f"p{k % 100}" for k in range(MOST_CODES - 100)}
     assert len(Tree(name="x", parents=parents).levels) == MOST_CODES - 100
