@@ -1,13 +1,9 @@
-"""Similarity: what a kernel is, and how kernels are built from kernels.
+"""What a kernel is, and how kernels are built from kernels: small frozen values with a Gram matrix, a diagonal and a bound.
 
-A kernel is a small frozen value with a Gram matrix, a diagonal and a bound. Rows are encoded rows,
-float64 (n, d): numbers as they are, levels as codes 0, 1, ..., a missing cell as NaN. Missing is a
-value of its own: rows with missing cells in different columns are orthogonal, k(x, y) = 0, which keeps
-every kernel positive definite (it is a product with an indicator of the pattern).
-
-Shift-invariant kernels also know how to draw from their spectral measure (Bochner; Rahimi & Recht
-2007): `draw_spectrum`. Sums mix spectra, products add frequencies, and levels get uniform phases, so
-random Fourier features compose exactly as the kernels do.
+Rows are encoded rows, float64 (n, d): numbers as they are, levels as codes 0, 1, ..., a missing cell as NaN. Rows with missing
+cells in different columns are orthogonal, which keeps every kernel positive definite (a product with an indicator of the pattern).
+Shift-invariant kernels draw from their spectral measure (Bochner; Rahimi & Recht 2007): sums mix spectra, products add
+frequencies, levels get uniform phases, so that random Fourier features compose as the kernels do.
 """
 
 from __future__ import annotations

@@ -278,9 +278,8 @@ _MASS_LEFT_OUT = 1e-15
 class Periodic(_OfNumbers):
     """The mean over lengthscales ℓ of Πⱼ exp(κ (cos(2π (xⱼ − yⱼ)/T) − 1)), κ = (T/2πℓ)²: von Mises' density, up to scale.
 
-    At small distances it is the Gaussian kernel, as κ (1 − cos 2πd/T) ≈ d²/2ℓ²; x and x + T are one value. Its Fourier
-    series is exp(κ (cos θ − 1)) = Σ_n e^(−κ) I_n(κ) cos nθ over all whole n, with coefficients that are positive
-    and add up to 1 (I_n the modified Bessel functions): random features draw n from them, and so are periodic too.
+    At small distances it is the Gaussian kernel. exp(κ (cos θ − 1)) = Σ_n e^(−κ) I_n(κ) cos nθ over all whole n, with positive
+    coefficients of sum 1 (I_n the modified Bessel functions): random features draw n from them, and so are periodic too.
 
     period        T, in the units of the column.
     lengthscales  ℓ, in the units of the column.

@@ -57,10 +57,8 @@ class Indicator(UnitDiagonal):
 class SoftenedProduct(UnitDiagonal):
     """The kernel for tables: rows that are similar in most columns are similar; they need not be in all.
 
-    k(x, y) = (Π_j (1 − p + p k_j(x_j, y_j)) − (1 − p)^d) / (1 − (1 − p)^d): expand the product and it is a
-    mean over non-empty subsets of columns, each column in it with probability p = inclusion, of the
-    products of their kernels. A random feature therefore looks at about p·d columns; the
-    subtracted term is the empty subset, a constant that would be measured for nothing.
+    k(x, y) = (Π_j (1 − p + p k_j(x_j, y_j)) − (1 − p)^d) / (1 − (1 − p)^d): the mean over non-empty subsets of columns, each
+    column in it with probability p = inclusion, of the products of their kernels. A random feature looks at about p·d columns.
 
     kernels     one kernel per column, each with k_j(x, x) = 1 and k_j ≥ 0. A column of strings has several numbers
                 (`coordinates_of` says where).

@@ -1,11 +1,9 @@
 """Dot-product kernels on a bounded domain: polynomial and exponential (Kar & Karnick 2012).
 
-k(x, y) = f(s), s = Σ_j u_j v_j / d, where u and v are the rows with each column brought from its public bounds to [−1, 1]:
-centred and scaled, and clamped there. Without bounds √k(x, x) would have no supremum and no release a sensitivity; with
-them it is √f(1), reached at every corner of the domain. f(s) = Σ a_n s^n with a_n ≥ 0 makes k positive definite
-(Schoenberg 1942), and a_n/f(1) is the distribution of the degree of its random features.
-
-A missing cell counts as the middle of its column, and rows with missing cells in different columns are orthogonal.
+k(x, y) = f(s), s = Σ_j u_j v_j / d, where u and v are the rows with each column brought from its public bounds to [−1, 1], and
+clamped there: without bounds √k(x, x) would have no supremum; with them it is √f(1). f(s) = Σ a_n s^n with a_n ≥ 0 makes k
+positive definite (Schoenberg 1942), and a_n/f(1) is the distribution of the degree of its random features. A missing cell
+counts as the middle of its column, and rows with missing cells in different columns are orthogonal.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """Sources of random numbers for the frequencies of kernels, as alternatives to numpy's generators.
 
-A kernel draws each quantity of a frequency (a normal, a lengthscale, a phase) for all R frequencies with one call. A
-source may therefore make the R values of a call dependent, as long as each keeps its distribution: every frequency is
-still a draw from the spectral measure, cosines and sines have the same norm, and the features are unbiased. Only the
-error of their mean changes.
-
-    OrthogonalDraws    normals of d columns come in blocks of d orthogonal vectors (Yu et al. 2016).
-    QuasiRandom        uniforms are a Sobol sequence with a random shift (Cranley & Patterson 1976; Avron et al. 2016).
+A kernel draws each quantity of a frequency for all R frequencies with one call. A source may make the R values of a call
+dependent, as long as each keeps its distribution: features stay unbiased with the same norm, and only their error changes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """The kernel whose mean is a table's margins: how many cells two rows share, one column or two at a time; and its features.
 
-Every column is cut into cells: its levels, public ranges of numbers, single values that carry mass of their own, a
-missing cell. The mean of k(x, ·) over a table then says no more and no less than its one-way and two-way tables,
-crossed with a target column where one is named, and finer one-way tables of numbers.
-
-The features φ have one coordinate for each cell of each table. They are exact: φ(x)·φ(y) = k(x, y), and the mean of φ over
-a table is these tables, each in units of its height.
+Every column is cut into cells: levels, public ranges of numbers, single values, a missing cell. The features φ have one coordinate
+for each cell of each table: φ(x)·φ(y) = k(x, y), and their mean over a table is its tables, each in units of its height.
 """
 
 from __future__ import annotations

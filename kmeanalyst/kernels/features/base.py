@@ -1,11 +1,7 @@
 """Feature maps φ with a proven norm bound: what a release measures is the mean of one of these.
 
-`norm_bound` and `diameter` are properties of the map itself, derived from its kernel, never numbers
-that a caller may choose. A row's features depend on that row alone, bit for bit, whatever rows share
-its batch: a release may then sum rows in any order, in any number of pieces.
-
-`CellFeatures` say which cell of each of many tables a row is in: one coordinate of a table is its height, the rest are 0.
-Means of them are counts, and a matrix of them is sparse.
+`norm_bound` and `diameter` are derived from the map's kernel, never chosen by a caller. A row's features depend on that row
+alone, bit for bit: a release may sum rows in any order, in any number of pieces.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """Random binning features (Rahimi & Recht 2007, §4): grids of random width and shift; a feature for each bin of each grid.
 
-Two rows share a bin of a grid with a probability that is a hat function of their distance, and a kernel that is a mixture of
-hats, as the Laplacian is, is the mean of that over widths of density δ·k''(δ). A grid has many bins, most of them empty:
-they are folded into a public number of cells, bin b of a grid to cell ((Σ_j b_j·stride_j) mod p) mod cells, p = 2³¹ − 1.
-Where there are enough cells for all bins, the strides are those of an array and no two bins collide: the mean product of
-the features is k. Elsewhere the strides are random and two bins collide with probability 1/cells (Carter & Wegman 1979, but
-for cells/p): the mean product is between k and k + (1 − k)/cells. The upper end is (1 − 1/cells)·k plus a constant, and a
-constant cancels in a difference of means.
-
-Each row is in one cell of each grid: no coordinate is negative, the norm is exactly that of the kernel, and two rows
-have distance at most √2 times the bound, not twice.
+A kernel that is a mixture of hat functions is the mean over widths of density δ·k''(δ) of the probability that two rows share a
+bin. Bins are folded into a public number of cells, ((Σ_j b_j·stride_j) mod p) mod cells, p = 2³¹ − 1: strides of an array where
+there are cells for all bins, and else random ones, with which two bins collide with probability 1/cells (Carter & Wegman 1979,
+but for cells/p): the mean product of the features is then k + (1 − k)/cells at most. Each row is in one cell of each grid.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Subspace coordinates with a certificate: the images of two rows have distance at most √2·B, where the kernel is ≥ 0.
 
-‖k(x, ·) − k(y, ·)‖² = k(x, x) + k(y, y) − 2k(x, y) ≤ 2 sup k(x, x) where k ≥ 0, and a projection increases no
-distance. In float64 the matrix in use counts. Here A is an inverse Cholesky factor of K + jI. The jitter j pays for
-the rounding of K and of its factorisation: directions of the subspace that are small against j are damped, not
-magnified. What is left of the rounding is computed from public points, by the curator and by every reader (PROOF.md §3b).
+A projection increases no distance, and ‖k(x, ·) − k(y, ·)‖² ≤ 2 sup k(x, x). In float64 the matrix counts: here an inverse
+Cholesky factor of K + jI, whose jitter j pays for the rounding. What is left of it is computed from public points, by the curator
+and by every reader (PROOF.md §3b).
 """
 
 from __future__ import annotations
@@ -130,9 +129,7 @@ def excess_of(basis: CertifiedNystroem, K: Array) -> float:
 
     K   (F, F) the computed Gram matrix of the basis points plus jitter on its diagonal; the lower triangle counts.
 
-    L is the computed factor, A the matrix in use. If ‖L Lᵀ − (K̂ + jI)‖ and the rounding of K̂ are together at most j, then
-    the exact K is at most L Lᵀ, and so ‖A K Aᵀ‖ ≤ ‖A L‖² ≤ (1 + ‖A L − I‖)². Rounding of matrix products is at most
-    2F·2⁻⁵³ |A||B| in each entry (Higham 2002, §3.5). PROOF.md §3b has each constant.
+    If ‖L Lᵀ − (K̂ + jI)‖ and the rounding of K̂ are together at most j, ‖A K Aᵀ‖ ≤ (1 + ‖A L − I‖)². PROOF.md §3b has each constant.
     """
     L, size, bound = basis._factor, len(K), basis.kernel.bound**2
     transposed, norm_of_low = basis._product.factor()
@@ -149,17 +146,14 @@ def excess_of(basis: CertifiedNystroem, K: Array) -> float:
 
 
 def _product_error(size: int) -> float:
-    """c, with |computed A B − A B| ≤ c |A||B| in each entry for A with `size` columns, twice what is proven."""
+    """c, with |computed A B − A B| ≤ c |A||B| in each entry for A with `size` columns: twice Higham 2002, §3.5."""
     return 2 * (size + 8) * _ROUNDING
 
 
 def _factorisation_error(L: Array, K: Array) -> float:
-    """A bound on ‖L Lᵀ − K‖ for the symmetric K with this lower triangle, whose diagonal was rounded when jitter was added.
-
-    An entry of |L||L|ᵀ is at most the largest squared norm of a row of L (Cauchy–Schwarz).
-    """
+    """A bound on ‖L Lᵀ − K‖ for the symmetric K with this lower triangle, whose diagonal was rounded when jitter was added."""
     residual = np.tril(L @ L.T)
-    residual -= np.tril(K)
+    residual -= np.tril(K)  # an entry of |L||L|ᵀ is at most the largest squared norm of a row of L (Cauchy–Schwarz)
     largest = max(float(np.square(L).sum(axis=1).max()), float(np.abs(np.diagonal(K)).max()))
     return 2 * float(np.linalg.norm(residual)) + len(K) * _product_error(len(K)) * largest
 

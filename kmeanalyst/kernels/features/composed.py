@@ -1,12 +1,8 @@
 """Feature maps made of feature maps, as kernels are made of kernels: sums, products, multiples, some columns only.
 
-Bounds compose as the maps do, so that no caller chooses one: ‖(φ₁, φ₂)‖² = ‖φ₁‖² + ‖φ₂‖², ‖φ₁ ⊗ φ₂‖ = ‖φ₁‖ ‖φ₂‖ and
-‖√c φ‖ = √c ‖φ‖. With one-hot features (margins) and random Fourier features as parts these are the maps of DP-MERF
-(Harder, Adamczewski & Park 2021): numbers with levels are a concatenation, and what is labelled a product with the
-label's one-hot.
-
-Features are composed as their kernel is (`composed_features`): a part of it that holds margins is made of its parts'
-features, and any other part has random Fourier features of its own, even if it is a sum or a product.
+Bounds compose as the maps do: ‖(φ₁, φ₂)‖² = ‖φ₁‖² + ‖φ₂‖², ‖φ₁ ⊗ φ₂‖ = ‖φ₁‖ ‖φ₂‖ and ‖√c φ‖ = √c ‖φ‖. With margins and random
+Fourier features as parts these are the maps of DP-MERF (Harder, Adamczewski & Park 2021). Any part of a kernel that holds no
+margins has random Fourier features of its own (`composed_features`), even if it is a sum or a product.
 """
 
 from __future__ import annotations

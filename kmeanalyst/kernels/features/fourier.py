@@ -1,8 +1,7 @@
 """Random Fourier features (Rahimi & Recht 2007), for numbers, levels and missing cells together.
 
-Each frequency gives the pair cos, sin of one phase. Pairs have norm exactly √k(x, x). The other common form,
-√2·cos(ωᵀx + b), has that squared norm only in expectation; its norm can be √2 times as large, and a sensitivity of
-2√k(x, x)/N would be too small.
+Each frequency gives the pair cos, sin of one phase: norm exactly √k(x, x). The other common form, √2·cos(ωᵀx + b), has it
+in expectation only, and a sensitivity of 2√k(x, x)/N would be too small.
 """
 
 from __future__ import annotations

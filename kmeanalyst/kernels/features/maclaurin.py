@@ -1,18 +1,13 @@
 """Random Maclaurin features of dot-product kernels (Kar & Karnick 2012), with a bound that every row keeps.
 
-f(s) = Σ a_n s^n: a feature has a degree n, drawn with probability a_n/f(1), and n random projections whose product it is:
-E[Π (ω_iᵀu)(ω_iᵀv)] = (⟨u, v⟩/d)^n for independent ω with E ωωᵀ = I/d. (The paper draws n with probability 2^−(n+1) and
-weighs the features by √(a_n 2^(n+1)); probabilities in proportion to a_n need no weights.) Two distributions of ω:
+f(s) = Σ a_n s^n: a feature has a degree n, drawn with probability a_n/f(1) (which needs no weights, unlike the paper's
+2^−(n+1)), and is the product of n random projections: E[Π (ω_iᵀu)(ω_iᵀv)] = (⟨u, v⟩/d)^n for independent ω with E ωωᵀ = I/d.
 
-    "coordinates"   a column at random: every feature is a product of numbers in [−1, 1], so that ‖φ(x)‖² ≤ f(1) for every
-                    row, with equality at the corners of the domain; monomials of the columns.
-    "signs"         ±1/√d in every column, the paper's. A feature can be as large as d^(n/2), and ‖φ(x)‖² ≤ f(1) holds in
-                    expectation only: rows beyond are shortened to √f(1), which moves a product of features by no more
-                    than the norms are off.
+    "coordinates"   ω is a column at random: features are monomials in [−1, 1], and ‖φ(x)‖² ≤ f(1) for every row.
+    "signs"         ±1/√d in every column, the paper's: ‖φ(x)‖² ≤ f(1) in expectation only, so rows beyond are shortened.
 
-The map shortens under either distribution: its bound holds for every row, not in expectation. Missing cells: each feature
-has a sign for each column, which counts where that column's cell is missing, so that rows missing in different columns are
-orthogonal on average.
+Each feature has a sign for each column, which counts where that column's cell is missing: rows missing in different columns
+are orthogonal on average.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The subspace spanned by chosen points: φ(x) = L⁻¹ k(Z, x), K = L Lᵀ (Balog et al. 2018, Algorithm 1).
 
-The papers orthonormalise by Gram-Schmidt; near-singular K is the normal case, so a pivoted Cholesky
-factorisation is used, which stops at the numerical rank. The points it keeps, in its order, are the
-basis; the coordinates of k(x, ·) are its inner products with the orthonormalised basis.
+The papers orthonormalise by Gram-Schmidt; near-singular K is the normal case, so a pivoted Cholesky factorisation is used, which
+stops at the numerical rank.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Coordinates at chosen points with a certified bound: what the release of a function is measured in.
+"""Coordinates at chosen points with a certified bound: what the release of a function is measured in (PROOF.md §10).
 
-A function f of the kernel's space (RKHS) has, in the span of k(z_1, ·), ..., k(z_F, ·), the coordinates A (f(z_1), ...,
-f(z_F)), A the inverse of K's Cholesky factor. Noise N(0, σ²I) on them is noise N(0, σ²K) on the values at the points:
-the distribution, at finitely many points, of the Gaussian process of Hall, Rinaldo & Wasserman (2013, Propositions 7 and 8).
-
-f ↦ A (f(z_1), ..., f(z_F)) is a projection and shortens distances, with real numbers. With float64 it is the matrix
-that is used which counts, and its stretch is computed here, from public points, with an allowance for every rounding:
-distances in the RKHS, such as √2 of two rows under a kernel that is not negative, then hold for the images too.
+A function f of the RKHS has, in the span of k(z_1, ·), ..., k(z_F, ·), the coordinates A (f(z_1), ..., f(z_F)), A the inverse
+of K's Cholesky factor; noise N(0, σ²I) on them is noise N(0, σ²K) on the values at the points (Hall, Rinaldo & Wasserman 2013,
+Propositions 7 and 8). How far the float64 matrix A stretches distances is computed, from public points.
 """
 
 from __future__ import annotations
@@ -117,9 +113,7 @@ def stretch_of(kernel: Kernel, points: Array, matrix: Array) -> tuple[float, flo
     Returns   (excess, error): images of all rows x, y have distance at most (1 + excess)·√2·bound where k ≥ 0, the error of
               both included, and of norm at most (1 + excess)·bound.
 
-    ‖f ↦ A f(Z)‖² is the largest eigenvalue of A K Aᵀ, at most 1 + ‖A K Aᵀ − I‖_F; the exact K is within `kernel_error`
-    of the computed one in each entry, and products of computed matrices are off by at most 2mu |A||K||Aᵀ| (Higham 2002,
-    §3.5). PROOF.md §10 has the rest.
+    ‖f ↦ A f(Z)‖² is the largest eigenvalue of A K Aᵀ, at most 1 + ‖A K Aᵀ − I‖_F. PROOF.md §10 has the rounding.
     """
     K, size = kernel.gram(points, points), len(points)
     bound, unit = kernel.bound**2, kernel_error(kernel, points.shape[1])

@@ -1,28 +1,13 @@
-"""Questions as text: small expressions over column names, parsed by hand and never by eval.
+"""Questions as text: small expressions over column names, parsed by hand and never by eval. FORMAT.md §9 has the grammar.
 
-The grammar, loosest first; precedence and associativity are Python's:
+Operators, precedence and associativity are Python's; numbers, 'texts' or "texts" (a quote inside quotes of its kind is
+written twice), true, false, columns, `names in backticks`, and the functions abs log log1p exp sqrt floor ceil round min max
+where(condition, a, b) missing(column) year(date) month(date) number(column of levels). Of a tree of codes, equality with a node
+is equality with any code at or below it; of two dates, left - came is a number of days.
 
-    or            a or b
-    and           a and b
-    not           not a
-    comparisons   == != < <= > >= in, not in; chained as in 17 <= age < 30
-    sums          a + b, a - b
-    products      a * b, a / b, a % b
-    signs         -a, +a
-    powers        a ** b, from the right
-    parts         numbers, 'texts' or "texts", true, false, columns, `names in backticks`, (a), f(a)
-    functions     abs log log1p exp sqrt floor ceil round min(a, b) max(a, b) where(condition, a, b)
-                  missing(column) year(date column) month(date column) number(column of levels)
-
-A quote inside quotes of its own kind is written twice; there are no backslashes. An expression is a number
-or a condition; a condition counts as 0 or 1 in arithmetic, a boolean column does not before it is compared.
-
-A missing cell is neither equal nor unequal to anything: arithmetic on it gives NaN, every comparison with it
-is False (`!=` and `not in` too), and a missing boolean is no true condition. NaN of any origin, log(-1) say,
-behaves the same. `not` is plain negation, so `not age > 50` holds where age is missing and `age <= 50` does
-not; ask for the cells themselves with missing(age). number(grade) is the number that a level is written as, NaN if none.
-Of two dates, left - came is the number of days between them.
-Of a column with a tree of codes, equality with a node (==, !=, in) is equality with any code at or below it.
+A missing cell is neither equal nor unequal to anything: arithmetic on it gives NaN, as an undefined result does, and no comparison
+with it holds (`!=` and `not in` neither). `not` is plain negation: `not age > 50` holds where age is missing. missing(age) asks for
+the cells themselves.
 """
 
 from __future__ import annotations
