@@ -418,7 +418,6 @@ class Group:
 
     @cached_property
     def _shapes(self) -> Array:
-        """(tables, columns of a table)."""
         return np.array(self.sizes, dtype=np.intp)[self._tables]
 
     @cached_property
@@ -473,7 +472,6 @@ class Group:
 
     @cached_property
     def _tables(self) -> Array:
-        """`tables` as an array (tables, columns of a table)."""
         return np.array(self.tables, dtype=np.intp)
 
     def by_target(self) -> Array:

@@ -123,24 +123,14 @@ def distance(features: Array) -> float:
 
 
 @every_map
-@pytest.mark.parametrize("size", [2, 24])
-def test_an_optimiser_finds_no_row_beyond_the_norm_bound(case: FeatureCase, size: int):
-    feature_map = case.build(size)
-    rng = np.random.default_rng(5)
-    allowed = feature_map.norm_bound + rounding_of(feature_map)
-    for _ in range(2):
-        assert worst(feature_map, case.case.number_columns, case.case.rows(rng, 1), largest_norm) <= allowed
-    assert largest_norm(feature_map(case.case.rows(rng, 3000))) <= allowed
-
-
-@every_map
-@pytest.mark.parametrize("size", [2, 24])
-def test_an_optimiser_finds_no_pair_beyond_the_diameter(case: FeatureCase, size: int):
-    feature_map = case.build(size)
-    rng = np.random.default_rng(6)
-    for _ in range(2):
-        found = worst(feature_map, case.case.number_columns, case.case.rows(rng, 2), distance)
-        assert found <= feature_map.diameter + 2 * rounding_of(feature_map)
+def test_an_optimiser_finds_no_row_beyond_the_norm_bound_and_no_pair_beyond_the_diameter(case: FeatureCase):
+    for feature_map in (case.build(2), case.build(24)):
+        rng, rounding, numbers = np.random.default_rng(5), rounding_of(feature_map), case.case.number_columns
+        allowed = feature_map.norm_bound + rounding
+        for _ in range(2):
+            assert worst(feature_map, numbers, case.case.rows(rng, 1), largest_norm) <= allowed
+            assert worst(feature_map, numbers, case.case.rows(rng, 2), distance) <= feature_map.diameter + 2 * rounding
+        assert largest_norm(feature_map(case.case.rows(rng, 3000))) <= allowed
 
 
 @every_map

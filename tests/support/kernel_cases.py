@@ -7,9 +7,7 @@ import pandas as pd
 
 from kmeanalyst.kernels import Gaussian, Kernel, Margins, OnColumns, Product, Scaled, Sum
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.features.composed import (
-    composed_features,
-)
+from kmeanalyst.kernels.features.composed import composed_features
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical

@@ -175,7 +175,6 @@ def _positions(kernel: OnColumns) -> tuple[int, ...]:
 
 
 def margins_in(kernel: Kernel) -> Iterator[Margins]:
-    """The margins that a kernel is made of."""
     if isinstance(kernel, Margins):
         yield kernel
     for part in getattr(kernel, "parts", ()):

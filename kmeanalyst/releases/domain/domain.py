@@ -28,6 +28,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree, parents_by_prefixes, parents_in
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.memo import Memoised
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
@@ -198,7 +199,7 @@ class Domain(Memoised):
         if name not in self.names:
             near = difflib.get_close_matches(name, self.names, n=1) if isinstance(name, str) else []
             hint = f"Did you mean {near[0]}?" if near else "Name one of these."
-            raise KeyError(f"no column {name!r:.250}; the columns are {_few(self.names, 50)}. {hint}")
+            raise KeyError(f"no column {name!r:.250}; the columns are {words.listed(self.names, 50)}. {hint}")
         return self.names.index(name)
 
     @cached_property
@@ -505,11 +506,6 @@ def _toml_value(value: Any) -> str:
     return repr(value)
 
 
-def _few(names: Sequence[str], most: int) -> str:
-    """Names with commas, the first of many."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def _quoted(names: Sequence[Any]) -> str:
     """Names in quotes, escaped: they are of a table of any origin."""
-    return _few([f'"{one_line(name)}"' for name in names], 12)
+    return words.listed([f'"{one_line(name)}"' for name in names])

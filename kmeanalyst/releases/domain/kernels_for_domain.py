@@ -215,19 +215,13 @@ def _finer_edges(
     if ranges < 1:
         return []
     if column.has_levels:
-        return _depths_below(column, edges)
+        found = [edges]
+        for depth in range(column.depths if isinstance(column, Tree) else 0):
+            if len(own := _edges_at(column, depth)) > len(found[-1]):  # type: ignore[arg-type]
+                found.append(own)
+        return found[1:]
     tables = [declared] if len(declared) > len(edges) else []
     return [*tables, *filter(None, [_fine_edges(column, declared, ranges)])]
-
-
-def _depths_below(column: Column, edges: tuple[float, ...]) -> list[tuple[float, ...]]:
-    """Of a tree: the inner edges at each depth that is finer than these, the coarsest first."""
-    found = [edges]
-    for depth in range(column.depths if isinstance(column, Tree) else 0):
-        assert isinstance(column, Tree)
-        if len(own := _edges_at(column, depth)) > len(found[-1]):
-            found.append(own)
-    return found[1:]
 
 
 def _fine_edges(column: Column, edges: tuple[float, ...], ranges: int) -> tuple[float, ...]:
@@ -288,7 +282,8 @@ def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
     others = tuple(j for j in range(len(domain)) if j != label)
     numbers = tuple(j for j in others if domain.columns[j].is_number)
     ranged = len(domain) <= _MOST_RANGED
-    listed = tuple(j for j in others if j not in numbers or ranged or _has_special_cells(domain.columns[j]))
+    special = {j for j, column in enumerate(domain.columns) if column.missing or getattr(column, "atoms", ())}
+    listed = tuple(j for j in others if j not in numbers or ranged or j in special)
     parts: list[Kernel] = [one_way_kernel(domain, listed, ranged=ranged)] if listed else []
     parts += [_numbers_kernel(domain, numbers)] if numbers else []
     shares = [1.0] if len(parts) == 1 else [1 - _SHARE_OF_NUMBERS, _SHARE_OF_NUMBERS]
@@ -298,10 +293,6 @@ def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
     scaled = tuple(Scaled((1 - _SHARE_OF_LABEL) * share, part) for share, part in zip(shares, parts, strict=True))
     rest = scaled[0] if len(scaled) == 1 else Sum(scaled)
     return Sum((Scaled(_SHARE_OF_LABEL, own), Product((own, rest))))
-
-
-def _has_special_cells(column: Column) -> bool:
-    return column.missing or bool(getattr(column, "atoms", ()))
 
 
 def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:

@@ -144,7 +144,6 @@ class Interpreter:
         return Meaning(node, "number", lambda frame: _numbers(frame[node.name]), column)
 
     def string_number(self, string: str) -> float:
-        """A number of its own for each string."""
         return self.numbers_of_strings.setdefault(string, float(len(self.numbers_of_strings)))
 
     def string_numbers(self, cells: pd.Series) -> Array:
@@ -283,7 +282,7 @@ class Interpreter:
     def among(self, left: Meaning, item: Meaning) -> Array:
         """The values of the left side that equal an item: one, or the codes at and below a node."""
         if isinstance(left.column, Tree) and isinstance(item.node, Constant):
-            return np.arange(*self.span(left.column, item.node), dtype=np.float64)
+            return np.arange(*self.read(left.column, item.node, left.column.span), dtype=np.float64)
         return np.array([self.scales("==", left, item)[1](np.float64(item.run(_NO_ROWS)))])
 
     def scales(self, sign: str, left: Meaning, right: Meaning) -> tuple[_Convert, _Convert]:
@@ -312,7 +311,7 @@ class Interpreter:
                 f"Use ==, != or in, as in {words.example(column)}.", levels.node
             )  # fmt: skip
         if isinstance(other.node, Constant):
-            code = self.level_code(column, other.node)
+            code = self.read(column, other.node, column.parse)
             return lambda _: np.float64(code)
         if isinstance(other.column, Categorical):
             return self.recoding(sign, column, other)
@@ -325,18 +324,11 @@ class Interpreter:
 
     def onto_node(self, column: Tree, literal: Constant) -> tuple[_Convert, _Convert]:
         """Codes with those at and below a node as its first, and the literal as that code."""
-        start, stop = self.span(column, literal)
+        start, stop = self.read(column, literal, column.span)
         return _first_of(start, stop), lambda _: np.float64(start)
 
-    def level_code(self, column: Categorical, literal: Constant) -> float:
-        """The code of the level a literal stands for: as it is written, or as the cell it would be."""
-        return self.read(column, literal, column.parse)
-
-    def span(self, column: Tree, literal: Constant) -> tuple[int, int]:
-        """The codes at and below the node that a literal stands for: the first, and one past the last."""
-        return self.read(column, literal, column.span)
-
     def read(self, column: Categorical, literal: Constant, parse: Callable[[str], _Read | None]) -> _Read:
+        """What `parse` gives for the level or node that a literal stands for: as it is written, or as the cell it would be."""
         readings = [literal.value] if isinstance(literal.value, str) else [self.part(literal), text_of(literal.value)]
         found = next((found for text in readings if (found := parse(str(text))) is not None), None)
         if found is None:

@@ -119,7 +119,6 @@ def parts_of(node: Node) -> Iterator[Node]:
 
 
 def reads_as_condition(node: Node) -> bool:
-    """Whether a part is a condition by its form alone."""
     if isinstance(node, Call) and node.function == "where":
         return all(reads_as_condition(branch) for branch in node.arguments[1:])
     if isinstance(node, Constant):
@@ -214,7 +213,6 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _token(text: str, at: int) -> Token:
-    """The token that starts at this position, which is not blank."""
     if text[at] in "'\"`":
         return _quoted_token(text, at)
     if number := NUMBER.match(text, at):

@@ -78,7 +78,6 @@ def names(names: Iterable[Any]) -> str:
 
 
 def nearest(word: str, words: Sequence[str]) -> list[str]:
-    """Words, those most like `word` first."""
     likeness = difflib.SequenceMatcher(b=word[:100].lower(), autojunk=False)
 
     def ratio(candidate: str) -> float:

@@ -140,7 +140,6 @@ class Rules:
         return X
 
     def _named(self, one: CompiledRule, cells: Mapping[int, Array]) -> pd.DataFrame:
-        """The cells that a rule's expression names, decoded."""
         return self.frame({j: values for j, values in cells.items() if j != one.target})
 
     def _derived(self, one: CompiledRule, cells: Mapping[int, Array], frame: pd.DataFrame | None = None) -> Array:
@@ -162,7 +161,6 @@ class Rules:
         return found
 
     def broken(self, X: Array) -> Array:
-        """(n,) whether each encoded row breaks a rule."""
         return np.asarray(self.broken_by(X).any(axis=1))
 
     def _broken(self, one: CompiledRule, cells: Mapping[int, Array], frame: pd.DataFrame | None = None) -> Array:
@@ -193,7 +191,8 @@ class Rules:
             return np.ones_like(allowed)
         spans = _Spans(allowed.shape, one.columns.index(one.target)) if one.rule.kind == DERIVE else None
         for tried in self._tried(rule, within):
-            kept = tried if one.rule.kind in (COMBINATIONS, DERIVE) else _rows(tried, ~self._broken(one, tried))
+            held = slice(None) if one.rule.kind in (COMBINATIONS, DERIVE) else ~self._broken(one, tried)
+            kept = {j: values[held] for j, values in tried.items()}
             cells = np.column_stack([within.cells_of(j, kept[j]) for j in one.columns])
             allowed[tuple(cells.T)] = True
             if spans is not None:
@@ -298,10 +297,6 @@ def _cells(X: Array, columns: Sequence[int]) -> dict[int, Array]:
     return {j: X[:, j] for j in columns}
 
 
-def _rows(cells: Mapping[int, Array], which: Array) -> dict[int, Array]:
-    return {j: values[which] for j, values in cells.items()}
-
-
 def _are_among(rows: Array, codes: Array) -> Array:
     """(n,) whether each row (n, k) is one of these (m, k); missing cells equal each other."""
     both = np.vstack([codes, rows])
@@ -367,7 +362,6 @@ def rules_of(domain: RuledColumns) -> Rules:
 
 
 def _compiled(rule: Rule, domain: RuledColumns, number: int) -> CompiledRule:
-    """The rule on the domain; DomainError, with its number, if it does not fit."""
     try:
         one = _with_codes(rule, domain) if rule.kind == COMBINATIONS else _with_expression(rule, domain)
     except (ExpressionError, DomainError) as error:

@@ -93,7 +93,6 @@ def kept_row(domain: RuledColumns, j: int = -1, code: float = 0.0) -> Array | No
 
 
 def _hint(domain: RuledColumns, j: int, code: float) -> str:
-    """What the best row of a search breaks."""
     _, broken = memo(domain)["kept row", j, code]  # type: ignore[arg-type]
     named = [rule.named(number) for number, rule in enumerate(domain.rules, 1) if broken[number - 1]]
     return f"The best row that was found breaks {'; '.join(named[:3])}." if named else "Each rule alone leaves rows."

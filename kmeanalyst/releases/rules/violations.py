@@ -75,39 +75,29 @@ def violations_of(domain: Domain, measurement: Measurement | None) -> tuple[Viol
 
 
 def contradicted(domain: Domain, measurement: Measurement | None) -> tuple[Violation, ...]:
-    """The rules that the measurement contradicts."""
     return tuple(one for one in violations_of(domain, measurement) if one.is_contradicted)
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A measured table: its columns, the features of its cells, and its squared height."""
-
-    columns: tuple[int, ...]
-    start: int
-    square: float
-
-
-def _tables_with(features: MarginFeatures, columns: tuple[int, ...]) -> Iterator[_Table]:
-    """The measured tables, finer ones aside, that have all these columns."""
+def _tables_with(features: MarginFeatures, columns: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int, float]]:
+    """Columns, first feature and squared height of the measured tables, finer ones aside, that have all these columns."""
     for group in features.groups:
         if group.kind != "finer":
             for table, square, start in zip(group.tables, group.squares, group.starts, strict=True):
                 if set(columns) <= set(table):
-                    yield _Table(table, int(start), square)
+                    yield table, int(start), square
 
 
 def _forbidden(
-    measurement: Measurement, table: _Table, forbidden: Array, columns: tuple[int, ...]
+    measurement: Measurement, table: tuple[tuple[int, ...], int, float], forbidden: Array, columns: tuple[int, ...]
 ) -> tuple[float, float]:
     """The noisy share in the forbidden cells of a table, and its standard deviation."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
-    sizes = features.kernel.sizes
-    shape = tuple(sizes[j] for j in table.columns)
-    shares = measurement.vector[table.start : table.start + math.prod(shape)].reshape(shape) / math.sqrt(table.square)
-    order = np.argsort([table.columns.index(j) for j in columns])  # of the rule's axes, as they are in the table
-    cells = forbidden.transpose(order).reshape([sizes[j] if j in columns else 1 for j in table.columns])
+    (of_table, start, square), sizes = table, features.kernel.sizes
+    shape = tuple(sizes[j] for j in of_table)
+    shares = measurement.vector[start : start + math.prod(shape)].reshape(shape) / math.sqrt(square)
+    order = np.argsort([of_table.index(j) for j in columns])  # of the rule's axes, as they are in the table
+    cells = forbidden.transpose(order).reshape([sizes[j] if j in columns else 1 for j in of_table])
     cells = np.broadcast_to(cells, shape)
-    deviation = measurement.noise_scale / math.sqrt(table.square)
+    deviation = measurement.noise_scale / math.sqrt(square)
     return float(shares[cells].sum()), deviation * math.sqrt(max(int(cells.sum()), 1))
