@@ -282,7 +282,7 @@ def generator_kernel(domain: Domain, target: str | None = None) -> Kernel:
     others = tuple(j for j in range(len(domain)) if j != label)
     numbers = tuple(j for j in others if domain.columns[j].is_number)
     ranged = len(domain) <= _MOST_RANGED
-    special = {j for j, column in enumerate(domain.columns) if column.missing or getattr(column, "atoms", ())}
+    special = {j for j, column in enumerate(domain.columns) if column.missing or bool(getattr(column, "atoms", ()))}
     listed = tuple(j for j in others if j not in numbers or ranged or j in special)
     parts: list[Kernel] = [one_way_kernel(domain, listed, ranged=ranged)] if listed else []
     parts += [_numbers_kernel(domain, numbers)] if numbers else []
