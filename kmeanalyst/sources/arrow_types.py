@@ -98,7 +98,6 @@ def _is_bytes(kind: Any) -> bool:
 
 
 def _is_simple(kind: Any) -> bool:
-    """Numbers, days and truth values."""
     from pyarrow import types
 
     tests = (

@@ -130,7 +130,6 @@ class PostgresTable(ArrowSource):
 
     @property
     def _rows(self) -> str:
-        """What stands behind `from`."""
         if self.blocks is None:
             return self.relation
         first, end = self.blocks

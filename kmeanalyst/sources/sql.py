@@ -179,7 +179,6 @@ class DuckTable(ArrowSource):
 
 
 def _session(database: Any) -> Any:
-    """A session of its own, in a transaction."""
     session = database.cursor() if not isinstance(database, Path) else _opened(database)
     session.execute("begin transaction read only")
     return session

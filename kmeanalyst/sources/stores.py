@@ -93,7 +93,6 @@ def _listed(url: str, is_table: Callable[[str], bool]) -> list[StoreFile]:
 
 
 def _store(url: str) -> tuple[Any, str]:
-    """The store behind a URL, and the name of a file in it."""
     import fsspec.core
 
     return fsspec.core.url_to_fs(url)

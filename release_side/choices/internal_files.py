@@ -26,10 +26,7 @@ _MOST_FILES = 1000  # of a folder that are looked at
 
 
 def check_internal_outputs(
-    outputs: tuple[str | Path | None, ...],
-    *,
-    private: PrivateTable,
-    others: tuple[object, ...] = (),
+    outputs: tuple[str | Path | None, ...], *, private: PrivateTable, others: tuple[object, ...] = ()
 ) -> None:
     """PublishError, before anything is read, unless each file has .internal in its name, can be written and replaces no input.
 

@@ -85,7 +85,6 @@ def _check_writable(path: Path) -> None:
 
 
 def _inputs(private: PrivateTable, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
-    """Every input file of the publication."""
     yield from (file for file in private.files if isinstance(file, Path))  # no output is in a store
     if ledger is not None:
         names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file behind a link

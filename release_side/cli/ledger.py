@@ -152,7 +152,6 @@ def _head_in(path: str) -> str | None:
 
 
 def _account_text(account: TableAccount) -> str:
-    """A table's budget, what is spent and left, and a line for each release."""
     from release_side.budget.composition import rounded
 
     budget, left = "unlimited: releases are counted and none is refused", "no limit"
@@ -176,7 +175,6 @@ _ADAPTIVE = (
 
 
 def _release_lines(account: TableAccount) -> list[str]:
-    """A heading, and a line for each release."""
     rows = [("time (UTC)", "epsilon", "delta", "noise", "N", "method", "file")]
     for release in account.releases:
         spend = release.spend

@@ -81,9 +81,7 @@ _WITHHELD = (
 
 
 @click.group(
-    cls=PublicErrors,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=completion_help("release-side"),
+    cls=PublicErrors, context_settings={"help_option_names": ["-h", "--help"]}, epilog=completion_help("release-side")
 )
 @click.version_option(package_name="kmeanalyst", prog_name="release-side")
 def main() -> None:
@@ -249,7 +247,6 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
 
 
 def _question_table(plans: list[dict[str, Any]]) -> str:
-    """For each question of the workload a line for each ε."""
     lines: list[tuple[str, ...]] = [("question", "epsilon", "± error", "privacy", "sampling", "resolution", "measured")]
     for each in zip(*(plan["questions"] for plan in plans), strict=True):
         for plan, asked in zip(plans, each, strict=True):

@@ -152,7 +152,6 @@ def command_of_quality(private: str, from_table: str | None, choices: Mapping[st
 
 
 def _counted(ledger_path: str, table: str) -> str:
-    """What the table has spent, this release included."""
     from release_side.budget.composition import rounded
     from release_side.budget.ledger import Ledger
 

@@ -167,7 +167,6 @@ def _inputs(choices: FunctionChoices, domain: Domain) -> Domain:
 
 
 def _form(choices: FunctionChoices, domain: Domain, size: PopulationSize) -> FunctionForm:
-    """What is fitted, with the default λ where none is named."""
     kind, regularisation = choices.kind, choices.regularisation
     if kind != "density" and regularisation is None:
         regularisation = size.count ** (-1 / 3 if kind == "ridge" else -1 / 2)  # of ridge the noise grows as λ^(−3/2)
@@ -264,7 +263,6 @@ def _statement(
     choices: FunctionChoices, form: FunctionForm, basis: Pivots, noisy: NoisyCoordinates,
     mechanism: Noise | RehearsalNoise, size: PopulationSize, ledger_head: str | None,
 ) -> PrivacyStatement:  # fmt: skip
-    """The guarantee of the function, and what it takes as public."""
     unit, steps = form.unit(basis, size.count), form.grid_sensitivity(basis)
     machine = "" if form.target is None else f", the target {form.target.name} and the regularisation"
     origin = "of the domain" if choices.pivots is None else f"given as public; {NO_PROTECTION}"

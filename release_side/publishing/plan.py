@@ -115,11 +115,7 @@ def plan(
 
 
 def _simulate(
-    method: ReleaseMethod,
-    domain: Domain,
-    mechanisms: list[RehearsalNoise],
-    size: PopulationSize,
-    on_progress: Progress,
+    method: ReleaseMethod, domain: Domain, mechanisms: list[RehearsalNoise], size: PopulationSize, on_progress: Progress
 ) -> pd.DataFrame:
     """A row for each mechanism. For each kernel there is one population, and its features are drawn once."""
     started = time.perf_counter()
@@ -223,7 +219,6 @@ def _file_bytes(release: Release) -> int:
 
 
 def _facts(release: Release) -> dict[str, Any]:
-    """The columns of a plan that are known exactly."""
     statement, measurement = release.statement, release.measurement
     assert statement is not None and measurement is not None
     return {

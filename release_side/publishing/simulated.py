@@ -126,7 +126,6 @@ def clustered_rows(domain: Domain, size: int, rng: np.random.Generator) -> Array
 
 
 def _cells(column: Column, cluster: Array, rng: np.random.Generator) -> Array:
-    """A column's encoded cells, given the cluster of each row."""
     size = len(cluster)
     if isinstance(column, Number):
         low, high = column.bounds
@@ -169,5 +168,4 @@ def bootstrap_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng
 
 
 def _atoms(column: Number) -> Array:
-    """The declared atoms, encoded."""
     return column.encode(list(column.atoms))[0] if column.atoms else np.zeros(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pytest
+from exception_texts import everything_of
 
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
-from release_side import publish
+from release_side import Ledger, PublishError, publish
 
 DOMAIN = Domain((
     Integer(name="age", lower=17, upper=90, default=40),
@@ -84,12 +87,37 @@ def empty_for_nan(table: pa.Table) -> pa.Table:
 
 
 def as_csv(table: pa.Table, path: Path) -> Path:
+    """A CSV file of the table: this one, or t.csv of this folder."""
+    path = path / "t.csv" if path.is_dir() else path
     pyarrow.csv.write_csv(table, path)
     return path
 
 
-def integers(source: Any, **options: Any) -> list[int]:
-    """The noisy integers of a rehearsal."""
-    measurement = publish(source, DOMAIN, **SMALL, **options).measurement
+def integers(source: Any, domain: Domain = DOMAIN, **options: Any) -> list[int]:
+    """The noisy integers of a rehearsal, of a method whose points take no time."""
+    small = SMALL | {"method": "subspace", "points": 40, "features": None}
+    measurement = publish(source, domain, **small, **options).measurement
     assert measurement is not None
     return measurement.noisy_sum.tolist()
+
+
+def refused_and_shown(
+    source: Any, domain: Domain, folder: Path, watched: tuple[Any, Any, Any], *, match: str, unit: str | None = None
+) -> str:
+    """All that can be seen of a publication that is refused: nothing was spent, and no release written.
+
+    watched   capfd, caplog and recwarn.
+    """
+    capfd, caplog, recwarn = watched
+    folder.mkdir(exist_ok=True)
+    ledger, output = Ledger(folder / "budget.ledger"), folder / "a.kme"
+    ledger.init("people", epsilon=2, delta=1e-5)
+    options = SMALL | {"rehearsal": None, "ledger": ledger.path, "table": "people", "output": output}
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(PublishError, match=match) as caught:
+        publish(source, domain, unit=unit, **options)
+    assert ledger.account("people").total_epsilon == 0 and not output.exists()
+    records = [repr(vars(record)) for record in caplog.records if not record.name.startswith("hypothesis")]
+    written = [path.read_bytes().decode("latin-1") for path in folder.iterdir()]
+    warned = [str(warning.message) for warning in recwarn]
+    return "\n".join([everything_of(caught.value), *capfd.readouterr(), *records, *warned, *written])

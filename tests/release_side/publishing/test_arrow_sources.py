@@ -6,7 +6,6 @@ polars and DuckDB are optional (`pip install '.[sources]'`): without them their 
 from __future__ import annotations
 
 import datetime
-import logging
 import traceback
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -22,10 +21,11 @@ import pyarrow.dataset as ds
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import source_cases
 from exception_texts import everything_of
 from hypothesis import given
 from hypothesis import strategies as st
-from source_cases import SMALL, N, domain_of_patients, empty_for_nan, patients
+from source_cases import SMALL, N, as_csv, domain_of_patients, empty_for_nan, patients, refused_and_shown
 
 import release_side
 from kmeanalyst.releases.domain.cells import NO_CELL
@@ -55,11 +55,6 @@ def in_odd_batches(table: pa.Table) -> pa.RecordBatchReader:
         batches += table.slice(start, size).to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
         start += size
     return pa.RecordBatchReader.from_batches(table.schema, batches)
-
-
-def as_csv(table: pa.Table, folder: Path) -> Path:
-    pyarrow.csv.write_csv(table, folder / "t.csv")
-    return folder / "t.csv"
 
 
 def as_parquet(table: pa.Table, folder: Path) -> Path:
@@ -120,11 +115,8 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
 
 def integers(source: Any, **options: Any) -> list[int]:
     """The noisy integers of a rehearsal."""
-    if isinstance(source, pa.RecordBatchReader) and "n_rows" not in options:
-        options["n_rows"] = N
-    measurement = publish(source, DOMAIN, **SMALL, **options).measurement
-    assert measurement is not None
-    return measurement.noisy_sum.tolist()
+    known = {"n_rows": N} if isinstance(source, pa.RecordBatchReader) else {}
+    return source_cases.integers(source, DOMAIN, **known | options)
 
 
 @pytest.fixture(scope="module")
@@ -140,33 +132,23 @@ def of_csv(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[int]]
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_noisy_integers_are_those_of_the_csv_file(source, of_csv, tmp_path, monkeypatch):
-    table = private_table()
-    assert integers(SOURCES[source](table, tmp_path)) == of_csv()
+    """Of rows and of units, whose identifiers are None, "", NaN, 13 and "13", where the types allow them."""
+    make, table = SOURCES[source], private_table()
+    assert integers(make(table, tmp_path)) == of_csv()
     monkeypatch.setattr(PrivateTable, "piece", 7)
-    assert integers(SOURCES[source](table, tmp_path)) == of_csv()
-
-
-OF_UNITS = [(source, pa.string()) for source in SOURCES]
-OF_UNITS += [
-    (source, who) for source in ("pyarrow table", "pandas", "polars", "DuckDB") for who in (pa.int64(), pa.float64())
-]
-
-
-@pytest.mark.parametrize(("source", "who"), OF_UNITS, ids=str)
-def test_units_are_those_of_the_csv_file(source, who, of_csv, tmp_path, monkeypatch):
-    """Identifiers None, "", NaN, 13 and "13", where the types allow them."""
-    expected = of_csv(who, "who")
+    assert integers(make(table, tmp_path)) == of_csv()
+    typed = (pa.int64(), pa.float64()) if source in ("pyarrow table", "pandas", "polars", "DuckDB") else ()
     monkeypatch.setattr(PrivateTable, "piece", 19)
-    assert integers(SOURCES[source](private_table(who), tmp_path), unit="who") == expected != of_csv(who)
+    for who in (pa.string(), *typed):
+        assert integers(make(private_table(who), tmp_path), unit="who") == of_csv(who, "who") != of_csv(who), who
 
 
-@pytest.mark.parametrize("source", ["pyarrow table", "polars", "DuckDB", "dataset"])
-def test_a_function_is_the_same_from_any_source(source, tmp_path):
-    ages = Domain((DOMAIN["age"],))
-    table = private_table()
+def test_a_function_is_the_same_from_any_source(tmp_path):
+    ages, table = Domain((DOMAIN["age"],)), private_table()
     options: dict[str, Any] = {"kind": "density", "epsilon": 1.0, "delta": 1e-6, "rehearsal": 1}
     expected = publish_function(as_csv(table, tmp_path), ages, **options).noisy_sum.tolist()
-    assert publish_function(SOURCES[source](table, tmp_path), ages, **options).noisy_sum.tolist() == expected
+    for source in (table, ds.dataset(table)):
+        assert publish_function(source, ages, **options).noisy_sum.tolist() == expected
     assert publish_function(in_odd_batches(table), ages, n_rows=N, **options).noisy_sum.tolist() == expected
 
 
@@ -428,7 +410,7 @@ def test_the_number_of_rows_is_not_public_with_units_and_not_compared():
     table = private_table()
     expected = integers(table, unit="who")
     assert integers(in_odd_batches(table), unit="who", n_rows=N + 1) == expected
-    assert publish(in_odd_batches(table), DOMAIN, **SMALL, unit="who").measurement.noisy_sum.tolist() == expected
+    assert integers(in_odd_batches(table), unit="who", n_rows=None) == expected
 
 
 def test_n_rows_is_a_whole_number():
@@ -454,16 +436,13 @@ def test_a_dataset_is_what_its_files_declare(tmp_path):
     as_csv(table, tmp_path)
     reader = pyarrow.csv.open_csv(tmp_path / "t.csv")
     refused(reader, r"the reader is of a text file, whose types .* Pass the path of the files", n_rows=N)
-    refused(
-        ds.dataset(tmp_path / "t.csv", format="csv"), r"is of text files, whose types .* Pass the path of the files"
-    )
-    refused(
-        ds.dataset(table).filter(pc.field("age") > 40), r"has a filter or a projection, .* Pass the dataset as it was"
-    )
+    texts = ds.dataset(tmp_path / "t.csv", format="csv")
+    refused(texts, r"is of text files, whose types .* Pass the path of the files")
+    filtered = ds.dataset(table).filter(pc.field("age") > 40)
+    refused(filtered, r"has a filter or a projection, .* Pass the dataset as it was")
     (tmp_path / "none").mkdir()
-    refused(
-        ds.dataset(tmp_path / "none", schema=table.schema), r"the dataset has no files, and no rows\. Name the folder"
-    )
+    none = ds.dataset(tmp_path / "none", schema=table.schema)
+    refused(none, r"the dataset has no files, and no rows\. Name the folder")
 
 
 def test_what_is_no_table_is_refused():
@@ -495,14 +474,6 @@ def test_public_points_are_compared_with_the_rows_of_a_stream(tmp_path):
         n_rows=N,
     )
     integers(reader)  # none of its rows was read
-
-
-def test_a_release_of_a_stream_is_written_and_counted(tmp_path):
-    ledger = Ledger(tmp_path / "budget.ledger")
-    ledger.init("people", epsilon=2, delta=1e-5)
-    options = SMALL | {"rehearsal": None}
-    publish(private_table(), DOMAIN, **options, ledger=ledger.path, table="people", output=tmp_path / "a.kme")
-    assert 0 < ledger.account("people").total_epsilon <= 1 and (tmp_path / "a.kme").exists()
 
 
 # ---------------------------------------------------------------------- failures show no cell
@@ -543,51 +514,30 @@ class Panic(BaseException):
     """An error that is no Exception, as those of polars' own library."""
 
 
-ERRORS: dict[str, Callable[[], BaseException]] = {
-    "ValueError": lambda: ValueError(MARKER),
-    "OSError": lambda: OSError(5, MARKER),
-    "ArrowInvalid": lambda: pa.ArrowInvalid(MARKER),
-    "Panic": lambda: Panic(MARKER),
-    "SystemExit": lambda: SystemExit(MARKER),
-    "StopAsyncIteration": lambda: StopAsyncIteration(MARKER),
-}
-WHERE = {
-    "at once": (-1, 0),
-    "at the first row": (0, 0),
-    "later": (7, 0),
-    "when read again": (-1, 1),
-    "in the second pass": (3, 1),
-}
-
-
-ONE_PASS = [(where, "who") for where in ("at once", "at the first row", "later")]  # a table of units is read once
-
-
-@pytest.mark.parametrize(
-    ("error", "where", "unit"),
-    [*((error, "later", None) for error in ERRORS), *(("Panic", where, None) for where in WHERE),
-     *(("Panic", where, unit) for where, unit in ONE_PASS)],
+ERRORS: tuple[Callable[[], BaseException], ...] = (
+    lambda: Panic(MARKER), lambda: ValueError(MARKER), lambda: OSError(5, MARKER), lambda: pa.ArrowInvalid(MARKER),
+    lambda: SystemExit(MARKER), lambda: StopAsyncIteration(MARKER),
 )  # fmt: skip
-def test_a_source_that_fails_shows_no_cell(error, where, unit, tmp_path, capfd, caplog, recwarn):
-    caplog.set_level(logging.DEBUG)
-    ledger = Ledger(tmp_path / "budget.ledger")
-    ledger.init("people", epsilon=2, delta=1e-5)
-    options = SMALL | {"rehearsal": None, "ledger": ledger.path, "table": "people", "output": tmp_path / "a.kme"}
-    source = Fails(ERRORS[error], *WHERE[where])
-    with pytest.raises(
-        PublishError, match=r"the source of the private table .* withheld .* nothing was spent"
-    ) as caught:
-        publish(source, DOMAIN, unit=unit, **options)
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    shown = [everything_of(caught.value), *capfd.readouterr(), caplog.text, *(str(each.message) for each in recwarn)]
-    assert not any("HIV" in each or "KeyError" in each for each in shown) and b"HIV" not in written
-    assert ledger.account("people").total_epsilon == 0 and not (tmp_path / "a.kme").exists()
+AT_ONCE, FIRST_ROW, LATER, READ_AGAIN, SECOND_PASS = (-1, 0), (0, 0), (7, 0), (-1, 1), (3, 1)
+FAILING = [
+    *((error, LATER, None) for error in ERRORS),
+    *((ERRORS[0], where, None) for where in (AT_ONCE, FIRST_ROW, READ_AGAIN, SECOND_PASS)),
+    *((ERRORS[0], where, "who") for where in (AT_ONCE, FIRST_ROW, LATER)),  # a table of units is read once
+]
+
+
+def test_a_source_that_fails_shows_no_cell(tmp_path, capfd, caplog, recwarn):
+    message = r"the source of the private table .* withheld .* nothing was spent"
+    for number, (error, where, unit) in enumerate(FAILING):
+        source, watched = Fails(error, *where), (capfd, caplog, recwarn)
+        shown = refused_and_shown(source, DOMAIN, tmp_path / str(number), watched, match=message, unit=unit)
+        assert "HIV" not in shown and "KeyError" not in shown, (error(), where)
 
 
 def test_the_search_for_cells_finds_one():
     """The power of the test above: an error that is chained, even where the chain is not shown, has the cell."""
     try:
-        Fails(ERRORS["ValueError"], -1).__arrow_c_stream__()
+        Fails(ERRORS[1], -1).__arrow_c_stream__()
     except (ValueError, UserWarning):
         try:
             raise PublishError("withheld") from None
@@ -601,23 +551,22 @@ def test_an_interrupt_is_an_interrupt_without_a_context():
     assert MARKER not in everything_of(caught.value)
 
 
-QUERIES = {
-    "at once": "select cast(x as int) age from (values ('1'), ('HIV+ 4711')) t(x)",
-    "later": "select case when i = 90000 then cast('HIV+ 4711' || i as int) else i end age from numbers",
-}
+QUERIES = (
+    "select cast(x as int) age from (values ('1'), ('HIV+ 4711')) t(x)",
+    "select case when i = 90000 then cast('HIV+ 4711' || i as int) else i end age from numbers",
+)
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("n_rows", [None, 100_000])
-def test_a_cast_that_fails_in_duckdb_shows_no_cell(query, n_rows, capfd, caplog):
+def test_a_cast_that_fails_in_duckdb_shows_no_cell(tmp_path, capfd, caplog, recwarn):
+    """At once, and later."""
     connection = pytest.importorskip("duckdb").connect()
     connection.execute("create table numbers as select i from range(100000) t(i)")
-    with pytest.raises(PublishError, match="Its own message is withheld") as caught:
-        publish(connection.sql(QUERIES[query]), Domain((DOMAIN["age"],)), **SMALL, n_rows=n_rows)
-    shown = [everything_of(caught.value), *capfd.readouterr(), caplog.text]
-    assert not any("HIV" in each for each in shown)
-    with pytest.raises(Exception, match="4711"):  # power: the library's own error has the cell
-        connection.sql(QUERIES[query]).fetchall()
+    for number, query in enumerate(QUERIES):
+        source, ages, watched = connection.sql(query), Domain((DOMAIN["age"],)), (capfd, caplog, recwarn)
+        shown = refused_and_shown(source, ages, tmp_path / str(number), watched, match="Its own message is withheld")
+        assert "HIV" not in shown
+        with pytest.raises(Exception, match="4711"):  # power: the library's own error has the cell
+            connection.sql(query).fetchall()
 
 
 def test_a_damaged_file_shows_no_cell(tmp_path):
@@ -634,7 +583,9 @@ def test_objects_with_private_rows_do_not_show_them():
     table = pa.table({"age": [4711], "who": ["x4711"]})
     opened = open_private(table)
     with counted_rows(opened, Domain((DOMAIN["age"],)), "who", Here()) as (units, _):
-        assert "4711" not in repr(opened) + repr(units) + repr(next(iter(units)))
+        assert "4711" not in repr(opened) + repr(units) + repr(next(iter(units))) + repr(
+            open_private(table.to_pandas())
+        )
 
 
 def test_a_day_beyond_the_calendar_is_no_cell():

@@ -64,17 +64,16 @@ def prospect(known: Distances, *, unit: float = 1e-3) -> Prospect:
     return Prospect(known, pairs, np.full(6, 10.0), unit, np.full(4, (20 * unit) ** 2), 0.3)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_no_table_is_further_from_independence_than_its_margins_allow(seed):
-    table = np.random.default_rng(seed).dirichlet(np.full(12, 0.1)).reshape(1, 3, 4)
-    independent = table.sum(axis=2)[:, :, None] * table.sum(axis=1)[:, None, :]
-    assert np.abs(table - independent).sum() <= largest_distance(table) + 1e-12
+def from_independence(table: Array) -> float:
+    return float(np.abs(table - table.sum(axis=2)[:, :, None] * table.sum(axis=1)[:, None, :]).sum())
 
 
-def test_a_column_that_repeats_another_is_as_far_from_independence_as_can_be():
+def test_no_table_is_further_from_independence_than_its_margins_allow_and_one_that_repeats_is_as_far():
+    for seed in range(20):
+        table = np.random.default_rng(seed).dirichlet(np.full(12, 0.1)).reshape(1, 3, 4)
+        assert from_independence(table) <= largest_distance(table) + 1e-12
     table = np.diag([0.5, 0.3, 0.2])[None]
-    independent = table.sum(axis=2)[:, :, None] * table.sum(axis=1)[:, None, :]
-    assert np.abs(table - independent).sum() == pytest.approx(largest_distance(table))
+    assert from_independence(table) == pytest.approx(largest_distance(table))
 
 
 def test_scores_that_are_nothing_but_noise_are_taken_as_such():
@@ -83,16 +82,11 @@ def test_scores_that_are_nothing_but_noise_are_taken_as_such():
     assert known.expected(known.values).max() < 0.03 < scores.max()
 
 
-def test_one_pair_far_beyond_the_noise_keeps_its_distance():
+def test_one_pair_far_beyond_the_noise_keeps_its_distance_of_which_a_gain_is_a_part_that_falls_with_noise():
     known = distances(np.array([0.6, 0.02, -0.01, 0.0, 0.03, -0.02]), 0.02)
     assert known.expected(known.values)[0] == pytest.approx(0.6, abs=0.05)
-
-
-def test_a_gain_is_part_of_the_distance_and_falls_with_noise():
-    known = distances(np.array([0.6, 0.02, -0.01, 0.0, 0.03, -0.02]), 0.02)
     small, large = known.gains(np.full(6, 0.01)), known.gains(np.full(6, 1.0))
-    assert (large >= 0).all()
-    assert (large <= small).all()
+    assert (large >= 0).all() and (large <= small).all()
     assert (small <= known.expected(known.values) + 1e-12).all()
 
 
@@ -103,11 +97,7 @@ def test_a_round_takes_the_related_pairs_alone_and_nothing_without_any():
     assert again < 1
     assert prospect(distances(np.zeros(6), 0.01)).best(list(range(6)), 0.5) == ([], 1.0)
     assert prospect(related).best([], 0.5) == ([], 1.0)
-
-
-def test_pairs_that_are_not_allowed_are_not_chosen():
-    related = distances(np.array([0.6, 0.0, 0.0, 0.0, 0.0, 0.5]), 0.01)
-    assert prospect(related).best([1, 2, 5], 0.5)[0] == [5]
+    assert prospect(related).best([1, 2, 5], 0.5)[0] == [5], "the others are not allowed"
 
 
 def test_without_related_columns_the_budget_goes_to_single_ones():
@@ -116,11 +106,10 @@ def test_without_related_columns_the_budget_goes_to_single_ones():
     assert sum(kernel.shares) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("n", [1000, 20_000])
-def test_a_column_that_repeats_another_is_found(n):
-    kernel = chosen_margins(released(rows(n, related=True)))
-    assert (2, 3) in kernel.pairs
-    assert kernel.shares[2] > 0.2
+def test_a_column_that_repeats_another_is_found():
+    for n in (1000, 20_000):
+        kernel = chosen_margins(released(rows(n, related=True)))
+        assert (2, 3) in kernel.pairs and kernel.shares[2] > 0.2
 
 
 def test_a_table_measured_in_several_rounds_has_the_noise_it_claims():
@@ -196,11 +185,11 @@ def test_every_round_knows_the_order_of_columns(epsilon: float, monkeypatch: pyt
     assert seen == [domain, domain]
 
 
-@pytest.mark.parametrize(("n", "rounds"), [(10**6, (1, 3)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))])
-def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not(n, rounds):
+def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not():
     domain = Domain(tuple(Categorical(name=f"c{k}", levels=LEVELS) for k in range(32)))
-    shares = shares_of_rounds(adaptive_kernel(domain), PopulationSize(n), noise_for("gaussian", 1.0, 1e-6))
-    assert shares.scores == rounds and math.isclose(sum(shares.parts), 1)
+    for n, rounds in ((10**6, (1, 3)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))):
+        shares = shares_of_rounds(adaptive_kernel(domain), PopulationSize(n), noise_for("gaussian", 1.0, 1e-6))
+        assert shares.scores == rounds and math.isclose(sum(shares.parts), 1)
 
 
 def test_a_target_whose_margins_have_too_many_cells_is_asked_of_chosen_pairs():
@@ -212,20 +201,15 @@ def test_a_target_whose_margins_have_too_many_cells_is_asked_of_chosen_pairs():
     assert type(narrow) is METHODS["margins"] and narrow.choices.workload is None
 
 
-@pytest.mark.parametrize(
-    ("choices", "levels", "kind"),
-    [
+def test_a_target_whose_tables_have_many_cells_is_crossed_with_chosen_pairs():
+    """Of ten pairs of columns as wide as their target: 10 · 20³ cells, and 10 · 24³."""
+    for choices, levels, kind in (
         ({}, 20, "margins"), ({}, 24, "adaptive"), ({"noise": "laplace"}, 24, "margins"),
         ({"kernel": "margins"}, 24, "margins"), ({"kernel": "adaptive"}, 3, "adaptive"),
-    ],
-)  # fmt: skip
-def test_a_target_whose_tables_have_many_cells_is_crossed_with_chosen_pairs(
-    choices: dict[str, Any], levels: int, kind: str
-):
-    """Of ten pairs of columns as wide as their target: 10 · 20³ cells, and 10 · 24³."""
-    domain = Domain(tuple(Categorical(name=f"c{k}", levels=tuple(f"{n}" for n in range(levels))) for k in range(6)))
-    chosen = chosen_method("random-features", Choices(target="c0", **choices), domain)
-    assert type(chosen) is METHODS[kind] and chosen.choices.target == "c0"
+    ):  # fmt: skip
+        domain = Domain(tuple(Categorical(name=f"c{k}", levels=tuple(map(str, range(levels)))) for k in range(6)))
+        chosen = chosen_method("random-features", Choices(target="c0", **choices), domain)
+        assert type(chosen) is METHODS[kind] and chosen.choices.target == "c0"
 
 
 def test_the_last_class_of_many_columns_is_seen_in_single_tables_and_chosen_pairs():

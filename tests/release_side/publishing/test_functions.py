@@ -122,11 +122,9 @@ def test_no_pair_of_rows_that_an_optimiser_finds_breaks_the_bound():
         one, other = integer_features(pair.reshape(2, 2), basis)
         return -float(np.linalg.norm(one - other) / GRID)
 
-    found = [
-        minimize(apart, PLANE.draw(2, seed).ravel(), method="Nelder-Mead", options={"maxiter": 150})
-        for seed in range(6)
-    ]
-    assert 1.3 < max(-each.fun for each in found) <= 2**0.5
+    starts = (PLANE.draw(2, seed).ravel() for seed in range(6))
+    found = [minimize(apart, start, method="Nelder-Mead", options={"maxiter": 150}).fun for start in starts]
+    assert 1.3 < -min(found) <= 2**0.5
 
 
 def test_pivots_that_rounding_could_stretch_are_refused_and_others_are_picked():
@@ -137,9 +135,8 @@ def test_pivots_that_rounding_could_stretch_are_refused_and_others_are_picked():
         Pivots(Gaussian(0.4), crowded)
     kept = Pivots.fit(Gaussian(0.4), crowded)
     assert 3 < kept.dimension < 15
-    exact_excess = (
-        np.linalg.norm(kept.matrix @ kept.kernel.gram(kept.points, kept.points) @ kept.matrix.T, 2) ** 0.5 - 1
-    )
+    gram = kept.kernel.gram(kept.points, kept.points)
+    exact_excess = np.linalg.norm(kept.matrix @ gram @ kept.matrix.T, 2) ** 0.5 - 1
     assert exact_excess <= stretch_of(kept.kernel, kept.points, kept.matrix)[0] <= 2**-11
     assert stretch_of(kept.kernel, kept.points, 1.001 * kept.matrix)[0] > 2**-11  # the power of this check
 
@@ -174,18 +171,16 @@ def test_replacing_one_row_moves_a_machine_by_at_most_the_sensitivity(kind: str)
                 assert moved <= form.machine_sensitivity(kernel.bound, n_rows) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("kind", "regularisation", "n_rows", "within"),
-    [("svm", 100.0, 1, 1.001), ("ridge", 100.0, 1, 1.1), ("logistic", 100.0, 1, 2.05), ("svm", 10.0, 3, 1.001)],
-)
-def test_the_sensitivity_is_reached_within_a_factor(kind: str, regularisation: float, n_rows: int, within: float):
+def test_the_sensitivity_is_reached_within_a_factor():
     """So that Lκ/(Nλ) cannot be made smaller for the hinge; a bound for half the penalty would be twice too large."""
-    form, kernel, inputs = form_of(kind, regularisation), Gaussian(1.0), np.zeros((n_rows, 1))
-    one, other = np.full(n_rows, form.reach), np.full(n_rows, form.reach)
-    other[0] = -form.reach
-    moved = norm_of(kernel, inputs, minimiser(form, inputs, one, kernel) - minimiser(form, inputs, other, kernel))
-    bound = form.machine_sensitivity(1.0, n_rows)
-    assert bound / within <= moved <= bound
+    cases = (("svm", 100.0, 1, 1.001), ("ridge", 100.0, 1, 1.1), ("logistic", 100.0, 1, 2.05), ("svm", 10.0, 3, 1.001))
+    for kind, regularisation, n_rows, within in cases:
+        form, kernel, inputs = form_of(kind, regularisation), Gaussian(1.0), np.zeros((n_rows, 1))
+        one, other = np.full(n_rows, form.reach), np.full(n_rows, form.reach)
+        other[0] = -form.reach
+        moved = norm_of(kernel, inputs, minimiser(form, inputs, one, kernel) - minimiser(form, inputs, other, kernel))
+        bound = form.machine_sensitivity(1.0, n_rows)
+        assert bound / within <= moved <= bound, kind
 
 
 def test_clipped_targets_alone_bound_no_slope_of_ridge():
@@ -404,23 +399,19 @@ def test_a_default_density_integrates_to_one_and_is_the_kernel_density_estimate(
 # ---------------------------------------------------------------------- nothing depends on a private cell
 
 
-HOSTILE = [
-    ["nan", "inf", "-inf", "1e999", "", "x", "\x00", "999999999999", '"', "true"],
-    ["", "", "", "", "", "", "", "", "", ""],
-    ["3", "3", "3", "3", "3", "3", "3", "3", "3", "3"],
-]
+HOSTILE = (["nan", "inf", "-inf", "1e999", "", "x", "\x00", "999999999999", '"', "true"], [""] * 10, ["3"] * 10)
 
 
-@pytest.mark.parametrize(
-    ("kind", "cells"),
-    [*((kind, HOSTILE[0]) for kind in ("density", *MACHINES)), *(("logistic", cells) for cells in HOSTILE[1:])],
-)
-def test_no_cell_shows_in_warnings_logs_or_output(kind: str, cells: list[str], caplog: Any, capfd: Any):
-    with caplog.at_level(logging.DEBUG, logger="release_side"):
+def test_no_cell_shows_in_warnings_logs_or_output(caplog: Any, capfd: Any):
+    caplog.set_level(logging.DEBUG, logger="release_side")
+    for kind, cells in (
+        *((kind, HOSTILE[0]) for kind in ("density", *MACHINES)),
+        *(("logistic", cells) for cells in HOSTILE[1:]),
+    ):
         table = pd.DataFrame({"x": cells, "y": cells[::-1]}, dtype=str)
         function = released(kind, table, kernel=Gaussian(0.7), grid=9)
-    assert np.isfinite(function.coordinates).all()
-    assert [each for each in caplog.messages if "ledger" not in each and "is a weak" not in each] == []
+        assert np.isfinite(function.coordinates).all()
+    assert [said for said in caplog.messages if "ledger" not in said and "is a weak" not in said] == []
     assert capfd.readouterr() == ("", "")
 
 
@@ -460,30 +451,29 @@ class Broken(Gaussian):
         return np.where((np.rint(X) != X).any(axis=1)[:, None], np.nan, super().gram(X, Y))
 
 
-@pytest.mark.parametrize("kind", ["density", "svm"])
-def test_a_kernel_that_no_file_can_name_is_refused_before_anything_is_counted(kind: str, tmp_path: Any):
-    ledger = tmp_path / "ledger"
-    Ledger(ledger).init("t", 1.0, 1e-6)
-    message = r"no reader would take the kernel .*Broken.*: it is unknown to them.*Name a kernel"
-    with pytest.raises(PublishError, match=message):
-        released(kind, kernel=Broken(1.0), grid=7, ledger=ledger, table="t")
-    assert Ledger(ledger).account("t").releases == ()
+def test_a_kernel_that_no_file_can_name_is_refused_before_anything_is_counted(tmp_path: Any):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.init("t", 1.0, 1e-6)
+    for kind in ("density", "svm"):
+        with pytest.raises(
+            PublishError, match=r"no reader would take the kernel .*Broken.*: it is unknown to them.*Name a kernel"
+        ):
+            released(kind, kernel=Broken(1.0), grid=7, ledger=ledger.path, table="t")
+    assert ledger.account("t").releases == ()
 
 
 # ---------------------------------------------------------------------- the flow
 
 
-@pytest.mark.parametrize("kind", ["density", *MACHINES])
-def test_a_function_is_counted_before_it_is_measured(kind: str, tmp_path: Any):
-    ledger = tmp_path / "ledger"
-    Ledger(ledger).init("t", 1.2, 1e-6)
-    released(kind, output=tmp_path / "f.kme", ledger=ledger, table="t")
-    (counted,) = Ledger(ledger).account("t").releases
-    expected = (f"function: {kind}", 1.0, str(tmp_path / "f.kme"))
-    assert (counted.spend.method, counted.spend.epsilon, counted.output) == expected
-    with pytest.raises(PublishError, match="does not fit"):
-        released(kind, ledger=ledger, table="t")
-    assert len(Ledger(ledger).account("t").releases) == 1
+def test_a_function_is_counted_before_it_is_measured(tmp_path: Any):
+    for kind in ("density", "svm"):
+        ledger, output = Ledger(tmp_path / f"{kind}.ledger"), tmp_path / f"{kind}.kme"
+        ledger.init("t", 1.2, 1e-6)
+        released(kind, output=output, ledger=ledger.path, table="t")
+        with pytest.raises(PublishError, match="does not fit"):
+            released(kind, ledger=ledger.path, table="t")
+        (counted,) = ledger.account("t").releases
+        assert (counted.spend.method, counted.spend.epsilon, counted.output) == (f"function: {kind}", 1.0, str(output))
 
 
 def test_a_ledger_that_cannot_write_means_that_no_noise_is_drawn(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
@@ -578,17 +568,13 @@ def test_coordinates_of_a_machine_are_its_values_at_the_pivots():
 def test_functions_are_published_and_evaluated_from_the_command_line(tmp_path: Path):
     from kmeanalyst.cli.main import main as analyst
 
-    x = np.random.default_rng(0).normal(size=80).clip(-3, 3)
-    domain = Domain((Real(name="x", lower=-3.0, upper=3.0), Boolean(name="y")))
-    asked = pd.DataFrame({"x": [-2.2, 0.7, 1.4]})
-    pd.DataFrame({"x": x, "y": x + np.random.default_rng(1).normal(size=80) > 0}).to_csv(
-        tmp_path / "p.csv", index=False
-    )
-    asked.to_csv(tmp_path / "asked.csv", index=False)
-    (tmp_path / "domain.toml").write_text(domain_toml(domain), encoding="utf-8")
+    frame, asked = table_of("svm", 80), pd.DataFrame({"x": [-2.2, 0.7, 1.4]})
     private, toml, ledger, points, output = (
         str(tmp_path / name) for name in ("p.csv", "domain.toml", "ledger", "asked.csv", "a.kme")
     )
+    frame.to_csv(private, index=False)
+    asked.to_csv(points, index=False)
+    Path(toml).write_text(domain_toml(domain_of("svm")), encoding="utf-8")
     Ledger(ledger).init("t", unlimited=True)
     spent = ["--domain", toml, "--ledger", ledger, "--table", "t", "--epsilon", "1", "--delta", "1e-6"]
 

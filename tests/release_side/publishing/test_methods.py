@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kmeanalyst.kernels import Gaussian
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean
@@ -106,15 +104,6 @@ def test_a_share_of_the_budget_is_refused_before_the_rows_are_taken():
     assert door.rows is not None
 
 
-def test_rows_that_are_not_as_many_as_announced_are_refused_and_nothing_is_spent():
-    spent: list[str] = []
-    rows: Array = DOMAIN.draw(50, 1)
-    door = Door([rows], GaussianNoise(1.0, 1e-6), PopulationSize(49), record_spend=lambda: spent.append("recorded"))
-    with pytest.raises(PublishError, match="the table has 50 rows, not the 49"):
-        door.mean(features())
-    assert spent == []
-
-
 def test_choices_cannot_be_changed_and_refuse_what_their_method_cannot_use():
     with pytest.raises(AttributeError):
         Choices().points = 3  # type: ignore[misc]
@@ -125,10 +114,3 @@ def test_choices_cannot_be_changed_and_refuse_what_their_method_cannot_use():
     ):  # fmt: skip
         with pytest.raises(PublishError, match=message):
             METHODS[name].options(**wrong)
-
-
-def test_a_size_says_what_it_counts():
-    rows, units = PopulationSize(10), PopulationSize(10, "patient")
-    assert (rows.counted, rows.neighbouring) == ("rows", "replace-one")
-    assert (units.counted, units.neighbouring) == ("units of 'patient'", "replace-one-unit")
-    assert np.isclose(rows.count, units.count) and rows != units

@@ -174,35 +174,31 @@ def test_a_unit_replaced_by_hostile_rows_shows_in_the_noisy_numbers_alone(size, 
     assert 0 < squared <= grid_sensitivity(a.measurement.feature_map) ** 2 * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("size", [{"kernel": "margins"}, {"features": 40}, {}])
-def test_default_sizes_follow_from_the_number_of_units(size, monkeypatch):
-    for limit in ("DEFAULT_POINTS", "MOST_DEFAULT_POINTS"):
-        monkeypatch.setattr(f"release_side.choices.options.{limit}", 20)
-    monkeypatch.setattr("release_side.choices.options.FEATURES", 60)
-    by_unit = publish(TABLE, DOMAIN, unit="person_id", **BUDGET, **size)
-    as_rows = publish(TABLE[:UNITS], DOMAIN, **BUDGET, **size)
-    assert len(by_unit) == len(as_rows) and by_unit.kernel == as_rows.kernel
-    assert by_unit.measurement.feature_map.dimension == as_rows.measurement.feature_map.dimension
+def test_default_sizes_follow_from_the_number_of_units(monkeypatch):
+    for limit, size in (("DEFAULT_POINTS", 20), ("MOST_DEFAULT_POINTS", 20), ("FEATURES", 60)):
+        monkeypatch.setattr(f"release_side.choices.options.{limit}", size)
+    for size in ({"kernel": "margins"}, {"features": 40}, {}):
+        by_unit = publish(TABLE, DOMAIN, unit="person_id", **BUDGET, **size)
+        as_rows = publish(TABLE[:UNITS], DOMAIN, **BUDGET, **size)
+        assert len(by_unit) == len(as_rows) and by_unit.kernel == as_rows.kernel
+        assert by_unit.measurement.feature_map.dimension == as_rows.measurement.feature_map.dimension
 
 
-@pytest.mark.parametrize("source", ["frame", "csv", "parquet"])
-def test_no_identifier_and_no_number_of_rows_is_in_the_file_or_on_the_screen(source, tmp_path):
-    private, toml, output, book = (tmp_path / name for name in (f"p.{source}", "d.toml", "o.kme", "book"))
+def test_no_identifier_and_no_number_of_rows_is_in_the_file_or_on_the_screen(tmp_path):
+    private, toml, output, book = (tmp_path / name for name in ("p.csv", "d.toml", "o.kme", "book"))
     toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
     table = TABLE.assign(other="x")
-    text = ""
     Ledger(book).init("people", 2.0, 1e-4)
-    if source == "frame":
-        published(table, output=output, ledger=book, table="people")
-    else:
-        table.to_csv(private, index=False) if source == "csv" else table.to_parquet(private)
-        words = ("publish", private, "--domain", toml, "--epsilon", 1, "--delta", 1e-6, "--points", 10, "--features",
-                 40, "--unit", "person_id", "--output", output, "--ledger", book, "--table", "people")  # fmt: skip
-        result = CliRunner().invoke(main, [str(word) for word in words])
-        assert result.exit_code == 0, result.output
-        text = result.stdout + result.stderr
-        assert "note: columns not in the domain are ignored: other\n" in text
-        assert f"table       {UNITS} units of 'person_id'" in text
+    table.to_csv(private, index=False)
+    words = (
+        f"publish {private} --domain {toml} --epsilon 1 --delta 1e-6 --points 10 --features 40 --unit person_id "
+        f"--output {output} --ledger {book} --table people"
+    )
+    result = CliRunner().invoke(main, words.split())
+    assert result.exit_code == 0, result.output
+    text = result.stdout + result.stderr
+    assert "note: columns not in the domain are ignored: other\n" in text
+    assert f"table       {UNITS} units of 'person_id'" in text
     data = output.read_bytes() + book.read_bytes() + text.encode()
     assert b"Doe" not in data
     header = json.loads(zipfile.ZipFile(io.BytesIO(output.read_bytes())).read("release.json"))
@@ -241,20 +237,23 @@ def test_the_analyst_learns_that_units_are_protected_and_weigh_the_same(tmp_path
 # ---------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    ("unit", "frame", "message"),
-    [
-        ("who", TABLE, r"no column 'who', so the rows of a unit cannot be found\. Name the one column"),
-        ("age", TABLE, r"'age' is named as the unit and is in the domain: .* never published\. Remove it from"),
-        ("x", TABLE.set_axis(["age", "city", "x"], axis=1).assign(y=1).rename(columns={"y": "x"}),
-         r"more than one column 'x', so the rows of a unit cannot be found\. Name the one column"),
-        ("person_id", TABLE[:0], r"the table has no rows: nothing can be released"),
-    ],
-)  # fmt: skip
-def test_a_column_that_cannot_identify_units_is_refused(unit, frame, message, tmp_path):
-    with pytest.raises(PublishError, match=message) as caught:
-        published(frame, unit, ledger=tmp_path / "book", table="people")
-    assert "Doe" not in str(caught.value) and not (tmp_path / "book").exists()
+UNFIT = [
+    ("who", TABLE, r"no column 'who', so the rows of a unit cannot be found\. Name the one column"),
+    ("age", TABLE, r"'age' is named as the unit and is in the domain: .* never published\. Remove it from"),
+    (
+        "x",
+        TABLE.set_axis(["age", "city", "x"], axis=1).assign(y=1).rename(columns={"y": "x"}),
+        r"more than one column 'x', so",
+    ),
+    ("person_id", TABLE[:0], r"the table has no rows: nothing can be released"),
+]
+
+
+def test_a_column_that_cannot_identify_units_is_refused(tmp_path):
+    for unit, frame, message in UNFIT:
+        with pytest.raises(PublishError, match=message) as caught:
+            published(frame, unit, ledger=tmp_path / "book", table="people")
+        assert "Doe" not in str(caught.value) and not (tmp_path / "book").exists()
 
 
 def test_the_error_of_a_damaged_file_names_the_file_alone(tmp_path):
@@ -262,34 +261,3 @@ def test_the_error_of_a_damaged_file_names_the_file_alone(tmp_path):
     (tmp_path / "p.csv.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(PublishError, match=r"p\.csv\.gz is cut off, damaged or no \.gz file"):
         published(tmp_path / "p.csv.gz")
-
-
-# ---------------------------------------------------------------------- the ledger
-
-
-def test_the_ledger_counts_units_and_does_not_mix_them_with_rows(tmp_path):
-    ledger = Ledger(tmp_path / "book")
-    for table in ("units", "rows"):
-        ledger.init(table, 3.0, 1e-5)
-    for _ in range(2):
-        published(TABLE, None, ledger=ledger.path, table="rows")
-        published(TABLE, ledger=ledger.path, table="units")
-    rows, units = ledger.accounts()
-    assert {(spend.n_rows, spend.neighbouring) for spend in units.spends} == {(UNITS, REPLACE_UNIT)}
-    assert {(spend.n_rows, spend.neighbouring) for spend in rows.spends} == {(ROWS, REPLACE_ROW)}
-    assert units.total_epsilon == rows.total_epsilon
-    for table, unit, words in (
-        ("rows", "person_id", ("rows", "units of 'person_id'")),
-        ("units", None, ("units of 'person_id'", "rows")),
-    ):
-        message = f"'{table}' in the ledger protect {words[0]}, and this one would protect {words[1]}: .* another name"
-        with pytest.raises(PublishError, match=message):
-            published(TABLE, unit, ledger=ledger.path, table=table)
-        other = next(account for account in (units, rows) if account.name != table)
-        for refuse in (ledger.record, ledger.check):
-            with pytest.raises(PublishError, match=message):
-                refuse(table, other.spends[0])
-    assert [len(account.releases) for account in ledger.accounts()] == [2, 2]
-    shown = CliRunner().invoke(main, ["ledger", "show", str(ledger.path)]).stdout
-    assert shown.count(f"  {UNITS} units  ") == 2 and shown.count(f"  {ROWS} rows  ") == 2
-    assert "unit    units of 'person_id'" in shown

@@ -253,21 +253,19 @@ def test_the_requests_move_by_no_more_than_their_allowances_when_a_unit_is_repla
 # ---------------------------------------------------------------------- what cannot be finished
 
 MANY_CELLS = (levels("a", 1930), levels("b", 1930), *(Boolean(name=f"c{k}") for k in range(27)))
-UNFINISHED: dict[str, tuple[tuple[Any, ...], str | None, int, str]] = {
-    "scores of large tables": (MANY_CELLS, None, 10**6, "too many cells to be scored"),
-    "a target of many levels": ((levels("y", 40), levels("a", 30_000)), "y", 10**6, "1,230,080 numbers with noise"),
-    "scores of very many pairs": (tuple(Boolean(name=f"c{k}") for k in range(999)), None, 10**8, "numbers with noise"),
-}
+UNFINISHED: tuple[tuple[tuple[Any, ...], str | None, int, str], ...] = (
+    (MANY_CELLS, None, 10**6, "too many cells to be scored"),
+    ((levels("y", 40), levels("a", 30_000)), "y", 10**6, "1,230,080 numbers with noise"),
+    (tuple(Boolean(name=f"c{k}") for k in range(999)), None, 10**8, "numbers with noise"),  # scores of very many pairs
+)
 
 
-@pytest.mark.parametrize("case", UNFINISHED)
-def test_rounds_that_could_not_be_finished_are_refused_before_a_row_is_read(case: str) -> None:
+def test_rounds_that_could_not_be_finished_are_refused_before_a_row_is_read() -> None:
     """Otherwise the budget would be spent, and nothing released."""
-    own, target, rows, message = UNFINISHED[case]
-    domain, noise = Domain(own), noise_for("gaussian", 10.0, 1e-6)
-    method = chosen_method("random-features", Choices(kernel="adaptive", target=target), domain)
-    with pytest.raises(PublishError, match=f"{message}.*Name fewer"):
-        method.prepare(domain, PopulationSize(rows), noise)
+    for own, target, rows, message in UNFINISHED:
+        method = chosen_method("random-features", Choices(kernel="adaptive", target=target), Domain(own))
+        with pytest.raises(PublishError, match=f"{message}.*Name fewer"):
+            method.prepare(Domain(own), PopulationSize(rows), noise_for("gaussian", 10.0, 1e-6))
 
 
 def drawn_among_few(n: int) -> list[tuple[int, int]]:
@@ -280,9 +278,9 @@ def drawn_among_few(n: int) -> list[tuple[int, int]]:
     return drawn
 
 
-@pytest.mark.parametrize("n", [30, 31, 60, 100])
-def test_no_order_of_draws_takes_more_pairs_than_are_counted(n: int) -> None:
-    assert 2 * n < len(drawn_among_few(n)) <= most_drawn(n) <= len(drawn_among_few(n)) + 3
+def test_no_order_of_draws_takes_more_pairs_than_are_counted() -> None:
+    for n in (30, 31, 60, 100):
+        assert 2 * n < len(drawn_among_few(n)) <= most_drawn(n) <= len(drawn_among_few(n)) + 3
 
 
 @pytest.mark.parametrize("worth_it", [465, 65])
@@ -339,15 +337,14 @@ def test_the_rounding_of_units_is_covered_or_refused_before_a_row_is_read(last: 
             method.measure(SimulatedDoor(population, noise, size), domain, size)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("n_columns", [3, 40])
-def test_the_cells_that_units_may_have_leave_room_for_the_rounding_of_heights(n_columns: int) -> None:
+def test_the_cells_that_units_may_have_leave_room_for_the_rounding_of_heights() -> None:
     """√(2 Σ h²) + √cells, as the door has it, of tables whose heights are all rounded up by half a step."""
-    kernel, allowance = adaptive_kernel(columns(n_columns)), math.sqrt(2 * 0.2) * GRID
-    most = most_cells(kernel, allowance, PopulationSize(100, "who"))
-    tables = min(kernel.n_tables, most)
-    moved = SHRINK * allowance + math.sqrt(2 * tables) / 2 + math.sqrt(most)
-    assert moved == pytest.approx(allowance, rel=1e-12)
-    assert most_cells(kernel, allowance, PopulationSize(100)) == math.inf
+    for n_columns in (3, 40):
+        kernel, allowance = adaptive_kernel(columns(n_columns)), math.sqrt(2 * 0.2) * GRID
+        most = most_cells(kernel, allowance, PopulationSize(100, "who"))
+        moved = SHRINK * allowance + math.sqrt(2 * min(kernel.n_tables, most)) / 2 + math.sqrt(most)
+        assert moved == pytest.approx(allowance, rel=1e-12)
+        assert most_cells(kernel, allowance, PopulationSize(100)) == math.inf
 
 
 @pytest.mark.parametrize("rows", [2**34 - 1, 2**33 + 2**17 + 7])
@@ -362,9 +359,7 @@ def test_of_the_most_rows_a_table_of_one_cell_is_scored(rows: int, epsilon: floa
     assert measurement.chosen_by_rows
 
 
-def test_small_tables_that_are_added_to_the_last_round_leave_it_within_its_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_small_tables_that_are_added_to_the_last_round_leave_it_within_its_room(monkeypatch) -> None:
     domain = Domain((levels("a", 300), *(Boolean(name=f"c{k}") for k in range(9))))
     method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
     size, noise = PopulationSize(10**6), noise_for("gaussian", 1.0, 1e-6, rehearsal=1)

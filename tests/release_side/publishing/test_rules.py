@@ -35,82 +35,59 @@ NUMBERS = Domain(
 )
 
 
+REHEARSAL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "rehearsal": 1}
+DRAWN: dict[str, Any] = {"epsilon": 5.0, "delta": 0.0, "rehearsal": 1, "method": "exponential"}
+
+
 def grid(n: int, rng: np.random.Generator) -> pd.DataFrame:
     age = rng.integers(0, 10, n)
     return pd.DataFrame({"age": age, "works": (age > 4) & (rng.random(n) < 0.7), "home": rng.choice(["a", "b"], n)})
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"kernel": "table"}, "points of random features are placed freely"),
-        ({"features": 100}, "points of random features are placed freely"),
-        ({"weights": "signed"}, "points of random features are placed freely"),
+def test_methods_that_place_points_refuse_rules_before_the_table_is_opened():
+    placed = "points of random features are placed freely"
+    for options, why in (
+        ({"kernel": "table"}, placed), ({"features": 100}, placed), ({"weights": "signed"}, placed),
         ({"method": "generator"}, "rows of a generator are drawn freely"),
-    ],
-)
-def test_methods_that_place_points_refuse_rules_before_the_table_is_opened(options: dict[str, Any], why: str):
-    if options.get("method") == "generator":
-        pytest.importorskip("torch")
-    wanted = rf"^{why}, and do not keep the 7 rules of the domain\. .*leave out kernel.*Or leave the rules out"
-    with pytest.raises(PublishError, match=wanted):
-        publish("no-such-table.csv", HOSPITAL, epsilon=1.0, delta=1e-6, rehearsal=1, **options)
+    ):  # fmt: skip
+        if options.get("method") == "generator":
+            pytest.importorskip("torch")
+        message = rf"^{why}, and do not keep the 7 rules of the domain\. .*leave out kernel.*Or leave the rules out"
+        with pytest.raises(PublishError, match=message):
+            publish("no-such-table.csv", HOSPITAL, **REHEARSAL, **options)
 
 
 def test_a_few_numbers_with_rules_are_measured_by_adaptive_margins(rough_representation: None):
-    rng = np.random.default_rng(0)
-    rows = np.sort(rng.random((2000, 2)), axis=1)
-    release = publish(pd.DataFrame(rows, columns=["x", "y"]), NUMBERS, epsilon=1.0, delta=1e-6, rehearsal=1, points=500)
-    assert isinstance(release.kernel, ChosenMargins)
-    assert (release.frame["x"] <= release.frame["y"]).all()
-    pure = publish(
-        pd.DataFrame(rows, columns=["x", "y"]),
-        NUMBERS,
-        epsilon=1.0,
-        delta=0.0,
-        noise="laplace",
-        rehearsal=1,
-        points=500,
-    )
-    assert type(pure.kernel) is Margins and (pure.frame["x"] <= pure.frame["y"]).all()
+    rows = pd.DataFrame(np.sort(np.random.default_rng(0).random((2000, 2)), axis=1), columns=["x", "y"])
+    for choice, kind in (({}, ChosenMargins), ({"delta": 0.0, "noise": "laplace"}, Margins)):
+        release = publish(rows, NUMBERS, points=500, **REHEARSAL | choice)
+        assert type(release.kernel) is kind and (release.frame["x"] <= release.frame["y"]).all()
 
 
-@pytest.mark.parametrize("kernel", [margin_kernel, adaptive_kernel])
-def test_measured_ranges_end_where_rules_change(kernel: Any):
-    edges = kernel(HOSPITAL).edges[HOSPITAL.position("age")]
-    assert 14.5 in edges
-    assert 14.5 not in kernel(replace(HOSPITAL, rules=())).edges[0]
+def test_measured_ranges_end_where_rules_change():
+    for kernel in (margin_kernel, adaptive_kernel):
+        assert 14.5 in kernel(HOSPITAL).edges[HOSPITAL.position("age")]
+        assert 14.5 not in kernel(replace(HOSPITAL, rules=())).edges[0]
 
 
 def test_points_of_a_subspace_keep_the_rules_and_public_ones_must(rough_representation: None):
     frame = grid(500, np.random.default_rng(1))
-    release = publish(frame, GRID, epsilon=1.0, delta=1e-6, rehearsal=1, method="subspace", points=40)
+    release = publish(frame, GRID, method="subspace", points=40, **REHEARSAL)
     assert len(release) == 40 and share_broken(GRID, release.frame) == 0
     public = grid(30, np.random.default_rng(2)).assign(works=True)
-    with pytest.raises(
-        PublishError, match=r"of the 30 public points break a rule, .*rule 1 \(never works.*Remove these rows"
-    ):
-        publish(frame, GRID, epsilon=1.0, delta=1e-6, rehearsal=1, method="subspace", public_points=public)
+    message = r"of the 30 public points break a rule, .*rule 1 \(never works.*Remove these rows"
+    with pytest.raises(PublishError, match=message):
+        publish(frame, GRID, method="subspace", public_points=public, **REHEARSAL)
 
 
 def test_points_of_a_subspace_are_refused_where_hardly_any_row_keeps_the_rules():
     narrow = replace(NUMBERS, rules=(Rule("always", "x == y"),))
     with pytest.raises(PublishError, match=r"hardly any row .* keeps its 1 rules.*Pass public points that keep them"):
-        publish(
-            pd.DataFrame({"x": [0.5] * 50, "y": [0.5] * 50}),
-            narrow,
-            epsilon=1.0,
-            delta=1e-6,
-            rehearsal=1,
-            method="subspace",
-        )
+        publish(pd.DataFrame({"x": [0.5] * 50, "y": [0.5] * 50}), narrow, method="subspace", **REHEARSAL)
 
 
 def test_the_exponential_mechanism_draws_rows_that_keep_the_rules(tmp_path: Path):
-    frame = grid(300, np.random.default_rng(3))
-    release = publish(
-        frame, GRID, epsilon=5.0, delta=0.0, rehearsal=1, method="exponential", points=3, output=tmp_path / "x.kme"
-    )
+    release = publish(grid(300, np.random.default_rng(3)), GRID, points=3, output=tmp_path / "x.kme", **DRAWN)
     assert share_broken(GRID, release.frame) == 0
     assert release.statement is not None and release.statement.public_points == 0
     assert validate_release(tmp_path / "x.kme", allow_rehearsal=True) == []
@@ -127,9 +104,7 @@ def test_private_rows_count_as_themselves_or_as_the_nearest_row_that_keeps_the_r
 
 def test_a_private_row_that_breaks_a_rule_counts_in_the_sensitivity_of_a_draw():
     """Δ is a maximum over all rows of the domain: a private row may be any of them."""
-    kernel = publish(
-        grid(300, np.random.default_rng(3)), GRID, epsilon=5.0, delta=0.0, rehearsal=1, method="exponential", points=2
-    ).kernel
+    kernel = publish(grid(300, np.random.default_rng(3)), GRID, points=2, **DRAWN).kernel
     listed = listed_rows(GRID, kernel)
     assert listed is not None and len(listed) == 34
     assert diameter_over(kernel, GRID) == diameter_over(kernel, replace(GRID, rules=()))
@@ -137,22 +112,12 @@ def test_a_private_row_that_breaks_a_rule_counts_in_the_sensitivity_of_a_draw():
 
 def test_private_rows_that_break_rules_are_measured_like_any_other(rough_representation: None):
     """The measurement of the same rows is the same with a rule whose cuts are there already, kept or not."""
-    frame = hospital(2000, breaking=0.1)
-    ruled = replace(
-        HOSPITAL, columns=HOSPITAL.columns[:3], rules=(Rule("never", "education == 'none' and employed == 'yes'"),)
-    )
-    plain = replace(ruled, rules=())
+    frame = hospital(2000, breaking=0.1)[["age", "education", "employed"]]
+    rule = Rule("never", "education == 'none' and employed == 'yes'")
+    ruled = replace(HOSPITAL, columns=HOSPITAL.columns[:3], rules=(rule,))
     first, second = (
-        publish(
-            frame[["age", "education", "employed"]],
-            domain,
-            epsilon=1.0,
-            delta=1e-6,
-            rehearsal=4,
-            kernel="margins",
-            points=200,
-        )
-        for domain in (ruled, plain)
+        publish(frame, domain, kernel="margins", points=200, **REHEARSAL)
+        for domain in (ruled, replace(ruled, rules=()))
     )
     assert first.measurement is not None and second.measurement is not None
     assert np.array_equal(first.measurement.vector, second.measurement.vector)
@@ -173,20 +138,17 @@ def test_rules_that_no_row_of_a_level_keeps_are_refused_within_seconds_and_nothi
     ledger = tmp_path / "budget.ledger"
     Ledger(ledger).init("people", epsilon=2.0, delta=1e-5)
     before, start = ledger.read_bytes(), time.process_time()
-    with pytest.raises(
-        DomainError, match=r"no row that keeps all 55 rules .*t = 'True'.*search.*Correct or remove a rule"
-    ):
+    message = r"no row that keeps all 55 rules .*t = 'True'.*search.*Correct or remove a rule"
+    with pytest.raises(DomainError, match=message):
         publish("no-such-table.csv", pigeons(11), epsilon=1.0, delta=1e-6, target="t", ledger=ledger, table="people")
     assert ledger.read_bytes() == before
     assert time.process_time() - start < 20
 
 
-@pytest.mark.parametrize(("count", "target"), [(6, "t"), (11, None)])
-def test_rules_that_some_row_keeps_for_each_level_are_published(
-    count: int, target: str | None, rough_representation: None
-):
+def test_rules_that_some_row_keeps_for_each_level_are_published(rough_representation: None):
     """Also without a target: rows then have t false."""
-    domain = pigeons(count)
-    rows = pd.DataFrame(domain.draw(300, 0)[:, 1:].astype(int), columns=domain.names[1:]).assign(t=False)
-    release = publish(rows, domain, epsilon=1.0, delta=1e-6, rehearsal=1, points=200, target=target)
-    assert share_broken(domain, release.frame) == 0
+    for count, target in ((6, "t"), (11, None)):
+        domain = pigeons(count)
+        rows = pd.DataFrame(domain.draw(300, 0)[:, 1:].astype(int), columns=domain.names[1:]).assign(t=False)
+        release = publish(rows, domain, points=200, target=target, **REHEARSAL)
+        assert share_broken(domain, release.frame) == 0

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from curator_calls import call
-from file_tools import SCHEMA_TEST, Edit, forged, members_of, refused, setting
+from file_tools import SCHEMA_TEST, forged, members_of, refused, setting
 
 import kmeanalyst as ka
 import release_side
@@ -155,11 +155,11 @@ def test_declared_edges_stay():
 # ---------------------------------------------------------------------- what is measured
 
 
-@pytest.mark.parametrize("choices", [{}, {"kernel": "adaptive"}, {"target": "p"}])
-def test_a_workload_asks_for_adaptive_margins(choices: dict[str, Any]):
+def test_a_workload_asks_for_adaptive_margins():
     few = Domain(DOMAIN.columns[:3])
-    method = chosen_method("random-features", Choices(**choices, workload=["age"]), few)
-    assert type(method) is METHODS["adaptive"] and isinstance(method.choices.workload, Workload)
+    for choices in ({}, {"kernel": "adaptive"}, {"target": "p"}):
+        method = chosen_method("random-features", Choices(**choices, workload=["age"]), few)
+        assert type(method) is METHODS["adaptive"] and isinstance(method.choices.workload, Workload)
 
 
 MEASURED_OTHERWISE: list[dict[str, Any]] = [
@@ -170,9 +170,8 @@ MEASURED_OTHERWISE: list[dict[str, Any]] = [
 
 def test_a_workload_is_refused_where_something_else_is_measured():
     for choices in MEASURED_OTHERWISE:
-        with pytest.raises(
-            PublishError, match=r'what adaptive margins measure, .*Leave the workload out, or choose the kernel "adapt'
-        ):
+        message = r'what adaptive margins measure, .*Leave the workload out, or choose the kernel "adapt'
+        with pytest.raises(PublishError, match=message):
             published(**({"kernel": None, "points": None} | choices))
         with pytest.raises(PublishError, match="what adaptive margins measure"):
             plan(DOMAIN, rows=2000, workload=QUESTIONS, **({"delta": 1e-6} | choices))
@@ -258,7 +257,7 @@ def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytes
     monkeypatch.setattr(shares_module, "_FEW_LEFT", 0)
     published([each for each in ALL_PAIRS if "age" in each])
     one_way, *pairs = (
-        set(filter(lambda t: 6 <= t < 21, each)) for each in rounds
+        {t for t in tables if 6 <= t < 21} for tables in rounds
     )  # the tables of pairs, after those of columns
     assert len(one_way) == 5 and any(pairs)
     assert not one_way & pairs[0] and not one_way & pairs[1] and not pairs[0] & pairs[1]
@@ -267,28 +266,26 @@ def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytes
 ALL_PAIRS = [f"table({a}, {b})" for a, b in combinations(["age", *"pqrs", "`hours-per-week`"], 2)]
 
 
+MEASURED: list[tuple[list[str], dict[str, Any], int, int]] = [  # rounds, and pairs measured beforehand
+    (QUESTIONS, {"epsilon": 0.15}, 1, 2),  # much noise: three further pairs
+    (QUESTIONS, {"target": "q"}, 2, 2),
+    ([*QUESTIONS, "p == 'a' and q == 'b' and s == 'a'"], {"target": "q"}, 2, 3),
+    (["q == 'a'", "age > 3 and q == 'b'"], {"target": "q"}, 2, 0),
+    (["q == 'a' and r == 'a' and s == 'b'"], {}, 2, 0),
+    ([each for each in ALL_PAIRS if "age" in each], {}, 0, 0),  # all that age is related to: all are measured
+    (ALL_PAIRS[1:9], {}, 2, 8), (ALL_PAIRS[:10], {}, 0, 0),  # fewer than six are left: all are measured
+]  # fmt: skip
+
+
 @rough
-@pytest.mark.parametrize(
-    ("workload", "choice", "rounds", "beforehand"),
-    [
-        (QUESTIONS, {"epsilon": 0.15}, 1, 2),  # much noise: three further pairs
-        (QUESTIONS, {"target": "q"}, 2, 2),
-        ([*QUESTIONS, "p == 'a' and q == 'b' and s == 'a'"], {"target": "q"}, 2, 3),
-        (["q == 'a'", "age > 3 and q == 'b'"], {"target": "q"}, 2, 0),
-        (["q == 'a' and r == 'a' and s == 'b'"], {}, 2, 0),
-        ([each for each in ALL_PAIRS if "age" in each], {}, 0, 0),  # all that age is related to: all are measured
-        (ALL_PAIRS[1:9], {}, 2, 8),
-        (ALL_PAIRS[:10], {}, 0, 0),  # fewer than six are left: all are measured
-        (ALL_PAIRS, {}, 0, 0),
-    ],
-)  # fmt: skip
-def test_every_workload_can_be_measured(workload, choice: dict[str, Any], rounds: int, beforehand: int, tmp_path: Path):
-    release = published(workload, output=tmp_path / "r.kme", **choice)
-    measurement, kernel = measured(release)
-    assert (len(measurement.scores) + len(measurement.choices), len(measurement.beforehand)) == (rounds, beforehand)
-    assert rounds or kernel.n_pairs == 15
-    assert ka.validate_release(tmp_path / "r.kme", allow_rehearsal=True) == []
-    assert math.fsum(map(math.fsum, kernel.squares)) == pytest.approx(1.0, abs=1e-12)
+def test_every_workload_can_be_measured(tmp_path: Path):
+    for workload, choice, rounds, beforehand in MEASURED:
+        release = published(workload, output=tmp_path / "r.kme", force=True, **choice)
+        measurement, kernel = measured(release)
+        assert (len(measurement.scores) + len(measurement.choices), len(measurement.beforehand)) == (rounds, beforehand)
+        assert rounds or kernel.n_pairs == 15
+        assert ka.validate_release(tmp_path / "r.kme", allow_rehearsal=True) == []
+        assert math.fsum(map(math.fsum, kernel.squares)) == pytest.approx(1.0, abs=1e-12)
 
 
 @rough
@@ -384,11 +381,8 @@ def test_the_table_of_declared_ranges_is_no_worse_measured_than_that_of_merged_o
     assert kernel.sizes == (4, 4, 12, 5, 4, 4)
 
 
-ROUNDS = [(10**6, 5), (10**4, 5), (540, 3), (300, 1)]  # fmt: skip
-
-
 def test_the_rounds_spend_the_same_with_a_workload():
-    for rows, parts in ROUNDS:
+    for rows, parts in ((10**6, 5), (10**4, 5), (540, 3), (300, 1)):
         kernel, noise = adaptive_kernel(DOMAIN), GaussianNoise(1.0, 1e-6)
         plain = shares_of_rounds(kernel, PopulationSize(rows), noise)
         asked = shares_of_rounds(kernel, PopulationSize(rows), noise, {(0,): 0.1, (0, 1): 0.2})
@@ -464,21 +458,16 @@ def without_scores(header: dict[str, Any], members: Any) -> None:
         members.pop(f"measurement/scores_{number}.npy")
 
 
-PAIRS = "measurement, field beforehand"
-FORGED: dict[str, tuple[Edit, str]] = {
-    "a pair that is not there": (setting("measurement", "beforehand", to=[[0, 99]]), "different pairs of those that"),
-    "a pair twice": (setting("measurement", "beforehand", to=[[0, 1], [0, 1]]), "different pairs of those that"),
-    "no scores": (without_scores, "it goes with scores"),
-    "no pair": (setting("measurement", "beforehand", to=[]), "a list of pairs of columns' numbers, at least one"),
-    "three columns": (setting("measurement", "beforehand", to=[[0, 1, 2]]), "a list of pairs of columns' numbers"),
-    "a name": (setting("measurement", "beforehand", to=[["age", "p"]]), "a list of pairs of columns' numbers"),
-    "null": (setting("measurement", "beforehand", to=None), "a list of pairs of columns' numbers"),
-}  # fmt: skip
+PAIRS, A_LIST = "measurement, field beforehand", "a list of pairs of columns' numbers, at least one"
 
 
 def test_other_pairs_than_those_of_the_kernel_are_refused(asked_path: Path, tmp_path: Path):
-    for edit, why in FORGED.values():
-        refused(forged(asked_path, edit), tmp_path, PAIRS, why)
+    refused(forged(asked_path, without_scores), tmp_path, PAIRS, "it goes with scores")
+    for pairs, why in (
+        ([[0, 99]], "different pairs of those that"), ([[0, 1], [0, 1]], "different pairs of those that"),
+        ([], A_LIST), ([[0, 1, 2]], A_LIST), ([["age", "p"]], A_LIST), (None, A_LIST),
+    ):  # fmt: skip
+        refused(forged(asked_path, setting("measurement", "beforehand", to=pairs)), tmp_path, PAIRS, why)
 
 
 def test_a_measurement_in_memory_holds_to_the_same_rule(asked_path: Path):
@@ -582,18 +571,19 @@ def test_the_command_prints_a_line_for_each_question_and_budget(tmp_path: Path):
     assert [f"{row['standard_error']:.2g}" for row in (rows[0], rows[2])] == [cells[0][2], cells[1][2]]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "n", "lines"),
-    [((1100, 1100, 2), 150, None), ((1010, 1001, 70, 70), 2000, ["table(c2, c3)"]), ((1100, 1100, 2, 2), 300, None)],
-    ids=["all pairs", "what a workload leaves", "so few rows that no pair is measured"],
-)
-def test_tables_that_are_too_large_are_refused_before_the_spend_or_left_out(sizes, n: int, lines: Any):
-    domain = Domain([
-        Categorical(name=f"c{j}", levels=tuple(f"v{i}" for i in range(size))) for j, size in enumerate(sizes)
-    ])  # fmt: skip
-    frame = pd.DataFrame({name: "v0" for name in domain.names}, index=range(n))
-    for seed in range(3):
-        choice: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "kernel": "adaptive", "points": 50, "rehearsal": seed}
+def test_tables_that_are_too_large_are_refused_before_the_spend_or_left_out():
+    """All pairs; what a workload leaves; so few rows that no pair is measured."""
+    cases = (
+        ((1100, 1100, 2), 150, None),
+        ((1010, 1001, 70, 70), 2000, ["table(c2, c3)"]),
+        ((1100, 1100, 2, 2), 300, None),
+    )
+    for sizes, n, lines in cases:
+        domain = Domain(
+            [Categorical(name=f"c{j}", levels=tuple(f"v{i}" for i in range(m))) for j, m in enumerate(sizes)]
+        )
+        frame = pd.DataFrame({name: "v0" for name in domain.names}, index=range(n))
+        choice: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "kernel": "adaptive", "points": 50, "rehearsal": 0}
         if len(sizes) == 4 and not lines:
             assert measured(release_side.publish(frame, domain, **choice))[1].chosen == ()  # noise exceeds any relation
             continue

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pytest
+import source_cases
 from postgres import Server
-from source_cases import SMALL, N, domain_of_patients, empty_for_nan, patients
+from source_cases import SMALL, N, as_csv, domain_of_patients, empty_for_nan, patients
 
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
@@ -36,16 +36,12 @@ pytestmark = pytest.mark.usefixtures("rough_representation")
 
 DOMAIN = domain_of_patients("City")
 AGES = Domain((DOMAIN["age"],))
+OPEN: list[Any] = []  # connections
 private_table = partial(patients, note='no"te', city="City")
 
 
 def as_text(table: pa.Table) -> pa.Table:
     return pa.table({name: column.cast(pa.string()) for name, column in zip(table.schema.names, table, strict=True)})
-
-
-def as_csv(table: pa.Table, folder: Path) -> Path:
-    pyarrow.csv.write_csv(table, folder / "t.csv")
-    return folder / "t.csv"
 
 
 def in_postgresql(table: pa.Table, server: Server, _: Path) -> Any:
@@ -54,7 +50,7 @@ def in_postgresql(table: pa.Table, server: Server, _: Path) -> Any:
 
 
 def in_postgresql_as_text(table: pa.Table, server: Server, folder: Path) -> Any:
-    return in_postgresql(as_text(table), server, folder)
+    return in_postgresql(table.cast(pa.schema([(name, pa.string()) for name in table.schema.names])), server, folder)
 
 
 def in_a_view(table: pa.Table, server: Server, _: Path) -> Any:
@@ -70,7 +66,7 @@ def by_an_open_connection(table: pa.Table, server: Server, _: Path) -> Any:
     with connection.cursor() as cursor:
         cursor.execute('delete from "Visits" where age > 50')
     source = sql(connection, "Visits")
-    Connections.open.append(connection)
+    OPEN.append(connection)
     return source
 
 
@@ -92,15 +88,15 @@ def by_an_open_connection_of_duckdb(table: pa.Table, _: Server, folder: Path) ->
     return sql(connection, "health.visits")
 
 
-class Connections:
-    open: list[Any] = []  # noqa: RUF012
+def close_connections() -> None:
+    while OPEN:
+        OPEN.pop().close()
 
 
 @pytest.fixture(autouse=True)
 def no_connection_stays_open() -> Iterator[None]:
     yield
-    while Connections.open:
-        Connections.open.pop().close()
+    close_connections()
 
 
 SOURCES: dict[str, Callable[[pa.Table, Server, Path], Any]] = {
@@ -113,15 +109,20 @@ SOURCES: dict[str, Callable[[pa.Table, Server, Path], Any]] = {
 }
 
 
-def integers(source: Any, **options: Any) -> list[int]:
-    """The noisy integers of a rehearsal."""
-    measurement = publish(source, DOMAIN, **SMALL, **options).measurement
-    assert measurement is not None
-    return measurement.noisy_sum.tolist()
+integers = partial(source_cases.integers, domain=DOMAIN)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_noisy_integers_are_those_of_the_csv_file(source, server, tmp_path, monkeypatch):
+    """Of rows, and of units whose identifiers are None, "", NaN, 13 and "13", where the types allow them."""
+    whos = [pa.string(), *{"PostgreSQL": (pa.int64(), pa.float64()), "DuckDB": (pa.float64(),)}.get(source, ())]
+    for who in [*whos, *([pa.float64()] if source == "PostgreSQL, all text" else [])]:
+        table = private_table(who)
+        if source == "PostgreSQL, all text":
+            table = empty_for_nan(table)  # the text "nan" is an identifier
+        expected = integers(as_csv(empty_for_nan(table), tmp_path), unit="who")
+        assert integers(SOURCES[source](table, server, tmp_path), unit="who") == expected, who
+        close_connections()
     table = private_table()
     expected = integers(as_csv(table, tmp_path))
     opened = SOURCES[source](table, server, tmp_path)
@@ -129,21 +130,6 @@ def test_the_noisy_integers_are_those_of_the_csv_file(source, server, tmp_path, 
     monkeypatch.setattr(PrivateTable, "piece", 7)
     monkeypatch.setattr(postgresql, "_BATCH_BYTES", 1000)
     assert integers(opened) == expected
-
-
-@pytest.mark.parametrize(
-    ("source", "who"),
-    [*((source, pa.string()) for source in SOURCES), ("PostgreSQL", pa.int64()), ("PostgreSQL", pa.float64()),
-     ("PostgreSQL, all text", pa.float64()), ("DuckDB", pa.float64())],
-    ids=str,
-)  # fmt: skip
-def test_units_are_those_of_the_csv_file(source, who, server, tmp_path):
-    """Identifiers None, "", NaN, 13 and "13", where the types allow them."""
-    table = private_table(who)
-    if source == "PostgreSQL, all text" and who == pa.float64():
-        table = empty_for_nan(table)  # the text "nan" is an identifier
-    expected = integers(as_csv(empty_for_nan(table), tmp_path), unit="who")
-    assert integers(SOURCES[source](table, server, tmp_path), unit="who") == expected
 
 
 def test_text_is_utf_8_whatever_the_client_s_encoding(server, tmp_path, monkeypatch):

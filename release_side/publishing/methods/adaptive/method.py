@@ -22,22 +22,8 @@ from release_side.choices.workload import Workload
 from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
 from release_side.errors import PublishError
+from release_side.publishing.methods.adaptive import shares_of_rounds as sharing
 from release_side.publishing.methods.adaptive.rounds import Rounds
-from release_side.publishing.methods.adaptive.shares_of_rounds import (
-    MOST_CELLS,
-    MOST_REPEATED,
-    PAIRS_LARGE,
-    PARTS_OF_TREE,
-    Shares,
-    asked_squares,
-    is_about_one,
-    most_cells,
-    most_drawn,
-    most_of_a_pair,
-    noise_of_all_pairs,
-    score_step,
-    shares_of_rounds,
-)
 from release_side.publishing.methods.base import Measured
 from release_side.publishing.methods.margins import Margins
 
@@ -54,9 +40,9 @@ class AdaptiveMargins(Margins):
         """Of every table that a round could ask for; where all pairs of a column are named, of few enough ranges for the noise."""
         workload = self.choices.workload
         kernel = adaptive_kernel(domain, self.choices.target, *([workload.cuts] if workload else []))
-        if workload is None or not is_about_one(kernel, asked_squares(kernel, workload)):
+        if workload is None or not sharing.is_about_one(kernel, sharing.asked_squares(kernel, workload)):
             return kernel
-        most = max(_FEWEST_RANGES, math.floor(_NOISE_OF_RANGES / noise_of_all_pairs(kernel, size, noise)))
+        most = max(_FEWEST_RANGES, math.floor(_NOISE_OF_RANGES / sharing.noise_of_all_pairs(kernel, size, noise)))
         return adaptive_kernel(domain, self.choices.target, workload.cuts, most=most)
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
@@ -96,31 +82,31 @@ def _check_pairs(
     kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise, workload: Workload | None
 ) -> None:
     """PublishError if the tables that rounds may ask for have too many cells; from public facts, before anything is spent."""
-    asked = asked_squares(kernel, workload)
+    asked = sharing.asked_squares(kernel, workload)
     named: list[int] = []
     left: list[int] = []
     for pair, cells in zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True):
         (named if pair in asked else left).append(cells)
-    if sum(named) > MOST_CELLS // 4:
+    if sum(named) > sharing.MOST_CELLS // 4:
         raise PublishError(
             f"the tables of the pairs of columns that the workload names have {sum(named):,} cells, and at most "
-            f"{MOST_CELLS // 4:,} are measured before all others. Ask of fewer pairs, or name fewer levels or edges."
+            f"{sharing.MOST_CELLS // 4:,} are measured before all others. Ask of fewer pairs, or name fewer levels or edges."
         )
-    shares = shares_of_rounds(kernel, size, noise, asked)
-    no_pair_fits = bool(shares.scores) and min(left) > most_of_a_pair(kernel)
-    if no_pair_fits or (shares.are_all_measured and kernel.n_cells > MOST_CELLS):
+    shares = sharing.shares_of_rounds(kernel, size, noise, asked)
+    no_pair_fits = bool(shares.scores) and min(left) > sharing.most_of_a_pair(kernel)
+    if no_pair_fits or (shares.are_all_measured and kernel.n_cells > sharing.MOST_CELLS):
         raise PublishError("the pairs of columns have too many cells to be measured. Name fewer levels or edges.")
     least = min((shares.allowances()[r] for r in shares.scores), default=0.0)
-    if shares.are_scored and score_step(least, [*named, *left], size) < 1:
+    if shares.are_scored and sharing.score_step(least, [*named, *left], size) < 1:
         raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
     numbers = _most_numbers(kernel, shares, named, left)
-    if not shares.are_all_measured and sum(numbers) > MOST_CELLS:
+    if not shares.are_all_measured and sum(numbers) > sharing.MOST_CELLS:
         raise PublishError(
-            f"rounds of these tables may need {sum(numbers):,} numbers with noise, and at most {MOST_CELLS:,} are measured. "
-            "Name fewer columns, levels or edges, no target, or one with fewer levels."
+            f"rounds of these tables may need {sum(numbers):,} numbers with noise, and at most {sharing.MOST_CELLS:,} are "
+            "measured. Name fewer columns, levels or edges, no target, or one with fewer levels."
         )
     for r, allowance in enumerate(shares.allowances()):
-        most = most_cells(kernel, allowance, size)
+        most = sharing.most_cells(kernel, allowance, size)
         if r not in shares.scores and numbers[r] > most:
             raise PublishError(
                 f"a round of these tables may have {numbers[r]:,} cells, and at most {math.floor(most):,} are measured in it "
@@ -128,7 +114,7 @@ def _check_pairs(
             )
 
 
-def _most_numbers(kernel: MarginsKernel, shares: Shares, named: list[int], left: list[int]) -> list[int]:
+def _most_numbers(kernel: MarginsKernel, shares: sharing.Shares, named: list[int], left: list[int]) -> list[int]:
     """How many numbers with noise each round can draw at most; `Rounds` keeps to what is left of them.
 
     named, left   cells of the pairs that a workload names, and of the others.
@@ -136,14 +122,15 @@ def _most_numbers(kernel: MarginsKernel, shares: Shares, named: list[int], left:
     alone, columns = kernel.n_cells - sum(named) - sum(left), len(kernel.others)
     if shares.are_all_measured:
         return [alone, sum(named) + sum(left)]
-    small = sorted(cells for cells in left if cells <= most_of_a_pair(kernel))
+    small = sorted(cells for cells in left if cells <= sharing.most_of_a_pair(kernel))
     if shares.are_scored:
-        repeated = min(alone, MOST_REPEATED)
+        repeated = min(alone, sharing.MOST_REPEATED)
         later = [kernel.n_pairs, sum(small[1 - columns :]) + repeated, kernel.n_pairs, repeated]
     elif shares.is_tree_drawn:
-        later = [*[0] * len(PARTS_OF_TREE), sum(small[-most_drawn(columns) :]), 0, sum(small[-(columns // 2) :])]
+        drawn, cheap = sum(small[-sharing.most_drawn(columns) :]), sum(small[-(columns // 2) :])
+        later = [*[0] * len(sharing.PARTS_OF_TREE), drawn, 0, cheap]
     else:
-        later = [0, sum(small[-PAIRS_LARGE:])] if shares.scores else []
+        later = [0, sum(small[-sharing.PAIRS_LARGE :])] if shares.scores else []
     return [alone + sum(named), *later]
 
 
@@ -151,6 +138,6 @@ def _largest(everything: FeatureMap) -> FeatureMap:
     """All one-way tables, and pairs as far as a release may choose them: no release has a larger map."""
     kernel = everything.kernel
     assert isinstance(kernel, MarginsKernel)
-    if kernel.n_cells <= MOST_CELLS:
+    if kernel.n_cells <= sharing.MOST_CELLS:
         return everything
     return MarginFeatures(replace(kernel, shares=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)))

@@ -28,27 +28,12 @@ from release_side.choices.workload import Workload
 from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.door.private_tables import TableRounds
+from release_side.publishing.methods.adaptive import shares_of_rounds as sharing
 from release_side.publishing.methods.adaptive.choice_of_pairs import (
     MOST_DISTANCE,
     Distances,
     Prospect,
     largest_distance,
-)
-from release_side.publishing.methods.adaptive.shares_of_rounds import (
-    MOST_CELLS,
-    MOST_REPEATED,
-    PAIRS_LARGE,
-    PARTS_OF_TREE,
-    Shares,
-    asked_squares,
-    largest_step,
-    most_cells,
-    most_drawn,
-    most_of_a_pair,
-    noise_by_cells,
-    one_way_tables,
-    score_step,
-    shares_of_rounds,
 )
 
 _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs are drawn, the strongest ones count
@@ -72,7 +57,7 @@ class Rounds:
     kernel: MarginsKernel
     size: PopulationSize
     noise: Noise | RehearsalNoise
-    shares: Shares
+    shares: sharing.Shares
     asked: dict[tuple[int, ...], float]
     allowed: AllowedCells | None
     domain: Domain
@@ -91,8 +76,8 @@ class Rounds:
         workload: Workload | None,
     ) -> Rounds:
         kernel = everything.kernel
-        asked = asked_squares(kernel, workload)
-        shares = shares_of_rounds(kernel, size, door.noise, asked)
+        asked = sharing.asked_squares(kernel, workload)
+        shares = sharing.shares_of_rounds(kernel, size, door.noise, asked)
         allowed = door.rounds(everything, shares.allowances())
         ruled = allowed_cells(domain, kernel)
         return cls(allowed, everything, kernel, size, door.noise, shares, asked, ruled, domain)
@@ -112,7 +97,7 @@ class Rounds:
 
     def measure_one_way(self) -> None:
         """All one-way tables: coarse, crossed with the target, finer, and the target's own; and pairs that a workload names."""
-        self.first = one_way_tables(self.everything, self.domain, self.shares)
+        self.first = sharing.one_way_tables(self.everything, self.domain, self.shares)
         tables = [(kind, t) for kind, t, _ in self.first]
         heights = self._with_asked(tables, [self.shares.squares(0) * part for *_, part in self.first])
         named = self._named_pairs()
@@ -129,10 +114,10 @@ class Rounds:
         }
         independent = list(allowed_tables(tables, estimates.ones, self.allowed).values())
         named = list(self._named_pairs())
-        small = self._cells_of_pairs() <= most_of_a_pair(self.kernel)
+        small = self._cells_of_pairs() <= sharing.most_of_a_pair(self.kernel)
         if self.shares.are_few_drawn:
             candidates = [p for p in range(self.n_pairs) if small[p] and p not in named]
-            count = min(PAIRS_LARGE, len(candidates))
+            count = min(sharing.PAIRS_LARGE, len(candidates))
             self._measure_pairs(self._draw(candidates, independent, count, count))
             return
         allowed = [p for p in range(self.n_pairs) if small[p] and p not in named]
@@ -150,9 +135,9 @@ class Rounds:
         pairs, d = self._pairs(), len(self.kernel.others)
         costs = _COST_LARGE * self._noise_of_pairs(d - 1)
         worth_it = [p for p in allowed if largest_distance(independent[p]) > costs[p]]
-        allowed = worth_it if len(worth_it) > most_drawn(d) else allowed
+        allowed = worth_it if len(worth_it) > sharing.most_drawn(d) else allowed
         drawn: list[int] = []
-        for part_of_missing in PARTS_OF_TREE:
+        for part_of_missing in sharing.PARTS_OF_TREE:
             part = connected_parts([pairs[p] for p in (*named, *drawn)], d)
             linking = [p for p in allowed if part[pairs[p][0]] != part[pairs[p][1]]]
             missing = len({part[j] for p in linking for j in pairs[p]}) - 1
@@ -288,12 +273,12 @@ class Rounds:
         """The tables of the first round, smallest first while they have few enough cells."""
         cells = [self._cells_of(kind)[t] for kind, t, _ in self.first]
         order = np.argsort(cells, kind="stable")
-        few = order[np.cumsum(np.array(cells)[order]) <= MOST_REPEATED]
+        few = order[np.cumsum(np.array(cells)[order]) <= sharing.MOST_REPEATED]
         return [self.first[n] for n in sorted(few)]
 
     def _score(self, guesses: list[Array]) -> Array:
         """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
-        step = score_step(self.shares.allowances()[self.door.made], self._cells_of_pairs().tolist(), self.size)
+        step = sharing.score_step(self.shares.allowances()[self.door.made], self._cells_of_pairs().tolist(), self.size)
         noisy = self.door.scores(self._every_pair(), self._whole(guesses, step), step)
         self.scores.append(Scores(noisy, step))
         return noisy / (step * self.size.count)
@@ -303,7 +288,7 @@ class Rounds:
 
         guesses, costs   of all pairs: tables (Y, a, b), and (P,).
         """
-        step = largest_step(self.size)
+        step = sharing.largest_step(self.size)
         whole = np.rint(np.minimum(costs[pairs], MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
         chosen, scale = self.door.choose(
             self._every_pair()[pairs], self._whole([guesses[p] for p in pairs], step), step, costs=whole, count=count
@@ -312,7 +297,6 @@ class Rounds:
         return [pairs[t] for t in chosen]
 
     def _every_pair(self) -> Array:
-        """The index among all tables of each pair's table."""
         return np.array([self._index(self._kind_of_pairs, p) for p in range(self.n_pairs)])
 
     def _whole(self, guesses: list[Array], step: int) -> Array:
@@ -324,8 +308,8 @@ class Rounds:
     def _room(self) -> int:
         """How many cells further tables of pairs may have, so that a file can hold them and the round's allowance covers them."""
         allowance = self.shares.allowances()[self.door.made]
-        most = min(MOST_CELLS - self.door.drawn, most_cells(self.kernel, allowance, self.size))
-        return math.floor(most) - MOST_REPEATED
+        most = min(sharing.MOST_CELLS - self.door.drawn, sharing.most_cells(self.kernel, allowance, self.size))
+        return math.floor(most) - sharing.MOST_REPEATED
 
     def _noise_of_scores(self) -> float:
         return self.door.deviation / (self.scores[-1].step * self.size.count)
@@ -337,14 +321,12 @@ class Rounds:
         return "pairs by target" if self.crossed else "pairs"
 
     def _pairs(self) -> list[Pair]:
-        """All pairs, by the columns' numbers without the target."""
         return list(combinations(range(len(self.kernel.others)), 2))
 
     def _group(self, kind: str) -> Any:
         return next(group for group in self.everything.groups if group.kind == kind)
 
     def _index(self, kind: str, t: int) -> int:
-        """A table's index among all."""
         before = 0
         for group in self.everything.groups:
             if group.kind == kind:
@@ -389,7 +371,9 @@ class Rounds:
         cells = self._cells_of_pairs().astype(float)
         coming = range(self.door.made, len(self.shares.parts))
         share = self.shares.squares(next(r for r in coming if r not in self.shares.scores))
-        return NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * noise_by_cells(cells, count, self.shares.power)
+        return (
+            NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * sharing.noise_by_cells(cells, count, self.shares.power)
+        )
 
     def measurement(self) -> Measurement:
         """All rounds so far as one measurement, of margins with a height for each table."""
