@@ -21,6 +21,7 @@ from itertools import pairwise
 import draws_coverage
 import numpy as np
 import pandas as pd
+from harness import command_line
 
 import kmeanalyst as ka
 from kmeanalyst.inference.estimate.estimate import Estimate
@@ -84,13 +85,7 @@ def summary(found: pd.DataFrame) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", type=int, default=16)
-    parser.add_argument("--rows", type=int, default=5000)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--claims", type=int, default=8, help="of each statistic")
-    parser.add_argument("--first", type=int, default=0)
-    options = parser.parse_args()
+    options = command_line(__doc__, releases=16, rows=5000, epsilon=(1.0, 0.1), claims=8, first=0)
     warnings.filterwarnings("ignore")
     truths = [float(statistic(population()).value) for statistic in STATISTICS]
     for epsilon in options.epsilon:

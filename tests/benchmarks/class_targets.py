@@ -1,7 +1,7 @@
 """Classes as targets, two and more, and rare ones: models on real rows, on a tenth of them, and on a release.
 
     python tests/benchmarks/class_targets.py [--tables adult housing acs seven many rare] [--epsilon 1] [--draws 1] [--models ...]
-        [--labels smoothed released] [--json]
+        [--labels smoothed released]
 
 Releases (δ = 1e-5) have default settings and the target named. Each model has its defaults, through `kmeanalyst.fit`, and is
 scored on real rows that it has not seen: ROC-AUC (one against the rest, mean over classes), log loss, and macro F1. Reads
@@ -14,8 +14,6 @@ rare     a simulated class of .5 %.
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
 import time
 import warnings
@@ -25,6 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
+from harness import DATA, command_line, is_there, read_text
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
@@ -55,8 +54,8 @@ def of_synthesis(name: str) -> Split:
 
 def acs() -> Split:
     """A quarter of the rows to test with."""
-    domain = read_domain(synthesis.DATA / "acs" / "domain.toml")
-    train, test = train_test_split(synthesis.read("acs/ma2019.csv.gz"), test_size=0.25, random_state=0)
+    domain = read_domain(DATA / "acs" / "domain.toml")
+    train, test = train_test_split(read_text("acs/ma2019.csv.gz"), test_size=0.25, random_state=0)
     return domain, train, test, "MSP"
 
 
@@ -130,23 +129,17 @@ def lines(name: str, epsilon: float, draws: int, models: list[str], labels: list
 
 def main() -> None:
     """The tables asked for, one after the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
-    parser.add_argument("--draws", type=int, default=1)
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--labels", nargs="+", choices=["smoothed", "released"], default=["smoothed", "released"])
-    parser.add_argument("--json", action="store_true", help="print everything as JSON lines")
-    arguments = parser.parse_args()
+    arguments = command_line(
+        __doc__, tables=TABLES, epsilon=(1.0,), draws=1, models=MODELS, labels=("smoothed", "released")
+    )
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     for name in arguments.tables:
-        if name in REAL and not synthesis.DATA.is_dir():
-            print(f"{name}: the data are not at {synthesis.SHARED}: nothing to measure with. Skipped.")
+        if name in REAL and not is_there(DATA):
             continue
         for epsilon in arguments.epsilon:
             for line in lines(name, epsilon, arguments.draws, arguments.models, arguments.labels):
-                print(json.dumps(line) if arguments.json else shown(line), flush=True)
+                print(shown(line), flush=True)
 
 
 def shown(line: dict[str, Any]) -> str:

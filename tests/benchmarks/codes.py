@@ -10,11 +10,11 @@ those that a table would have ten rows of or more.
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 
 import kmeanalyst as ka
 import release_side
@@ -83,11 +83,7 @@ def measured(epsilon: float, rows: int, seed: int) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--draws", type=int, default=3)
-    chosen = parser.parse_args()
+    chosen = command_line(__doc__, epsilon=1.0, rows=20_000, draws=3)
     found = pd.concat([measured(chosen.epsilon, chosen.rows, seed) for seed in range(chosen.draws)])
     often = found[found.truth >= 10 / chosen.rows]
     for which, some in (("all", found), ("of ten rows or more", often)):

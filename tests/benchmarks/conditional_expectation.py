@@ -15,9 +15,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 
 import release_side
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
@@ -41,41 +43,35 @@ class Law:
     truth: Callable[[pd.DataFrame], Array]
 
 
-def _wave(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    x = np.clip(rng.normal(0, 1.8, n), -5, 5)
-    return pd.DataFrame({"x": x, "y": np.clip(2 * np.sin(x) + rng.normal(0, 0.7, n), -5, 5)})
-
-
-def _bump(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    x = rng.uniform(-5, 5, n)
-    return pd.DataFrame({"x": x, "y": np.clip(_on_bump(x) + rng.normal(0, 0.7, n), -5, 5)})
-
-
 def _on_bump(x: Array) -> Array:
     return 3 * np.exp(-0.5 * ((x - 1) / 0.8) ** 2) - 0.5
-
-
-def _step(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    x = np.clip(rng.normal(0, 2.5, n), -5, 5)
-    return pd.DataFrame({"x": x, "y": np.clip(_on_step(x) + rng.normal(0, 0.7, n), -5, 5)})
 
 
 def _on_step(x: Array) -> Array:
     return np.where(x > 0, 1.5, -1.0)
 
 
-def _saturating(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    x = np.clip(rng.gamma(2, 3, n), 0, 30)
-    return pd.DataFrame({"x": x, "y": np.clip(4 * np.log1p(x) + rng.normal(0, 1.5, n), -5, 20)})
+def _curve(
+    bounds: tuple[float, float, float, float],
+    draw_x: Callable[[int, np.random.Generator], Array],
+    of: Callable[[Array], Array],
+    noise: float,
+    given: list[float],
+) -> Law:
+    """y around a function of x, both cut off at their bounds."""
+    low, high, bottom, top = bounds
+
+    def draw(n: int, rng: np.random.Generator) -> pd.DataFrame:
+        x = np.clip(draw_x(n, rng), low, high)
+        return pd.DataFrame({"x": x, "y": np.clip(of(x) + rng.normal(0, noise, n), bottom, top)})
+
+    domain = Domain((Real(name="x", lower=low, upper=high), Real(name="y", lower=bottom, upper=top)))
+    return Law(domain, draw, pd.DataFrame({"x": given}), lambda frame: of(frame["x"].to_numpy()))  # fmt: skip
 
 
 def _lines(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "age": np.clip(np.rint(rng.normal(45, 14, n)), 18, 90).astype(int),
-            "city": rng.choice(list("ABC"), n, p=[0.5, 0.3, 0.2]),
-        }
-    )
+    ages = np.clip(np.rint(rng.normal(45, 14, n)), 18, 90).astype(int)
+    frame = pd.DataFrame({"age": ages, "city": rng.choice(list("ABC"), n, p=[0.5, 0.3, 0.2])})
     return frame.assign(y=np.clip(_on_lines(frame) + rng.normal(0, 1.5, n), -12, 12))
 
 
@@ -84,22 +80,15 @@ def _on_lines(frame: pd.DataFrame) -> Array:
     return level + slope * (frame["age"].to_numpy() - 45)
 
 
+_EVEN = (-5.0, 5.0, -5.0, 5.0)
 LAWS = {
-    "wave": Law(
-        Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5))),
-        _wave, pd.DataFrame({"x": [-2.5, -1.5, -0.75, 0.0, 0.75, 1.5, 2.5]}), lambda g: 2 * np.sin(g["x"].to_numpy()),
+    "wave": _curve(
+        _EVEN, lambda n, rng: rng.normal(0, 1.8, n), lambda x: 2 * np.sin(x), 0.7, [-2.5, -1.5, -0.75, 0.0, 0.75, 1.5, 2.5]
     ),
-    "bump": Law(
-        Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5))),
-        _bump, pd.DataFrame({"x": [-3.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.5]}), lambda g: _on_bump(g["x"].to_numpy()),
-    ),
-    "step": Law(
-        Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5))),
-        _step, pd.DataFrame({"x": [-3.0, -1.5, -0.75, 0.75, 1.5, 3.0]}), lambda g: _on_step(g["x"].to_numpy()),
-    ),
-    "saturating": Law(
-        Domain((Real(name="x", lower=0, upper=30), Real(name="y", lower=-5, upper=20))),
-        _saturating, pd.DataFrame({"x": [1.5, 3.0, 5.0, 7.0, 10.0, 13.0]}), lambda g: 4 * np.log1p(g["x"].to_numpy()),
+    "bump": _curve(_EVEN, lambda n, rng: rng.uniform(-5, 5, n), _on_bump, 0.7, [-3.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.5]),
+    "step": _curve(_EVEN, lambda n, rng: rng.normal(0, 2.5, n), _on_step, 0.7, [-3.0, -1.5, -0.75, 0.75, 1.5, 3.0]),
+    "saturating": _curve(
+        (0, 30, -5, 20), lambda n, rng: rng.gamma(2, 3, n), lambda x: 4 * np.log1p(x), 1.5, [1.5, 3.0, 5.0, 7.0, 10.0, 13.0]
     ),
     "lines": Law(
         Domain(
@@ -118,12 +107,10 @@ def _given(release: Release, law: Law) -> tuple[Array, Array, Array]:
     return values - law.truth(law.given), errors, np.zeros_like(errors)
 
 
-def _answers(smooth: Smoother, law: Law, steps: int = 2) -> tuple[Array, Array, Array]:
+def _answers(smooth: Smoother, law: Law) -> tuple[Array, Array, Array]:
     """Errors (q,), standard errors and bias terms."""
     values, at = smooth.population.values("y"), smooth.at(smooth.conditioning.encode(law.given))
     found, influences, left = smooth.answers(values, at)
-    if steps == 1:
-        found = at @ smooth.fitted(values)[0]
     parts = smooth.population.model.parts(influences)
     return found - law.truth(law.given), np.sqrt(sum(part**2 for part in parts.values())), left
 
@@ -140,9 +127,9 @@ def _line(name: str, regulariser: float, found: list[tuple[Array, Array, Array]]
     )
 
 
-def _setting(law: Law, rows: int, epsilon: float, points: int, asked: argparse.Namespace) -> list[str]:
+def _setting(law: Law, rows: int, epsilon: float, asked: argparse.Namespace) -> list[str]:
     found: dict[str, list[tuple[Array, Array, Array]]] = {}
-    options = {} if asked.tables else {"points": points, "features": 500}
+    options = {} if asked.tables else {"points": 300, "features": 500}
     for seed in range(asked.releases):
         frame = law.draw(rows, np.random.default_rng(seed))
         release = release_side.publish(frame, law.domain, epsilon=epsilon, delta=1e-6, uncounted=True, **options)
@@ -155,23 +142,11 @@ def _setting(law: Law, rows: int, epsilon: float, points: int, asked: argparse.N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", type=int, default=12)
-    parser.add_argument("--rows", type=int, nargs="+", default=[20_000])
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--points", type=int, nargs="+", default=[300])
-    parser.add_argument("--tables", action="store_true")
-    parser.add_argument("--laws", nargs="+", default=list(LAWS), choices=list(LAWS))
-    asked = parser.parse_args()
-    for rows in asked.rows:
-        for epsilon in asked.epsilon:
-            for points in asked.points:
-                for name in asked.laws:
-                    print(f"{name}, N = {rows:,}, ε = {epsilon:g}, M = {points}, {asked.releases} releases")
-                    print(
-                        f"  {'rule':<28} {'λ':>8}  {'error':>6}  {'95 % holds':>12}  {'without bias':>12}  {'± error':>6}"
-                    )
-                    print("\n".join(_setting(LAWS[name], rows, epsilon, points, asked)), flush=True)
+    asked = command_line(__doc__, releases=12, rows=(20_000,), epsilon=(1.0, 0.1), tables=False, laws=LAWS)
+    for rows, epsilon, name in product(asked.rows, asked.epsilon, asked.laws):
+        print(f"{name}, N = {rows:,}, ε = {epsilon:g}, {asked.releases} releases")
+        print(f"  {'rule':<28} {'λ':>8}  {'error':>6}  {'95 % holds':>12}  {'without bias':>12}  {'± error':>6}")
+        print("\n".join(_setting(LAWS[name], rows, epsilon, asked)), flush=True)
 
 
 if __name__ == "__main__":

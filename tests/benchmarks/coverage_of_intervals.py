@@ -1,48 +1,38 @@
 """Coverage of the intervals of `expectation` against the population truth, question by question.
 
     python tests/benchmarks/coverage_of_intervals.py [--releases 20] [--tables skewed heavy-tailed multi-modal mixed]
-                        [--rows 5000 20000 100000] [--epsilon 0.1 1 5] [--robust] [--kernel KERNEL] [--workers 2] [--keep FOLDER]
-                        [--view signed]
+                        [--rows 5000 20000 100000] [--epsilon 0.1 1 5] [--kernel KERNEL] [--workers 2] [--view signed]
 
-Four populations, 31 questions each, smooth and sharp-edged, of up to three columns; 500 features, 300 points, δ = 1e-6.
-For each setting: how often 95 % intervals hold the truth, on average, for smooth and for sharp-edged questions, and for the
-worst one; their full width in standard deviations of the question, the median for smooth questions, median and 90 % quantile
-for sharp-edged ones; for smooth ones how much wider that is than an interval which knows noise and sampling exactly for the
-answer and nothing else is in doubt; root mean square errors of the released weights, of these after one step along the
-measurement, and of the fitted population. --robust: how often robust intervals hold the truth of the worst question (they are found
-where default ones, which they contain, do not), and their median width in the first release. --kernel: releases of
-margins or adaptive margins.
---view: of the weights of a view, not of the default answers. --keep: releases are read from this folder if they are there,
-and else written to it.
+Four populations, 31 questions each, smooth and sharp-edged, of up to three columns; 500 features, 300 points, δ = 1e-6. For
+each setting: how often 95 % intervals hold the truth, on average, for smooth and for sharp-edged questions, and for the worst;
+their full width in standard deviations of the question, the median for smooth questions, median and 90 % quantile for
+sharp-edged ones; for smooth ones how much wider that is than an interval which knows noise and sampling exactly for the answer
+and nothing else is in doubt; root mean square errors of the released weights and of the fitted population. --view: of the
+weights of a view, not of the default answers. Cited by tutorials/measured.md, "Error bars".
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 
-import kmeanalyst as ka
 import release_side
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
-from kmeanalyst.inference.estimate.population_fit import PopulationFit
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import parse
-from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.release import View
 
 _POPULATION = 1_000_000
-_LEVEL = 0.95
 
 
 def skewed(n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -147,100 +137,56 @@ class Predictions:
 
     value: Array  # the answer
     weights: Array
-    corrected: Array
     fitted: Array
     standard_error: Array
     known_error: Array  # privacy and sampling alone
-    robust: Array  # (questions, 2)
 
 
-def published(name: str, epsilon: float, rows: int, number: int, kernel: str, keep: Path | None) -> ka.Release:
-    """The release of a fresh table, kept if asked to."""
-    path = None if keep is None else keep / f"{name}_{rows}_{epsilon}_{number}_{kernel}.kme"
-    if path is not None and path.exists():
-        return ka.read_release(path, allow_rehearsal=True)
-    domain, draw = TABLES[name]
+def answers(name: str, epsilon: float, rows: int, number: int, kernel: str, view: View | None) -> Predictions:
+    """All the questions put to the release of a fresh table."""
+    (domain, draw), questions = TABLES[name], asked(name)[0]
     rng = np.random.default_rng([number, rows])
     sizes = {"features": 500, "points": 300} if kernel == "table" else {"kernel": kernel}
     release = release_side.publish(
         draw(rows, rng), domain, epsilon=epsilon, delta=1e-6, rehearsal=int(rng.integers(2**62)), workers=1, **sizes
     )
-    if path is not None:
-        release.write(path)
-    return release
-
-
-def answers(
-    name: str, epsilon: float, rows: int, number: int, robust: bool, kernel: str, keep: Path | None, view: View | None
-) -> Predictions:
-    """All the questions put to a release."""
-    domain, (questions, truths, _, _) = TABLES[name][0], asked(name)
-    release = published(name, epsilon, rows, number, kernel, keep)
     estimates = release.expectations(questions, view=view)
     model = error_model(release, release.weights)
     assert isinstance(model, MeasuredErrors)
     h = np.column_stack([_values(question, model.frame, domain) for question in questions])
     at_points, at_rows = (h, h) if model.fit.on_points else (h[: len(release)], h[len(release) :])
-    weights, fitted = model.weights @ at_points, model.fit.weights @ at_rows
     parts = model.fit.parts(at_rows)
     return Predictions(
         value=np.array([estimate.value for estimate in estimates]),
-        weights=weights,
-        corrected=fitted if model.fit.on_points else weights + _one_step(release, model, at_rows),
-        fitted=fitted,
+        weights=model.weights @ at_points,
+        fitted=model.fit.weights @ at_rows,
         standard_error=np.array([estimate.standard_error for estimate in estimates]),
         known_error=np.hypot(parts["privacy"], parts["sampling"]),
-        robust=np.array(
-            [_robust(e, t, number == 0) if robust else (np.nan, np.nan) for e, t in zip(estimates, truths, strict=True)]
-        ),
     )
-
-
-def _robust(estimate: ka.Estimate, truth: float, in_any_case: bool) -> tuple[float, float]:
-    """The robust interval; the default one where that holds the truth, for the robust one holds what it holds."""
-    low, high = estimate.interval(_LEVEL)
-    return estimate.interval(_LEVEL, kind="robust") if in_any_case or not low <= truth <= high else (low, high)
-
-
-def _one_step(release: ka.Release, model: MeasuredErrors, values: Array) -> Array:
-    """aᵀ(y − Σ w φ(z)) for each question, a by ridge regression on the fitted population."""
-    measurement, p = release.measurement, model.fit.weights
-    assert measurement is not None and isinstance(model.fit, PopulationFit)
-    features = measurement.feature_map(model.fit.rows)
-    features -= p @ features
-    ridge = measurement.noise_scale**2 / model.fit.spread
-    covariance = (features * p[:, None]).T @ features + ridge * np.eye(features.shape[1])
-    a = np.linalg.solve(covariance, (features * p[:, None]).T @ values)
-    return (measurement.vector - feature_mean(measurement.feature_map, release.encoded_points, model.weights)) @ a
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", type=int, default=20)
-    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
-    parser.add_argument("--rows", nargs="+", type=int, default=[5000, 20_000, 100_000])
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 1, 5])
-    parser.add_argument("--robust", action="store_true")
-    parser.add_argument("--kernel", choices=["table", "margins", "adaptive"], default="table")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--keep", type=Path)
-    parser.add_argument("--view", choices=["signed", "probability", "fitted"])
-    choice = parser.parse_args()
+    choice = command_line(
+        __doc__,
+        releases=20,
+        tables=TABLES,
+        rows=(5000, 20_000, 100_000),
+        epsilon=(0.1, 1.0, 5.0),
+        kernel="table",
+        workers=2,
+        view=None,
+    )
     print(
         f"{choice.releases} releases a setting; rms errors and widths in standard deviations of the question, medians"
     )
     print(
-        "table               N     ε  held smooth sharp worst  width: smooth sharp  90 %  /known  "
-        "rms: weights corrected fitted  robust: held width"
+        "table               N     ε  held smooth sharp worst  width: smooth sharp  90 %  /known  rms: weights fitted"
     )
     with ProcessPoolExecutor(choice.workers) as pool:
         for name, rows, epsilon in product(choice.tables, choice.rows, choice.epsilon):
-            arguments = [
-                (name, epsilon, rows, i, choice.robust, choice.kernel, choice.keep, choice.view)
-                for i in range(choice.releases)
-            ]
-            _tell(name, rows, epsilon, list(pool.map(answers, *zip(*arguments, strict=True))))
+            settings = [(name, epsilon, rows, i, choice.kernel, choice.view) for i in range(choice.releases)]
+            _tell(name, rows, epsilon, list(pool.map(answers, *zip(*settings, strict=True))))
 
 
 def _tell(name: str, rows: int, epsilon: float, found: Sequence[Predictions]) -> None:
@@ -251,18 +197,14 @@ def _tell(name: str, rows: int, epsilon: float, found: Sequence[Predictions]) ->
     held = (np.abs(value - truth) <= 1.959964 * error).mean(axis=0)
     rms = [
         np.median(np.sqrt((((np.array([getattr(each, field) for each in found]) - truth) / sd) ** 2).mean(axis=0)))
-        for field in ("weights", "corrected", "fitted")
+        for field in ("weights", "fitted")
     ]
-    robust = np.array([each.robust for each in found])
-    within = ((robust[..., 0] <= truth) & (truth <= robust[..., 1])).mean(axis=0).min()
-    wide = np.median((robust[0, :, 1] - robust[0, :, 0]) / sd)  # of the first release, whose are all there
     width = 3.92 * error / sd
     print(
         f"{name:13} {rows:7} {epsilon:5g}  {held.mean():.3f}  {held[smooth].mean():.3f} {held[~smooth].mean():.3f}  "
         f"{held.min():.2f}         {np.median(width[:, smooth]):.3f} {np.median(width[:, ~smooth]):.3f} "
         f"{np.quantile(width[:, ~smooth], 0.9):.3f}    {np.median((error / known)[:, smooth]):.2f}         "
-        f"{rms[0]:.4f}    {rms[1]:.4f} {rms[2]:.4f}"
-        + (f"          {within:.2f} {wide:.3f}" if np.isfinite(wide) else ""),
+        f"{rms[0]:.4f} {rms[1]:.4f}",
         flush=True,
     )
     for j in np.flatnonzero(held < 0.85):

@@ -18,33 +18,9 @@ from typing import Any
 
 import numpy as np
 import sklearn
+import weighted_fits as fits
 from sklearn.utils import all_estimators
-from weighted_fits import (
-    Design,
-    FitFailed,
-    Predictions,
-    Problem,
-    as_table,
-    averaged,
-    can_be_fitted,
-    distance,
-    first_line,
-    in_batches,
-    prepared,
-    problems_for,
-    quietly,
-    repeated,
-    seeded,
-    unweighted,
-    weighted,
-    with_empty_rows,
-    with_few_negative,
-    with_few_negative_split,
-    with_near_pairs,
-    with_one_negative,
-    with_pairs,
-    with_split_rows,
-)
+from weighted_fits import Design, FitFailed, Predictions, Problem
 
 from kmeanalyst.learning.weights.weight_support import (
     EXACT,
@@ -86,7 +62,7 @@ class Harness:
     @property
     def effect(self) -> float:
         """How far repeating rows moves the model; where it moves nothing, the answers' own size."""
-        moved = distance(self.repeated, self.unweighted)
+        moved = fits.distance(self.repeated, self.unweighted)
         return moved if moved > MOVES_NOTHING * self.unweighted.size else self.unweighted.size
 
     @property
@@ -97,31 +73,31 @@ class Harness:
     @property
     def ignores(self) -> bool:
         """Whether the weighted fit is the unweighted one: rows, orders and seeds are the same."""
-        moved = distance(self.repeated, self.unweighted) > MOVES_NOTHING * self.unweighted.size
-        return moved and distance(self.weighted, self.unweighted) <= MOVES_NOTHING * self.effect
+        moved = fits.distance(self.repeated, self.unweighted) > MOVES_NOTHING * self.unweighted.size
+        return moved and fits.distance(self.weighted, self.unweighted) <= MOVES_NOTHING * self.effect
 
     def ask(self, design: Callable[[Problem], Design]) -> Predictions:
-        return averaged(self.estimator, self.problem, design(self.problem), self.seeds)
+        return fits.averaged(self.estimator, self.problem, design(self.problem), self.seeds)
 
     def same_for_each_seed(self, left: Predictions, right: Predictions) -> bool:
         """Whether the models are one with every seed by itself: the seed aside, the measure alone decides."""
-        if not np.isfinite(distance(left, right)):
+        if not np.isfinite(fits.distance(left, right)):
             return False
         gaps = np.sqrt(np.mean(left.minus(right).each ** 2, axis=(1, 2)))
         return bool(gaps.max() <= TOLERANCE * self.effect)
 
     def same(self, left: Predictions, right: Predictions) -> bool:
         """Whether two models are one, up to solver tolerance or, in the mean over seeds, their spread."""
-        if not np.isfinite(distance(left, right)):
+        if not np.isfinite(fits.distance(left, right)):
             return False
         exactly = self.seeds == 1 and "cv" not in parameters_of(self.estimator)
         share = TOLERANCE if exactly else LAW_TOLERANCE
-        return distance(left, right) <= share * self.effect + 2.0 * left.minus(right).error
+        return fits.distance(left, right) <= share * self.effect + 2.0 * left.minus(right).error
 
 
 def harness(estimator: Any, problem: Problem) -> Harness:
     """The estimator on the problem: one seed where neither seed nor order matters, else enough to see the effect."""
-    tried = averaged(estimator, problem, weighted(problem), 3)
+    tried = fits.averaged(estimator, problem, fits.weighted(problem), 3)
     if tried.error <= MOVES_NOTHING * tried.size:
         return _harness(estimator, problem, 1)
     trial = _harness(estimator, problem, SEEDS)
@@ -131,7 +107,10 @@ def harness(estimator: Any, problem: Problem) -> Harness:
 
 
 def _harness(estimator: Any, problem: Problem, seeds: int) -> Harness:
-    asked = [averaged(estimator, problem, design(problem), seeds) for design in (repeated, unweighted, weighted)]
+    asked = [
+        fits.averaged(estimator, problem, design(problem), seeds)
+        for design in (fits.repeated, fits.unweighted, fits.weighted)
+    ]
     return Harness(estimator, problem, seeds, *asked)
 
 
@@ -142,10 +121,10 @@ def probe(estimator: Any) -> Verdict:
     Returns    Verdict, by the meaning of the four verdicts in `weight_support`.
     """
     try:
-        with quietly():
+        with fits.quietly():
             return _tested(estimator) if may_take_weights(estimator) else _without_weights(estimator)
     except Exception as error:  # an estimator's own code runs here
-        return Verdict(NONE, f"it could not be tested ({first_line(error)}).", False)
+        return Verdict(NONE, f"it could not be tested ({fits.first_line(error)}).", False)
 
 
 def may_take_weights(estimator: Any) -> bool:
@@ -159,11 +138,11 @@ def may_take_weights(estimator: Any) -> bool:
 
 
 def _tested(estimator: Any) -> Verdict:
-    model = in_batches(prepared(estimator), 10_000)
+    model = fits.in_batches(fits.prepared(estimator), 10_000)
     failure = ""
-    for problem in (make() for make in problems_for(estimator)):
+    for problem in (make() for make in fits.problems_for(estimator)):
         try:
-            averaged(model, problem, unweighted(problem), 1)
+            fits.averaged(model, problem, fits.unweighted(problem), 1)
         except FitFailed as error:
             failure = failure or str(error)
             continue
@@ -173,7 +152,7 @@ def _tested(estimator: Any) -> Verdict:
 
 def _tested_on(problem: Problem, estimator: Any, model: Any) -> Verdict:
     try:
-        averaged(model, problem, weighted(problem), 1)
+        fits.averaged(model, problem, fits.weighted(problem), 1)
     except FitFailed as error:
         return Verdict(NONE, f"fit takes no sample_weight, not even a positive one ({error}).", False)
     try:
@@ -208,7 +187,7 @@ def _of_nonnegative(trial: Harness) -> tuple[bool, str]:
 
 def _of_signed(trial: Harness) -> tuple[str, str]:
     """The verdict on negative weights and the behaviour it rests on."""
-    batches = in_batches(trial.estimator, 32)
+    batches = fits.in_batches(trial.estimator, 32)
     if trial.seeds > 1:
         trial = _harness(batches, trial.problem, SIGNED_SEEDS)
     seen: list[str] = []
@@ -230,25 +209,25 @@ def _of_signed(trial: Harness) -> tuple[str, str]:
 
 def _refuses_the_least(trial: Harness) -> bool:
     """Whether one row of slightly negative weight is refused too, with any seed: else an error is an accident."""
-    design = with_one_negative(trial.problem)
-    return not any(can_be_fitted(trial.estimator, design, seed) for seed in range(SIGNED_SEEDS))
+    design = fits.with_one_negative(trial.problem)
+    return not any(fits.can_be_fitted(trial.estimator, design, seed) for seed in range(SIGNED_SEEDS))
 
 
 def _comparisons(trial: Harness) -> list[Callable[[], str]]:
     """Questions on negative weights; each answers what was wrong, or nothing, or raises FitFailed."""
     pairs = [
-        (with_pairs, "pairs of rows that cancel change the model"),
-        (with_split_rows, "rows split into w + 2 and −2 change the model"),
+        (fits.with_pairs, "pairs of rows that cancel change the model"),
+        (fits.with_split_rows, "rows split into w + 2 and −2 change the model"),
     ]
     if trial.problem.continuous:
-        pairs.append((with_near_pairs, "pairs of rows that all but cancel change the model grossly"))
+        pairs.append((fits.with_near_pairs, "pairs of rows that all but cancel change the model grossly"))
 
     def of_design(design: Callable[[Problem], Design], fault: str) -> Callable[[], str]:
         return lambda: _fault(trial, trial.ask(design), trial.weighted, fault)
 
     def of_negative() -> str:
         fault = "rows of a negative measure, split, give another model"
-        return _fault(trial, trial.ask(with_few_negative), trial.ask(with_few_negative_split), fault)
+        return _fault(trial, trial.ask(fits.with_few_negative), trial.ask(fits.with_few_negative_split), fault)
 
     return [*(of_design(design, fault) for design, fault in pairs), of_negative]
 
@@ -286,7 +265,9 @@ def _notes(estimator: Any, trial: Harness) -> list[str]:
 
 def _note_on_empty_rows(trial: Harness) -> list[str]:
     try:
-        return [] if trial.same(trial.ask(with_empty_rows), trial.weighted) else ["rows of weight 0 change the model"]
+        return (
+            [] if trial.same(trial.ask(fits.with_empty_rows), trial.weighted) else ["rows of weight 0 change the model"]
+        )
     except FitFailed as error:
         return [f"rows of weight 0 end in an error ({error})"]
 
@@ -323,13 +304,13 @@ def _transforms_alike(estimator: Any, left: Any, right: Any) -> bool | None:
     """None where the transformer cannot take the tables."""
     target = np.arange(len(left)) % 2
     try:
-        first, second = (seeded(estimator, 0) for _ in range(2))
+        first, second = (fits.seeded(estimator, 0) for _ in range(2))
         first.fit(left, target)
-        first_said = as_table(first.transform(left))
+        first_said = fits.as_table(first.transform(left))
     except Exception:
         return None
     try:
-        second_said = as_table(second.fit(right, target[::-1]).transform(left))
+        second_said = fits.as_table(second.fit(right, target[::-1]).transform(left))
     except Exception:
         return False
     return first_said.shape == second_said.shape and np.array_equal(first_said, second_said, equal_nan=True)
@@ -390,7 +371,7 @@ def table_estimators() -> dict[str, Any]:
     Left out are those whose answer is that of their parts.
     """
     found: dict[str, Any] = {}
-    with quietly():
+    with fits.quietly():
         for name, kind in all_estimators():
             if name in OF_THEIR_PARTS:
                 continue

@@ -1,7 +1,7 @@
 """Coverage of standard errors from exported files, each under its own rule and under rules of synthetic data.
 
     python tests/benchmarks/draws_coverage.py [--table mixed adult] [--releases 40] [--rows 5000] [--epsilon 1 0.1]
-                        [--draws 20] [--replicates 100] [--level 0.95] [--first 0]
+                        [--draws 20] [--replicates 100] [--first 0]
 
 Tables: `mixed` of coverage_of_intervals.py, drawn from its population, and Adult (../shared/data/adult; said if it is not
 there), drawn from its 48,842 rows with replacement. For each release, questions of one column, of two, of three, and the slopes
@@ -24,12 +24,11 @@ last line of a block is that of the shares by release.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import coverage_of_intervals
@@ -37,6 +36,7 @@ import numpy as np
 import pandas as pd
 import real_answers
 import statsmodels.api as sm
+from harness import DATA, command_line, require
 from scipy.stats import norm, t
 
 from kmeanalyst.kernels.base import Array
@@ -46,6 +46,7 @@ from kmeanalyst.releases.expressions import parse
 from release_side import draft_domain, publish
 
 _POPULATION = 400_000
+ABOVE = 0.975  # of 95 % intervals: the quantile of their upper end
 RULES = ("ours", "draws", "named", "pool.syn", "lm.synds", "one draw", "replicates", "named repl.", "table")
 
 
@@ -59,6 +60,10 @@ class Table:
     questions: dict[str, tuple[str, ...]]
     outcome: str
     predictors: tuple[str, ...]
+
+    @cached_property
+    def truth(self) -> Array:
+        return estimates(self, self.population)[0]
 
     @property
     def all_questions(self) -> list[str]:
@@ -101,8 +106,7 @@ def mixed() -> Table:
 
 
 def adult() -> Table:
-    if not (real_answers.DATA / "adult").exists():
-        sys.exit(f"Adult is not in {real_answers.DATA}: nothing was run.")
+    require(DATA / "adult")
     own = real_answers.TABLES["adult"]
     texts = own.as_text(own.population)
     domain = draft_domain(texts, this_sample_is_public=True).domain
@@ -141,11 +145,9 @@ def estimates(table: Table, frame: pd.DataFrame, weights: Array | None = None) -
     return np.append(means, fitted.params[1:]), np.append(errors, fitted.bse[1:])
 
 
-def intervals(
-    table: Table, release: Release, m: int, R: int, level: float, seed: int
-) -> dict[str, tuple[Array, Array]]:
+def intervals(table: Table, release: Release, options: Any, seed: int) -> dict[str, tuple[Array, Array]]:
     """Centres and half-widths of each rule."""
-    z = float(norm.ppf((1 + level) / 2))
+    m, R, z = options.draws, options.replicates, float(norm.ppf(ABOVE))
     found: dict[str, tuple[Array, Array]] = {}
     ours = release.expectations(table.all_questions)
     missing = np.full(len(table.predictors), np.nan)
@@ -154,16 +156,16 @@ def intervals(
     values, usual = _of_tables(table, release.draws(m, rng=seed))
     mean, U, B = values.mean(axis=0), (usual**2).mean(axis=0), values.var(axis=0, ddof=1)
     reiter = (m - 1) * (1 + m * U / B) ** 2
-    found["draws"] = _by_rubin(values, usual, level)
+    found["draws"] = _by_rubin(values, usual)
     named = release.draws(m, columns=table.of_regression, rng=seed)
-    found["named"] = _by_rubin(*_of_tables(table, named), level)
-    found["pool.syn"] = mean, t.ppf((1 + level) / 2, reiter) * np.sqrt(U + B / m)
+    found["named"] = _by_rubin(*_of_tables(table, named))
+    found["pool.syn"] = mean, t.ppf(ABOVE, reiter) * np.sqrt(U + B / m)
     found["lm.synds"] = mean, z * np.sqrt(U)
     found["one draw"] = values[0], z * usual[0]
     if R:
-        found["replicates"] = _by_replicates(table, release.replicates(R, rng=seed), R, level)
+        found["replicates"] = _by_replicates(table, release.replicates(R, rng=seed), R)
         named_rows = release.replicates(R, columns=table.of_regression, rng=seed)
-        found["named repl."] = _by_replicates(table, named_rows, R, level)
+        found["named repl."] = _by_replicates(table, named_rows, R)
     return found
 
 
@@ -173,47 +175,35 @@ def _of_tables(table: Table, drawn: list[pd.DataFrame]) -> tuple[Array, Array]:
     return np.array([value for value, _ in each]), np.array([error for _, error in each])
 
 
-def _by_rubin(values: Array, usual: Array, level: float) -> tuple[Array, Array]:
+def _by_rubin(values: Array, usual: Array) -> tuple[Array, Array]:
     m = len(values)
     U, B = (usual**2).mean(axis=0), values.var(axis=0, ddof=1)
     freedom = (m - 1) * (1 + U / ((1 + 1 / m) * B)) ** 2
-    return values.mean(axis=0), t.ppf((1 + level) / 2, freedom) * np.sqrt(U + (1 + 1 / m) * B)
+    return values.mean(axis=0), t.ppf(ABOVE, freedom) * np.sqrt(U + (1 + 1 / m) * B)
 
 
-def _by_replicates(table: Table, frame: pd.DataFrame, R: int, level: float) -> tuple[Array, Array]:
+def _by_replicates(table: Table, frame: pd.DataFrame, R: int) -> tuple[Array, Array]:
     full = estimates(table, frame, frame["weight"].to_numpy())[0]
     again = np.array([estimates(table, frame, frame[f"replicate_{r + 1}"].to_numpy())[0] for r in range(R)])
-    return full, t.ppf((1 + level) / 2, R - 1) * np.sqrt(((again - full) ** 2).mean(axis=0))
+    return full, t.ppf(ABOVE, R - 1) * np.sqrt(((again - full) ** 2).mean(axis=0))
 
 
-def one_release(table: Table, options: Any, epsilon: float, number: int) -> tuple[pd.DataFrame, Array]:
+def one_release(table: Table, options: Any, epsilon: float, number: int) -> pd.DataFrame:
     """Held and width by rule (rows) and question (columns), as one long frame."""
     private = table.draw(options.rows, 1000 + number)
     release = publish(private, table.domain, epsilon=epsilon, delta=1e-6, uncounted=True, workers=1)
     decoded = table.domain.decode(table.domain.encode(private))
     of_table, usual = estimates(table, decoded)
-    z = float(norm.ppf((1 + options.level) / 2))
-    found = intervals(table, release, options.draws, options.replicates, options.level, number) | {
-        "table": (of_table, z * usual)
-    }
-    truth = estimates(table, table.population)[0] if "truth" not in _KNOWN else _KNOWN["truth"]
-    _KNOWN["truth"] = truth
+    z = float(norm.ppf(ABOVE))
+    found = intervals(table, release, options, number) | {"table": (of_table, z * usual)}
+    truth = table.truth
     rows = [
-        {
-            "rule": rule,
-            "kind": kind,
-            "question": i,
-            "held": abs(centre[i] - truth[i]) <= half[i],
-            "width": half[i] / (z * usual[i]),
-        }
+        {"rule": rule, "kind": kind, "held": abs(centre[i] - truth[i]) <= half[i], "width": half[i] / (z * usual[i])}
         for rule, (centre, half) in found.items()
         for i, kind in enumerate(table.kinds())
         if np.isfinite(half[i])
     ]
-    return pd.DataFrame(rows).assign(release=number), truth
-
-
-_KNOWN: dict[str, Array] = {}
+    return pd.DataFrame(rows).assign(release=number)
 
 
 def summary(found: pd.DataFrame) -> str:
@@ -227,42 +217,25 @@ def summary(found: pd.DataFrame) -> str:
             for part in [*(own[own["kind"] == kind] for kind in kinds), own]
         ]
         shares = own.groupby("release")["held"].mean()
-        lines.append(
-            "".join(
-                [rule.ljust(12), *(cell.rjust(18) for cell in [*cells, f"{shares.std() / np.sqrt(len(shares)):.3f}"])]
-            )
-        )
+        cells.append(f"{shares.std() / np.sqrt(len(shares)):.3f}")
+        lines.append("".join([rule.ljust(12), *(cell.rjust(18) for cell in cells)]))
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", nargs="+", default=list(TABLES), choices=list(TABLES))
-    parser.add_argument("--releases", type=int, default=40)
-    parser.add_argument("--rows", type=int, default=5000)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--replicates", type=int, default=100, help="0: none")
-    parser.add_argument("--level", type=float, default=0.95)
-    parser.add_argument("--first", type=int, default=0, help="number of the first release")
-    options = parser.parse_args()
+    options = command_line(
+        __doc__, table=TABLES, releases=40, rows=5000, epsilon=(1.0, 0.1), draws=20, replicates=100, first=0
+    )
     warnings.filterwarnings("ignore")
     for name in options.table:
-        _KNOWN.clear()
         for epsilon in options.epsilon:
             parts = []
             for number in range(options.first, options.first + options.releases):
-                parts.append(one_release(TABLES[name](), options, epsilon, number)[0])
-                print(
-                    f"{name}, epsilon {epsilon:g}, {options.rows} rows, {number - options.first + 1} releases",
-                    file=sys.stderr,
-                    flush=True,
-                )
-                if len(parts) % 10 == 0 or number == options.first + options.releases - 1:
-                    print(
-                        f"\n{name}, epsilon {epsilon:g}, {options.rows} rows, {len(parts)} releases\n{summary(pd.concat(parts))}",
-                        flush=True,
-                    )
+                parts.append(one_release(TABLES[name](), options, epsilon, number))
+                heading = f"{name}, epsilon {epsilon:g}, {options.rows} rows, {len(parts)} releases"
+                print(heading, file=sys.stderr, flush=True)
+                if len(parts) % 10 == 0 or len(parts) == options.releases:
+                    print(f"\n{heading}\n{summary(pd.concat(parts))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Figure 1 of Balog, Tolstikhin & Schölkopf 2018: Algorithm 1 with the first M private rows public.
 
-    python tests/benchmarks/figure_1.py [--most-points 3000] [--draws 5] [--dimension 2] [--figure figure_1.pdf]
+    python tests/benchmarks/figure_1.py [--most-points 3000] [--draws 5] [--dimension 2 5] [--figure figure_1.pdf]
 
 Reads ../shared/anchors (data and published curves) and says so when they are not there. First the papers'
 own weights at the papers' own noise scale, next to the published numbers: the projection distances must
@@ -11,13 +11,12 @@ where any view is above the uniform baseline or above the raw weights by more th
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import ANCHORS, command_line, require
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
@@ -26,7 +25,6 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.reweight import weights_for
 from release_side.door.mechanism import GaussianNoise
 
-ANCHORS = Path(__file__).resolve().parents[3] / "shared" / "anchors"
 DELTA = 1e-6
 NUMBERS = (1, 2, 3, 5, 8, 12, 19, 31, 49, 79, 126, 200, 319, 509, 811, 1072, 1555, 2056, 2983)  # among the published
 VIEWS = ("signed", "probability", "bounded")
@@ -228,17 +226,9 @@ def draw(all_curves: list[Curves], path: str) -> None:
 
 def main() -> None:
     """Both dimensions, or one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most-points", type=int, default=3000)
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--dimension", type=int, choices=(2, 5), help="only this one")
-    parser.add_argument("--figure", help="draw the curves to this file (pdf, svg or png)")
-    arguments = parser.parse_args()
-    if not ANCHORS.is_dir():
-        print(f"the published data are not at {ANCHORS}: nothing to compare with. Skipped.")
-        return
-    dimensions = (arguments.dimension,) if arguments.dimension else (2, 5)
-    all_curves = [compare(dimension, arguments.most_points, arguments.draws) for dimension in dimensions]
+    arguments = command_line(__doc__, most_points=3000, draws=5, dimension=(2, 5), figure=None)
+    require(ANCHORS)
+    all_curves = [compare(dimension, arguments.most_points, arguments.draws) for dimension in arguments.dimension]
     for curves in all_curves:
         print(closing_line(curves))
     if arguments.figure:

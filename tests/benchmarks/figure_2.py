@@ -1,6 +1,6 @@
 """Figure 2 of Balog, Tolstikhin & Schölkopf 2018: no public rows, points and random features free to choose.
 
-    python tests/benchmarks/figure_2.py [--points 10 31 ...] [--draws 5] [--dimension 2] [--figure figure_2.pdf]
+    python tests/benchmarks/figure_2.py [--points 10 31 ...] [--draws 5] [--dimension 2 5] [--figure figure_2.pdf]
 
 Reads ../shared/anchors (data and published curves) and says so when they are not there. Next to the published
 Algorithms 1 and 2: points and weights of random features as a release has them by default (`represent`), and
@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from figure_1 import ANCHORS, DELTA, Setting, load
+from figure_1 import DELTA, Setting, load
+from harness import ANCHORS, command_line, require
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -246,16 +247,9 @@ def fill(panel: Any, results: Results, e: int) -> None:
 
 def main() -> None:
     """Both dimensions, or one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, nargs="*", default=POINTS, help="M, in addition to the default number")
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--dimension", type=int, choices=(2, 5), help="only this one")
-    parser.add_argument("--figure", help="draw the curves to this file (pdf, svg or png)")
-    options = parser.parse_args()
-    if not ANCHORS.is_dir():
-        print(f"the published data are not at {ANCHORS}: nothing to compare with. Skipped.")
-        return
-    all_results = [study(dimension, options) for dimension in ((options.dimension,) if options.dimension else (2, 5))]
+    options = command_line(__doc__, points=POINTS, draws=5, dimension=(2, 5), figure=None)
+    require(ANCHORS)
+    all_results = [study(dimension, options) for dimension in options.dimension]
     print("\nsetting | target | median error | smallest to largest | seconds | at the default number of points")
     for results in all_results:
         print_targets(results)

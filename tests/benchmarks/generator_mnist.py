@@ -12,16 +12,15 @@ digits of each class.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import logging
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import DATA, command_line, require
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
@@ -31,7 +30,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from release_side import publish
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mnist"
+IMAGES = DATA / "mnist"
 DELTA = 1e-5
 SIDE = 28
 PIXELS = [f"p{i}" for i in range(SIDE**2)]
@@ -43,8 +42,8 @@ MODELS: dict[str, Any] = {
 
 def images(part: str) -> pd.DataFrame:
     """A table of pixels (0 to 255) and label ("0" to "9")."""
-    pixels = np.frombuffer(gzip.decompress((DATA / f"{part}-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16)
-    labels = np.frombuffer(gzip.decompress((DATA / f"{part}-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)
+    pixels = np.frombuffer(gzip.decompress((IMAGES / f"{part}-images-idx3-ubyte.gz").read_bytes()), np.uint8, offset=16)
+    labels = np.frombuffer(gzip.decompress((IMAGES / f"{part}-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)
     frame = pd.DataFrame(pixels.reshape(-1, SIDE**2).astype(float), columns=PIXELS)
     return frame.assign(label=labels.astype(str))
 
@@ -88,18 +87,8 @@ def line(name: str, found: dict[str, float]) -> str:
 
 def main() -> None:
     """Publish, train, score, draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
-    parser.add_argument("--rows", type=int, default=60_000, help="training images that are published")
-    parser.add_argument(
-        "--features", type=int, default=2000, help="random features, before they are crossed with the label"
-    )
-    parser.add_argument("--points", type=int, default=10_000)
-    parser.add_argument("--figure", help="draw generated digits to this file (pdf, svg or png), of the last epsilon")
-    arguments = parser.parse_args()
-    if not DATA.is_dir():
-        print(f"the images are not at {DATA}: nothing to measure with. Skipped.")
-        return
+    arguments = command_line(__doc__, epsilon=(1.0,), rows=60_000, features=2000, points=10_000, figure=None)
+    require(IMAGES)
     logging.disable()
     train, test = images("train")[: arguments.rows], images("t10k")
     print(line(f"{arguments.points:,} real rows", accuracies(train[: arguments.points], test)), flush=True)

@@ -1,35 +1,32 @@
 """Coverage of the intervals of `release.glm`, next to what synthetic rows and the table itself give.
 
     python tests/benchmarks/glm_coverage.py [--tables simulated adult acs housing] [--releases 20] [--epsilon 1 0.1]
-        [--kernel default] [--rows N] [--curves] [--json FILE] [--figure FILE.png]
+        [--kernel default|target|SPEC] [--figure FILE.png]
 
-The population is one of `glm_tables.py`: 200,000 simulated rows, or all rows of a real table, most of them from ../shared/data
-(and said to be absent where they are). Each release is of N rows redrawn from it with replacement, so that sampling varies as it
-does in a table from a large population. The truth is the same model fitted to the population, whether it is true or not. Formulas
-were fixed before the first run; Adult's is that of NAPSU-MQ's logistic regression (Räisä et al. 2023: income on age, race, sex; 20
-repeats).
+The population is one of `glm_tables.py`: 200,000 simulated rows, or all rows of a real table, most of them from ../shared/data.
+Each release is of N rows redrawn from it with replacement, so that sampling varies as it does in a table from a large population.
+The truth is the same model fitted to the population, whether it is true or not. Formulas were fixed before the first run; Adult's
+is that of NAPSU-MQ's logistic regression (Räisä et al. 2023: income on age, race, sex; 20 repeats).
 
 A line for each table, model and ε: the share of coefficients and draws whose 95 % interval holds the truth, and the median width of
 the intervals relative to that of the non-private table, for the release, for the usual standard errors (HC0, which statsmodels
 gives; the tests compare) on N rows resampled from it, and for the table without privacy; in how many releases there was no answer,
-in how many the answer was the probability view's, and in how many a 95 % interval was infinite. With --each a line for each
-coefficient, with --curves coverage at levels .05, .10, …, .95. --figure draws these curves, the mean over models, a panel for each
-ε: README has that of --tables adult.
+in how many the answer was the probability view's, and in how many a 95 % interval was infinite. --figure draws coverage at levels
+.05, .10, …,
+.95, the mean over models, a panel for each ε: README has that of --tables adult.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 import warnings
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from glm_tables import DATA, TABLES, Model, Table, is_there, table_of
+from glm_tables import TABLES, Model, Table, is_there, table_of
+from harness import command_line
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
@@ -68,15 +65,14 @@ def ends(found: Any, known: dict[str, float]) -> Array:
     return rows
 
 
-def repeated(name: str, epsilon: float, seed: int, options: dict[str, Any], rows: int | None) -> list[dict[str, Any]]:
+def repeated(name: str, epsilon: float, seed: int, options: dict[str, Any]) -> list[dict[str, Any]]:
     """One release: each model on it, on rows resampled from it, and on its table."""
     table = table_of(name)
-    n = rows or table.rows
-    drawn = table.population.sample(n, replace=True, random_state=seed).reset_index(drop=True)
+    drawn = table.population.sample(table.rows, replace=True, random_state=seed).reset_index(drop=True)
     release = publish(
         drawn.astype(str), table.domain, epsilon=epsilon, delta=DELTA, rehearsal=seed, uncounted=True, **options
     )
-    synthetic = release.resample(n, rng=seed)
+    synthetic = release.resample(table.rows, rng=seed)
     found = []
     for i, model in enumerate(table.models):
         known = truth(name, i)
@@ -104,7 +100,7 @@ def held(rows: Array, known: Array) -> Array:
     return np.where(np.isnan(low), np.nan, (low <= known[:, None]) & (known[:, None] <= high))
 
 
-def show(name: str, epsilon: float, found: list[dict[str, Any]], each: bool, curves: bool) -> list[dict[str, Any]]:
+def show(name: str, epsilon: float, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     lines = []
     for i, model in enumerate(table_of(name).models):
         own = [one for one in found if one["model"] == i]
@@ -119,7 +115,6 @@ def show(name: str, epsilon: float, found: list[dict[str, Any]], each: bool, cur
                 f"{way} held": float(np.nanmean(hits[..., -1])), f"{way} width": float(np.nanmedian(width)),
                 f"{way} curve": np.nanmean(hits, axis=(0, 1)).tolist(),
                 f"{way} refused": sum(f"{way} refused" in one for one in own),
-                f"{way} each": np.nanmean(hits[..., -1], axis=0).tolist(),
                 f"{way} infinite": int(np.isinf(rows[..., -2:]).any(axis=(1, 2)).sum()),
             }  # fmt: skip
         seconds = np.median([one["ours seconds"] for one in own])
@@ -131,18 +126,6 @@ def show(name: str, epsilon: float, found: list[dict[str, Any]], each: bool, cur
             f"{model.family}: {model.formula}",
             flush=True,
         )
-        if each:
-            rows = np.array([one["ours"] for one in own])
-            for j, (term, value) in enumerate(own[0]["known"].items()):
-                error = np.nanmedian(rows[:, j, 1])
-                print(
-                    f"      {term:32} {value:9.4g}  held {line['ours each'][j]:.2f} naive {line['naive each'][j]:.2f}  bias "
-                    f"{np.nanmean(rows[:, j, 0] - value) / error:5.2f}  sd {np.nanstd(rows[:, j, 0]) / error:5.2f}  error "
-                    f"{error / usual[j]:6.1f} of the table's  infinite {np.isinf(rows[:, j, 2:]).any(axis=1).mean():.2f}"
-                )
-        if curves:
-            for way in ("ours", "naive", "table"):
-                print(f"      {way:6}", " ".join(f"{share:.2f}" for share in line[f"{way} curve"]))
         lines.append(line)
     return lines
 
@@ -153,7 +136,7 @@ ROUTES = {
 }  # fmt: skip
 
 
-def draw(lines: list[dict[str, Any]], output: Path) -> None:
+def draw(lines: list[dict[str, Any]], output: str) -> None:
     """Coverage against the level that was asked for."""
     epsilons = sorted({line["epsilon"] for line in lines})
     figure = new_figure((8.0, 3.8))
@@ -173,36 +156,18 @@ def draw(lines: list[dict[str, Any]], output: Path) -> None:
 
 def main() -> None:
     """Print the lines."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=[*TABLES][:4])
-    parser.add_argument("--releases", type=int, default=20)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument(
-        "--kernel", default="default", help="default, margins, adaptive, or target: the table's, named to publish"
+    choice = command_line(
+        __doc__, tables=tuple(TABLES)[:4], releases=20, epsilon=(1.0, 0.1), kernel="default", figure=None
     )
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--each", action="store_true")
-    parser.add_argument("--curves", action="store_true")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--figure", type=Path)
-    choice = parser.parse_args()
     warnings.simplefilter("ignore")
     print("table         ε   held  width   naive  width   table   refused fell inf    s     model")
     lines: list[dict[str, Any]] = []
-    for name in choice.tables:
-        if not is_there(name):
-            print(f"{name:10} is not at {DATA}: nothing was measured")
-            continue
-        options = {"default": {}, "target": {"target": table_of(name).target}}.get(
-            choice.kernel, {"kernel": choice.kernel}
-        )
+    for name in filter(is_there, choice.tables):
+        kernel, target = {"kernel": choice.kernel}, {"target": table_of(name).target}
+        options = {"default": {}, "target": target}.get(choice.kernel, kernel)
         for epsilon in choice.epsilon:
-            found = [
-                one for seed in range(choice.releases) for one in repeated(name, epsilon, seed, options, choice.rows)
-            ]
-            lines += show(name, epsilon, found, choice.each, choice.curves)
-            if choice.json:
-                choice.json.write_text(json.dumps(lines, indent=1))
+            seeds = range(choice.releases)
+            lines += show(name, epsilon, [one for seed in seeds for one in repeated(name, epsilon, seed, options)])
     if choice.figure and lines:
         draw(lines, choice.figure)
 

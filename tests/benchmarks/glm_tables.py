@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from harness import DATA, read_text
+from harness import is_there as is_shared
 from sklearn import datasets
 
 import kmeanalyst as ka
@@ -23,8 +24,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import draft_domain
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @dataclass(frozen=True)
@@ -86,28 +85,15 @@ def simulated() -> Table:
     return Table(frame, domain, 20_000, models, "rich")
 
 
-def _real(folder: str, *files: str) -> pd.DataFrame:
+def _real(*files: str) -> pd.DataFrame:
     """The files as text, cell by cell."""
-    parts = [pd.read_csv(DATA / folder / file, dtype=str, keep_default_na=False) for file in files]
-    return pd.concat(parts, ignore_index=True).apply(lambda column: column.str.strip().str.rstrip("."))
+    return read_text(*files).apply(lambda column: column.str.rstrip("."))
 
 
 def adult() -> Table:
     """Census income of 1994: the columns of NAPSU-MQ's experiment."""
-    frame = _real("adult", "adult_train.csv.gz", "adult_test.csv.gz")[
-        [
-            "age",
-            "workclass",
-            "education",
-            "marital-status",
-            "race",
-            "sex",
-            "capital-gain",
-            "capital-loss",
-            "hours-per-week",
-            "income",
-        ]
-    ]
+    names = ["age", "workclass", "education", "marital-status", "race", "sex", "capital-gain", "capital-loss"]
+    frame = _real("adult/adult_train.csv.gz", "adult/adult_test.csv.gz")[[*names, "hours-per-week", "income"]]
     domain = draft_domain(frame, this_sample_is_public=True).domain
     models = (
         Model("income ~ age + race + sex", "binomial"),
@@ -126,18 +112,12 @@ def adult_reference() -> Table:
 
 def acs() -> Table:
     """The American Community Survey of Massachusetts, those with an income; its own public domain."""
-    frame = _real("acs", "ma2019.csv.gz")[
-        ["AGEP", "SEX", "MSP", "HISP", "RAC1P", "EDU", "PINCP_DECILE", "OWN_RENT", "DVET"]
-    ]
-    frame = frame[
-        (frame["PINCP_DECILE"] != "") & (frame["PINCP_DECILE"] != "N") & (frame["EDU"] != "N") & (frame["EDU"] != "")
-    ]
+    names = ["AGEP", "SEX", "MSP", "HISP", "RAC1P", "EDU", "PINCP_DECILE", "OWN_RENT", "DVET"]
+    frame = _real("acs/ma2019.csv.gz")[names]
+    frame = frame[~frame["PINCP_DECILE"].isin(["", "N"]) & ~frame["EDU"].isin(["", "N"])]
     known = ka.read_domain(DATA / "acs" / "domain.toml")
-    numbers = {
-        "PINCP_DECILE": Integer(name="PINCP_DECILE", lower=0, upper=9),
-        "EDU": Integer(name="EDU", lower=1, upper=12),
-    }
-    domain = Domain(tuple(numbers.get(name, known[name]) for name in frame))
+    income, school = Integer(name="PINCP_DECILE", lower=0, upper=9), Integer(name="EDU", lower=1, upper=12)
+    domain = Domain(tuple({"PINCP_DECILE": income, "EDU": school}.get(name, known[name]) for name in frame))
     models = (
         Model("PINCP_DECILE ~ EDU + SEX + AGEP"),
         Model("PINCP_DECILE >= 7 ~ EDU + SEX", "binomial"),
@@ -148,7 +128,7 @@ def acs() -> Table:
 
 def housing() -> Table:
     """Californian block groups of 1990."""
-    frame = _real("housing", "housing.csv.gz")
+    frame = _real("housing/housing.csv.gz")
     frame = frame[frame["total_bedrooms"] != ""].reset_index(drop=True)
     domain = draft_domain(frame, this_sample_is_public=True).domain
     models = (
@@ -223,7 +203,7 @@ def _of_sample(frame: pd.DataFrame, models: tuple[Model, ...], target: str) -> T
 
 def pums() -> Table:
     """A thousand rows of a census."""
-    frame = _real("pums", "PUMS.csv")
+    frame = _real("pums/PUMS.csv")
     frame["sex"] = frame["sex"].map({"0": "M", "1": "F"})
     frame["married"] = frame["married"].map({"0": "no", "1": "yes"})
     frame["race"] = "r" + frame["race"]
@@ -244,7 +224,7 @@ def cervical() -> Table:
         "Hormonal Contraceptives": "hormonal", "Hormonal Contraceptives (years)": "hormonal_years", "IUD": "iud",
         "STDs": "stds", "Biopsy": "biopsy",
     }  # fmt: skip
-    frame = _real("cervical", "kag_risk_factors_cervical_cancer.csv.gz")[list(names)].rename(columns=names)
+    frame = _real("cervical/kag_risk_factors_cervical_cancer.csv.gz")[list(names)].rename(columns=names)
     frame = frame[(frame != "?").all(axis=1)].copy()
     for name in ("smokes", "hormonal", "iud", "stds", "biopsy"):
         frame[name] = frame[name].astype(float).map({0.0: "no", 1.0: "yes"})
@@ -296,4 +276,4 @@ table_of = cache(lambda name: TABLES[name]())
 
 def is_there(name: str) -> bool:
     """Whether the files of a table are."""
-    return name not in FOLDERS or (DATA / FOLDERS[name]).is_dir()
+    return name not in FOLDERS or is_shared(DATA / FOLDERS[name])

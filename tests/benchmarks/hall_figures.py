@@ -10,7 +10,6 @@ With --folder the first draws are pictured there, function_density.png and funct
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
@@ -160,12 +160,7 @@ def _axes(size: tuple[float, float]) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--folder", type=Path, help="where to draw; by default nothing is drawn")
-    options = parser.parse_args()
+    options = command_line(__doc__, rows=1000, epsilon=1.0, draws=20, folder=None)
     logging.getLogger("release_side").setLevel(logging.ERROR)  # rows are simulated, and need no ledger
     lines, pictures = [], {}
     for kind in CASES:
@@ -174,10 +169,10 @@ def main() -> None:
     print(f"{options.rows} rows, epsilon {options.epsilon:g}, delta {DELTA:g}, {options.draws} draws")
     print(pd.DataFrame(lines).to_string(index=False, float_format=lambda number: f"{number:.4g}", na_rep=""))
     if options.folder:
-        options.folder.mkdir(parents=True, exist_ok=True)
-        draw_density(options.folder / "function_density.png", pictures["density"], options.epsilon, options.rows)
-        draw_boundary(options.folder / "function_boundary.png", pictures["logistic"], options.epsilon, options.rows)
-        print(f"wrote function_density.png and function_boundary.png in {options.folder}")
+        folder = Path(options.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        draw_density(folder / "function_density.png", pictures["density"], options.epsilon, options.rows)
+        draw_boundary(folder / "function_boundary.png", pictures["logistic"], options.epsilon, options.rows)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ is made too: it was the test of tables before this one.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 from populations import population
 from scipy.stats import chi2, chi2_contingency
 
@@ -125,15 +125,16 @@ def _no_fit(measurement: Measurement, domain: Domain, *_: object) -> tuple[Array
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", type=int, default=60)
-    parser.add_argument("--tables", nargs="+", default=["independent", "simulated"])
-    parser.add_argument("--kernels", nargs="+", default=["margins", "adaptive"])
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 1, 10])
-    parser.add_argument("--rows", nargs="+", type=int, default=[1000, 10_000])
-    parser.add_argument("--target")
-    parser.add_argument("--fit", action="store_true")
-    asked = parser.parse_args()
+    asked = command_line(
+        __doc__,
+        releases=60,
+        tables=("independent", "simulated"),
+        kernels=("margins", "adaptive"),
+        epsilon=(0.1, 1.0, 10.0),
+        rows=(1000, 10_000),
+        target=None,
+        fit=False,
+    )
     print("rejected at 5 %: weighted, χ² (CMH given a column), HSIC, χ² of the private rows; share of pairs counted")
     for table, kernel, rows, epsilon in product(asked.tables, asked.kernels, asked.rows, asked.epsilon):
         found = pvalues(Setting(table, kernel, epsilon, rows, asked.target, asked.fit), asked.releases)

@@ -15,10 +15,7 @@ same cells without a bound enforced (one thread both). Some 190 MB of the peak a
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
-import resource
-import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +26,7 @@ import numpy as np
 import pandas as pd
 import synthesis
 from door_throughput import bare_loop
+from harness import SHARED, command_line, is_there, peak
 from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -99,11 +97,7 @@ def published(path: Path, domain: Domain, target: str | None) -> tuple[float, fl
     started, busy = time.perf_counter(), time.process_time()
     publish(path, domain, epsilon=1.0, delta=1e-7, target=target, output=path.with_suffix(".kme"), uncounted=True)
     seconds, busy = time.perf_counter() - started, time.process_time() - busy
-    return (
-        seconds,
-        busy,
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10),
-    )
+    return seconds, busy, peak()
 
 
 def door_and_bare(path: Path, domain: Domain, feature_map: MarginFeatures) -> tuple[float, float, float]:
@@ -126,20 +120,18 @@ def door_and_bare(path: Path, domain: Domain, feature_map: MarginFeatures) -> tu
 def report(path: Path, domain: Domain, rows: int, target: str | None = None) -> None:
     feature_map = MarginFeatures(kernel_from_spec("margins" if target else "adaptive", domain, target))  # type: ignore[arg-type]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        seconds, busy, peak = pool.submit(published, path, domain, target).result()
+        seconds, busy, megabytes = pool.submit(published, path, domain, target).result()
         reading, door, bare = pool.submit(door_and_bare, path, domain, feature_map).result()
     print(
         f"{rows:9,} rows × {len(domain):3} columns, {path.stat().st_size / 1e6:.0f} MB, {feature_map.dimension:,} cells: "
-        f"published in {seconds:.0f} s (processor {busy:.0f} s), peak {peak:.0f} MB; read {reading:.1f} s, "
+        f"published in {seconds:.0f} s (processor {busy:.0f} s), peak {megabytes:.0f} MB; read {reading:.1f} s, "
         f"door {door:.1f} s ({rows / door:,.0f} rows/s, one thread), ratio {door / bare:.2f}",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "adult"], default=[*PARTS, "adult"])
-    for part in parser.parse_args().parts:
+    for part in command_line(__doc__, parts=(*PARTS, "adult")).parts:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{part}.csv"
             if part != "adult":
@@ -147,12 +139,10 @@ def main() -> None:
                 domain = domain_of(size)
                 write_table(path, domain, size.rows, np.random.default_rng(0))
                 report(path, domain, size.rows, size.target)
-            elif synthesis.SHARED.exists():
+            elif is_there(SHARED):
                 table = synthesis.adult()
                 table.train.to_csv(path, index=False)
                 report(path, table.domain, len(table.train))
-            else:
-                print(f"the data and the protocol are not at {synthesis.SHARED}: Adult is skipped.")
 
 
 if __name__ == "__main__":

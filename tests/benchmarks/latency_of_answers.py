@@ -10,12 +10,12 @@ once in the single precision they are needed in. Further answers: the median of 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
 from coverage_of_intervals import TABLES
+from harness import command_line
 
 from kmeanalyst.inference.estimate.population_fit import fit_population
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
@@ -66,11 +66,7 @@ def bare(release: Release) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", type=int, default=5000)
-    parser.add_argument("--features", type=int, nargs="+", default=[500, 2000, 10_000])
-    parser.add_argument("--rows", type=int, default=20_000)
-    choice = parser.parse_args()
+    choice = command_line(__doc__, points=5000, features=(500, 2000, 10_000), rows=20_000)
     release_of(50, 100, 500).mean("age")  # imports
     print("points  features  first answer  its features alone  further one  thousand at once")
     for features in choice.features:

@@ -1,7 +1,7 @@
 """Learning: every classifier and regressor of scikit-learn trained on releases, compared with the same trained on the private rows.
 
     python tests/benchmarks/learning.py [--parts models adult refits] [--epsilon 1] [--only NAME ...]
-        [--task classification|regression] [--settings "target named" "random features" signed] [--draws 1] [--json]
+        [--task classification|regression] [--settings "target named" "random features" signed] [--draws 1]
 
 models  a simulated table of 20,000 rows and six columns (numbers, counts, levels, a boolean, and a label or a cost to
         predict), released at δ = 1e-6 in three ways: with the target named (margins, rows of equal weight), by random
@@ -19,9 +19,7 @@ refits  does the spread over `kmeanalyst.refit`'s redraws estimate the spread ov
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -30,6 +28,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
+from harness import DATA, command_line, is_there
 from sklearn.base import is_classifier
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -295,32 +294,17 @@ def spread(said: list[Any]) -> float:
 
 def main() -> None:
     """The parts asked for, one after the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--parts", nargs="+", choices=["models", "adult", "refits"], default=["models", "adult", "refits"]
+    arguments = command_line(
+        __doc__, parts=("models", "adult", "refits"), epsilon=(1.0,), only=(), task=None, settings=SETTINGS, draws=1
     )
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
-    parser.add_argument("--only", nargs="+", help="names of estimators, for models")
-    parser.add_argument("--task", choices=["classification", "regression"], help="for models; by default both")
-    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=SETTINGS, help="ways to release, for models")
-    parser.add_argument("--draws", type=int, default=1, help="releases of each setting, for models")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON at the end")
-    arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    results: dict[str, list[dict[str, Any]]] = {}
     if "models" in arguments.parts:
         print(f"{'model':32}" + "".join(f"{setting:>16}" for setting in ("private", *arguments.settings)))
-        results["models"] = shown(models(arguments.epsilon[0], arguments), model_line)
-        show_models(results["models"], arguments.settings)
-    if "adult" in arguments.parts:
-        if synthesis.DATA.is_dir():
-            results["adult"] = shown(adult(arguments.epsilon), adult_line)
-        else:
-            print(f"adult: the data are not at {synthesis.SHARED}: nothing to measure with. Skipped.")
+        show_models(shown(models(arguments.epsilon[0], arguments), model_line), arguments.settings)
+    if "adult" in arguments.parts and is_there(DATA):
+        shown(adult(arguments.epsilon), adult_line)
     if "refits" in arguments.parts:
-        results["refits"] = shown(refits(arguments.epsilon[0]), str)
-    if arguments.json:
-        json.dump(results, sys.stdout)
+        shown(refits(arguments.epsilon[0]), str)
 
 
 def shown(lines: Iterator[dict[str, Any]], line: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ three standard errors of the nominal level, or under half of it.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,7 +25,8 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from populations import POPULATIONS, population
+from harness import command_line
+from populations import population
 
 import kmeanalyst as ka
 import release_side
@@ -109,21 +109,20 @@ def all_pvalues(setting: Setting, releases: int, pool: ProcessPoolExecutor) -> A
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", type=int, default=500)
-    parser.add_argument("--each", type=int, default=1, help="Samples of each release.")
-    parser.add_argument("--fit", action="store_true", help="Fit the points as well.")
-    parser.add_argument("--tables", nargs="+", choices=POPULATIONS, default=["numeric", "mixed"])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 1, 10])
-    parser.add_argument("--rows", nargs="+", type=int, default=[1000, 10_000])
-    parser.add_argument("--samples", nargs="+", type=int, default=[30, 300, 3000])
-    parser.add_argument(
-        "--ignored", type=int, default=_TOLD_NO_NOISE, help="Repetitions that ignore the noise as well."
+    choice = command_line(
+        __doc__,
+        releases=500,
+        each=1,
+        fit=False,
+        tables=("numeric", "mixed"),
+        methods=METHODS,
+        epsilon=(0.1, 1.0, 10.0),
+        rows=(1000, 10_000),
+        samples=(30, 300, 3000),
+        ignored=_TOLD_NO_NOISE,
+        noise="gaussian",
+        workers=2,
     )
-    parser.add_argument("--noise", default="gaussian", choices=["gaussian", "laplace"])
-    parser.add_argument("--workers", type=int, default=2)
-    choice = parser.parse_args()
     n = choice.releases * choice.each
     print(f"{choice.noise} noise, {choice.releases} releases × {choice.each} samples; rejections of a true hypothesis")
     print(f"{'table':11} {'method':16} {'ε':>4} {'N':>6} {'L':>5}  {'5 %':>15} {'1 %':>15}  {'noise ignored 5 %':>17}")

@@ -14,7 +14,6 @@ here if it is installed. CSV is left out beyond a million rows. Each figure is o
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import os
@@ -32,7 +31,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-import synthesis
+from harness import SHARED, command_line, is_there, peak
 from populations import population
 from postgres import binaries, started
 
@@ -58,12 +57,11 @@ def batches(domain: Domain, draw: Any, rows: int) -> Iterator[pa.Table]:
     numbers = {column.name for column in domain.columns if column.is_number}
     for _ in range(rows // GROUP):
         frame = draw(GROUP, rng)
-        cells = [
-            pa.array(pd.to_numeric(frame[name]) if name in numbers else frame[name].astype(str))
-            for name in domain.names
-        ]
+        cells: dict[str, Any] = {
+            name: pd.to_numeric(frame[name]) if name in numbers else frame[name].astype(str) for name in domain.names
+        }
         yield pa.table(
-            {**dict(zip(domain.names, cells, strict=True)), UNIT: pa.array(rng.integers(0, max(rows // 3, 1), GROUP))}
+            {name: pa.array(part) for name, part in cells.items()} | {UNIT: rng.integers(0, rows // 3, GROUP)}
         )
 
 
@@ -78,12 +76,6 @@ def write(folder: Path, domain: Domain, draw: Any, rows: int) -> None:
             parquet.write_table(table)
             if csv is not None:
                 csv.write_table(table)
-
-
-def peak() -> float:
-    """Of this process, in megabytes; its parent's counts in what `resource` says."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.split("VmHWM:")[1].split()[0]) / 2**10
 
 
 def read(source: str, domain_path: str, unit: str, processes: int) -> None:
@@ -103,11 +95,8 @@ def read(source: str, domain_path: str, unit: str, processes: int) -> None:
 def child(*words: object) -> str:
     """The figures that a process of its own prints."""
     command = [sys.executable, __file__, "--child", *map(str, words)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment()).stdout.rstrip()
-
-
-def environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.rstrip()
 
 
 @contextmanager
@@ -131,12 +120,12 @@ def publish(source: str, domain_path: str, output: str) -> None:
     """What a child process does: a whole publication. Its figures are printed."""
     words = ["postgresql:", "--from", source.removeprefix("postgresql:")] if ":" in source else [source]
     options = [
-        "--domain",
-        domain_path,
         "--epsilon",
         "1",
         "--delta",
         "1e-9",
+        "--domain",
+        domain_path,
         "--output",
         output,
         "--force",
@@ -149,21 +138,16 @@ def publish(source: str, domain_path: str, output: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--parts", nargs="+", default=["read", "units", "processes", "publish"])
-    parser.add_argument("--rows", nargs="+", type=int, default=[100_000, 1_000_000, 10_000_000])
-    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
-    choice = parser.parse_args()
-    if choice.child:
-        what, source, domain_path, *words = choice.child
+    if sys.argv[1:2] == ["--child"]:
+        what, source, domain_path, *words = sys.argv[2:]
         if what == "publish":
             publish(source, domain_path, *words)
         else:
             read(source, domain_path, words[0], int(words[1]))
         return
-    found = "adult" if synthesis.SHARED.exists() else "simulated"
-    if found != "adult":
-        print("there is no ../shared: rows of a simulated population.")
+    parts = ("read", "units", "processes", "publish")
+    choice = command_line(__doc__, parts=parts, rows=(100_000, 1_000_000, 10_000_000))
+    found = "adult" if is_there(SHARED) else "simulated"
     domain, draw, _ = population(found)
     with tempfile.TemporaryDirectory() as kept, ExitStack() as servers:
         folder = Path(kept)

@@ -24,7 +24,6 @@ the income decile on education, how often its 95 % interval holds the table's sl
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import logging
 import math
@@ -35,6 +34,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
+from harness import DATA, command_line, is_there, read_text
 
 from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.kernels.base import Array
@@ -69,7 +69,7 @@ def of_synthesis(name: str) -> Table:
 
 
 def excerpt() -> Table:
-    return Table(read_domain(synthesis.DATA / "acs/domain.toml"), synthesis.read("acs/ma2019.csv.gz"), group="PUMA")
+    return Table(read_domain(DATA / "acs/domain.toml"), read_text("acs/ma2019.csv.gz"), group="PUMA")
 
 
 def pums() -> Table:
@@ -82,7 +82,7 @@ def pums() -> Table:
         Real(name="income", lower=0, upper=500_000, atoms=(0,), edges=(5e3, 1e4, 2e4, 3e4, 4e4, 5e4, 75e3, 1e5, 2e5)),
         Boolean(name="married"),
     ))  # fmt: skip
-    return Table(domain, synthesis.read("pums/PUMS.csv"))
+    return Table(domain, read_text("pums/PUMS.csv"))
 
 
 def simulated() -> Table:
@@ -199,18 +199,11 @@ def slopes(releases: int, epsilon: float, options: dict[str, Any]) -> None:
 def main() -> None:
     """A line for each table and ε."""
     logging.disable()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="*", choices=list(TABLES), default=list(TABLES))
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0, 10.0])
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--draws-at-tenth", type=int, default=10, help="draws at ε ≤ 0.1")
-    parser.add_argument("--kernel", default="adaptive", help="'default' for what publish chooses")
-    parser.add_argument("--slope", type=int, default=0, metavar="RELEASES")
-    arguments = parser.parse_args()
+    arguments = command_line(
+        __doc__, tables=TABLES, epsilon=(0.1, 1.0, 10.0), draws=3, draws_at_tenth=10, kernel="adaptive", slope=0
+    )
     options = {} if arguments.kernel == "default" else {"kernel": arguments.kernel}
-    there = synthesis.DATA.is_dir() and synthesis.PROTOCOL.is_file()
-    if not there:
-        print(f"the data and the protocol are not at {synthesis.SHARED}: only the simulated table is measured.")
+    there = is_there(DATA) and is_there(synthesis.PROTOCOL)
     print(f"{'table':10} {'ε':>4}  {'points':>15} {'independent':>15} {'difference':>11}  {'1-way':>14}  wins")
     for name in (name for name in arguments.tables if there or name == "simulated"):
         table = TABLES[name]()

@@ -1,7 +1,7 @@
 """Models of numbers: regressors trained on releases with a number as target, compared with the private rows and samples of them.
 
     python tests/benchmarks/numeric_targets.py [--tables linear skewed spiked interactions date housing diabetes]
-        [--epsilon 1 0.1] [--draws 2] [--json]
+        [--epsilon 1 0.1] [--draws 2]
 
 linear        20,000 rows of `learning.py`: a cost that depends on five columns by slopes, a step and noise.
 skewed        an income: the exponential of the like, on a logarithmic scale that the domain declares.
@@ -16,10 +16,7 @@ releases at δ = 1e-6, means over draws (noise from the operating system). R² o
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,6 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
+from harness import DATA, command_line, is_there, read_text
 from learning import DOMAIN, private_rows, simulated
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes
@@ -85,7 +83,7 @@ def interacting(rows: pd.DataFrame, rng: np.random.Generator) -> Any:
 
 
 def housing() -> Task:
-    frame = synthesis.read("housing/housing.csv.gz").replace({r"\.0$": ""}, regex=True)
+    frame = read_text("housing/housing.csv.gz").replace({r"\.0$": ""}, regex=True)
     value = Real(name="median_house_value", lower=10_000, upper=510_000, edges=tuple(range(75_000, 400_000, 25_000)))
     others = [column for column in synthesis.housing().domain.columns if column.name != "high_value"]
     train, test = train_test_split(frame, test_size=0.25, random_state=0)
@@ -146,25 +144,14 @@ def scores(task: Task, release: Any, encoding: Any = None) -> dict[str, float]:
 
 def main() -> None:
     """The tables asked for, one after the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--draws", type=int, default=2)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON at the end")
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, tables=TASKS, epsilon=(1.0, 0.1), draws=2)
     logging.disable(logging.WARNING)
-    results: dict[str, list[dict[str, Any]]] = {}
     for name in arguments.tables:
-        if name == "housing" and not synthesis.DATA.is_dir():
-            print(f"housing: the data are not at {synthesis.SHARED}: nothing to measure with. Skipped.")
+        if name == "housing" and not is_there(DATA):
             continue
-        results[name] = []
         for found in lines(TASKS[name](), arguments.epsilon, arguments.draws):
-            results[name].append(found)
             cells = "  ".join(f"{key} {value:6.3f}" for key, value in found.items() if key != "rows")
             print(f"{name:13} {found['rows']:16} {cells}", flush=True)
-    if arguments.json:
-        json.dump(results, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ many rows of each are public as well, for the plan and for the release.
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Iterator
 from importlib.resources import files
@@ -18,6 +17,7 @@ from typing import Any
 import figure_1
 import numpy as np
 import pandas as pd
+from harness import command_line
 from populations import MIXED, NUMERIC, mixed_rows, numeric_rows
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
@@ -68,12 +68,9 @@ def realised(domain: Domain, table: pd.DataFrame, kernel: Kernel | str | None, *
 def main() -> None:
     """One line for each table and number of public rows."""
     logging.disable()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0])
-    parser.add_argument("--public", type=int, nargs="*", default=[])
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, epsilon=(0.1, 1.0), public=(0,))
     for name, domain, table, kernel in tables():
-        for n_public in (0, *arguments.public):
+        for n_public in arguments.public:
             public = table[:n_public] if n_public else None
             predicted = plan(
                 domain, rows=len(table), epsilon=arguments.epsilon, delta=DELTA, kernel=kernel, public_points=public

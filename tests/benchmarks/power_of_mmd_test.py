@@ -16,15 +16,14 @@ two years older the sample, and the table is published by these kernels.
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import ANCHORS, command_line
 from populations import NUMERIC, numeric_rows
 from populations import population as population_of
 
@@ -38,7 +37,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.representation import represent
 
-ANCHOR = Path(__file__).resolve().parents[3] / "shared" / "anchors" / "mixture_of_Gaussians_N100000_D5.npz"
+ANCHOR = ANCHORS / "mixture_of_Gaussians_N100000_D5.npz"
 N, L, DELTA = 10_000, 500, 1e-6
 EPSILONS = (1.0, 0.1)
 
@@ -134,15 +133,9 @@ def _unweighted(release: ka.Release, sample: pd.DataFrame) -> float:
 
 def main() -> None:
     """Print the rates, after every ten repetitions."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=40)
-    parser.add_argument("--shifts", nargs="+", type=float, default=[0.0, 0.06, 0.08, 0.3])
-    parser.add_argument(
-        "--simulated", action="store_true", help="The simulated mixture, even if the anchors are there."
+    choice = command_line(
+        __doc__, repetitions=40, shifts=(0.0, 0.06, 0.08, 0.3), simulated=False, adult=(), epsilon=(1.0, 10.0)
     )
-    parser.add_argument("--adult", nargs="+", default=[], metavar="KERNEL", help="Adult, published by these kernels.")
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 10.0], help="With --adult.")
-    choice = parser.parse_args()
     if choice.adult:
         tell_older(choice.adult, choice.epsilon, choice.repetitions)
         return

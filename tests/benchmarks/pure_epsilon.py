@@ -23,6 +23,7 @@ import math
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.base import Array
@@ -98,13 +99,9 @@ def break_even(epsilon: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0, 10.0])
-    parser.add_argument("--features", type=int, nargs="+", default=[20, 80, 320, 1280])
-    parser.add_argument("--family", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
-    parser.add_argument("--seeds", type=int, default=2)
-    options = parser.parse_args()
+    options = command_line(
+        __doc__, rows=20_000, epsilon=(0.1, 1.0, 10.0), features=(20, 80, 320, 1280), family=FAMILIES, seeds=2
+    )
     logging.disable(logging.WARNING)
     for epsilon in options.epsilon:
         print(

@@ -13,7 +13,6 @@ Time: a product of 1,000 × 1,000 points thinned to 1,000, compared with one eva
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections import defaultdict
@@ -21,6 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 
 import kmeanalyst as ka
 import release_side
@@ -170,12 +170,7 @@ def timing() -> None:
 
 def main() -> None:
     """Read the arguments and print what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", default=["convergence", "coverage", "time"])
-    parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--repetitions", type=int, default=60)
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
+    options = command_line(__doc__, parts=("convergence", "coverage", "time"), draws=10, repetitions=60, workers=2)
     if "convergence" in options.parts:
         convergence(options.draws)
     if "coverage" in options.parts:

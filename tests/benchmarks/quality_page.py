@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import resource
@@ -23,13 +22,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import ANCHORS, DATA, command_line, is_there, read_text
 
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-ACS = SHARED / "data" / "acs"
+ACS = DATA / "acs"
 COLUMNS = 20
 
 
@@ -38,7 +37,7 @@ def run_command(*words: object) -> None:
 
 
 def compare_with_scorer(folder: Path) -> None:
-    spec = importlib.util.spec_from_file_location("acs_score", SHARED / "anchors" / "acs_score.py")
+    spec = importlib.util.spec_from_file_location("acs_score", ANCHORS / "acs_score.py")
     assert spec is not None and spec.loader is not None
     scorer: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(scorer)
@@ -52,9 +51,7 @@ def compare_with_scorer(folder: Path) -> None:
     )
     found = json.loads(numbers.read_text(encoding="utf-8"))
     release.to_frame().drop(columns="weight").to_csv(folder / "rows.csv", index=False)
-    real, rows = (
-        pd.read_csv(p, dtype=str, keep_default_na=False) for p in (ACS / "ma2019.csv.gz", folder / "rows.csv")
-    )
+    real, rows = read_text("acs/ma2019.csv.gz"), read_text(str(folder / "rows.csv"))
     theirs = scorer.score(ACS / "domain.toml", real, rows, "PUMA")
     for name in ("k_marginal", "worst_group", "one_way", "two_way"):
         print(f"{name:12} {found['tables'][name]:.5f}, the scorer's {theirs[name]:.5f}")
@@ -67,7 +64,7 @@ def large_table(n_rows: int) -> tuple[pd.DataFrame, Domain]:
     """Rows with their columns tied to each other, as text."""
     rng = np.random.default_rng(0)
     if ACS.exists():
-        frame = pd.read_csv(ACS / "ma2019.csv.gz", dtype=str, keep_default_na=False)
+        frame = read_text("acs/ma2019.csv.gz")
         domain = Domain(read_domain(ACS / "domain.toml").columns[:COLUMNS])
     else:
         levels = [ka.Categorical(name=f"a{k}", levels=tuple(map(str, range(4 + k)))) for k in range(12)]
@@ -97,12 +94,8 @@ def measure(n_rows: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10**6)
-    arguments = parser.parse_args()
+    arguments = command_line(__doc__, rows=10**6)
     with tempfile.TemporaryDirectory() as made:
-        if ACS.exists():
+        if is_there(ACS):
             compare_with_scorer(Path(made))
-        else:
-            print(f"no data at {ACS}: the scores are not compared")
         measure(arguments.rows, Path(made))

@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 from mixture import PLANE, Mixture
 
 from kmeanalyst.kernels import Kernel, KernelMean, Matern
@@ -155,12 +156,7 @@ def line(setting: Setting, options: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[200, 400, 800, 1600, 3200])
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--only", default="", help='settings whose name has this in it, such as "public"')
-    options = parser.parse_args()
+    options = command_line(__doc__, rows=(200, 400, 800, 1600, 3200), seeds=6, epsilon=1.0, only="")
     logging.disable(logging.WARNING)
     heads = " ".join(f"{n:7d}" for n in options.rows)
     print(f"setting              weights     {heads}  proved           slope   from the table", flush=True)

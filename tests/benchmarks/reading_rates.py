@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-import synthesis
+from harness import SHARED, command_line, require
 from populations import population
 from threadpoolctl import threadpool_limits
 
@@ -115,13 +115,8 @@ def report(options: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    if not synthesis.SHARED.exists():
-        print(f"the data are not at {synthesis.SHARED}: nothing to measure with.")
-        return
+    options = command_line(__doc__, rows=200_000, rounds=5)
+    require(SHARED)
     pa.set_cpu_count(1)
     with threadpool_limits(1), tempfile.TemporaryDirectory() as folder:
         report(options, Path(folder))

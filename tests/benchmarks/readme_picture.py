@@ -12,13 +12,13 @@ that it draws.
 
 from __future__ import annotations
 
-import argparse
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 from level_of_mmd_test import Setting, all_pvalues
 from matplotlib.axes import Axes
 from scipy.stats import binomtest
@@ -97,12 +97,7 @@ def draw(frame: pd.DataFrame, rows: int, output: Path) -> None:
 
 def main() -> None:
     """Simulate, print, draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=200)
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    choice = parser.parse_args()
+    choice = command_line(__doc__, repetitions=200, rows=10_000, workers=2, output=OUTPUT)
     started = time.monotonic()
     with ProcessPoolExecutor(choice.workers) as pool:
         frame = pd.concat([rejections(e, choice.rows, choice.repetitions, pool) for e in EPSILONS], ignore_index=True)

@@ -1,7 +1,7 @@
 """Answers on a real table: are intervals of the released answers honest, and how wide are they?
 
     python tests/benchmarks/real_answers.py [--table adult] [--releases 10] [--epsilon 1 0.1]
-        [--kernels margins target default] [--workers 2] [--view VIEW] [--workload QUESTIONS.txt]
+        [--kernels margins target default] [--workers 2] [--workload QUESTIONS.txt]
 
 Reads ../shared/data/adult or ../shared/data/housing, and says so when it is not there. The population is all rows (of both
 files of Adult, 48,842; of housing 20,640); for each release N = 20,000 rows are drawn from it with replacement, so that
@@ -21,9 +21,7 @@ and what was held of questions on one column, on two that were counted together,
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -31,16 +29,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import DATA, command_line, read_text, require
 
 from kmeanalyst.release import Release
 from release_side import draft_domain, publish
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 N, DELTA = 20_000, 1e-6
 NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 KERNELS = ("margins", "target", "default", "adaptive", "adaptive-target")
@@ -52,20 +49,20 @@ class Asked:
     """A question of a release, and its value on a table."""
 
     name: str
-    of_release: Callable[[Release, str | None], Any]
+    of_release: Callable[[Release], Any]
     of_table: Callable[[pd.DataFrame], float]
 
 
 def expectation(expression: str, of_rows: Callable[[pd.DataFrame], Any]) -> Asked:
     """The mean of an expression."""
-    return Asked(expression, lambda r, view: r.expectation(expression, view=view), lambda t: float(np.mean(of_rows(t))))
+    return Asked(expression, lambda r: r.expectation(expression), lambda t: float(np.mean(of_rows(t))))
 
 
 def conditional(expression: str, where: str, of_rows: Callable[[pd.DataFrame], Any]) -> Asked:
     """The mean of an expression given a condition; `of_rows` gives its values on the rows that meet it."""
     return Asked(
         f"{expression} | {where}",
-        lambda r, view: r.expectation(expression, where=where, view=view),
+        lambda r: r.expectation(expression, where=where),
         lambda t: float(np.mean(of_rows(t))),
     )
 
@@ -73,13 +70,13 @@ def conditional(expression: str, where: str, of_rows: Callable[[pd.DataFrame], A
 def _quantile(column: str, level: float) -> Asked:
     return Asked(
         f"quantile {level} of {column}",
-        lambda r, view: r.quantile(column, level, view=view if view == "fitted" else None),
+        lambda r: r.quantile(column, level),
         lambda t: float(np.quantile(t[column], level, method="inverted_cdf")),
     )
 
 
 def _correlation(x: str, y: str) -> Asked:
-    return Asked(f"corr {x}, {y}", lambda r, view: r.corr([x, y], view=view)[x, y], lambda t: float(t[x].corr(t[y])))
+    return Asked(f"corr {x}, {y}", lambda r: r.corr([x, y])[x, y], lambda t: float(t[x].corr(t[y])))
 
 
 def _both(a: str, x: str, b: str, y: str) -> Asked:
@@ -154,7 +151,6 @@ OF_HOUSING = (
 class Table:
     """A population and what is asked of it."""
 
-    folder: str
     files: tuple[str, ...]
     numbers: tuple[str, ...]
     target: str
@@ -163,8 +159,7 @@ class Table:
     @cached_property
     def population(self) -> pd.DataFrame:
         """All files; numbers as numbers, rows with a missing number left out."""
-        parts = [pd.read_csv(DATA / self.folder / file, dtype=str, keep_default_na=False) for file in self.files]
-        table = pd.concat(parts, ignore_index=True).apply(lambda column: column.str.strip().str.rstrip("."))
+        table = read_text(*self.files).apply(lambda column: column.str.rstrip("."))
         table[list(self.numbers)] = table[list(self.numbers)].apply(pd.to_numeric, errors="coerce")
         return table.dropna().reset_index(drop=True)
 
@@ -184,18 +179,14 @@ class Table:
 
     def options(self, kernel: str) -> dict[str, Any]:
         """What `publish` is asked for."""
-        named = {
-            "margins": {"kernel": "margins"},
-            "adaptive": {"kernel": "adaptive"},
-            "target": {"target": self.target},
-        }
-        return {"default": {}, "adaptive-target": named["adaptive"] | named["target"], **named}[kernel]
+        target = {"target": self.target} if kernel.endswith("target") else {}
+        return target | ({} if kernel in ("default", "target") else {"kernel": kernel.removesuffix("-target")})
 
 
 TABLES = {
-    "adult": Table("adult", ("adult_train.csv.gz", "adult_test.csv.gz"), NUMBERS, "income", OF_ADULT),
+    "adult": Table(("adult/adult_train.csv.gz", "adult/adult_test.csv.gz"), NUMBERS, "income", OF_ADULT),
     "housing": Table(
-        "housing", ("housing.csv.gz",),
+        ("housing/housing.csv.gz",),
         ("longitude", "latitude", "housing_median_age", "total_rooms", "total_bedrooms", "population", "households",
          "median_income", "median_house_value"),
         "median_house_value", OF_HOUSING,
@@ -203,58 +194,46 @@ TABLES = {
 }  # fmt: skip
 
 
-def answers(setting: tuple[str, str, float, int, str | None, str | None]) -> dict[str, Any]:
+def answers(setting: tuple[str, str, float, int, str | None]) -> dict[str, Any]:
     """What one release answers to all questions."""
-    name, kernel, epsilon, seed, view, workload = setting
+    name, kernel, epsilon, seed, workload = setting
     warnings.simplefilter("ignore")
     table = TABLES[name]
     domain = draft_domain(table.as_text(table.population), this_sample_is_public=True).domain
-    rows_as_text = table.as_text(table.drawn(seed))
-    release = publish(
-        rows_as_text, domain, epsilon=epsilon, delta=DELTA, uncounted=True, workload=workload, **table.options(kernel)
-    )
+    private, options = table.as_text(table.drawn(seed)), table.options(kernel)
+    release = publish(private, domain, epsilon=epsilon, delta=DELTA, uncounted=True, workload=workload, **options)
     rows, seconds, kinds = [], [], []
     for asked in table.questions:
         kinds.append(_kind(release, asked.name))
         start = time.perf_counter()
-        found = asked.of_release(release, view)
+        found = asked.of_release(release)
         low, high = found.interval()
         seconds.append(time.perf_counter() - start)
         parts = [np.nan if found.parts[name] is None else found.parts[name] for name in ("privacy", "resolution")]
         rows.append([found.value, low, high, *parts])
-    return {
-        "table": name,
-        "kernel": kernel,
-        "epsilon": epsilon,
-        "rows": np.array(rows, dtype=float),
-        "seconds": seconds,
-        "kinds": kinds,
-    }
+    return {"rows": np.array(rows, dtype=float), "seconds": seconds, "kinds": kinds}
 
 
 def _kind(release: Release, question: str) -> str:
     """Of a question, by how many columns it names, and whether two of them were counted together."""
     assert release.measurement is not None
-    named = [
-        j
-        for j, name in enumerate(release.domain.names)
-        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", question)
-    ]
+    names = enumerate(release.domain.names)
+    named = [j for j, name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", question)]
     if len(named) != 2:
         return "one column" if len(named) < 2 else "more columns"
     return "a chosen pair" if release.measurement.counted_together(*named) else "another pair"
 
 
-def summarised(found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray) -> None:
+def summarised(setting: Any, found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray) -> None:
     rows = np.array([each["rows"] for each in found])
     value, low, high = rows[..., 0], rows[..., 1], rows[..., 2]
     held = (low <= truth) & (truth <= high)
     error = np.where(error > 0, error, np.nan)  # the median of whole numbers may be the same in every table
     price = (high - low) / (2 * 1.96 * error)
     away = (value - truth) / error
-    print(f"\n{found[0]['table']}, {found[0]['kernel']}, epsilon {found[0]['epsilon']:g}, {len(found)} releases")
+    print(f"\n{setting[0]}, {setting[1]}, epsilon {setting[2]:g}, {len(found)} releases")
     print(f"{'question':58}  held   bias   rmse  price  privacy  resolution")
-    for i, asked in enumerate(TABLES[found[0]["table"]].questions):
+    for i, asked in enumerate(TABLES[setting[0]].questions):
         parts = np.nanmedian(rows[:, i, 3:], axis=0) / error[i]
         print(
             f"{asked.name:58} {held[:, i].mean():5.2f} {away[:, i].mean():6.2f} {np.sqrt((away[:, i] ** 2).mean()):6.2f} "
@@ -275,27 +254,17 @@ def summarised(found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", choices=list(TABLES), default="adult")
-    parser.add_argument("--releases", type=int, default=10)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=KERNELS)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--view", choices=["signed", "probability", "fitted"])
-    parser.add_argument("--workload", help="of adaptive margins: a file of questions that the releases are made for")
-    options = parser.parse_args()
+    options = command_line(
+        __doc__, table="adult", releases=10, epsilon=(1.0, 0.1), kernels=KERNELS, workers=2, workload=None
+    )
     table = TABLES[options.table]
-    if absent := [file for file in table.files if not (DATA / table.folder / file).exists()]:
-        sys.exit(f"no {absent[0]} in {DATA / table.folder}: nothing was measured. Put it there.")
+    require(*(DATA / file for file in table.files))
     truth, error = table.sampling()
     with ProcessPoolExecutor(options.workers, mp_context=get_context("forkserver")) as pool:
         for kernel in options.kernels:
             for epsilon in options.epsilon:
-                settings = [
-                    (options.table, kernel, epsilon, seed, options.view, options.workload)
-                    for seed in range(options.releases)
-                ]
-                summarised(list(pool.map(answers, settings)), truth, error)
+                settings = [(options.table, kernel, epsilon, i, options.workload) for i in range(options.releases)]
+                summarised(settings[0], list(pool.map(answers, settings)), truth, error)
 
 
 if __name__ == "__main__":

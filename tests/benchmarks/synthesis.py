@@ -1,7 +1,7 @@
 """Synthesis: how well models train on a released table, and how near its margins are.
 
-    python tests/benchmarks/synthesis.py [--data adult cervical housing] [--epsilon 1 0.1] [--draws 3] [--kernel SPEC]
-        [--method M] [--points M] [--no-target] [--option name=value ...] [--json] [--figure synthesis.pdf]
+    python tests/benchmarks/synthesis.py [--data adult cervical housing] [--epsilon 1 0.1] [--draws 3] [--no-target]
+        [--option kernel=table method=generator ...]
 
 Reads ../shared (data, and the protocol of anchors/adult_protocol.json) and says so when it is not there. Each release
 (δ = 1e-5, noise from the operating system) is expanded to as many rows as the real training rows; the protocol's nine
@@ -14,19 +14,16 @@ classifiers learn from those and are scored on the real test rows. A line for ea
     s, MB         of a publication alone: its seconds, and the peak memory of its own process (some 190 MB are imports)
 
 Releases have default settings and the label as their target, where the method and kernel asked for know one.
-For Adult, the figures that the anchors file has of others (measured elsewhere) stand below. --option passes any further
-option to publish. --json prints every draw instead of the lines.
+For Adult, the figures that the anchors file has of others (measured elsewhere) stand below. --option: of publish.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
 import logging
 import multiprocessing
-import resource
 import sys
 import time
 import warnings
@@ -34,11 +31,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import forkserver
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import ANCHORS, DATA, command_line, peak, read_text, require
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import AdaBoostClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -55,9 +52,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Number, Real
 from release_side import publish
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-DATA = SHARED / "data"
-PROTOCOL = SHARED / "anchors" / "adult_protocol.json"
+PROTOCOL = ANCHORS / "adult_protocol.json"
 DELTA = 1e-5
 TRIPLES = 100
 QUERIES = 500
@@ -101,16 +96,10 @@ class Table:
 # ---------------------------------------------------------------------- the tables and their public domains
 
 
-def read(path: str) -> pd.DataFrame:
-    """A file of the data folder as text, cell by cell."""
-    frame = pd.read_csv(DATA / path, dtype=str, keep_default_na=False)
-    return frame.apply(lambda column: column.str.strip())
-
-
 def adult() -> Table:
     """Census income of 1994: bounds and bins of the protocol, levels of both files, the files' own split."""
     bins = json.loads(PROTOCOL.read_text())["margin_bins_lower_edges_last_exclusive"]
-    train, test = (read(f"adult/adult_{part}.csv.gz").drop(columns="education") for part in ("train", "test"))
+    train, test = (read_text(f"adult/adult_{part}.csv.gz").drop(columns="education") for part in ("train", "test"))
     test["income"] = test["income"].str.rstrip(".")
     levels = {name: set(train[name]) | set(test[name]) for name in train if name not in bins}
 
@@ -137,7 +126,9 @@ def cervical() -> Table:
     Bounds and edges are what a physician would write before seeing a row; a cell that the file has as "?" is missing,
     and a whole number loses its ".0", without which a truth value would not be read.
     """
-    frame = read("cervical/kag_risk_factors_cervical_cancer.csv.gz").replace({r"^\?$": "", r"\.0$": ""}, regex=True)
+    frame = read_text("cervical/kag_risk_factors_cervical_cancer.csv.gz").replace(
+        {r"^\?$": "", r"\.0$": ""}, regex=True
+    )
     asked: dict[str, Any] = {"missing": True}  # a question that patients may leave open
     since: dict[str, Any] = {"lower": 0, "upper": 30, "edges": (2, 4, 6, 10, 15), "missing": True}
     numbers: list[Number] = [
@@ -168,7 +159,7 @@ def housing() -> Table:
 
     Bounds are those of the state and of what a block group can hold; median_income is in tens of thousands of dollars.
     """
-    frame = read("housing/housing.csv.gz")
+    frame = read_text("housing/housing.csv.gz")
     value = frame.pop("median_house_value").astype(float)
     frame["high_value"] = (value > value.median()).map({True: "True", False: "False"})
     frame = frame.replace({r"\.0$": ""}, regex=True)
@@ -340,15 +331,14 @@ def released(
     started = time.perf_counter()
     release = publish(train, domain, epsilon=epsilon, delta=DELTA, **options)
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-    return release.resample(len(train), rng=draw), seconds, peak
+    return release.resample(len(train), rng=draw), seconds, peak()
 
 
 def release_scores(table: Table, epsilon: float, draw: int, options: dict[str, Any]) -> Scores:
     """Scores of one release, published in a process of its own so that its memory can be measured."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        frame, seconds, peak = pool.submit(released, table.train, table.domain, epsilon, draw, options).result()
-    return scores(table, frame) | {"seconds": seconds, "peak_MB": peak}
+        frame, seconds, megabytes = pool.submit(released, table.train, table.domain, epsilon, draw, options).result()
+    return scores(table, frame) | {"seconds": seconds, "peak_MB": megabytes}
 
 
 def settings(
@@ -358,10 +348,6 @@ def settings(
     yield "real rows", [scores(table, table.train)]
     for epsilon in epsilons:
         yield f"epsilon {epsilon:g}", [release_scores(table, epsilon, draw, options) for draw in range(draws)]
-
-
-def mean_of(draws: list[Scores]) -> Scores:
-    return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
 
 
 # ---------------------------------------------------------------------- in print
@@ -383,7 +369,7 @@ def line(label: str, found: dict[str, Any], rest: str) -> str:
 
 def setting_line(setting: str, draws: list[Scores]) -> str:
     """Means over the draws, and each model's."""
-    mean = mean_of(draws)
+    mean = {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
     models = "  ".join(f"{mean[f'roc {model}']:.3f}/{mean[f'pr {model}']:.3f}" for model in MODELS)
     label = setting if setting == "real rows" else f"{setting}, {len(draws)} draw{'s' * (len(draws) > 1)}"
     return line(label, mean, models)
@@ -399,39 +385,11 @@ def anchor_lines(measured: dict[str, Any], epsilons: list[float]) -> Iterator[st
             yield line(setting, dict(zip(measured["columns"], row, strict=True)), name)
 
 
-def draw_figure(results: dict[str, dict[str, list[Scores]]], path: str) -> None:
-    """One panel per table: ROC-AUC of each model on the real rows and on the releases."""
-    from matplotlib.figure import Figure
-
-    colours = ("#000000", "#D55E00", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#0072B2")  # of Okabe & Ito
-    hatches = ("", "//", "..", "\\\\", "xx", "--", "oo")  # for print in grey
-    figure = Figure(figsize=(10, 2.6 * len(results) + 0.6), layout="constrained")
-    panels = figure.subplots(len(results), 1, squeeze=False)[:, 0]
-    for panel, (name, found) in zip(panels, results.items(), strict=True):
-        width = 0.8 / len(found)
-        for i, (setting, draws) in enumerate(found.items()):
-            mean = mean_of(draws)
-            panel.bar(
-                np.arange(len(MODELS)) - 0.4 + (i + 0.5) * width, [mean[f"roc {model}"] for model in MODELS], width,
-                color=colours[i % len(colours)], hatch=hatches[i % len(hatches)], edgecolor="white",
-                label=setting.replace("epsilon", "release, ε ="),
-            )  # fmt: skip
-        panel.set_xticks(range(len(MODELS)), MODELS)
-        panel.set_ylim(0, 1)
-        panel.axhline(0.5, color="#999999", linewidth=0.8, linestyle="--")
-        panel.set_ylabel("ROC-AUC")
-        panel.set_title(name, fontsize=10)
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8, frameon=False
-    )
-    figure.savefig(path, dpi=200)
-
-
 def option(text: str) -> tuple[str, Any]:
     """name=value, the value as an int, float, bool or text, whichever it reads as first."""
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise argparse.ArgumentTypeError(f"an option must be name=value, got {text!r}. Write e.g. features=2000.")
+        sys.exit(f"an option must be name=value, got {text!r}. Write e.g. features=2000.")
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return name, kind(value)
@@ -440,43 +398,20 @@ def option(text: str) -> tuple[str, Any]:
 
 def main() -> None:
     """The tables asked for, one after the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", choices=list(TABLES), default=list(TABLES))
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--kernel")
-    parser.add_argument("--method")
-    parser.add_argument("--points", type=int)
-    parser.add_argument("--no-target", action="store_true", help="the label is a column like any other")
-    parser.add_argument("--option", type=option, action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--json", action="store_true", help="print every draw as JSON instead of the lines")
-    parser.add_argument("--figure", help="draw each model's ROC-AUC to this file (pdf, svg or png)")
-    arguments = parser.parse_args()
-    if not (DATA.is_dir() and PROTOCOL.is_file()):
-        print(f"the data and the protocol are not at {SHARED}: nothing to measure with. Skipped.")
-        return
+    arguments = command_line(__doc__, data=TABLES, epsilon=(1.0, 0.1), draws=3, no_target=False, option=())
+    require(DATA, PROTOCOL)
     multiprocessing.set_forkserver_preload([])
     forkserver.ensure_running()  # while this process is small: a new program's peak memory begins at its parent's
-    named = {name: getattr(arguments, name) for name in ("kernel", "method", "points")}
-    options = {name: value for name, value in named.items() if value is not None} | dict(arguments.option)
-    untargeted = arguments.no_target or arguments.kernel not in (None, "margins") or arguments.method == "subspace"
-    say: Callable[[str], None] = (lambda text: None) if arguments.json else (lambda text: print(text, flush=True))
-    results: dict[str, dict[str, list[Scores]]] = {}
+    options = dict(map(option, arguments.option))
+    untargeted = options.get("kernel", "margins") != "margins" or options.get("method") == "subspace"
     for name in arguments.data:
         table = TABLES[name]()
-        say(heading(name, table))
-        results[name] = {}
-        with_target = {} if untargeted else {"target": table.target}
-        for setting, draws in settings(table, arguments.epsilon, arguments.draws, with_target | options):
-            results[name][setting] = draws
-            say(setting_line(setting, draws))
+        print(heading(name, table), flush=True)
+        target = {} if arguments.no_target or untargeted else {"target": table.target}
+        for setting, draws in settings(table, arguments.epsilon, arguments.draws, target | options):
+            print(setting_line(setting, draws), flush=True)
         if name == "adult":
-            for text in anchor_lines(json.loads(PROTOCOL.read_text())["measured"], arguments.epsilon):
-                say(text)
-    if arguments.json:
-        print(json.dumps(results))
-    if arguments.figure:
-        draw_figure(results, arguments.figure)
+            print(*anchor_lines(json.loads(PROTOCOL.read_text())["measured"], arguments.epsilon), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

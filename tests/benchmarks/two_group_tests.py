@@ -16,13 +16,13 @@ release has margins with the group as target. At 5 %, for each test the share re
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 import pandas as pd
+from harness import command_line
 from scipy.stats import chi2_contingency, mannwhitneyu, median_test, norm, ttest_ind
 
 import kmeanalyst as ka
@@ -99,12 +99,7 @@ def pvalues(n: int, epsilon: float, effect: float, releases: int) -> Array:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", type=int, default=40)
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 1, 10])
-    parser.add_argument("--rows", nargs="+", type=int, default=[1000, 10_000])
-    parser.add_argument("--effect", type=float, default=0.5)
-    asked = parser.parse_args()
+    asked = command_line(__doc__, releases=40, epsilon=(0.1, 1.0, 10.0), rows=(1000, 10_000), effect=0.5)
     print(f"share rejected at 5 %: {', '.join(TESTS)}")
     for n, epsilon, effect in product(asked.rows, asked.epsilon, (0.0, asked.effect)):
         rejected = (pvalues(n, epsilon, effect, asked.releases) <= 0.05).mean(axis=0)

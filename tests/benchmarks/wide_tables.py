@@ -1,7 +1,7 @@
 """Wide tables: what models lose that learn from a release of forty to sixty columns, and what publishing costs.
 
     python tests/benchmarks/wide_tables.py [--tables census forest connections awkward acs digits] [--epsilon 1 0.1]
-        [--settings target none crossed one-way] [--draws 1] [--models LR RF HGB] [--json]
+        [--settings target none crossed one-way] [--draws 1] [--models LR RF HGB]
 
 Four simulated tables (`wide_populations.py`); of ../shared, if it is there, the census excerpt with columns derived from its
 own; scikit-learn's digits, 65 columns. The last two are redrawn with replacement. The domain is drafted from 2,000 public rows,
@@ -21,22 +21,18 @@ of its own: seconds of processor time, and peak MB.
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
 import multiprocessing
-import resource
 import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import synthesis
+from harness import DATA, command_line, is_there, peak, read_text
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -90,7 +86,7 @@ def simulated(name: str) -> Table:
 
 def acs() -> Table:
     """The census excerpt, redrawn with replacement, with columns that follow from its own; whether income is in the upper fifth."""
-    rows = synthesis.read("acs/ma2019.csv.gz")
+    rows = read_text("acs/ma2019.csv.gz")
     half = np.random.default_rng(0).permutation(len(rows))
     train, test = (rows.iloc[own].reset_index(drop=True) for own in np.split(half, [5500]))
     drawn = np.random.default_rng(1).integers(0, len(train), 20_000)
@@ -139,14 +135,6 @@ def published(table: Table, epsilon: float, seed: int, options: dict[str, Any]) 
     before = time.process_time()
     release = publish(table.train, table.domain, epsilon=epsilon, delta=DELTA, rehearsal=seed, **options)
     return release, time.process_time() - before, peak()
-
-
-def peak() -> float:
-    """MB of this process at most; where /proc does not say it, of the processes that it was started from, if that is more."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def in_a_process(*arguments: Any) -> tuple[Any, float, float]:
@@ -216,34 +204,20 @@ def main() -> None:
     """A line for each release."""
     logging.disable()
     warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="*", choices=list(TABLES), default=list(TABLES))
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
-    parser.add_argument(
-        "--settings", nargs="*", choices=("table", "tenth", *SETTINGS), default=["table", "tenth", *SETTINGS]
-    )
-    parser.add_argument("--draws", type=int, default=1)
-    parser.add_argument("--models", nargs="*", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--json", action="store_true", help="one object for each release")
-    arguments = parser.parse_args()
+    settings = ("table", "tenth", *SETTINGS)
+    arguments = command_line(__doc__, tables=TABLES, epsilon=(1.0, 0.1), settings=settings, draws=1, models=MODELS)
     for name in arguments.tables:
-        if name == "acs" and not synthesis.DATA.is_dir():
-            print(f"{name}: the data are not at {synthesis.DATA}.")
+        if name == "acs" and not is_there(DATA):
             continue
         table = TABLES[name]()
-        found: list[dict[str, Any]] = []
         for setting, share in (("table", 1.0), ("tenth", 0.1)):
             if setting in arguments.settings:
-                found.append({"setting": setting, "models": learned(of_rows(table, share), table, arguments.models)})
-                _show(name, found[-1], arguments.json)
+                scores = learned(of_rows(table, share), table, arguments.models)
+                print(line(name, {"setting": setting, "models": scores}), flush=True)
         for epsilon in arguments.epsilon:
             for setting in (each for each in SETTINGS if each in arguments.settings):
                 for seed in range(arguments.draws):
-                    _show(name, measured(table, epsilon, setting, seed, arguments.models), arguments.json)
-
-
-def _show(name: str, found: dict[str, Any], as_json: bool) -> None:
-    print(json.dumps({"table": name, **found}) if as_json else line(name, found), flush=True)
+                    print(line(name, measured(table, epsilon, setting, seed, arguments.models)), flush=True)
 
 
 if __name__ == "__main__":
