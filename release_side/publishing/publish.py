@@ -30,7 +30,7 @@ from release_side.errors import PublishError
 from release_side.executors.executor import Executor, Here
 from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import PrivateSource, Table
-from release_side.publishing.methods import Measured, ReleaseMethod, chosen_method, method_class
+from release_side.publishing.methods import Measured, ReleaseMethod, chosen_kind, chosen_method, method_class
 from release_side.publishing.opening import open_checked
 
 
@@ -116,6 +116,7 @@ def publish(
     mechanism = kind(choices).mechanism(epsilon, delta, rehearsal)
     if unit is not None and kind.no_units:
         raise PublishError(kind.no_units)
+    chosen_kind(method, choices, domain)  # rules are checked before the table is opened
     account, reading = Account(ledger, table, uncounted, weak, rehearsal), Reading(n_rows, unit, workers, executor)
     rows = open_checked(
         private, domain, (account, reading, Output(output, force)), points=public_points, columns=domain, workload=workload,

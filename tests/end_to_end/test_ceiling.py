@@ -15,7 +15,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/cli": 1_730,
     "kmeanalyst/inference": 13_425,
     "kmeanalyst/kernels": 3_657,
-    "kmeanalyst/learning": 3_815,
+    "kmeanalyst/learning": 3_819,
     "kmeanalyst/plots": 1_331,
     "kmeanalyst/release": 289,
     "kmeanalyst/releases": 9_885,
@@ -29,7 +29,7 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_932,
     "release_side/executors": 442,
     "release_side/private_rows": 1_169,
-    "release_side/publishing": 2_922,
+    "release_side/publishing": 2_928,
     "release_side/quality": 1_490,
     "tests": 51_561,
 }

@@ -24,7 +24,11 @@ from kmeanalyst.representation.redraw import redraw
 
 @dataclass(frozen=True, eq=False)
 class Refits:
-    """A model, and others trained on releases whose noise was drawn anew."""
+    """A model, and others trained on releases whose noise was drawn anew.
+
+    >>> type(refits).__name__, len(refits.predict(sample.head(2)))
+    ('Refits', 2)
+    """
 
     model: TrainedPipeline
     others: tuple[TrainedPipeline, ...]

@@ -52,19 +52,17 @@ def method_class(method: str) -> type[ReleaseMethod]:
     return METHODS[method]
 
 
-def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMethod:
-    """The method with its choices, the public rows read; PublishError or DomainError if they do not go with the domain.
+def chosen_kind(method: str, choices: Choices, domain: Domain) -> tuple[type[ReleaseMethod], Choices]:
+    """Which method measures, and its choices; PublishError or DomainError if they do not go with the domain. No file is read.
 
-    Margins where random features are asked for under a kernel of margins. The workload is read too. PublishError as well for
-    rules with a method that does not keep them, and for public rows that break one; DomainError where no row
-    was found that keeps all rules.
+    Margins where random features are asked for under a kernel of margins. PublishError as well for rules with a method that
+    does not keep them; DomainError where no row was found that keeps all rules.
     """
     kind = method_class(method)
     choices = _of_targets(kind, choices, domain)
     if kind is RandomFeatures and _has_many_cells(choices, domain):
         choices = replace(choices, kernel="adaptive")
     _check_strings(kind, choices, domain)
-    public = public_rows(choices.public_points, domain)
     spec = kind.spec(choices, domain)
     if kind is RandomFeatures and spec == "adaptive":
         kind = AdaptiveMargins
@@ -73,6 +71,13 @@ def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMetho
     if kind.no_rules:
         refuse_rules(domain, kind.no_rules)
     check_kept(domain, choices.target)
+    return kind, choices
+
+
+def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMethod:
+    """The method of `chosen_kind`, its public rows and workload read; PublishError for public rows that break a rule, too."""
+    kind, choices = chosen_kind(method, choices, domain)
+    public = public_rows(choices.public_points, domain)
     if public is not None:
         refuse_broken(public, domain)
     if choices.workload is not None:

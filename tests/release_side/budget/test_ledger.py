@@ -259,7 +259,7 @@ def test_a_name_that_cannot_be_printed_or_looks_like_another_is_refused(tmp_path
     ledger = Ledger(tmp_path / "l")
     empty, plain = (
         r"must be a text that is not empty, got .*\. Pass one",
-        r"at most 200 printable .* got '.*': .*\. Pass a plain",
+        r"must have at most 200 printable .* got '.*: .*\. Pass a plain",
     )
     names = [*(("", empty), ("   ", empty), (None, empty))]
     names += [(name, plain) for name in ("x" * 201, "a\nb", "a\x00", "\x1b[2J", " a", "\udcff")]

@@ -189,7 +189,7 @@ def test_a_release_of_cyclic_columns_read_back_is_the_release_written(release, t
         "terms": (lambda h, m: setting("kernel", "kernels", 0, "lengthscales", to=[1e-9])(h), "too many terms"),
     }
     for edit, why in forgeries.values():
-        refused(forged(path, edit), tmp_path, "", why)
+        refused(forged(path, edit), tmp_path, why, why)
 
 
 @pytest.mark.parametrize("options", [{"kernel": "margins", "points": 100}, {"method": "subspace", "points": 60}])
