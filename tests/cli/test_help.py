@@ -31,7 +31,7 @@ from kmeanalyst.release import read_release
 from kmeanalyst.sources import tables
 from release_side import Ledger, publish, publish_function
 from release_side.choices import options
-from release_side.publishing import plan
+from release_side.publishing import simulated
 
 QUICK = {"info", "init", "show", "verify", "check-source"}  # over at once, whatever the table's size
 PARSED_ONLY = {"demo"}  # ten seconds or more, and run by test_cli.py
@@ -130,7 +130,7 @@ def here(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(options, "FEATURES", 60)
     monkeypatch.setattr(options, "DEFAULT_POINTS", 20)
     monkeypatch.setattr(options, "MOST_DEFAULT_POINTS", 20)
-    monkeypatch.setattr(plan, "_SYNTHETIC_ROWS", (200, 400))
+    monkeypatch.setattr(simulated, "_SYNTHETIC_ROWS", (200, 400))
     return tmp_path / "here"
 
 
