@@ -30,7 +30,7 @@ from release_side.errors import PublishError
 from release_side.executors.executor import Executor, Here
 from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import PrivateSource, Table
-from release_side.publishing.methods import Measured, ReleaseMethod, chosen_kind, chosen_method, method_class
+from release_side.publishing.methods import Measured, ReleaseMethod, chosen_kind, method_class, with_inputs
 from release_side.publishing.opening import open_checked
 
 
@@ -116,13 +116,13 @@ def publish(
     mechanism = kind(choices).mechanism(epsilon, delta, rehearsal)
     if unit is not None and kind.no_units:
         raise PublishError(kind.no_units)
-    chosen_kind(method, choices, domain)  # rules are checked before the table is opened
+    measuring, choices = chosen_kind(method, choices, domain)  # rules are checked before the table is opened
     account, reading = Account(ledger, table, uncounted, weak, rehearsal), Reading(n_rows, unit, workers, executor)
     rows = open_checked(
         private, domain, (account, reading, Output(output, force)), points=public_points, columns=domain, workload=workload,
         domain_path=domain_path,
     )  # fmt: skip
-    chosen = chosen_method(method, choices, domain)
+    chosen = with_inputs(measuring, choices, domain)
     with counted_rows(rows, domain, unit, executor or Here()) as (encoded, size):
         del rows
         chosen.prepare(domain, size, mechanism)

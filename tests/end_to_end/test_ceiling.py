@@ -29,7 +29,7 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_932,
     "release_side/executors": 442,
     "release_side/private_rows": 1_169,
-    "release_side/publishing": 2_928,
+    "release_side/publishing": 2_932,
     "release_side/quality": 1_490,
     "tests": 51_562,
 }

@@ -75,8 +75,12 @@ def chosen_kind(method: str, choices: Choices, domain: Domain) -> tuple[type[Rel
 
 
 def chosen_method(method: str, choices: Choices, domain: Domain) -> ReleaseMethod:
-    """The method of `chosen_kind`, its public rows and workload read; PublishError for public rows that break a rule, too."""
-    kind, choices = chosen_kind(method, choices, domain)
+    """The method of `chosen_kind`, with its inputs read."""
+    return with_inputs(*chosen_kind(method, choices, domain), domain)
+
+
+def with_inputs(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> ReleaseMethod:
+    """The method, its public rows and workload read; PublishError if they do not go with it, or rows break a rule."""
     public = public_rows(choices.public_points, domain)
     if public is not None:
         refuse_broken(public, domain)
@@ -161,4 +165,4 @@ def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) 
         )
 
 
-__all__ = ["METHODS", "MeanMethod", "Measured", "ReleaseMethod", "chosen_method", "method_class"]
+__all__ = ["MeanMethod", "Measured", "ReleaseMethod"]  # from `base`
