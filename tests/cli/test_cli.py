@@ -15,13 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import Result
-from command_line import CITIES, Files, answer, call
+from command_line import CITIES, Files, answer, call, read_release
 
 import kmeanalyst
 from kmeanalyst.cli import demo
 from kmeanalyst.cli.terminal import print_json
 from kmeanalyst.inference.questions.expectation import conditions_by
-from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.file.export import export
 from release_side.door import door

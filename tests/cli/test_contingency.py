@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import paths
-from command_line import answer, call
+from command_line import answer, call, read_release
 
 import kmeanalyst as ka
 
@@ -13,7 +13,7 @@ COUNTED, SMOOTH = EXAMPLES / "counted.kme", EXAMPLES / "adult.kme"
 
 def test_independence_as_json_is_the_tests_result_and_the_table():
     found = answer(call("kmeanalyst", "independence", COUNTED, "sex", "income", "--level", "0.01", "--json"))
-    release = ka.read_release(COUNTED)
+    release = read_release(COUNTED)
     assert found["pvalue"] == ka.independence_test(release, "sex", "income").pvalue
     assert (found["reject"], found["level"], found["table"]["df"]) == (True, 0.01, 1)
     assert found["table"]["statistic"] == release.contingency("sex", "income").statistic

@@ -22,12 +22,11 @@ import pandas as pd
 import pytest
 from click.shell_completion import get_completion_class
 from click.testing import CliRunner
-from command_line import MAINS
+from command_line import MAINS, read_release
 from public_names import ready_folder
 
 from kmeanalyst.cli import terminal
 from kmeanalyst.cli.arguments import RowsWithProgress
-from kmeanalyst.release import read_release
 from kmeanalyst.sources import tables
 from release_side import Ledger, publish, publish_function
 from release_side.choices import options

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import answer, call
-
-from kmeanalyst.release import read_release
+from command_line import answer, call, read_release
 
 
 def ask(*arguments: object) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def files(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("rough_representation")
 @pytest.mark.parametrize("module", _modules_with_examples())
 def test_the_examples_of_a_module_say_what_happens(module, files, tmp_path, monkeypatch):
     monkeypatch.chdir(shutil.copytree(files, tmp_path / "files"))

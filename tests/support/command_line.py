@@ -12,6 +12,8 @@ import pandas as pd
 from click.testing import CliRunner, Result
 
 from kmeanalyst.cli.main import main as analyst
+from kmeanalyst.release import Release
+from kmeanalyst.release import read_release as read_anew
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
@@ -38,6 +40,19 @@ def answer(result: Result) -> dict[str, Any]:
         raise AssertionError(f"{constant} is not JSON")
 
     return json.loads(result.stdout, parse_constant=refuse)
+
+
+def read_release(path: Any, **choices: Any) -> Release:
+    """The release in a file; files of the same bytes are read once, and keep what their first question computed."""
+    if not Path(path).is_file():
+        return read_anew(path, **choices)
+    key = Path(path).read_bytes(), repr(choices)
+    if key not in _READ:
+        _READ[key] = read_anew(path, **choices)
+    return _READ[key]
+
+
+_READ: dict[tuple[bytes, str], Release] = {}
 
 
 class Files(NamedTuple):

@@ -67,9 +67,9 @@ def draws(
     rows     of each table; N, the private table's, by default. Rubin's rule is right for N alone.
     Errors   ValueError where nothing was measured: the noise is then unknown; of an unknown column.
 
-    >>> tables = release.draws(5, rng=0)
+    >>> tables = release.draws(2, columns=["age", "income"], rng=0)
     >>> len(tables), len(tables[0])
-    (5, 6000)
+    (2, 6000)
     """
     if not is_whole(m, 2):
         raise ValueError(
@@ -104,7 +104,7 @@ def replicates(
     columns  those that the analysis is about; all by default.
     Errors   ValueError where nothing was measured, or R < 2; of an unknown column.
 
-    >>> release.replicates(100, rng=0).columns[-2:].tolist()
+    >>> release.replicates(100, columns=["age", "income"], rng=0).columns[-2:].tolist()
     ['replicate_99', 'replicate_100']
     """
     if not is_whole(R, 2):

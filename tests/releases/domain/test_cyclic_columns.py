@@ -27,6 +27,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.file import validate_release
+from kmeanalyst.representation import wanted
 from kmeanalyst.representation.mixture.component_laws import laws_for
 
 HOUR = Cyclic(name="hour", lower=0, upper=24)
@@ -143,7 +144,9 @@ TABLE = rows(2000, 1)
 
 @pytest.fixture(scope="module")
 def release() -> ka.Release:
-    return release_side.publish(TABLE, DOMAIN, epsilon=1.0, delta=1e-6, features=400, points=100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "EFFORT", wanted.QUICK)
+        return release_side.publish(TABLE, DOMAIN, epsilon=1.0, delta=1e-6, features=200, points=100)
 
 
 @pytest.mark.slow

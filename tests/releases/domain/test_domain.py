@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import refusals
 from contracts import COLUMNS, TEXTS, every
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kmeanalyst.releases.domain.cells import text_of
@@ -97,6 +97,7 @@ ANY_CELL = st.one_of(
 
 
 @every_column
+@settings(max_examples=15)
 @given(data=st.data())
 def test_a_decoded_code_encodes_to_the_same_bits(column: Column, data):
     """Whatever the cells were: what decode writes, encode reads back exactly, in every scale."""
@@ -105,6 +106,7 @@ def test_a_decoded_code_encodes_to_the_same_bits(column: Column, data):
 
 
 @every_column
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_drawn_and_grid_values_encode_to_the_same_bits(column: Column, seed):
     rng = np.random.default_rng(seed)
@@ -123,6 +125,7 @@ def test_logarithms_round_to_codes_that_stay(scale: str):
 
 
 @every_column
+@settings(max_examples=15)
 @given(data=st.data())
 def test_decoding_gives_the_cells_back_in_natural_units(column: Column, data):
     text = data.draw(good_text(column))
@@ -142,6 +145,7 @@ def test_decoding_gives_the_cells_back_in_natural_units(column: Column, data):
 
 
 @every_column
+@settings(max_examples=15)
 @given(cells=st.lists(ANY_CELL, max_size=6))
 def test_no_cell_raises_or_warns_and_every_code_is_of_the_column(column: Column, cells):
     codes, status = column.encode(cells)
@@ -231,6 +235,7 @@ def test_numbers_mean_the_same_as_text_as_objects_and_as_arrays(column: Column, 
 
 
 @every_column
+@settings(max_examples=15)
 @given(data=st.data())
 def test_text_means_the_same_in_every_container(column: Column, data):
     texts = data.draw(st.lists(good_text(column), min_size=1, max_size=6))
@@ -268,6 +273,7 @@ def test_dates_mean_the_same_in_every_dtype():
 
 
 @every_column
+@settings(max_examples=15)
 @given(data=st.data())
 def test_other_cells_never_change_what_a_cell_means(column: Column, data):
     cell = data.draw(good_text(column) | ANY_CELL)

@@ -9,13 +9,11 @@ from hypothesis import HealthCheck, settings
 EXAMPLES = {"headers": 250, "members": 150, "private_cells": 600, "domain_files": 300, "expressions": 600}
 
 
-@pytest.mark.parametrize("name", PROPERTIES)
-def test_nothing_but_a_value_or_a_clear_refusal_comes_of_any_input(name: str):
-    options = settings(
-        max_examples=EXAMPLES[name],
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run(name, options)
+@pytest.mark.parametrize("share", [0.25, pytest.param(1, marks=pytest.mark.slow)])
+def test_nothing_but_a_value_or_a_clear_refusal_comes_of_any_input(share: float):
+    for name in PROPERTIES:
+        options = settings(
+            max_examples=int(share * EXAMPLES[name]), derandomize=True, deadline=None, database=None,
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        run(name, options)

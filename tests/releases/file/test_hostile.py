@@ -90,7 +90,7 @@ def many_of_one_name() -> bytes:
 def zip_bomb(name: str, n: int) -> bytes:
     """A member of n bytes in a thousandth of them."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for member in ("release.json", POINTS):
             archive.writestr(member, b" " * n if member == name else b"", zipfile.ZIP_DEFLATED if member == name else 0)
     return out.getvalue()
@@ -107,7 +107,7 @@ def bombs(foreign: Path, numeric: Path, mixed: Path) -> dict[str, tuple[bytes, s
     sums = {"name": "sum", "terms": [{"name": "gaussian", "lengthscale": 1.0}] * 10_000}
     return {
         "a packed member": (zip_bomb("release.json", 160_000_000), r"member 'release\.json' is compressed"),
-        "points of a gigabyte": (zip_bomb(POINTS, 2**30), "has 1073741824 bytes: at most 268435456 are read"),
+        "points of a byte too many": (zip_bomb(POINTS, 2**28 + 1), "has 268435457 bytes: at most 268435456 are read"),
         "points of a quarter of a gigabyte": (zip_bomb(POINTS, 2**28), r"release\.json: it does not make sense"),
         "ten thousand members": (many_of_one_name(), r"the members \['measurement/a00000\.npy', .* occur twice"),
         "a hundred thousand keys twice": (
@@ -184,12 +184,14 @@ def test_no_file_takes_more_time_or_memory_than_its_size_warrants(foreign_releas
 
 
 @UNIX
-def test_four_thousand_damaged_and_forged_files_end_in_a_refusal_or_in_a_sound_release(
-    mixed_release, numeric_release, levels_release, tmp_path
+@pytest.mark.parametrize("how_many", [600, pytest.param(4200, marks=pytest.mark.slow)])
+def test_damaged_and_forged_files_end_in_a_refusal_or_in_a_sound_release(
+    mixed_release, numeric_release, levels_release, tmp_path, how_many
 ):
     """In one process, which a crash would end; a file that is only damaged is refused, or is the release it was."""
     for i, release in enumerate((mixed_release, numeric_release, levels_release)):
         release.write(tmp_path / f"{i}.kme")
-    tally = outcomes_of_damage(tmp_path, 4200)
-    assert sum(tally.values()) == 4200 and tally["cut refused"] == 840
-    assert tally["flip refused"] > 1500 and tally["sealed refused"] > 900 and tally["sealed read"] > 200
+    tally = outcomes_of_damage(tmp_path, how_many)
+    assert sum(tally.values()) == how_many and tally["cut refused"] == how_many // 5
+    assert tally["flip refused"] > how_many / 3
+    assert tally["sealed refused"] > how_many / 5 and tally["sealed read"] > how_many / 21
