@@ -48,14 +48,8 @@ class Door(Generic[N]):
     workers: int = 1
     progress: Progress | None = None
 
-    def mean(self: Door[Noise | RehearsalNoise], feature_map: FeatureMap, share: float = 1.0) -> Measurement:
-        """The noisy mean feature vector of the rows, by `private_mean`.
-
-        share   the part of the release's budget that this round spends. All methods make one round, so it is 1; noise for a
-                smaller share is not implemented.
-        """
-        if share != 1.0:
-            raise ValueError(f"a round spends the whole budget, share 1, got {share!r}. Pass 1, and measure once.")
+    def mean(self: Door[Noise | RehearsalNoise], feature_map: FeatureMap) -> Measurement:
+        """The noisy mean feature vector of the rows, by `private_mean`; it spends the whole budget."""
         return private_mean(
             self._take_rows(), feature_map, self.noise, n_rows=self.size.count, workers=self.workers,
             record_spend=self.record_spend, progress=self.progress,

@@ -188,7 +188,7 @@ class MeanMethod(ReleaseMethod):
 
     def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
         """One round, which spends the whole budget."""
-        return Measured((door.mean(self.prepare(domain, size, door.noise), share=1.0),))
+        return Measured((door.mean(self.prepare(domain, size, door.noise)),))
 
     @abstractmethod
     def wanted(self, measurement: Measurement, domain: Domain) -> Wanted:

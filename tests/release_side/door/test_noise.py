@@ -233,7 +233,7 @@ def test_the_factor_on_sigma_pays_for_the_discrete_law():
                     multiplier = GaussianNoise(epsilon, delta).multiplier()
                 except PublishError:
                     assert (epsilon, delta) == (1e-5, 1e-30)  # the solver's own limit
-                    return
+                    continue
                 with mpmath.workdps(60):
                     m, e, f = mpmath.mpf(multiplier) / share, mpmath.mpf(epsilon), 10**6
                     s = m * mpmath.sqrt(2) * GRID
@@ -265,15 +265,15 @@ LOOSE = GaussianNoise(0.5, 0.2)
 
 
 def test_the_empirical_privacy_loss_is_the_claimed_one_and_no_more():
-    """2,500 releases a table: 0.2 ± 0.012; the bounds are 5 standard errors."""
-    assert 0.2 - 0.06 < empirical_delta(LOOSE, 2500) < 0.2 + 0.06
+    """900 releases a table: 0.2 ± 0.026; the bounds are 4.6 standard errors."""
+    assert 0.2 - 0.12 < empirical_delta(LOOSE, 900) < 0.2 + 0.12
 
 
 def test_the_black_box_catches_half_the_noise(monkeypatch: pytest.MonkeyPatch):
     """Its power: with half the noise the loss is {gaussian_delta(½, s/2)} ≈ 0.52."""
     honest = GaussianNoise.deviation
     monkeypatch.setattr(GaussianNoise, "deviation", lambda self, sensitivity: honest(self, sensitivity) / 2)
-    assert empirical_delta(LOOSE, 400) > 0.2 + 0.06
+    assert empirical_delta(LOOSE, 400) > 0.2 + 0.12
 
 
 def test_the_empirical_loss_of_laplace_noise_stays_below_epsilon(monkeypatch: pytest.MonkeyPatch):
@@ -284,7 +284,7 @@ def test_the_empirical_loss_of_laplace_noise_stays_below_epsilon(monkeypatch: py
         above = [(one_coordinate(row, noise, n) > GRID * SHRINK).mean() for row in (0.0, np.pi)]
         return float(np.log(above[0] / above[1]))
 
-    assert 0.4 < log_ratio(2000) < 1.0  # 1/√2, ± 0.05
+    assert 0.4 < log_ratio(1000) < 1.0  # 1/√2, ± 0.06
     honest = importlib.import_module("release_side.door.mechanism").laplace_scale
     monkeypatch.setattr("release_side.door.mechanism.laplace_scale", lambda *facts: honest(*facts) / 2)
     assert log_ratio(1000) > 1.0  # 2/√2 with half the noise

@@ -66,7 +66,7 @@ def test_every_method_is_tried_here():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_can_give_pure_differential_privacy(name: str, tmp_path: Path, rough_representation: None):
+def test_every_method_can_give_pure_differential_privacy(name: str, tmp_path: Path):
     if name == "generator":
         pytest.importorskip("torch", reason="a generator trains a network with PyTorch, which is not installed")
     domain, how = METHODS[name]
@@ -153,7 +153,7 @@ def test_laplace_noise_is_the_smaller_up_to_a_few_coordinates_and_grows_faster(e
     assert ratio(100 * most) == pytest.approx(10 * ratio(most), rel=1e-6)
 
 
-def test_the_error_of_a_measurement_is_that_of_its_noise(rough_representation: None):
+def test_the_error_of_a_measurement_is_that_of_its_noise():
     """‖y − mean φ‖² has the mean F τ²: √F larger under Laplace noise, for the same features of the same table."""
     found = {}
     for name, budget in (("laplace", PURE), ("gaussian", PURE | {"noise": "gaussian", "delta": 1e-6})):

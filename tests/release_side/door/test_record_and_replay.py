@@ -24,8 +24,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import grid_sensitivity
-from kmeanalyst.representation import wanted
-from kmeanalyst.representation.wanted import QUICK
 from release_side.choices import options, statement
 from release_side.door import mechanism, turns
 from release_side.private_rows import rows
@@ -62,15 +60,10 @@ HOSTILE = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def fill_caches() -> None:
+def fill_caches(rough_points: None) -> None:
     """Cached values (a calibration, the versions of libraries) are computed before a line is recorded."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wanted, "EFFORT", QUICK)
-        for size in SIZES.values():
-            release_side.publish(DOMAIN.decode(DOMAIN.draw(9, 1)), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, **size)
-
-
-pytestmark = pytest.mark.usefixtures("rough_representation")
+    for size in SIZES.values():
+        release_side.publish(DOMAIN.decode(DOMAIN.draw(9, 1)), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, **size)
 
 
 def table(tmp_path: Path, cells: dict[int, str]) -> Path:

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,6 @@ from release_side.executors.executor import Executor, Here
 from release_side.private_rows import reading, unit_buckets, unit_rows
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
-
-pytestmark = pytest.mark.usefixtures("rough_representation")
 
 DOMAIN = Domain((
     Integer(name="age", lower=17, upper=90, default=40), Categorical(name="city", levels=("Zürich", "Basel", "13")),
@@ -108,23 +107,29 @@ def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return request.param
 
 
+@cache
+def expected_integers(unit: str | None, kernel: str | None) -> list[int]:
+    return integers(frame_of(), unit=unit, **(MARGINS if kernel else SMALL))
+
+
+@pytest.mark.slow(but=[f"parts of 7 rows-{source}-{unit}" for source in SOURCES for unit in (None, "who")])
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_integers_are_those_of_one_process(source: str, unit: str | None, small_parts: int, tmp_path: Path):
     path = SOURCES[source](tmp_path)
     for options in (SMALL, MARGINS):
-        expected = integers(frame_of(), unit=unit, **options)
+        expected = expected_integers(unit, options.get("kernel"))
         assert integers(path, unit=unit, **options) == expected
         assert integers(path, unit=unit, executor=Backwards(), **options) == expected
 
 
+@pytest.mark.slow(but="a folder-who")
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("source", ["CSV", "a folder"])
 def test_processes_give_the_same_integers(source: str, unit: str | None, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(reading, "_LEAST", 1)
     path = SOURCES[source](tmp_path)
-    expected = integers(frame_of(), unit=unit)
-    assert integers(path, unit=unit, executor=Processes(2)) == expected
+    assert integers(path, unit=unit, executor=Processes(2)) == expected_integers(unit, None)
 
 
 @pytest.mark.parametrize("method", ["subspace", "generator", "exponential"])
@@ -265,6 +270,7 @@ def test_a_part_that_is_answered_twice_counts_once(tmp_path: Path, monkeypatch: 
 # ---------------------------------------------------------------------- workers that fail
 
 
+@pytest.mark.slow(but=["raises-None", "ends-who"])
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("ends", [False, True], ids=["raises", "ends"])
 def test_what_a_worker_says_of_a_row_is_seen_by_nobody(

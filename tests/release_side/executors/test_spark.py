@@ -27,7 +27,6 @@ from release_side import DomainError, Ledger, PublishError
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("rough_representation"),
     pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java"),
     pytest.mark.filterwarnings("ignore:.*pandas:FutureWarning", "ignore::ResourceWarning"),  # pyspark's own
 ]

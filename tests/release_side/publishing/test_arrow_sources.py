@@ -43,8 +43,6 @@ from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
 
-pytestmark = pytest.mark.usefixtures("rough_representation")
-
 DOMAIN = domain_of_patients()
 private_table = patients
 

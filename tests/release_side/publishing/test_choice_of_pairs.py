@@ -15,18 +15,16 @@ from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Integer
-from kmeanalyst.releases.measurement import GRID, Measurement
+from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PopulationSize
-from kmeanalyst.representation.tables.estimates import TableEstimates, estimate_tables
 from kmeanalyst.representation.tables.tree import connected_parts
 from release_side import publish
 from release_side.choices.choices import Choices
 from release_side.choices.workload import Workload
+from release_side.door.door import Door
 from release_side.door.mechanism import noise_for
 from release_side.publishing.methods import METHODS, chosen_method
-from release_side.publishing.methods.adaptive import rounds as rounds_module
 from release_side.publishing.methods.adaptive.choice_of_pairs import Distances, Prospect, largest_distance
 from release_side.publishing.methods.adaptive.shares_of_rounds import shares_of_rounds
 
@@ -113,13 +111,14 @@ def test_a_column_that_repeats_another_is_found():
 
 
 def test_a_table_measured_in_several_rounds_has_the_noise_it_claims():
-    """40 releases, 20 cells: the mean of squared standard scores is 1 up to 5 · √(2 / 800)."""
-    frame = rows(500, related=False)
+    """20 releases, 20 cells: the mean of squared standard scores is 1 up to 5 · √(2 / 400)."""
+    frame, size = rows(500, related=False), PopulationSize(500)
     truth = np.array([(frame[name] == level).mean() for name in "vwxyz" for level in LEVELS])
-    scores = []
-    for seed in range(40):
-        measurement = released(frame, seed).measurement
-        assert measurement is not None
+    scores, method = [], chosen_method("random-features", Choices(kernel="adaptive"), DOMAIN)
+    for seed in range(20):
+        noise = noise_for("gaussian", 1.0, 1e-6, rehearsal=seed)
+        method.prepare(DOMAIN, size, noise)
+        (measurement,) = method.measure(Door([DOMAIN.encode(frame)], noise, size), DOMAIN, size).rounds
         features = measurement.feature_map
         assert isinstance(features, MarginFeatures)
         group = features.groups[0]
@@ -166,23 +165,6 @@ def test_drawn_pairs_of_many_columns_lead_to_nearly_every_column(tmp_path):
     assert len(set(connected_parts(list(chosen), 32))) <= 3
     found = ka.read_release(tmp_path / "w.kme", allow_rehearsal=True)
     assert found.measurement is not None and found.measurement.choices == measurement.choices
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 50.0])
-def test_every_round_knows_the_order_of_columns(epsilon: float, monkeypatch: pytest.MonkeyPatch):
-    """Where pairs are drawn (ε = 1) as where all are scored."""
-    domain = Domain(tuple(Integer(name=f"c{k}", lower=0, upper=3) for k in range(32)))
-    frame = pd.DataFrame(np.random.default_rng(0).integers(0, 4, (10_000, 32)), columns=domain.names)
-    seen = []
-
-    def estimated(measurement: Measurement, allowed: Any = None, known: Domain | None = None) -> TableEstimates:
-        seen.append(known)
-        return estimate_tables(measurement, allowed, known)
-
-    monkeypatch.setattr(rounds_module, "estimate_tables", estimated)
-    release = publish(frame, domain, epsilon=epsilon, delta=1e-6, points=6, rehearsal=0, workers=1)
-    assert release.measurement is not None and bool(release.measurement.choices) == (epsilon == 1.0)
-    assert seen == [domain, domain]
 
 
 def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not():

@@ -39,8 +39,6 @@ DOMAIN = Domain((Integer(name="age", lower=0, upper=9),))
 FRAME = DOMAIN.decode(DOMAIN.draw(40, 1))
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 
-pytestmark = pytest.mark.usefixtures("rough_representation")
-
 
 class Curator:
     """A folder with a private table, a domain and a ledger with a budget; what is published there, and how."""

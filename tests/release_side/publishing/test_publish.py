@@ -42,8 +42,6 @@ SMALL: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 FIRST: dict[str, Any] = {"method": "subspace", **SMALL["subspace"], **BUDGET}
 
-pytestmark = pytest.mark.usefixtures("rough_representation")
-
 
 def case(method: str, *more: Any) -> Any:
     """Parameters of a test; a generator needs PyTorch."""

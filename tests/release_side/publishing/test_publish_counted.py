@@ -28,8 +28,6 @@ FRAME = DOMAIN.decode(DOMAIN.draw(80, 1))
 SMALL: dict[str, Any] = {"points": 10, "features": 40}
 ONE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, **SMALL}
 
-pytestmark = pytest.mark.usefixtures("rough_representation")
-
 
 @pytest.fixture
 def counted(tmp_path: Path) -> dict[str, Any]:

@@ -42,8 +42,6 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 SMALL = SIZES["random-features"]
 
-pytestmark = pytest.mark.usefixtures("rough_representation")
-
 
 def table_of(n_rows: int = ROWS, units: int = UNITS) -> pd.DataFrame:
     """Units with one to many rows each, anywhere in the table."""

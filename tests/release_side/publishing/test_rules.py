@@ -57,7 +57,7 @@ def test_methods_that_place_points_refuse_rules_before_the_table_is_opened():
             publish("no-such-table.csv", HOSPITAL, **REHEARSAL, **options)
 
 
-def test_a_few_numbers_with_rules_are_measured_by_adaptive_margins(rough_representation: None):
+def test_a_few_numbers_with_rules_are_measured_by_adaptive_margins():
     rows = pd.DataFrame(np.sort(np.random.default_rng(0).random((2000, 2)), axis=1), columns=["x", "y"])
     for choice, kind in (({}, ChosenMargins), ({"delta": 0.0, "noise": "laplace"}, Margins)):
         release = publish(rows, NUMBERS, points=500, **REHEARSAL | choice)
@@ -70,7 +70,7 @@ def test_measured_ranges_end_where_rules_change():
         assert 14.5 not in kernel(replace(HOSPITAL, rules=())).edges[0]
 
 
-def test_points_of_a_subspace_keep_the_rules_and_public_ones_must(rough_representation: None):
+def test_points_of_a_subspace_keep_the_rules_and_public_ones_must():
     frame = grid(500, np.random.default_rng(1))
     release = publish(frame, GRID, method="subspace", points=40, **REHEARSAL)
     assert len(release) == 40 and share_broken(GRID, release.frame) == 0
@@ -110,7 +110,7 @@ def test_a_private_row_that_breaks_a_rule_counts_in_the_sensitivity_of_a_draw():
     assert diameter_over(kernel, GRID) == diameter_over(kernel, replace(GRID, rules=()))
 
 
-def test_private_rows_that_break_rules_are_measured_like_any_other(rough_representation: None):
+def test_private_rows_that_break_rules_are_measured_like_any_other():
     """The measurement of the same rows is the same with a rule whose cuts are there already, kept or not."""
     frame = hospital(2000, breaking=0.1)[["age", "education", "employed"]]
     rule = Rule("never", "education == 'none' and employed == 'yes'")
@@ -145,7 +145,7 @@ def test_rules_that_no_row_of_a_level_keeps_are_refused_within_seconds_and_nothi
     assert time.process_time() - start < 20
 
 
-def test_rules_that_some_row_keeps_for_each_level_are_published(rough_representation: None):
+def test_rules_that_some_row_keeps_for_each_level_are_published():
     """Also without a target: rows then have t false."""
     for count, target in ((6, "t"), (11, None)):
         domain = pigeons(count)

@@ -31,7 +31,6 @@ from release_side.private_rows.rows import open_private, paths_of
 from release_side.private_rows.table import PrivateTable
 
 fsspec: Any = pytest.importorskip("fsspec", reason="fsspec, of the extra [sources], is not installed")
-pytestmark = pytest.mark.usefixtures("rough_representation")
 
 
 def as_parquet(table: pa.Table, path: Path) -> None:

@@ -52,7 +52,6 @@ KINDS = Domain((
 ))  # fmt: skip
 QUESTIONS = ["p == 'a' and age < 25", "table(r, s)", "age > 60"]
 ASKED = ((0, 1), (3, 4))
-rough = pytest.mark.usefixtures("rough_representation")
 
 
 def table(n: int = 3000, seed: int = 0) -> pd.DataFrame:
@@ -177,7 +176,6 @@ def test_a_workload_is_refused_where_something_else_is_measured():
             plan(DOMAIN, rows=2000, workload=QUESTIONS, **({"delta": 1e-6} | choices))
 
 
-@rough
 def test_pairs_that_a_question_names_are_measured_before_any_score():
     release = published()
     measurement, kernel = measured(release)
@@ -190,7 +188,6 @@ def test_pairs_that_a_question_names_are_measured_before_any_score():
     assert any("a workload, the questions" in text for text in release.statement.taken_as_public)  # type: ignore[union-attr]
 
 
-@rough
 def test_several_targets_are_measured_with_every_other_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Before any score, in addition to what a workload names; a target that is named twice is one."""
     monkeypatch.setattr(shares_module, "_FEW_LEFT", 0)
@@ -244,7 +241,6 @@ def test_heights_minimise_the_sum_over_questions_of_root_cells_over_height(monke
     np.testing.assert_allclose(weights / asked**1.5 / (weights[0] / asked[0] ** 1.5), 1.0, rtol=1e-4)
 
 
-@rough
 def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytest.MonkeyPatch):
     rounds: list[set[int]] = []
     honest = TableRounds.measure
@@ -277,7 +273,6 @@ MEASURED: list[tuple[list[str], dict[str, Any], int, int]] = [  # rounds, and pa
 ]  # fmt: skip
 
 
-@rough
 def test_every_workload_can_be_measured(tmp_path: Path):
     for workload, choice, rounds, beforehand in MEASURED:
         release = published(workload, output=tmp_path / "r.kme", force=True, **choice)
@@ -288,7 +283,6 @@ def test_every_workload_can_be_measured(tmp_path: Path):
         assert math.fsum(map(math.fsum, kernel.squares)) == pytest.approx(1.0, abs=1e-12)
 
 
-@rough
 def test_where_all_pairs_are_measured_those_of_the_workload_are_measured_best():
     domain = Domain(DOMAIN.columns[1:4])
 
@@ -307,7 +301,6 @@ def test_where_all_pairs_are_measured_those_of_the_workload_are_measured_best():
     np.testing.assert_allclose(np.array(asked)[[0, 5]] - 0.7 / 6, 0.3 * worth / worth.sum(), rtol=1e-6)
 
 
-@rough
 def test_a_number_as_target_is_measured_with_every_other_column_and_crossed_with_none():
     """A whole number of few values is crossed, as levels are; so is any under the kernel of margins, and without Gaussian noise."""
 
@@ -363,7 +356,6 @@ def test_the_declared_ranges_of_merged_columns_have_a_finer_table_of_their_own()
         assert tables[0] == whole.edges[j] and tables[1:] == [whole.fine[j]] and set(kernel.edges[j]) < set(tables[0])
 
 
-@rough
 def test_the_table_of_declared_ranges_is_no_worse_measured_than_that_of_merged_ones():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -403,7 +395,6 @@ def test_tables_of_too_many_cells_are_refused_before_the_door():
 # ---------------------------------------------------------------------- what tests and files make of it
 
 
-@rough
 def test_what_was_decided_beforehand_has_the_pairs_of_the_workload():
     release = published()
     measurement = measured(release)[0]
@@ -515,7 +506,6 @@ EVERY_KIND = [
 ]  # fmt: skip
 
 
-@rough
 def test_a_plan_has_the_errors_that_an_analyst_of_the_simulated_release_would_see(monkeypatch: pytest.MonkeyPatch):
     seen: list[Release] = []
     honest = planning.to_release
@@ -546,14 +536,12 @@ def test_a_plan_has_the_errors_that_an_analyst_of_the_simulated_release_would_se
     assert "questions" not in plan(DOMAIN, rows=5000, delta=1e-6, epsilon=1.0)
 
 
-@rough
 def test_a_question_without_an_answer_in_the_simulated_release_has_none():
     rare = "age | p == 'a' and q == 'a' and r == 'a' and s == 'a' and age == 7 and `hours-per-week` == 3"
     (asked,) = plan(DOMAIN, rows=1000, delta=1e-6, epsilon=1.0, workload=[rare])["questions"][0]
     assert math.isnan(asked["standard_error"]) and math.isnan(asked["privacy"])
 
 
-@rough
 def test_the_command_prints_a_line_for_each_question_and_budget(tmp_path: Path):
     (tmp_path / "d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
     (tmp_path / "q.txt").write_text("age > 50\ntable(p, q)  # all cells\n", encoding="utf-8")

@@ -32,8 +32,6 @@ from release_side import PublishError, publish, publish_function, sql
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
 
-pytestmark = pytest.mark.usefixtures("rough_representation")
-
 DOMAIN = domain_of_patients("City")
 AGES = Domain((DOMAIN["age"],))
 OPEN: list[Any] = []  # connections

@@ -26,8 +26,6 @@ from release_side import Ledger, PublishError, publish, sql
 from release_side.private_rows.batches import Batches
 from release_side.private_rows.rows import open_private
 
-pytestmark = pytest.mark.usefixtures("rough_representation")
-
 AGES = Domain((Integer(name="age", lower=17, upper=90),))
 MARKER = "HIV+ 4711"  # no hexadecimal digits, which a ledger holds at random
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64}

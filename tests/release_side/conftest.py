@@ -1,0 +1,24 @@
+"""What the tests of the release side share: rough points, because most of them ask about what comes before the points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import FULL, QUICK
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rough_points() -> Iterator[None]:
+    """Points in a moment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "EFFORT", QUICK)
+        yield
+
+
+@pytest.fixture
+def full_effort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The points that users get: for tests of how good a release is."""
+    monkeypatch.setattr(wanted, "EFFORT", FULL)
