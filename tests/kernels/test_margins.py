@@ -27,6 +27,7 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.kernel import check_kernel, kernel_work
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS as MAPS_IN_FILES
+from kmeanalyst.representation import wanted
 from release_side.door import door
 from release_side.door.mechanism import PublishError
 
@@ -230,11 +231,11 @@ def test_higher_noise_is_met_by_higher_one_way_tables(rough_representation):
     assert of_laplace < share(epsilon=60.0)
 
 
-def test_three_way_relations_to_the_target_are_kept():
+def test_three_way_relations_to_the_target_are_kept(monkeypatch: pytest.MonkeyPatch):
     """Long hours and Zug make rich, neither alone: pairs cannot say so, pairs crossed with the target do."""
+    monkeypatch.setattr(wanted, "EFFORT", wanted.Effort(0.15))
     frame = people(8000, np.random.default_rng(6))
-
-    release = publish(frame, target="rich", epsilon=4.0, rehearsal=2)
+    release = publish(frame, target="rich", epsilon=4.0, rehearsal=2, points=800)
     where = [f"hours > 40 and city == '{city}'" for city in ("Zug", "Basel")]
     zug, basel = (release.probability("rich == 'yes'", where=condition).value for condition in where)
     assert zug - basel > 0.7  # in truth 0.8

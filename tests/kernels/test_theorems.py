@@ -32,6 +32,7 @@ from release_side.door.mechanism import GaussianNoise, RehearsalNoise
 from release_side.door.private_mean import private_mean
 
 SIZES = (300, 3_000, 30_000)
+FEW = (300, 1_500, 9_000)  # of Algorithm 2, which takes longer
 DELTA = 1e-6
 LINE = Domain(PLANE.domain.columns[:1])
 
@@ -90,7 +91,7 @@ def test_algorithm_1_is_consistent():
     Each time that N is ten times larger, the error is less than half. Where the budget falls as fast as N grows it is not:
     noise then stays as it was.
     """
-    errors = [float(np.mean([error(subspace(n, seed)) for seed in range(3)])) for n in SIZES]
+    errors = [float(np.mean([error(subspace(n, seed)) for seed in range(2)])) for n in SIZES]
     assert errors[1] < 0.5 * errors[0] and errors[2] < 0.5 * errors[1]
     assert errors[2] < 0.01
     starved = [error(subspace(n, 0, epsilon=300.0 / n)) for n in SIZES]
@@ -134,7 +135,7 @@ def test_algorithm_2_is_consistent():
 def test_expectations_of_functions_in_the_space_are_consistent():
     """|Σ w h(z) − E h(X)| ≤ ‖h‖ ‖μ̃ − μ‖ for h in the kernel's space (Balog et al. 2018, §2): here h = k(c, ·), ‖h‖ = 1."""
     centres = np.random.default_rng(2).uniform(-2, 2, (10, 2))
-    for release in (*(subspace(n, 0) for n in SIZES), *(random_features(n) for n in SIZES[:2])):
+    for release in (*(subspace(n, 0) for n in SIZES), random_features(SIZES[0])):
         found = PLANE.kernel.gram(centres, release.encoded_points) @ release.weights
         assert (np.abs(found - PLANE.embedding(centres)) <= error(release) + 1e-12).all()
 
@@ -173,8 +174,9 @@ def test_bounded_weights_are_consistent_behind_continuous_functions():
     as printed have Σ|w| of a ten and more: no theorem covers them, and their error is larger.
     """
     truth, bounded = PLANE.mean_distance(), {}
-    for name, made in (("subspace", lambda n: subspace(n, 0, weights="bounded")), ("features", random_features)):
-        releases = [made(n) for n in SIZES]
+    for name, releases in (
+        ("subspace", [subspace(n, 0, weights="bounded") for n in SIZES]), ("features", [random_features(n) for n in FEW]),
+    ):  # fmt: skip
         assert all(np.abs(release.weights).sum() <= 1 + 1e-9 for release in releases)
         bounded[name] = [behind(release) - truth for release in releases]
         assert abs(bounded[name][2]) < 0.02 and abs(bounded[name][2]) < abs(bounded[name][0])
@@ -194,7 +196,7 @@ def test_the_embedding_of_a_function_of_a_variable_is_consistent_with_bounded_we
     x = np.linspace(-5, 5, 1001)
     density = sum(p * norm.pdf(x, m[0], s) for p, m, s in zip(PLANE.shares, PLANE.centres, PLANE.spreads, strict=True))
     truth = KernelMean(kernel, np.abs(x)[:, None], density / density.sum())
-    distances = [folded(random_features(n)).embedding(kernel).distance(truth) for n in SIZES]
+    distances = [folded(random_features(n)).embedding(kernel).distance(truth) for n in FEW]
     assert distances[2] < 0.5 * distances[0] and distances[2] < 0.03
     with pytest.warns(ka.UnboundedWeights):
         folded(subspace(SIZES[2], 0)).embedding(kernel)

@@ -338,7 +338,7 @@ def test_warnings_say_what_is_wrong_and_are_silent_where_nothing_is(levels_relea
     assert first.weight == "alarm" and first.headline == "No privacy guarantee is known"
 
 
-def test_rules_are_listed_and_a_contradicted_one_is_a_caveat():
+def test_rules_are_listed_and_a_contradicted_one_is_a_caveat(rough_representation):
     """Half of the rows work, also below 15: 7 % break the rule."""
     columns = (Integer(name="age", lower=0, upper=99, edges=(15,)), Boolean(name="works"))
     rules = (Rule("never", "works and age < 15"), Rule("always", "age < 99 or works"))

@@ -54,6 +54,7 @@ def test_uniform_weights_cost_little_because_the_points_do_the_work(frame):
     assert uniform.embedding.distance(table) < min(1.25 * fitted.embedding.distance(table), 0.8 * rows.distance(table))
 
 
+@pytest.mark.usefixtures("rough_representation")
 def test_single_precision_points_survive_single_precision_and_their_weights_were_fitted_to_them(frame, tmp_path):
     release = publish(frame, DOMAIN, float32=True, output=tmp_path / "s.kme", rehearsal=3, **CHOICES)
     points = read_release(tmp_path / "s.kme", allow_rehearsal=True).to_frame()
@@ -62,7 +63,7 @@ def test_single_precision_points_survive_single_precision_and_their_weights_were
         assert (values.astype(np.float32).astype(np.float64) == values).all()
     plain = publish(frame, DOMAIN, rehearsal=3, **CHOICES)
     assert (plain.to_frame()["height"].to_numpy() != points["height"].to_numpy()).any()
-    assert release.fit_distance == pytest.approx(plain.fit_distance, rel=0.1)
+    assert release.fit_distance == pytest.approx(plain.fit_distance, rel=0.3)
 
 
 @pytest.mark.usefixtures("rough_representation")

@@ -58,11 +58,10 @@ def test_the_step_is_nowhere_worse_than_the_noisy_mean_or_the_public_mean(m: int
     assert step < 1.1 * min(raw, baseline)
 
 
-@every("shift", [0.3, 1.0])
-@every(("noise_scale", "gain"), [(4e-4, 1.0), (4e-3, 0.65)])
+@every(("shift", "noise_scale", "gain"), [(1.0, 4e-4, 1.0), (0.3, 4e-3, 0.65)])
 def test_a_biased_public_sample_costs_nothing_and_still_helps(shift: float, noise_scale: float, gain: float):
     """Public rows moved by up to one standard deviation; the noise of 20 000 rows at ε = 1 and 0.1."""
-    step, raw, baseline = Population(300, shift=shift, d=5, lengthscale=2.0).errors(noise_scale, draws=4)
+    step, raw, baseline = Population(300, shift=shift, d=5, lengthscale=2.0).errors(noise_scale, draws=2)
     assert step < gain * raw
     assert step < baseline
 
@@ -70,7 +69,7 @@ def test_a_biased_public_sample_costs_nothing_and_still_helps(shift: float, nois
 def test_rows_of_the_same_population_are_believed():
     """Within 3 % of the step that knows the size of the prior, which is that of the central limit theorem."""
     excess = []
-    for seed in range(20):
+    for seed in range(8):
         case, noise_scale = Population(60, seed=seed), 0.05
         covariance = np.cov(case.features.T) * (1 / 60 + 1 / len(case.rows))
         gain = covariance @ np.linalg.inv(covariance + noise_scale**2 * np.eye(len(covariance)))
@@ -85,7 +84,7 @@ def test_a_prior_that_is_too_narrow_is_inflated():
     noise_scale, seeds = 0.05, np.random.default_rng(0)
     covariance = 30 * np.cov(case.features.T) * (1 / 60 + 1 / len(case.rows))
     knowing = covariance @ np.linalg.inv(covariance + noise_scale**2 * np.eye(len(covariance)))
-    for _ in range(40):
+    for _ in range(15):
         moved = seeds.multivariate_normal(np.zeros(len(covariance)), covariance, method="eigh")
         noisy = moved + noise_scale * seeds.standard_normal(len(moved))
         step = posterior_mean(case.features, case.baseline + noisy, noise_scale) - case.baseline
@@ -108,7 +107,7 @@ def test_signed_weights_carry_the_step_to_a_fifth_of_the_noise(noise_scale: floa
 def test_confined_weights_on_public_rows_beat_the_uniform_ones_and_the_fit_that_ignores_them(view: str):
     case, noise_scale, uniform = Population(150), 0.02, np.full(150, 1 / 150)
     errors = {"public": [], "ignored": [], "uniform": []}
-    for seed in range(8):
+    for seed in range(4):
         measurement = case.measured(noise_scale, seed)
         weights = weights_for(view, case.points, measurement, n_public=150)
         assert np.abs(weights).sum() <= 1 + 1e-12

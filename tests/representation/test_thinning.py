@@ -63,7 +63,7 @@ def test_the_stated_error_is_the_distance(kind, signed, case):
 
 @ALL_KINDS
 @ALL_SIGNS
-@every("n", [1, 2, 17, 59, 60])
+@every("n", [1, 17, 60])
 def test_weights_are_of_the_kind_asked_for(kind, signed, n):
     points, weights = cloud(60, signed=signed)
     indices, chosen, _ = thinned(Gaussian(1.0), points, weights, n, kind)
@@ -79,7 +79,7 @@ def test_weights_are_of_the_kind_asked_for(kind, signed, n):
 
 
 @ALL_SIGNS
-@every("n", [2, 5, 12, 40])
+@every("n", [2, 12])
 def test_a_kind_with_more_freedom_is_never_further_away(signed, n):
     points, weights = cloud(200, signed=signed)
     errors = [thinned(Gaussian(1.0), points, weights, n, kind)[2] for kind in THIN_WEIGHTS]

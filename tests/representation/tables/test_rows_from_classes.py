@@ -19,7 +19,7 @@ from kmeanalyst.representation.tables import rows_from_tables
 from kmeanalyst.representation.tables.latent_classes import fit_latent_classes
 from kmeanalyst.representation.tables.rows_from_tables import _is_far, rows_from_classes
 from kmeanalyst.representation.tables.tree import Tree
-from kmeanalyst.representation.wanted import QUICK, Wanted
+from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 
 EDGES = tuple(np.arange(1.0, 12.0))
 LEVELS = tuple("abcdefghijkl")
@@ -57,13 +57,14 @@ def distance(domain: Domain, measurement: Measurement, rows: Array) -> float:
 
 @pytest.mark.parametrize("domain", [NUMBERS, CODES], ids=["numbers", "levels"])
 @pytest.mark.parametrize("target", [None, "t"])
+@pytest.mark.slow(but="None-numbers")
 def test_columns_that_are_nearly_one_stay_so(monkeypatch: pytest.MonkeyPatch, domain: Domain, target: str | None):
     """Classes alone, of which few follow a ridge of twelve cells, are half as far again, at least."""
     measurement = measurement_of(domain, 2e-4, target)
-    model = fit_latent_classes(measurement, 0)
+    model = fit_latent_classes(measurement, 0, effort=Effort(0.3))
 
     def rows() -> Array:
-        return rows_from_classes(model, measurement, domain, Wanted(n_points=6000))
+        return rows_from_classes(model, measurement, domain, Wanted(n_points=6000, effort=Effort(0.3)))
 
     near = distance(domain, measurement, rows())
     monkeypatch.setattr(rows_from_tables, "_refined", lambda found, *_: found)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import pandas as pd
 import pytest
 from every import every
 from hypothesis import HealthCheck, assume, given, settings
@@ -43,18 +42,17 @@ from kmeanalyst.representation.tables.allowed_cells import allowed_cells
 from kmeanalyst.representation.tables.estimates import TableEstimates, estimate_tables
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
 from kmeanalyst.representation.tables.values_kept import without_broken
-from kmeanalyst.representation.wanted import Effort, Wanted
+from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 from release_side import publish
 
 SHORT = Effort(0.1)
-ROWS = hospital(3000)
+ROWS = hospital(2000)
 
 
-def rows_of(domain: Domain, noise: float = 0.002, *, target: str | None = None, frame: pd.DataFrame = ROWS) -> Array:
+def rows_of(domain: Domain, noise: float = 0.002, *, effort: Effort = SHORT) -> Array:
     """Encoded rows that fit all margins of a table, measured with this noise."""
-    features = MarginFeatures(margin_kernel(domain, target))
-    measurement = measured(features, domain.encode(frame), noise_scale=noise)
-    return represent(measurement, domain, Wanted(n_points=1500, effort=SHORT))[0]
+    measurement = measured(MarginFeatures(margin_kernel(domain)), domain.encode(ROWS), noise_scale=noise)
+    return represent(measurement, domain, Wanted(n_points=1500, effort=effort))[0]
 
 
 def mean_distance(domain: Domain, rows: Array, others: Array) -> float:
@@ -71,11 +69,14 @@ def mean_distance(domain: Domain, rows: Array, others: Array) -> float:
     return float(np.mean(found))
 
 
-@every("rules", [(NEVER,), (HOURS,), (ORDER,), (WAGE,), (PLACES,), (ORDER, STAY), RULES])
-@every("noise", [0.001, 0.05])
+@every(
+    ("rules", "noise"),
+    [((NEVER,), 0.001), ((HOURS,), 0.05), ((ORDER,), 0.05), ((WAGE,), 0.001), ((PLACES,), 0.05), ((ORDER, STAY), 0.001),
+     (RULES, 0.001), (RULES, 0.05)],
+)  # fmt: skip
 def test_rows_of_all_margins_keep_every_kind_of_rule(rules: tuple[Rule, ...], noise: float):
     domain = with_rules(*rules)
-    rows = rows_of(domain, noise)
+    rows = rows_of(domain, noise, effort=QUICK)
     assert not rules_of(domain).broken(rows).any()
     assert share_broken(domain, domain.decode(rows)) == 0
 
@@ -87,20 +88,18 @@ def test_without_rules_rows_of_this_measurement_break_all_of_them():
 
 @every(
     "options",
-    [{}, {"target": "employed"}, {"target": "employed", "kernel": "adaptive"}, {"kernel": "margins"},
-     {"workload": ["age | employed == 'yes'", "table(city, education)", "stay > 7"]}, {"float32": True},
-     {"noise": "laplace", "delta": 0.0}],
+    [{"float32": True}, {"target": "employed", "kernel": "adaptive"}, {"kernel": "margins", "noise": "laplace", "delta": 0.0},
+     {"workload": ["age | employed == 'yes'", "table(city, education)", "stay > 7"]}],
 )  # fmt: skip
 def test_published_rows_keep_the_rules(options: dict[str, object], rough_representation: None):
-    release = publish(ROWS, HOSPITAL, **({"epsilon": 1.0, "delta": 1e-6, "rehearsal": 1, "points": 1200} | options))  # type: ignore[arg-type]
+    release = publish(ROWS, HOSPITAL, **({"epsilon": 1.0, "delta": 1e-6, "rehearsal": 1, "points": 300} | options))  # type: ignore[arg-type]
     assert share_broken(HOSPITAL, release.frame) == 0
-    assert share_broken(HOSPITAL, release.resample(500, rng=0)) == 0
-    assert share_broken(HOSPITAL, release.thin(40).frame) == 0
+    assert share_broken(HOSPITAL, release.resample(500, rng=0)) == share_broken(HOSPITAL, release.thin(10).frame) == 0
 
 
 def test_redrawn_releases_and_units_keep_the_rules(rough_representation: None):
     owners = ROWS.assign(patient=np.arange(len(ROWS)) // 3)
-    release = publish(owners, HOSPITAL, epsilon=1.0, delta=1e-6, rehearsal=2, points=1200, unit="patient")
+    release = publish(owners, HOSPITAL, epsilon=1.0, delta=1e-6, rehearsal=2, points=300, unit="patient")
     assert share_broken(HOSPITAL, release.frame) == 0
     assert share_broken(HOSPITAL, redraw(release, rng=1).frame) == 0
 
@@ -286,7 +285,7 @@ def ruled_domains(draw: st.DrawFn) -> tuple[Domain, int]:
     return domain, draw(st.integers(0, 100))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(ruled_domains())
 def test_no_row_breaks_a_rule_whatever_the_rules(case: tuple[Domain, int]):
     domain, seed = case
