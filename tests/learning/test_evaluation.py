@@ -239,14 +239,14 @@ def test_a_sample_has_the_error_of_sampling_alone_and_does_not_mention_privacy()
 
 
 def test_errors_on_samples_are_the_spread_of_samples():
-    """200 samples: their spread is known to 5 %, so a true error differs by 20 % with probability 1e-4; half of it by 100 %."""
+    """80 samples: their spread is known to 8 %, so a true error differs by 32 % with probability 1e-4; half of it by 100 %."""
     truth = np.array([e.value for e in score(SICK, points(60_000, 0), METRICS)])
-    found = [score(SICK, points(300, seed + 1), METRICS) for seed in range(200)]
+    found = [score(SICK, points(300, seed + 1), METRICS) for seed in range(80)]
     values, errors = (
         np.array([[getattr(e, what) for e in row] for row in found]) for what in ("value", "standard_error")
     )
-    assert values.std(axis=0) == pytest.approx(errors.mean(axis=0), rel=0.2)
-    assert (np.abs(values.mean(axis=0) - truth) < 5 * errors.mean(axis=0) / np.sqrt(200)).all()
+    assert values.std(axis=0) == pytest.approx(errors.mean(axis=0), rel=0.32)
+    assert (np.abs(values.mean(axis=0) - truth) < 5 * errors.mean(axis=0) / np.sqrt(80)).all()
 
 
 METRICS = ["accuracy", "f1", "matthews_corrcoef", "log_loss", "roc_auc", "average_precision"]

@@ -32,14 +32,14 @@ def test_a_linear_models_drop_of_squared_error_is_twice_the_variance_it_uses():
 
 
 def test_the_error_is_the_spread_of_drops_between_samples():
-    """80 samples: their spread is known to 8 %; without the error of the column's own distribution, 0.6 of it would be stated."""
+    """40 samples: their spread is known to 11 %; without the error of the column's own distribution, 0.6 of it would be stated."""
     model = LinearRegression().fit(_linear(50, 0)[["a", "b"]], _linear(50, 0)["y"])
     rows = [
-        feature_importance(model, _linear(200, k), "mean_squared_error", target="y", repeats=10, rng=k, columns=["a"])
-        for k in range(80)
+        feature_importance(model, _linear(200, k), "mean_squared_error", target="y", repeats=5, rng=k, columns=["a"])
+        for k in range(40)
     ]
     stated = np.mean([np.hypot(row["standard_error"], row["shuffling"]) for row in rows])
-    assert np.std([row["value"] for row in rows]) == pytest.approx(stated, rel=0.28)
+    assert np.std([row["value"] for row in rows]) == pytest.approx(stated, rel=0.33)
 
 
 def _linear(n: int, seed: int) -> pd.DataFrame:

@@ -113,7 +113,7 @@ def test_every_metric_is_compared():
 
 
 @every(("name", "k", "expected"), CASES)
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(n=st.integers(8, 60), seed=st.integers(0, 10_000), zeros=st.integers(0, 2), grain=st.integers(1, 5))
 def test_metrics_are_those_of_scikit_learn(name, k, expected, n, seed, zeros, grain):
     answers, w = case(k, n, seed, grain), some_weights(n, seed, zeros)
@@ -124,7 +124,7 @@ def test_metrics_are_those_of_scikit_learn(name, k, expected, n, seed, zeros, gr
 
 
 @every(("name", "k", "expected"), CASES)
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 10_000))
 def test_slopes_are_what_moved_weights_show(name, k, expected, seed):
     """At rows with weight and at rows without; ties among both. Central differences are good to step² / weight²."""

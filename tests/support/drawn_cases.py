@@ -6,11 +6,13 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import kmeanalyst as ka
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.representation import wanted
 from release_side.publishing.publish import publish
 
 N = 5000
@@ -31,7 +33,9 @@ def of_tables() -> ka.Release:
         Categorical(name="job", levels=("a", "b", "c")), Categorical(name="sex", levels=("F", "M")),
         Categorical(name="city", levels=("x", "y", "z")),
     ))  # fmt: skip
-    return publish(frame, domain, epsilon=1.0, delta=1e-6, rehearsal=5, workers=1, kernel="margins")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "EFFORT", wanted.QUICK)
+        return publish(frame, domain, epsilon=1.0, delta=1e-6, rehearsal=5, workers=1, kernel="margins")
 
 
 OF_TABLES = (

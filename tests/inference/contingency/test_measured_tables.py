@@ -107,10 +107,10 @@ def test_the_noise_of_a_table_is_that_of_all_its_versions_together():
     rng = np.random.default_rng(1)
     rows = codes(1000, rng)
     truth = crosstab(rows, 0, 2) / 1000
-    found = [measured_table(counted(rows, DOMAIN, 1e-3, rng, target="c").measurement, (0, 2)) for _ in range(200)]
+    found = [measured_table(counted(rows, DOMAIN, 1e-3, rng, target="c").measurement, (0, 2)) for _ in range(100)]
     errors = np.array([table.shares - truth for table in found if table])
     assert errors.std() == pytest.approx(found[0].noise, rel=0.1)  # type: ignore[union-attr]
-    assert abs(np.corrcoef(errors.reshape(200, -1).T) - np.eye(6)).max() < 0.35
+    assert abs(np.corrcoef(errors.reshape(100, -1).T) - np.eye(6)).max() < 0.45
 
 
 def test_what_no_table_holds_is_none():
@@ -180,16 +180,16 @@ NULLS = [("a", "b", None, 2e-4), ("a", "b", None, 3e-3), ("b", "n", None, 1e-3),
 
 
 def test_p_values_of_independent_columns_are_uniform_with_noise_and_sampling():
-    """100 tables of 1,000 rows; the least p-value of the Kolmogorov–Smirnov tests falls below 1e-4 once in 5,000 runs."""
+    """50 tables of 1,000 rows; the least p-value of the Kolmogorov–Smirnov tests falls below 1e-4 once in 5,000 runs."""
     for a, b, given, noise in NULLS:
         rng = np.random.default_rng(6)
         found = []
-        for _ in range(100):
+        for _ in range(50):
             contrasts = Contrasts.of(strata(codes(1000, rng), noise, rng, a, b, given=given))
             found.append((contrasts.pvalue, weighted_test(contrasts)[1], mantel_haenszel(contrasts)[2]))
         for each in np.array(found).T:
             assert kstest(each, "uniform").pvalue > 1e-4
-            assert (each <= 0.05).mean() <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / 100)
+            assert (each <= 0.05).mean() <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / 50)
 
 
 def test_a_test_that_does_not_know_the_noise_raises_false_alarms():
@@ -248,21 +248,21 @@ def test_the_derivative_of_standardised_departures_is_that_of_finite_differences
 
 
 def test_intervals_of_cramers_v_hold_the_truth():
-    """40 tables; 95 % intervals hold it in fewer than 33 with probability .001."""
+    """25 tables; 95 % intervals hold it in fewer than 20 with probability .001."""
     for strength in [0.0, 0.3]:
         rng = np.random.default_rng(11)
-        truth = scipy_association(crosstab(codes(10**6, rng, strength), 0, 1), method="cramer") if strength else 0.0
+        truth = scipy_association(crosstab(codes(10**5, rng, strength), 0, 1), method="cramer") if strength else 0.0
         held = 0
-        for _ in range(40):
+        for _ in range(25):
             low, high = cramers_v(strata(codes(1500, rng, strength), 1e-3, rng))[1]
             held += low <= truth <= high
-        assert held >= 33
+        assert held >= 20
 
 
 def test_residuals_have_variance_1_where_columns_are_independent():
     rng = np.random.default_rng(12)
     found = []
-    for _ in range(100):
+    for _ in range(60):
         d, deviations = departures(Contrasts.of(strata(codes(1000, rng), 1e-3, rng)))
         found.append(d / deviations)
     assert np.std(found) == pytest.approx(1.0, abs=0.08)

@@ -19,6 +19,7 @@ from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.rules.violations import violations_of
+from kmeanalyst.representation import wanted
 from release_side import publish
 
 QUESTIONS = (
@@ -31,7 +32,9 @@ QUESTIONS = (
 
 @pytest.fixture(scope="module")
 def release() -> ka.Release:
-    return publish(hospital(6000), HOSPITAL, epsilon=0.7, delta=1e-6, rehearsal=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "EFFORT", wanted.QUICK)
+        return publish(hospital(6000), HOSPITAL, epsilon=0.7, delta=1e-6, rehearsal=1)
 
 
 def test_what_rules_decide():
@@ -73,7 +76,7 @@ def test_a_question_that_rules_decide_is_answered_exactly_and_says_why(release: 
     assert "rule 2 (" in certain.notes[0] and "rule 5 (" in certain.notes[0]
 
 
-def test_without_the_rule_the_same_question_has_an_error():
+def test_without_the_rule_the_same_question_has_an_error(rough_representation: None):
     plain = publish(hospital(6000), with_rules(NEVER), epsilon=0.7, delta=1e-6, rehearsal=1)
     found = plain.probability("missing(wage)", where="age < 10")
     assert found.standard_error > 0 and not any("declaration" in note for note in found.notes)
@@ -86,7 +89,7 @@ def test_a_condition_that_no_row_can_meet_is_named(release: ka.Release):
 
 def test_the_rows_of_every_answer_keep_the_rules(release: ka.Release, rough_representation: None):
     """Those of a fit through cells are the released ones; those of fewer rows' fit are blurred and drawn as well."""
-    few = publish(hospital(3000), HOSPITAL, epsilon=1.0, delta=1e-6, rehearsal=1, points=400)
+    few = publish(hospital(1500), HOSPITAL, epsilon=1.0, delta=1e-6, rehearsal=1, points=200)
     for kept, on_points in ((release, True), (few, False)):
         model = fitted_model(kept)
         assert model.fit.on_points == on_points
