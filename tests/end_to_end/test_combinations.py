@@ -146,6 +146,7 @@ def test_an_hour_is_a_feature_within_its_bounds_and_wraps():
 
 @pytest.mark.parametrize("family", ["quasi-random", "binning"])
 @pytest.mark.slow(but="quasi-random")
+@pytest.mark.usefixtures("rough_representation")
 def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str):
     domain = Domain((HOUR, MASS))
     frame = domain.decode(domain.draw(500, 0))
@@ -192,7 +193,7 @@ def test_models_learn_from_drawn_rows_and_inherit_their_guarantee(drawn: ka.Rele
 # ---------------------------------------------------------------- units
 
 
-def test_the_noise_of_a_release_of_units_is_redrawn_but_not_their_rows():
+def test_the_noise_of_a_release_of_units_is_redrawn_but_not_their_rows(rough_representation):
     frame = small_rows(120).assign(person=[str(i // 3) for i in range(120)])
     release = release_side.publish(frame, SMALL, unit="person", points=10, features=60, **BUDGET)
     again = redraw(release, rng=0)

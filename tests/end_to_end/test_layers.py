@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import paths
@@ -43,8 +44,13 @@ def name_of(path: Path) -> str:
 NAMES = {name_of(path) for path in MODULES}
 
 
-def imported(source: str, module: str, *, is_package: bool = False) -> Iterator[str]:
+@cache
+def imported(source: str, module: str, *, is_package: bool = False) -> tuple[str, ...]:
     """The modules that a source imports, wherever the statement stands; of other projects the top package."""
+    return tuple(_imported(source, module, is_package))
+
+
+def _imported(source: str, module: str, is_package: bool) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -18,6 +18,7 @@ import release_side
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.report.page import write_report
+from kmeanalyst.representation import wanted
 from kmeanalyst.representation.tables.within_cells import fine_ranges
 
 PARENTS = {f"b{k:02}": f"c{k % 3}" for k in range(66)} | {f"d{k:03}": f"b{k % 66:02}" for k in range(330)}
@@ -42,7 +43,11 @@ def table(seed: int) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def release() -> ka.Release:
-    return release_side.publish(table(1), DOMAIN, epsilon=50.0, delta=1e-6, rehearsal=1, uncounted=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "EFFORT", wanted.QUICK)
+        return release_side.publish(
+            table(1), DOMAIN, epsilon=50.0, delta=1e-6, rehearsal=1, points=2000, uncounted=True
+        )
 
 
 def test_a_tree_is_measured_by_default_at_every_depth_below_that_of_pairs(release):

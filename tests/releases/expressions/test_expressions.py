@@ -293,7 +293,7 @@ def bare_text(seed: int) -> str:
     return rng.choice([bare_number, bare_condition])(rng)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32).map(bare_text), st.lists(st.integers(-3, 3).map(float), min_size=3, max_size=3))
 @example("-x ** y ** -z * x - y - z", [2.0, 3.0, 2.0])
 @example("not x == y and y < z or x > z", [1.0, 1.0, 2.0])
@@ -546,7 +546,7 @@ ALPHABET = [
 ]  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=40) | st.lists(st.sampled_from(ALPHABET), max_size=30).map("".join))
 def test_any_text_whatever_is_answered_or_refused_by_an_expression_error(text):
     try:

@@ -123,7 +123,7 @@ def test_searched_points_are_nearer_to_the_table_than_the_noise_is():
     """The constraint to probability weights keeps most of the noise out; equal mass on the domain would be far."""
     for name in SEARCHED:
         for budget in [BUDGET, PURE]:
-            release = published(name, budget)
+            release = published(name, budget, rehearsal=1)
             measurement = release.measurement
             assert measurement is not None and release.weights.min() >= 0
             assert release.weights.sum() == pytest.approx(1)

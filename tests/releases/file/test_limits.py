@@ -38,7 +38,7 @@ BUSY = 5  # times as slow as a free machine
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures memory as Linux reports it")
 
 
-QUICK = ("long_texts", "draw", "function", "levels")
+QUICK = ("long_texts", "draw", "levels")
 # each of these, and each reader, in a process of its own: what was read there before would count for it
 LARGEST = ("numbers", "logarithms", "wide", "long_numbers", "long_levels", "levels_of_points", "margins_of_points")
 OTHERS = tuple(name for name in FILES if name not in QUICK + LARGEST)

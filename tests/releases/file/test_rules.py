@@ -174,6 +174,9 @@ def test_info_lists_the_rules(path):
 # ---------------------------------------------------------------------- rules that the table does not keep
 
 
+rough = pytest.mark.usefixtures("rough_representation")
+
+
 def table(broken: int, n: int = 20_000) -> pd.DataFrame:
     """n rows, of which so many work at an age at which the rule forbids it; nobody else below 15 works."""
     rng = np.random.default_rng(1)
@@ -189,12 +192,13 @@ AGES = Domain(
 )
 
 
+@rough
 @pytest.mark.parametrize(("broken", "contradicted"), [(0, False), (1000, True)])
 def test_a_rule_that_the_measurement_contradicts_is_named(broken, contradicted, tmp_path):
     """1,000 of 20,000 rows are 5 %; the noise at ε = 1 on a cell is about .09 %."""
     path = tmp_path / "ages.kme"
     release = release_side.publish(
-        table(broken), AGES, epsilon=1, delta=1e-6, kernel="margins", points=200, rehearsal=1, output=path
+        table(broken), AGES, epsilon=1, delta=1e-6, kernel="margins", points=50, rehearsal=1, output=path
     )
     (violation,) = violations_of(release.domain, release.measurement)
     assert violation.share == pytest.approx(broken / 20_000, abs=4 * violation.standard_deviation)
@@ -211,6 +215,7 @@ def test_a_rule_that_the_measurement_contradicts_is_named(broken, contradicted, 
     assert told["rules"][0]["broken"]["contradicted"] == contradicted
 
 
+@rough
 def test_the_share_of_a_rule_is_read_off_any_table_with_its_columns():
     """A target crosses every table: the rule's columns are then two of three axes, in any order."""
     domain = Domain(
@@ -227,6 +232,7 @@ def test_the_share_of_a_rule_is_read_off_any_table_with_its_columns():
         assert (1 in found) == (target is not None)  # three columns are measured together only with a target
 
 
+@rough
 def test_a_row_that_breaks_a_rule_is_measured_like_any_other():
     """The noisy sum of a table is the same with and without rules, whatever rows break them."""
     free = replace(AGES, rules=())
