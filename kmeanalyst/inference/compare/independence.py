@@ -39,8 +39,8 @@ from kmeanalyst.inference.contingency.contingency_test import (
     weighted_test,
 )
 from kmeanalyst.inference.contingency.strata import strata_of
-from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.sides import Side, measured_side, result_about
+from kmeanalyst.inference.two_sample.result import TestResult, result_about
+from kmeanalyst.inference.two_sample.sides import Side, measured_side
 from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.features.nystroem import Nystroem

@@ -13,7 +13,6 @@ import pandas as pd
 from kmeanalyst.inference.two_sample.gram_sums import gram_sums
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows, filled
-from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
@@ -41,11 +40,10 @@ def mmd(a: ReleaseData | Sample, b: ReleaseData | Sample, kernel: Kernel | None 
 def mmd_squared(
     a: ReleaseData | Sample, b: ReleaseData | Sample, kernel: Kernel | None = None, *, estimator: str = "biased"
 ) -> float:
-    """Squared maximum mean discrepancy (Gretton et al. 2012, equations 3, 5 and lemma 6).
+    """Squared maximum mean discrepancy (Gretton et al. 2012, equations 3 and 5).
 
     estimator   "biased": the squared distance of the embeddings (V-statistic), right for any weights.
                 "unbiased": pairs of a row with itself left out; equal weights only.
-                "incomplete": the pairs (x_i, y_i) left out as well; equal weights, equal sizes.
 
     >>> x, y = [[0.0], [1.0]], [[0.0], [1.0]]
     >>> mmd_squared(x, y, Gaussian(1.0)), round(mmd_squared(x, y, Gaussian(1.0), estimator="unbiased"), 4)
@@ -54,23 +52,14 @@ def mmd_squared(
     x, y = embeddings(a, b, kernel)
     if estimator == "biased":
         return x.squared_distance(y)
-    if estimator not in ("unbiased", "incomplete"):
+    if estimator != "unbiased":
+        raise ValueError(f'estimator must be "biased" or "unbiased", got {estimator!r}. Name one of these.')
+    if min(len(x.points), len(y.points)) < 2 or not (_equal(x.weights) and _equal(y.weights)):
         raise ValueError(
-            f'estimator must be "biased", "unbiased" or "incomplete", got {estimator!r}. Name one of these.'
-        )
-    n, m = len(x.points), len(y.points)
-    if min(n, m) < 2 or not (_equal(x.weights) and _equal(y.weights)):
-        raise ValueError(
-            "the unbiased estimators are for plain samples of two rows or more: with weights given, no pair can be "
+            "the unbiased estimator is for plain samples of two rows or more: with weights given, no pair can be "
             'left out. Use estimator="biased".'
         )
-    cross = x.inner(y)
-    if estimator == "incomplete":
-        if n != m:
-            raise ValueError(f"the incomplete estimator pairs the rows: sizes must be equal, got {n} and {m}.")
-        paired = sum(float(np.diagonal(x.kernel.gram(x.points[b], y.points[b])).sum()) for b in row_blocks(n, 500))
-        cross = (cross * n * n - paired) / (n * (n - 1))
-    return without_diagonal(x) + without_diagonal(y) - 2 * cross
+    return without_diagonal(x) + without_diagonal(y) - 2 * x.inner(y)
 
 
 def without_diagonal(x: KernelMean) -> float:
@@ -111,9 +100,14 @@ def _encoded_by_release(side: Any, release: ReleaseData) -> tuple[Array, Array |
     return release.domain.encode_sample(rows)[0] if isinstance(rows, pd.DataFrame) else as_rows(rows), weights
 
 
+def is_weighted(side: Any) -> bool:
+    """Whether a side is a (points, weights) pair."""
+    return isinstance(side, tuple) and len(side) == 2
+
+
 def _points_and_weights(side: Any, domain: Domain | None = None) -> tuple[Any, Array | None]:
     """Arrays as they are; what yields Arrow batches as a DataFrame, with its names. (Cells of a CSV file have no types.)"""
-    rows, weights = side if isinstance(side, tuple) and len(side) == 2 else (side, None)
+    rows, weights = side if is_weighted(side) else (side, None)
     table = None if isinstance(rows, str | Path) else table_of(rows)
     if table is not None:
         rows = table.frame(domain)
@@ -125,9 +119,6 @@ def _points_and_weights(side: Any, domain: Domain | None = None) -> tuple[Any, A
 def _check_like_columns(x: Array, y: Array) -> None:
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"both sides need the same columns, got {x.shape[1]} and {y.shape[1]}. Select like columns.")
-
-
-# ---------------------------------------------------------------- samples without a release
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -43,21 +44,17 @@ class RowLabels:
         self.labels, self.level, self.share = labels, level, np.float32(labels[:, 0].mean())
         self.quadratic = np.zeros(labels.shape[1])
 
-    def centred(self, block: slice) -> Array:
-        """Labels about their mean, float32."""
-        return self.labels[block] - self.share
-
     def product(self, K: Array, J: slice, share: float) -> Array:
         """The block K (len I, len J) times the labels of J; share is ½ on the diagonal, which a symmetric sum meets twice."""
         small = np.subtract(K, self.level, dtype=np.float32, casting="same_kind")
         if share != 1:
             small *= np.float32(share)
-        product: Array = small @ self.centred(J)
+        product: Array = small @ (self.labels[J] - self.share)
         return product
 
     def finish(self, I: slice, towards: Array) -> None:  # noqa: E741
         """Add a row of blocks, from its products with the labels (len I, B): called in the order of the rows, by one thread."""
-        self.quadratic += 2 * np.einsum("ib,ib->b", towards, self.centred(I), dtype=np.float64)
+        self.quadratic += 2 * np.einsum("ib,ib->b", towards, self.labels[I] - self.share, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -149,9 +146,6 @@ def _stripes(n: int, n_rows: int) -> list[slice]:
     """Blocks of rows, none with rows of both samples."""
     bounds = [*range(0, n, _BLOCK), *range(n, n_rows, _BLOCK), n_rows]
     return [slice(a, b) for a, b in pairwise(bounds)]
-
-
-# ---------------------------------------------------------------- blocks of one kernel
 
 
 def block_evaluator(kernel: Kernel, rows: Array) -> Block:
@@ -248,25 +242,16 @@ def _scratch(name: str, shape: tuple[int, int]) -> Array:
 # ---------------------------------------------------------------- how precise a comparison is
 
 
-@dataclass(frozen=True)
-class Precision:
-    """The fields of a TestResult of this name; None if they cannot be computed."""
-
-    noise_floor: float | None
-    mmd_interval: tuple[float, float] | None
-    detectable_mmd: float | None
-
-
-def of_two_samples(sums: GramSums, unbiased: float, margin: float | None) -> Precision:
-    """The precision of a permutation test. `margin`: how far above its mean a statistic is rejected at 5 %."""
+def of_two_samples(sums: GramSums, unbiased: float, margin: float | None) -> dict[str, Any]:
+    """The fields of a TestResult of a permutation test. `margin`: how far above its mean a statistic is rejected at 5 %."""
     rate, trace = 1 / sums.n + 1 / sums.m, pooled_trace(sums)
     square, variances = pooled_trace_of_square(sums), variances_of_unbiased(sums)
-    detectable, interval = None, None
+    fields: dict[str, Any] = {"noise_floor": float(np.sqrt(rate * trace))}
     if margin is not None and square is not None and trace > 0:
-        detectable = detectable_mmd(margin, 2 * rate**2 * square, rate * square / trace)
+        fields["detectable_mmd"] = detectable_mmd(margin, 2 * rate**2 * square, rate * square / trace)
     if variances is not None:
-        interval = mmd_interval(unbiased, *variances)
-    return Precision(float(np.sqrt(rate * trace)), interval, detectable)
+        fields["mmd_interval"] = mmd_interval(unbiased, *variances)
+    return fields
 
 
 def mmd_interval(unbiased: float, null_variance: float, linear_variance: float) -> tuple[float, float]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from kmeanalyst.releases.release import ReleaseData
+
+_OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,3 +63,24 @@ class TestResult:
         0.1484...
         """
         return asdict(self) | {"notes": list(self.notes)}
+
+
+def result_about(release: ReleaseData, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
+    """A TestResult with the fields about a release filled in."""
+    if derived := ", ".join(one.column.name for one in release.derived):
+        notes = (*notes, f"derived columns were left out, as they follow from the measured ones: {derived}")
+    if release.statement and release.statement.protects_units:
+        notes = (*notes, _OF_UNITS)
+    about = fields_about([release])
+    return TestResult(n_release_points=len(release), notes=tuple(notes), **about, **fields)
+
+
+def fields_about(releases: Sequence[ReleaseData]) -> dict[str, Any]:
+    """The fields of a TestResult about the privacy of releases; N, ε and δ of a single one."""
+    one = releases[0].statement if len(releases) == 1 else None
+    return {
+        "noise_aware": all(release.measurement is not None for release in releases),
+        "n_release_rows": one and one.n_rows,
+        "epsilon": one and one.epsilon,
+        "delta": one and one.delta,
+    }

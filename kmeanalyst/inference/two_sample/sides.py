@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap, sum_of_squares
@@ -27,9 +26,9 @@ from kmeanalyst.representation.weights.views import view_weights
 from kmeanalyst.sources.tables import table_of
 
 _REFERENCE_ROWS = 1000
-SAMPLE_ROWS = 400  # most rows of a sample from which directions are computed
+_SAMPLE_ROWS = 400  # most rows of a sample from which directions are computed
 _DRAWS, _DRAWS_COUNT_AS = 200, 200  # draws of the domain added to them (more for fewer rows); their weight in rows
-MANY_ROWS = 100  # from so many rows on, those behind directions are left out; from 50 on, 100 rows rejected .09
+_MANY_ROWS = 100  # from so many rows on, those behind directions are left out; from 50 on, 100 rows rejected .09
 _FEW_ROWS = 2000  # above this a sample's covariance is taken as it is
 _BASIS_ROWS = 150  # drawn from the domain, and as many of the points, for weighted points without a measurement
 
@@ -45,6 +44,7 @@ class Side:
     variance      trace of the rows' covariance in all of feature space; None where the other side's is used.
     covariance    (K, K) of the rows along the test's directions; None where the other side's is used.
     rows          those of the covariance, projected (n, K); None if they are so many that it needs no shrinkage.
+    release       that was read; None for rows.
     """
 
     domain: Domain
@@ -56,6 +56,7 @@ class Side:
     variance: float | None = None
     covariance: Array | None = None
     rows: Array | None = None
+    release: ReleaseData | None = None
 
     @property
     def row_variance(self) -> float:
@@ -133,31 +134,60 @@ def measured_side(release: ReleaseData, *, beforehand: bool = False) -> Side:
     measurement = release.measurement
     if measurement is not None:
         read = measurement.decided_beforehand if beforehand else measurement
-        return Side(release.domain, read.feature_map, read.vector, read.n_rows, (read,))
+        return Side(release.domain, read.feature_map, read.vector, read.n_rows, (read,), release=release)
     drawn = release.domain.draw(_BASIS_ROWS, 0)
     basis = np.vstack([drawn, release.encoded_points[:: max(1, len(release) // _BASIS_ROWS)]])
     feature_map = Nystroem.fit(release.kernel, basis)
     mean = feature_mean(feature_map, release.encoded_points, release.weights)
-    return Side(release.domain, feature_map, mean, None)
+    return Side(release.domain, feature_map, mean, None, release=release)
 
 
-def tested_side(release: ReleaseData, side: Side, along: Directions | None = None) -> Side:
-    """The measured side with its mean squared norm, and its points' spread if directions are given.
+def side_and_sample(release: ReleaseData, sample: SampleRows) -> tuple[Side, Side, Directions]:
+    """A release and rows as the test with noise needs them."""
+    ours = measured_side(release, beforehand=True)
+    some, indices, blocks = sample.split_for_directions(_SAMPLE_ROWS)
+    along = directions_of(release, ours.feature_map, some)
+    left_out = None if isinstance(ours.feature_map, Nystroem) or len(some) < _MANY_ROWS else indices
+    theirs = sample_side(ours, along, blocks, left_out=left_out)
+    return replace(ours, mean_square=_mean_square(release, ours.feature_map)), theirs, along
 
-    Random Fourier features and margins have a constant norm; for a subspace it is that of the released points.
-    """
-    feature_map = side.feature_map
-    mean_square = feature_map.norm_bound**2
-    if isinstance(feature_map, Nystroem):
-        features = feature_map(release.encoded_points)
-        mean_square = float(view_weights(release, "probability") @ np.einsum("ij,ij->i", features, features))
-    if along is None:
-        return replace(side, mean_square=mean_square)
-    weights, features = view_weights(release, "probability"), feature_map.compact(release.encoded_points)
+
+def two_measured_sides(a: ReleaseData, b: ReleaseData) -> tuple[Side, Side, Directions | None]:
+    """Two releases as the test with noise needs them; no directions where their feature maps are different."""
+    if a.measurement is None or b.measurement is None:
+        raise ValueError(
+            "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
+        )
+    first, second = (measured_side(release, beforehand=True) for release in (a, b))
+    if not _same_map(first.feature_map, second.feature_map):
+        return first, second, None
+    along = directions_of(a, first.feature_map)
+    return _with_spread(a, first, along), _with_spread(b, second, along), along
+
+
+def _same_map(first: FeatureMap, second: FeatureMap) -> bool:
+    if type(first) is not type(second) or first.kernel != second.kernel:
+        return False
+    ours, theirs = first.arrays(), second.arrays()
+    return ours.keys() == theirs.keys() and all(np.array_equal(ours[k], theirs[k], equal_nan=True) for k in ours)
+
+
+def _mean_square(release: ReleaseData, feature_map: FeatureMap) -> float:
+    """E ‖φ‖²: constant for random Fourier features and margins; for a subspace that of the released points."""
+    if not isinstance(feature_map, Nystroem):
+        return feature_map.norm_bound**2
+    features = feature_map(release.encoded_points)
+    return float(view_weights(release, "probability") @ np.einsum("ij,ij->i", features, features))
+
+
+def _with_spread(release: ReleaseData, side: Side, along: Directions) -> Side:
+    """The measured side with its mean squared norm and its points' spread."""
+    weights, features = view_weights(release, "probability"), side.feature_map.compact(release.encoded_points)
     mean, squares = weights @ features, weights @ (features * features)
-    covariance = covariance_of(features @ along.vectors, weights)
-    variance = float(squares.sum() - mean @ mean)
-    return replace(side, mean_square=mean_square, variance=variance, covariance=covariance)
+    return replace(
+        side, mean_square=_mean_square(release, side.feature_map), variance=float(squares.sum() - mean @ mean),
+        covariance=covariance_of(features @ along.vectors, weights),
+    )  # fmt: skip
 
 
 def covariance_of(values: Array, weights: Array) -> Array:
@@ -213,8 +243,8 @@ def directions_of(release: ReleaseData, feature_map: FeatureMap, rows: Array | N
             some = public[:: max(1, len(public) // _REFERENCE_ROWS)]
             memo(release)["directions"] = principal_directions(feature_map, some)
         return memo(release)["directions"]
-    some = rows[:: -(-len(rows) // SAMPLE_ROWS)]
-    drawn = release.domain.draw(_DRAWS + SAMPLE_ROWS - len(some), 0)
+    some = rows[:: -(-len(rows) // _SAMPLE_ROWS)]
+    drawn = release.domain.draw(_DRAWS + _SAMPLE_ROWS - len(some), 0)
     counted = np.repeat([_DRAWS_COUNT_AS / len(drawn), 1.0], [len(drawn), len(some)])
     return principal_directions(feature_map, np.vstack([drawn, some]), counted / counted.sum())
 
@@ -349,9 +379,7 @@ def _encoded(domain: Domain, sample: Any) -> tuple[Array, SampleCounts]:
     """A sample in memory: a DataFrame, or encoded rows (L, d)."""
     if isinstance(sample, pd.DataFrame):
         return domain.encode_counted(sample)
-    rows = as_rows(
-        np.asarray(sample) if hasattr(sample, "__array__") else sample
-    )  # what is not an array says so itself
+    rows = as_rows(np.asarray(sample) if hasattr(sample, "__array__") else sample)
     if rows.shape[1] != domain.width:
         raise ValueError(
             f"the release has {domain.width} columns, the sample {rows.shape[1]}. "
@@ -367,27 +395,3 @@ def _encoded_frame(domain: Domain, frame: Any) -> tuple[Array, SampleCounts]:
             "Give each block as a DataFrame, or all rows as one array."
         )
     return domain.encode_counted(frame)
-
-
-_OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
-
-
-def result_about(release: ReleaseData, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
-    """A TestResult with the fields about a release filled in."""
-    if derived := ", ".join(one.column.name for one in release.derived):
-        notes = (*notes, f"derived columns were left out, as they follow from the measured ones: {derived}")
-    if release.statement and release.statement.protects_units:
-        notes = (*notes, _OF_UNITS)
-    about = fields_about([release])
-    return TestResult(n_release_points=len(release), notes=tuple(notes), **about, **fields)
-
-
-def fields_about(releases: Sequence[ReleaseData]) -> dict[str, Any]:
-    """The fields of a TestResult about the privacy of releases; N, ε and δ of a single one."""
-    one = releases[0].statement if len(releases) == 1 else None
-    return {
-        "noise_aware": all(release.measurement is not None for release in releases),
-        "n_release_rows": one and one.n_rows,
-        "epsilon": one and one.epsilon,
-        "delta": one and one.delta,
-    }

@@ -16,8 +16,7 @@ import numpy as np
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.estimate.population import Distribution, Population, estimate
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.sides import fields_about
+from kmeanalyst.inference.two_sample.result import TestResult, fields_about
 from kmeanalyst.inference.variables.nodes import Node, number_node, values_at
 from kmeanalyst.inference.variables.product_distribution import ProductDistribution
 from kmeanalyst.inference.variables.reduced_points import default_kernel, gathered

@@ -28,12 +28,10 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-def dense(x, y, kernel: Kernel, estimator: str = "unbiased") -> float:
+def dense(x, y, kernel: Kernel) -> float:
     """MMD² from its definition, the whole Gram matrix in float64."""
     n, m = len(x), len(y)
     Kx, Ky, Kxy = kernel.gram(x, x), kernel.gram(y, y), kernel.gram(x, y)
-    if estimator == "biased":
-        return float(Kx.mean() + Ky.mean() - 2 * Kxy.mean())
     within = (Kx.sum() - np.trace(Kx)) / (n * (n - 1)) + (Ky.sum() - np.trace(Ky)) / (m * (m - 1))
     return float(within - 2 * Kxy.mean())
 
@@ -58,15 +56,13 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_the_statistic_is_float64_exact_for_every_kernel_unequal_sizes_and_missing_cells(small_blocks, name):
-    for (n, m), estimator, missing in itertools.product(
-        [(13, 50), (50, 13), (40, 40)], ["unbiased", "biased"], [False, True]
-    ):
+    for (n, m), missing in itertools.product([(13, 50), (50, 13), (40, 40)], [False, True]):
         if missing and name == "sum":
             continue  # of kernels without a meaning for a missing cell
         x, y = rows(n, 1, missing=missing), rows(m, 2, missing=missing)
-        result = ka.mmd_test(x, y, kernel=KERNELS[name], permutations=9, rng=0, estimator=estimator)
-        assert result.statistic == pytest.approx(dense(x, y, KERNELS[name], estimator), abs=1e-13)
-        assert result.mmd_squared == result.statistic and result.estimator == estimator
+        result = ka.mmd_test(x, y, kernel=KERNELS[name], permutations=9, rng=0)
+        assert result.statistic == pytest.approx(dense(x, y, KERNELS[name]), abs=1e-13)
+        assert result.mmd_squared == result.statistic and result.estimator == "unbiased"
 
 
 def test_rows_far_from_zero_or_from_each_other_lose_no_digits():
@@ -88,14 +84,13 @@ def test_a_column_of_few_values_is_looked_up_and_of_many_computed(monkeypatch):
 
 
 def test_every_relabelled_statistic_is_that_of_the_relabelled_rows(small_blocks):
-    for estimator in ["unbiased", "biased"]:
-        n, pooled = 45, rows(72, 5)
-        found = without_noise._relabelled([Gaussian(1.0)], pooled, n, 20, np.random.default_rng(3), estimator)[0]
-        first = next(without_noise._labels(n, 72, 20, np.random.default_rng(3)))
-        expected = [dense(pooled[of], pooled[~of], Gaussian(1.0), estimator) for of in first.T]
-        np.testing.assert_allclose(found.statistics, expected, atol=3e-7)
-        assert np.abs(found.statistics[0] - found.observed) < found.tie  # rounding stays below what counts as a tie
-        assert found.tie < 1e-3 * found.statistics.std()
+    n, pooled = 45, rows(72, 5)
+    found = without_noise._relabelled([Gaussian(1.0)], pooled, n, 20, np.random.default_rng(3))[0]
+    first = next(without_noise._labels(n, 72, 20, np.random.default_rng(3)))
+    expected = [dense(pooled[of], pooled[~of], Gaussian(1.0)) for of in first.T]
+    np.testing.assert_allclose(found.statistics, expected, atol=3e-7)
+    assert np.abs(found.statistics[0] - found.observed) < found.tie  # rounding stays below what counts as a tie
+    assert found.tie < 1e-3 * found.statistics.std()
 
 
 def test_one_thread_gives_what_several_give():
@@ -230,7 +225,7 @@ def test_a_sequence_of_kernels_is_one_test_under_the_same_relabellings():
     x, y = rows(40, 1), rows(30, 2) + 0.3
     kernels = [Gaussian(1.0), Laplacian(0.4)]
     result = ka.mmd_test(x, y, kernel=kernels, permutations=50, rng=3)
-    found = without_noise._relabelled(kernels, np.vstack([x, y]), 40, 50, np.random.default_rng(3), "unbiased")
+    found = without_noise._relabelled(kernels, np.vstack([x, y]), 40, 50, np.random.default_rng(3))
     largest = np.max([each.statistics / each.scale for each in found], axis=0)
     assert result.statistic == pytest.approx(largest[0])
     assert result.pvalue == ((largest[1:] >= largest[0]).sum() + 1) / 51
@@ -241,9 +236,7 @@ def test_a_sequence_of_kernels_is_one_test_under_the_same_relabellings():
 def test_the_scale_of_a_kernel_is_the_standard_deviation_of_its_relabelled_statistics():
     pooled = np.random.default_rng(0).normal(size=(150, 2))
     for lengthscale in (0.1, 1.0, 5.0):
-        found = without_noise._relabelled(
-            [Gaussian(lengthscale)], pooled, 60, 3000, np.random.default_rng(1), "unbiased"
-        )[0]
+        found = without_noise._relabelled([Gaussian(lengthscale)], pooled, 60, 3000, np.random.default_rng(1))[0]
         assert found.scale == pytest.approx(found.statistics.std(), rel=0.12)
 
 
@@ -303,13 +296,11 @@ def test_the_linear_part_is_that_of_the_populations_witness_and_not_of_the_sampl
 
 def test_the_noise_floor_is_what_one_population_shows():
     rng = np.random.default_rng(2)
-    results = [
-        ka.mmd_test(rng.normal(size=(20, 2)), rng.normal(size=(35, 2)), kernel=Gaussian(1.0), permutations=1,
-                    rng=0, estimator="biased")
-        for _ in range(400)
-    ]  # fmt: skip
-    squares = np.array([r.mmd_squared for r in results])
-    floor = np.mean([r.noise_floor**2 for r in results])
+    samples = [(rng.normal(size=(20, 2)), rng.normal(size=(35, 2))) for _ in range(400)]
+    squares = np.array([ka.mmd_squared(*pair, Gaussian(1.0)) for pair in samples])
+    floor = np.mean(
+        [ka.mmd_test(*pair, kernel=Gaussian(1.0), permutations=1, rng=0).noise_floor ** 2 for pair in samples]
+    )
     assert floor == pytest.approx(squares.mean(), abs=4 * squares.std() / 20)  # 4 standard errors
 
 

@@ -7,7 +7,7 @@ import pytest
 from simulated_releases import DOMAIN, KERNEL, MAPS, NOISE_SCALE, N, noisy, population
 
 import kmeanalyst as ka
-from kmeanalyst.inference.two_sample import different_maps, noise_aware
+from kmeanalyst.inference.two_sample import noise_aware
 from kmeanalyst.inference.two_sample.sides import covariance_of, directions_of
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -48,7 +48,7 @@ def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
 @pytest.mark.parametrize("name", sorted(OTHER_MAPS))
 @pytest.mark.levels(but="a subspace")
 def test_releases_of_different_maps_hold_their_level_and_show_a_difference(name, monkeypatch):
-    monkeypatch.setattr(different_maps, "_EVEN_ROWS", 150)
+    monkeypatch.setattr(noise_aware, "_EVEN_ROWS", 150)
     rng = np.random.default_rng(7)
     same, different = [], []
     for _ in range(14):
@@ -67,8 +67,8 @@ def test_what_two_maps_disagree_about_is_not_taken_for_a_difference():
     for _ in range(4):
         a, b = pair(first, second, 1e-5, rng)
         aware.append(ka.mmd_test(a, b).pvalue)
-        fitted, fresh = different_maps._reference(a, b)
-        shared = different_maps._shared_functions(a.measurement, b.measurement, fitted)
+        fitted, fresh = noise_aware._reference(a, b)
+        shared = noise_aware._shared_functions(a.measurement, b.measurement, fitted)
         x, y = first(fresh.ours) @ shared.ours, second(fresh.theirs) @ shared.theirs
         null = (covariance_of(x, fresh.weights) + covariance_of(y, fresh.weights)) / N
         d = shared.ours.T @ a.measurement.vector - shared.theirs.T @ b.measurement.vector
@@ -83,7 +83,7 @@ def test_the_functions_compared_do_not_know_the_released_points():
     rng = np.random.default_rng(12)
     a, b = pair(MAPS["random-features"], OTHER_MAPS["other frequencies"], NOISE_SCALE[0.1], rng)
     moved = a.replaced(points=DOMAIN.decode(DOMAIN.draw(400, 9)))
-    chosen, again = different_maps._reference(a, b)[0], different_maps._reference(moved, b)[0]
+    chosen, again = noise_aware._reference(a, b)[0], noise_aware._reference(moved, b)[0]
     np.testing.assert_array_equal(chosen.ours, again.ours)
     np.testing.assert_array_equal(chosen.theirs, again.theirs)
 
