@@ -77,8 +77,6 @@ class _Tasks:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Task(ElsewhereTable):
-    """One of them, on the driver."""
-
     tasks: _Tasks
     number: int
 
@@ -89,8 +87,6 @@ class _Task(ElsewhereTable):
 
 @dataclass(frozen=True)
 class _Spark(Executor):
-    """Spark: the tasks of one frame are one job."""
-
     same_disk = False
     n_workers = 1  # Spark has divided the table already
 
@@ -114,8 +110,6 @@ class _Spark(Executor):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Table(ElsewhereTable):
-    """A DataFrame of Spark, of which these columns are read."""
-
     frame: Any
     names: Sequence[str]
 
@@ -228,8 +222,6 @@ def _buckets(batches: Iterator[Any]) -> Iterator[tuple[int, list[Any]]]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Partition(ArrowSource):
-    """A partition of a DataFrame of Spark, which is read once."""
-
     rows: Iterator[Any]
 
     def count(self) -> int:

@@ -140,9 +140,7 @@ class LedgerFile:
 
     def unverified(self) -> list[Entry]:
         """The entries as they are in the file, in one state of it; the chain may be broken."""
-        with self._connect(
-            writing=False
-        ) as connection:  # mode rw: what a killed process left half written must be undone
+        with self._connect(writing=False) as connection:  # mode rw: a write of a killed process must be undone
             connection.execute("BEGIN")
             if not self._has_schema(connection):
                 raise self._empty()
@@ -175,9 +173,8 @@ class LedgerFile:
             raise PublishError(f"there is no folder {folder} for the ledger. Nothing was recorded. Make it first.")
         if exists and not self.path.is_file():
             raise PublishError(f"the ledger {self.path} is not a plain file. Nothing was recorded. Name one.")
-        if (
-            exists and self.path.stat().st_nlink > 1
-        ):  # each name has its own journal, which could undo the other's writes
+        # each name has its own journal, which could undo the other's writes
+        if exists and self.path.stat().st_nlink > 1:
             raise PublishError(
                 f"the ledger {self.path} has a second name (a hard link), which would have a journal of its own: "
                 "a crash could then damage the ledger. Nothing was recorded. Remove the other name, or link it symbolically."
@@ -261,7 +258,6 @@ class LedgerFile:
             )
 
     def _check_chain(self, entries: list[Entry]) -> list[Entry]:
-        """The entries; PublishError unless each of them fits the one before."""
         fault = first_fault(entries)
         if fault is not None:
             raise PublishError(

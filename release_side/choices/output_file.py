@@ -58,7 +58,6 @@ class Output:
 
 
 def _check_name(output: str | Path, what: str) -> None:
-    """PublishError for an empty name, or for the name of a folder."""
     if not str(output):
         raise PublishError("the output has no name, so nothing could be written. Name a file, such as table.kme.")
     if str(output).endswith(tuple(filter(None, (os.sep, os.altsep)))):

@@ -291,7 +291,6 @@ def _encoded(public: Table, domain: Domain) -> Iterator[Array]:
 
 
 def _count(public: Table, domain: Domain, *, most: int) -> int | None:
-    """The number of rows; None if there are more than `most`, or a column is missing."""
     headers = [public.columns] if isinstance(public, pd.DataFrame) else _open_public(public).headers
     if not all(_has_columns(header, domain) for header in headers):
         return None

@@ -123,7 +123,6 @@ def lines_of(source: Source) -> list[str]:
 
 
 def _parts(line: str) -> tuple[str, str | None]:
-    """The question and its condition, without the comment."""
     pieces = _PIECES.findall(line)
     pieces = pieces[: pieces.index("#")] if "#" in pieces else pieces
     if "|" not in pieces:
@@ -158,7 +157,6 @@ def _question(number: int, text: str, where: str | None, domain: Domain) -> Work
 
 
 def _statistic(text: str) -> tuple[str, tuple[str, ...]]:
-    """The statistic that a question asks for, and the texts of its arguments."""
     parser = Parser(text)
     name = parser.token.text
     if name not in STATISTICS or len(parser.tokens) < 2 or parser.tokens[1].text != "(":

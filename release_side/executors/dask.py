@@ -68,9 +68,8 @@ class Dask(Executor):
                 "release_side.Dask(distributed.Client(address))."
             )
         check_address(self.client.scheduler.address)
-        check_address(
-            guarded(self.client.scheduler_info, LOST)["address"]
-        )  # where it listens: workers may join there later
+        # where it listens: workers may join there later
+        check_address(guarded(self.client.scheduler_info, LOST)["address"])
 
     @property
     def n_workers(self) -> int:
@@ -233,8 +232,6 @@ def _key(name: str) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Partition(ElsewhereTable):
-    """A partition of a DataFrame of Dask. opened: a dask.delayed of its table."""
-
     names: list[str]
     opened: Any
 

@@ -68,7 +68,6 @@ class Batches(PrivateTable):
         return pieces(self._batches(names, announced), self.piece)
 
     def _batches(self, names: Sequence[str], announced: int | None) -> Iterator[Any]:
-        """The source's batches; PublishError if they have not as many rows as were announced."""
         batches = guarded(lambda: iter(self.source.batches(names)), BROKE_OFF)
         n_rows = 0
         while (batch := guarded(lambda: next(batches, None), BROKE_OFF)) is not None:

@@ -224,5 +224,4 @@ def _of_number(number: Any, *, small: bool) -> str:
 
 
 def _whole(number: int) -> str:
-    """In decimal; in hexadecimal where Python would refuse to write it in decimal."""
     return str(number) if abs(number) < 2**1024 else hex(number)

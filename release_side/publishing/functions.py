@@ -144,7 +144,6 @@ def _noise(choices: FunctionChoices, epsilon: float, delta: float, rehearsal: in
 
 
 def _inputs(choices: FunctionChoices, domain: Domain) -> Domain:
-    """The columns that the function depends on: all but the target."""
     kind, target = choices.kind, choices.target
     check_one_of("kind", kind, KINDS)
     if texts := [column.name for column in domain.columns if column.is_text]:
@@ -194,7 +193,6 @@ def kernel_of_function(choices: FunctionChoices, inputs: Domain, size: Populatio
 
 
 def _check_numbers(inputs: Domain) -> None:
-    """PublishError unless all columns hold numbers and no cell is missing."""
     unfit = [column.name for column in inputs.columns if not column.is_number or column.missing]
     if unfit:
         raise PublishError(

@@ -208,7 +208,6 @@ def _seconds_per_row(rows: Array, feature_map: FeatureMap, mechanism: RehearsalN
 
 
 def _file_bytes(release: Release) -> int:
-    """The size of the release's file, which is stamped as a rehearsal and removed at once."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "simulated.kme"
         try:
@@ -233,7 +232,6 @@ def _facts(release: Release) -> dict[str, Any]:
 
 
 def _errors(release: Release, truth: SyntheticPopulation, size: PopulationSize) -> dict[str, float]:
-    """The distance of the simulated release from its table, and the standard errors that its analyst would see."""
     columns = release.domain.columns
     numbers = [column for column in columns if isinstance(column, Real | Integer)]
     asked = [(column, truth.rows[:, j]) for j, column in enumerate(columns) if not column.is_text]
@@ -250,8 +248,6 @@ def _errors(release: Release, truth: SyntheticPopulation, size: PopulationSize) 
 
 
 def _mean_error(release: Release, column: Real | Integer) -> float:
-    """Standard error of the column's mean over the cells that are not missing, as a fraction of its range."""
-
     def value(frame: pd.DataFrame) -> Array:
         return frame[column.name].fillna(column.lower).to_numpy(dtype=float)
 

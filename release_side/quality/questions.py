@@ -279,8 +279,6 @@ class _Moments:
 
 
 class _Values:
-    """All values with their weights, for a quantile."""
-
     def __init__(self) -> None:
         self._values, self._weights = [np.zeros(0)], [np.zeros(0)]
 

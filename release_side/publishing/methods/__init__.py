@@ -14,14 +14,15 @@ import math
 from dataclasses import replace
 
 from kmeanalyst.kernels import Margins as MarginsKernel
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, margin_kernel, position_of
 from kmeanalyst.releases.domain.numbers import Integer, Number
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
-from release_side.choices.kept_rules import refuse_broken, refuse_rules
 from release_side.choices.options import public_rows
 from release_side.choices.workload import lines_of, read_workload
 from release_side.errors import PublishError
@@ -69,7 +70,7 @@ def chosen_kind(method: str, choices: Choices, domain: Domain) -> tuple[type[Rel
     elif kind is RandomFeatures and isinstance(kernel_from_spec(spec, domain, choices.target), MarginsKernel):
         kind = Margins
     if kind.no_rules:
-        refuse_rules(domain, kind.no_rules)
+        _refuse_rules(domain, kind.no_rules)
     check_kept(domain, choices.target)
     return kind, choices
 
@@ -83,7 +84,7 @@ def with_inputs(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> 
     """The method, its public rows and workload read; PublishError if they do not go with it, or rows break a rule."""
     public = public_rows(choices.public_points, domain)
     if public is not None:
-        refuse_broken(public, domain)
+        _refuse_broken(public, domain)
     if choices.workload is not None:
         if kind is not AdaptiveMargins:
             raise PublishError(
@@ -149,7 +150,6 @@ def _cells_by_default(choices: Choices, domain: Domain) -> float:
 
 
 def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> None:
-    """PublishError if there are strings, and the method would have to invent some."""
     texts = ", ".join(column.name for column in domain.columns if column.is_text)
     if not texts:
         return
@@ -162,6 +162,28 @@ def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) 
         raise PublishError(
             f"{texts} is a column of texts, and strings drawn at random would be like none in the table. Name public "
             "points: a file of rows, with strings, that are public already."
+        )
+
+
+def _refuse_rules(domain: Domain, why: str) -> None:
+    """PublishError where the domain has rules, which are kept by rows of margins alone."""
+    if domain.rules:
+        raise PublishError(
+            f"{why}, and do not keep the {len(domain.rules)} rules of the domain. Rows of adaptive margins do, the default where "
+            "columns have few enough levels: leave out kernel, features, family, public points, weights and bound, and method. Or "
+            'leave the rules out of the domain; the method "subspace" keeps them where the points are given, strings too.'
+        )
+
+
+def _refuse_broken(public: Array, domain: Domain) -> None:
+    """PublishError where public rows break a rule of the domain: they may not be points of the release."""
+    rules = rules_of(domain)
+    broken = rules.broken_by(public)
+    if broken.any():
+        first = int(broken.any(axis=0).argmax())
+        raise PublishError(
+            f"{int(broken.any(axis=1).sum())} of the {len(public)} public points break a rule, which no row of the release may, "
+            f"such as {rules.compiled[first].rule.named(first + 1)}. Remove these rows, or the rule."
         )
 
 

@@ -20,6 +20,7 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 import pytest
+import refusals
 from click.testing import CliRunner
 from file_tools import SCHEMA_TEST, same
 from scipy import stats
@@ -29,7 +30,6 @@ from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.kernels import Gaussian, Indicator, Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -394,37 +394,9 @@ def test_the_size_follows_from_public_numbers_alone():
     assert len(published(points=None)) == default_size(54, 200, 1.0)
 
 
-REFUSED = [
-    ({"points": 6}, r"there are 45,057,474 databases of 6 of the 54 rows.*another distribution.*nothing was read\. Pass fewer"),
-    ({"domain": Domain((Integer(name="age", lower=1, upper=2000),))}, r"there are 2,001,000 databases of 2 of the 2000 rows"),
-    ({"points": 5000}, r"there are too many databases of 5000 of the 54 rows.*Pass fewer points"),
-    ({"points": 0}, r"points must be a whole number of at least 1, got 0\. Leave it out"),
-    ({"points": True}, r"points must be a whole number of at least 1, got True"),
-    ({"domain": GRID_DOMAIN}, r"every row that the domain allows, which must be 2 to 2000 rows.*or pass public points"),
-    ({"domain": Domain((Integer(name="age", lower=0, upper=2000),))}, r"must be 2 to 2000 rows, and this domain has fewer, more"),
-    ({"kernel": Gaussian(1e6), "domain": LINE}, r"the rows to draw from are nearly equal.*Choose a smaller lengthscale"),
-    ({"public_points": FRAME.iloc[:1]}, r"public points have 1 different rows.*Pass a grid"),
-    ({"delta": 1e-6}, r"exponential mechanism gives pure differential privacy, so delta is 0.*Pass delta 0"),
-    ({"epsilon": 0.0}, r"epsilon must be a positive number"),
-    ({"weights": "signed"}, r"signed weights does not go with the exponential mechanism, which draws.*Leave it out"),
-    ({"features": 10}, r"features does not go with the exponential mechanism"),
-    ({"calibration": "zcdp"}, r"calibration does not go with the exponential mechanism"),
-    ({"float32": True}, r"float32 does not go with the exponential mechanism"),
-    ({"bound": 1.0}, r"bound does not go with the exponential mechanism"),
-    ({"noise": "none"}, r"noise does not go with the exponential mechanism"),
-    ({"kernel": "magic"}, r"unknown kernel 'magic'"),
-    ({"kernel": Strange(1.0), "domain": LINE}, r"no reader would take the kernel Strange.*: it is unknown to them.*Name a kernel"),
-    ({"rehearsal": -1}, r"rehearsal must be a whole number of at least 0, got -1.*Pass e\.g\. 1"),
-    ({"rehearsal": 1, "ledger": "l", "table": "t"}, r"a rehearsal is not private"),
-]  # fmt: skip
-
-
 def test_what_cannot_be_drawn_exactly_is_refused_before_a_row_is_read(monkeypatch):
     monkeypatch.setattr(rows_module._Frame, "_pieces", Mock(side_effect=AssertionError("a row was read")))
-    for choice, message in REFUSED:
-        domain = choice.get("domain", MIXED)
-        with pytest.raises((PublishError, DomainError), match=message):
-            published(**{"rows": domain.decode(domain.draw(30, 0)), **choice})
+    refusals.check(Path(__file__).parent / "refusals_draw.txt", lambda text: eval(text, globals() | {"plan": plan}))
 
 
 def test_scoring_is_prepared_before_a_row_is_read_and_the_spend_recorded_before_the_draw(monkeypatch):
@@ -505,13 +477,6 @@ def test_a_draw_counts_as_a_pure_release_next_to_gaussian_ones(tmp_path):
         "t", Spend(1.0, 1e-6, "discrete gaussian", "analytic", GaussianNoise(1.0, 1e-6).multiplier(), 200, "any")
     )
     assert 1.0 < ledger.account("t").total_epsilon <= 2.0
-
-
-def test_plan_says_that_it_simulates_noise():
-    with pytest.raises(
-        PublishError, match=r"plan simulates noise, and the exponential mechanism adds none.*try publish"
-    ):
-        plan(MIXED, rows=100, epsilon=1.0, delta=0.0, method="exponential")
 
 
 # ---------------------------------------------------------------------- the analyst's side

@@ -181,10 +181,7 @@ def test_a_release_of_so_many_rows_is_written_read_and_asked(
     times, path = N // ROWS, tmp_path / "large.kme"
     repeated(times)
     monkeypatch.setattr(reading, "PopulationSize", lambda count, unit: PopulationSize(count * times, unit))
-    sizes: dict[str, Any] = {} if "method" in own else {"points": 60}
-    made = publish(
-        TABLE, DOMAIN, epsilon=1.0, delta=1e-12, uncounted=True, output=path, **own, **sizes
-    )  # fmt: skip
+    made = publish(TABLE, DOMAIN, epsilon=1.0, delta=1e-12, uncounted=True, output=path, points=60, **own)
     assert validate_release(path) == []
     release = read_release(path)
     assert made.measurement is not None and release.measurement is not None

@@ -49,16 +49,14 @@ FRAME = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet"])
-def test_the_table_need_not_have_a_derived_column_and_its_cells_are_not_read(end, tmp_path: Path):
-    def sums(frame: pd.DataFrame) -> np.ndarray:
-        path = tmp_path / f"{len(frame.columns)}.{end}"
-        frame.to_csv(path, index=False) if end == "csv" else frame.to_parquet(path)
-        found = release_side.publish(path, DOMAIN, epsilon=1, delta=1e-6, rehearsal=1)
-        return found.measurement.noisy_sum
-
+def test_the_table_need_not_have_a_derived_column_and_its_cells_are_not_read(tmp_path: Path):
     with_cells = FRAME.assign(stay="nonsense", rate=list(range(150)), long=["yes", "no", ""] * 50)
-    np.testing.assert_array_equal(sums(FRAME), sums(with_cells))
+    FRAME.to_csv(tmp_path / "few.csv", index=False)
+    with_cells.to_csv(tmp_path / "all.csv", index=False)
+    with_cells.to_parquet(tmp_path / "all.parquet")
+    few, *others = (list(open_private(tmp_path / name).encoded(DOMAIN)) for name in ("few.csv", "all.csv", "all.parquet"))
+    for rows in others:
+        np.testing.assert_array_equal(np.concatenate(rows), np.concatenate(few))
 
 
 def test_the_type_of_a_derived_column_of_the_table_does_not_matter(tmp_path: Path):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import slow_reading
 from contracts import COLUMNS, TEXTS
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kmeanalyst.kernels.base import Array
@@ -55,6 +55,7 @@ any_line = st.one_of(
     a_full_line.map(lambda line: line + b"\r"),
 )  # fmt: skip
 lines = st.lists(any_line, min_size=1, max_size=8)
+few = settings(max_examples=20)
 
 
 def in_pieces(source: Any, piece: int, domain: Domain = DOMAIN, n_rows: int | None = None) -> Array:
@@ -76,6 +77,7 @@ def written(folder: Path, rows: list[bytes], end: bytes = b"\n") -> Path:
 # ---------------------------------------------------------------- CSV
 
 
+@few
 @given(rows=lines, end=st.sampled_from([b"\n", b"", b"\r\n", b"\n\n"]), piece=st.integers(1, 9))
 @example(rows=[b",".join([cell] * WIDTH) for cell in QUOTED], end=b"\n", piece=5)
 @example(rows=[b"1,2", b",".join([b"b1\rx"] * WIDTH), b"1"], end=b"", piece=9)
@@ -87,6 +89,7 @@ def test_lines_are_read_as_one_by_one(tmp_path_factory, rows, end, piece):
     assert same_bytes(in_pieces(path, piece), expected)
 
 
+@few
 @given(rows=lines, other=any_line, index=st.integers(0, 7), piece=st.integers(1, 9))
 def test_a_line_changes_its_own_row_alone(tmp_path_factory, rows, other, index, piece):
     folder, index = tmp_path_factory.mktemp("t"), index % len(rows)
@@ -226,6 +229,7 @@ def in_batches(column: pa.Array, cut: int) -> pa.Table:
     return pa.Table.from_batches([*table.slice(0, cut).to_batches(), *table.slice(cut).to_batches()], table.schema)
 
 
+@few
 @given(columns=arrow_columns(), cut=st.integers(0, 8), piece=st.integers(1, 9))
 def test_arrow_cells_are_read_as_one_by_one(columns, cut, piece):
     """Every type as every column: the words of dictionaries, and other cells, change their own rows alone."""
@@ -235,6 +239,7 @@ def test_arrow_cells_are_read_as_one_by_one(columns, cut, piece):
     assert same_bytes(other[1:], first[1:])
 
 
+@few
 @given(columns=arrow_columns(), piece=st.integers(1, 9))
 def test_parquet_files_are_read_as_one_by_one(tmp_path_factory, columns, piece):
     path = tmp_path_factory.mktemp("t") / "t.parquet"
@@ -247,6 +252,7 @@ def test_parquet_files_are_read_as_one_by_one(tmp_path_factory, columns, piece):
         assert same_bytes(in_pieces(path, piece), slow_reading.encoded_arrow(table, DOMAIN))
 
 
+@few
 @given(
     texts=st.lists(st.none() | st.sampled_from(["a", "A\0", "", "1.5", "high", "😀", "nan"]), min_size=1, max_size=9)
 )

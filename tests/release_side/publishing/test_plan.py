@@ -60,10 +60,10 @@ SQUARE = Domain(tuple(Real(name=name, lower=-6.0, upper=6.0) for name in ("x", "
 
 @pytest.fixture(scope="module", autouse=True)
 def quick() -> Iterator[None]:
-    """A small synthetic population, and a fifth of the work in plans and publications alike."""
+    """A small synthetic population, and a twentieth of the work in plans and publications alike."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simulating, "_SYNTHETIC_ROWS", (500, 1000))
-        patch.setattr(wanted, "EFFORT", Effort(0.2))
+        patch.setattr(wanted, "EFFORT", Effort(0.05))
         yield
 
 
@@ -209,7 +209,7 @@ def workers(n: int, rng: np.random.Generator) -> pd.DataFrame:
 @pytest.mark.slow(but="space0-clusters-gaussian:lengthscale=1.5-0.1")
 def test_a_real_error_is_within_about_a_factor_of_two_of_the_predicted(space, make_table, kernel, epsilon):
     n = 5000
-    options: dict[str, Any] = {"delta": 1e-6, "kernel": kernel, "points": 200, "features": 1000}
+    options: dict[str, Any] = {"delta": 1e-6, "kernel": kernel, "points": 100, "features": 500}
     predicted = plan(space, rows=n, epsilon=epsilon, **options).rkhs_error[0]
     table = make_table(n, np.random.default_rng(3))
     release = release_side.publish(table, space, epsilon=epsilon, rehearsal=9, **options)
@@ -342,13 +342,13 @@ def test_a_wrong_size_or_budget_is_refused_before_anything_is_simulated(monkeypa
 
 def test_levels_that_noise_hides_are_named_and_a_weak_guarantee_is_noted(caplog):
     """At ε = 20 none is; at 0.1 those of the column of many levels are, but not of two, and not of a tree with as many leaves."""
-    code = Categorical(name="code", levels=tuple(f"c{k:03}" for k in range(300)))
-    tree = Tree(name="place", parents={f"p{k:03}": f"region {k // 30}" for k in range(300)})
+    code = Categorical(name="code", levels=tuple(f"c{k:03}" for k in range(100)))
+    tree = Tree(name="place", parents={f"p{k:03}": f"region {k // 10}" for k in range(100)})
     domain = Domain((code, tree, Categorical(name="sex", levels=("f", "m"))))
     plan(domain, rows=2000, delta=1e-6, epsilon=[20.0, 0.1], points=40)
     weak, hidden = sorted((record.getMessage() for record in caplog.records), key=lambda text: "noise hides" in text)
     assert "epsilon 20 is a weak" in weak and "publish refuses it" in weak
-    assert re.match(r"ε = 0\.1: noise hides levels of code \(300 levels, noise of 0\.\d+ on a share\): ", hidden)
+    assert re.match(r"ε = 0\.1: noise hides levels of code \(100 levels, noise of 0\.\d+ on a share\): ", hidden)
     assert 'a tree (kind = "tree")' in hidden
 
 

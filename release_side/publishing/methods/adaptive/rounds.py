@@ -240,7 +240,6 @@ class Rounds:
     # ------------------------------------------------------------------ rounds
 
     def _measure(self, tables: Sequence[tuple[str, int]], squares: Sequence[float]) -> None:
-        """One round of tables, named by their kind and their number there, with these squared heights."""
         wanted = np.array([self._index(kind, t) for kind, t in tables])
         heights = np.rint(np.sqrt(np.array(squares)) * (GRID * SHRINK)).astype(np.int64)
         noisy = self.door.measure(wanted, heights)
@@ -277,7 +276,6 @@ class Rounds:
         return [self.first[n] for n in sorted(few)]
 
     def _score(self, guesses: list[Array]) -> Array:
-        """The noisy distances Σ|share − guess| of all pairs' tables from guesses (Y, a, b)."""
         step = sharing.score_step(self.shares.allowances()[self.door.made], self._cells_of_pairs().tolist(), self.size)
         noisy = self.door.scores(self._every_pair(), self._whole(guesses, step), step)
         self.scores.append(Scores(noisy, step))
@@ -360,7 +358,6 @@ class Rounds:
         return {p: self.asked[pair] for p, pair in pairs if pair in self.asked}
 
     def _squares_of_pairs(self, pairs: list[int]) -> list[float]:
-        """Squared heights of the tables of these pairs in the coming round."""
         powers = self._cells_of_pairs()[pairs] ** self.shares.power
         squares = self.shares.squares(self.door.made) * powers / powers.sum()
         named = list(combinations(self.kernel.others, 2))
