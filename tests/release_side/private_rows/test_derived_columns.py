@@ -54,7 +54,9 @@ def test_the_table_need_not_have_a_derived_column_and_its_cells_are_not_read(tmp
     FRAME.to_csv(tmp_path / "few.csv", index=False)
     with_cells.to_csv(tmp_path / "all.csv", index=False)
     with_cells.to_parquet(tmp_path / "all.parquet")
-    few, *others = (list(open_private(tmp_path / name).encoded(DOMAIN)) for name in ("few.csv", "all.csv", "all.parquet"))
+    few, *others = (
+        list(open_private(tmp_path / name).encoded(DOMAIN)) for name in ("few.csv", "all.csv", "all.parquet")
+    )
     for rows in others:
         np.testing.assert_array_equal(np.concatenate(rows), np.concatenate(few))
 
