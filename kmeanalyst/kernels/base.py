@@ -1,9 +1,7 @@
 """What a kernel is, and how kernels are built from kernels: small frozen values with a Gram matrix, a diagonal and a bound.
 
-Rows are encoded rows, float64 (n, d): numbers as they are, levels as codes 0, 1, ..., a missing cell as NaN. Rows with missing
-cells in different columns are orthogonal, which keeps every kernel positive definite (a product with an indicator of the pattern).
-Shift-invariant kernels draw from their spectral measure (Bochner; Rahimi & Recht 2007): sums mix spectra, products add
-frequencies, levels get uniform phases, so that random Fourier features compose as the kernels do.
+Encoded rows are float64 (n, d), a missing cell NaN; rows missing in different columns are orthogonal, which keeps kernels positive
+definite. Shift-invariant kernels draw from their spectral measure (Bochner; Rahimi & Recht 2007).
 """
 
 from __future__ import annotations
@@ -172,10 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
-    """The indices of each column's numbers in an encoded row: [1, 3, 1, 2] numbers are [[0], [1, 4, 5], [2], [3, 6]].
-
-    A column of one number thus has its own index, whatever other columns there are.
-    """
+    """The indices of each column's numbers in an encoded row: [1, 3, 1, 2] numbers are [[0], [1, 4, 5], [2], [3, 6]]."""
     coordinates, free = [], len(widths)
     for j, width in enumerate(widths):
         coordinates.append([j, *range(free, free + width - 1)])

@@ -72,7 +72,6 @@ class Cells:
         return [(j, np.array(edges)) for j, edges in enumerate(self.edges)]
 
     def _cells_in(self, X: Array, tables: Sequence[tuple[int, Array]]) -> Array:
-        """The cell (n, tables) of each value, of tables of single columns with these inner edges."""
         if X.shape[1] != len(self.edges):
             raise ValueError(
                 f"these margins are of {len(self.edges)} columns, the rows have {X.shape[1]}. "

@@ -1,8 +1,6 @@
 """Kernels for numbers: Gaussian, Laplacian, Matérn, rational quadratic, a mixture of Gaussians, and a periodic one.
 
-Distances are summed column by column, in float64, with no matrix product: the value for a pair of rows then depends on
-that pair alone, not on the rows that are computed with it, as release_side/PROOF.md §1 requires, and nothing cancels.
-The periodic kernel is for cyclic quantities: the hour of the day, the direction of the wind, the day of the year.
+Distances are summed column by column, with no matrix product: a pair's value depends on that pair alone (PROOF.md §1).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Dot-product kernels on a bounded domain: polynomial and exponential (Kar & Karnick 2012).
 
-k(x, y) = f(s), s = Σ_j u_j v_j / d, where u and v are the rows with each column brought from its public bounds to [−1, 1], and
-clamped there: without bounds √k(x, x) would have no supremum; with them it is √f(1). f(s) = Σ a_n s^n with a_n ≥ 0 makes k
-positive definite (Schoenberg 1942), and a_n/f(1) is the distribution of the degree of its random features. A missing cell
-counts as the middle of its column, and rows with missing cells in different columns are orthogonal.
+k(x, y) = f(s), s = Σ_j u_j v_j / d, u and v the rows with each column brought from its public bounds to [−1, 1], and clamped there.
+f(s) = Σ a_n s^n with a_n ≥ 0 is positive definite (Schoenberg 1942). A missing cell counts as the middle of its column.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Sources of random numbers for the frequencies of kernels, as alternatives to numpy's generators.
-
-A kernel draws each quantity of a frequency for all R frequencies with one call. A source may make the R values of a call
-dependent, as long as each keeps its distribution: features stay unbiased with the same norm, and only their error changes.
-"""
+"""Sources of random numbers for the frequencies of kernels: dependent over the R values of a call, each with its distribution."""
 
 from __future__ import annotations
 

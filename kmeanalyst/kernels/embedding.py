@@ -1,8 +1,4 @@
-"""Kernel mean embeddings Σ w_m k(z_m, ·): evaluation, inner products, distances.
-
-Double sums over a Gram matrix are computed here only, in blocks, so that memory does not grow with the
-product of the sizes. Blocks can run in threads: NumPy's exp, cos and sin use one thread each, and release the lock.
-"""
+"""Kernel mean embeddings Σ w_m k(z_m, ·): evaluation, inner products, distances, in blocks that bound the memory."""
 
 from __future__ import annotations
 

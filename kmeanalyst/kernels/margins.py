@@ -1,7 +1,6 @@
 """The kernel whose mean is a table's margins: how many cells two rows share, one column or two at a time; and its features.
 
-Every column is cut into cells: levels, public ranges of numbers, single values, a missing cell. The features φ have one coordinate
-for each cell of each table: φ(x)·φ(y) = k(x, y), and their mean over a table is its tables, each in units of its height.
+The features φ have a coordinate for each cell of each table: their mean over a table is its tables, each in units of its height.
 """
 
 from __future__ import annotations
@@ -135,7 +134,6 @@ class Margins(Cells, UnitDiagonal):
         return sum(n for n, share in zip(self._counts(), self.shares, strict=True) if share)
 
     def _counts(self) -> tuple[int, ...]:
-        """How many tables each share is of."""
         few, pairs = len(self.others), self.n_pairs
         return len(self.edges), few, pairs, pairs, len(self.finer), 1
 
@@ -452,7 +450,7 @@ class Group:
             own += self.starts[run, None].astype(indices.dtype)
 
     def _find_at_once(self, cells: Array, indices: Array) -> None:
-        """The same for few rows of many tables, where a loop over tables would take longer than the sums."""
+        """The same for few rows of many tables, where a loop over tables would take longer."""
         indices[:] = cells[self._tables[:, 0]]
         for sizes, columns in zip(self._shapes.T[1:], self._tables.T[1:], strict=True):
             indices *= sizes[:, None]

@@ -1,8 +1,7 @@
 """Kernels for strings: how many short substrings two of them share (Leslie, Eskin & Noble 2002).
 
-An encoded string is a few whole numbers below 2^53, each of which holds as many characters as it can: characters are
-digits 1, 2, ... of the base symbols + 1, the first the most significant, and a digit 0 ends the string. A missing one is
-NaN. Any number is read as a string: no value raises an error.
+An encoded string is a few whole numbers below 2^53: characters are digits 1, 2, ... of the base symbols + 1, and a digit 0 ends
+the string. A missing one is NaN. Any number is read as a string: no value raises an error.
 """
 
 from __future__ import annotations
@@ -174,7 +173,6 @@ def _onto(mers: Array, theirs: Array, counts: csr_array) -> csr_array:
 
 
 def _factor(counts: csr_array) -> csr_array | Array:
-    """Countsᵀ (V, m) to multiply others with: as a whole table where that is quicker."""
     return counts.toarray().T if counts.shape[0] * counts.shape[1] <= _DENSE else counts.T.tocsr()
 
 

@@ -1,8 +1,6 @@
 """The positions of a column's groups on an axis, and the axis' ticks and labels.
 
-Ranges of about equal width are drawn on the column's own scale, in natural units (days since 1970-01-01 for dates, as in
-matplotlib), and missing cells beyond its end. All other groups are drawn side by side, each with its label: levels, and ranges
-of different widths, whose bars would be read by their area.
+Ranges of about equal width are drawn on the column's own scale, in natural units; all other groups side by side, with labels.
 """
 
 from __future__ import annotations
@@ -105,7 +103,6 @@ def scale_of(column: Number | None) -> tuple[Callable[[Array], Array], Callable[
 
 
 def _with_room(column: Number | None, low: float, high: float) -> tuple[float, float]:
-    """Ends of an axis, with a small margin."""
     there, back = scale_of(column)
     a, b = (float(there(np.array(end))) for end in (low, high))
     return tuple(float(back(np.array(end))) for end in (a - 0.02 * (b - a), b + 0.02 * (b - a)))  # type: ignore[return-value]
@@ -133,7 +130,7 @@ def positions_of(frame: pd.DataFrame, column: Column | None, *, cells: bool = Fa
 
 
 def _on_its_scale(frame: pd.DataFrame, column: Number | None, cells: bool) -> Positions | None:
-    """Positions on the column's own scale; None where widths differ, and where there is no scale."""
+    """None where widths differ, and where there is no scale."""
     there, back = scale_of(column)
     absent = frame["left"].isna().to_numpy()
     if absent[:-1].any() or absent.all():

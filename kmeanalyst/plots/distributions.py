@@ -1,8 +1,4 @@
-"""Histograms of one column, with the error of each number.
-
-Whiskers are the estimates' own intervals, at the level that the caption states, and cover every part of the error: privacy,
-sampling and resolution. Signed weights can make a probability negative; its bar then goes below 0.
-"""
+"""Histograms of one column, with whiskers of the estimates' own intervals; signed weights can make a bar go below 0."""
 
 from __future__ import annotations
 
@@ -135,16 +131,21 @@ def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None)
     positions = positions_of(frame, column)
     down = positions.labels_are_long
     ax = axes_of(ax, size_of_bars(positions.labels or ()))
-    bars_at(ax, positions, frame, down=down)
+    bars_at(ax, positions, *values_and_errors(frame), down=down)
     labels = (axis_label(column, name), "probability")
     ax.set(xlabel=labels[down], ylabel=labels[not down])
     return ax, positions
 
 
-def bars_at(ax: Axes, positions: Positions, frame: pd.DataFrame, *, down: bool) -> None:
-    """Draw bars, stems and whiskers of a histogram's rows at these positions, vertical or horizontal, and mark the axis."""
+def values_and_errors(frame: pd.DataFrame, of: str = "probability") -> tuple[Array, Array]:
+    """(k,) values of a table of estimates, and (2, k) how far their intervals reach below and above."""
+    values, low, high = (frame[name].to_numpy(dtype=float) for name in (of, "low", "high"))
+    return values, np.array([values - low, high - values])
+
+
+def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array, *, down: bool) -> None:
+    """Draw bars, stems and whiskers (2, k) at these positions, and mark the axis; rows run downwards."""
     draw = ax.barh if down else ax.bar
-    values = frame["probability"].to_numpy(dtype=float)
     solid = np.flatnonzero(~positions.stems)
     drawn = draw(
         positions.lefts[solid], values[solid], (positions.rights - positions.lefts)[solid], align="edge", label="release",
@@ -152,42 +153,28 @@ def bars_at(ax: Axes, positions: Positions, frame: pd.DataFrame, *, down: bool) 
     )  # fmt: skip
     if positions.missing is not None:
         drawn.patches[solid.tolist().index(positions.missing)].set(hatch="///", facecolor="white")
-    if positions.stems.any():
-        _stems(ax, positions.middles[positions.stems], values[positions.stems])
+    if positions.stems.any():  # public atoms among ranges
+        at, heights = positions.middles[positions.stems], values[positions.stems]
+        ax.vlines(at, 0, heights, color=RELEASE.colour, linewidth=2)
+        ax.plot(at, heights, linestyle="", marker="D", color=RELEASE.colour, markersize=6, label="a single value")
         _legend(ax, down)
-    error = [values - frame["low"].to_numpy(dtype=float), frame["high"].to_numpy(dtype=float) - values]
-    whiskers(ax, positions.middles, values, error, down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
-    zero_and_ticks(ax, positions, down=down)
-
-
-def zero_and_ticks(ax: Axes, positions: Positions, *, down: bool) -> None:
-    """Mark a bar chart: the line at 0, and the axis of the groups; rows run downwards."""
+    whiskers(ax, positions.middles, values, errors, down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
     (ax.axvline if down else ax.axhline)(0, color=RULE, linewidth=0.8)
     positions.mark(ax, "y" if down else "x")
     if down:
         ax.invert_yaxis()
 
 
-def _stems(ax: Axes, positions: Array, values: Array) -> None:
-    """Public atoms among ranges: each a stem with a diamond."""
-    ax.vlines(positions, 0, values, color=RELEASE.colour, linewidth=2)
-    ax.plot(positions, values, linestyle="", marker="D", color=RELEASE.colour, markersize=6, label="a single value")
-
-
 def _marks(ax: Axes, positions: Positions, shares: pd.DataFrame, n_rows: int) -> None:
-    """Draw a sample's shares next to the middles of the bars, with their intervals and a legend."""
-    values = shares["value"].to_numpy()
-    error = [values - shares["low"].to_numpy(), shares["high"].to_numpy() - values]
     down = positions.labels_are_long
     whiskers(
-        ax, positions.offset(_OFFSET), values, error, down=down, linestyle="", marker=SAMPLE.marker, markersize=4.5,
-        color=SAMPLE.colour, markerfacecolor="white", elinewidth=1, label=f"your {n_rows:,} rows",
+        ax, positions.offset(_OFFSET), *values_and_errors(shares, "value"), down=down, linestyle="", marker=SAMPLE.marker,
+        markersize=4.5, color=SAMPLE.colour, markerfacecolor="white", elinewidth=1, label=f"your {n_rows:,} rows",
     )  # fmt: skip
     _legend(ax, down)
 
 
 def _legend(ax: Axes, down: bool) -> None:
-    """The legend: above vertical bars; where there is space among horizontal ones."""
     if down:
         ax.legend(frameon=False, fontsize=8)
         return

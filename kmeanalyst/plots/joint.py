@@ -13,7 +13,7 @@ from kmeanalyst.inference.questions.groups import Group, groups_of
 from kmeanalyst.inference.questions.tables import histogram_of_groups, joint_probabilities
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.axes import Positions, axis_label, cut, positions_of
-from kmeanalyst.plots.distributions import bars_at
+from kmeanalyst.plots.distributions import bars_at, values_and_errors
 from kmeanalyst.plots.style import (
     GREY,
     axes_of,
@@ -88,7 +88,6 @@ def _notes(names: Sequence[str], sides: Sequence[_Side]) -> list[str]:
 
 
 def _side(population: Population, name: str, most: int) -> _Side:
-    """One side of a table."""
     column = population.release.columns[name]
     groups = groups_of(population.release.columns, name)
     notes: list[str] = []
@@ -117,9 +116,8 @@ def _cells(
     unsure = [box for box, end in zip(boxes, low, strict=True) if end <= 0]
     ax.add_collection(_boxes(unsure, facecolor="none", edgecolor="0.75", hatch="////", linewidth=0))
     if written:
-        _write(
-            ax, np.array([(x.middles[i], y.middles[j]) for i, j in np.ndindex(shape)]), values, (high - low) / 2, drawn
-        )
+        middles = np.array([(x.middles[i], y.middles[j]) for i, j in np.ndindex(shape)])
+        _write(ax, middles, values, (high - low) / 2, drawn)
     for which, positions in (("x", x), ("y", y)):
         positions.mark(ax, which)
         getattr(ax, f"set_{which}lim")(float(positions.lefts.min()), float(positions.rights.max()))
@@ -195,7 +193,6 @@ def pairs(
 
 
 def size_of_pairs(n_columns: int) -> tuple[float, float]:
-    """The size of a figure of pairs, in inches."""
     return _PANEL * n_columns, _PANEL * n_columns
 
 
@@ -215,13 +212,12 @@ def check_pairs(release: ReleaseData, columns: Sequence[str] | None) -> list[str
 def _diagonal(ax: Axes, population: Population, name: str, side: _Side, level: float) -> None:
     """A column's histogram, over the positions that it has in the maps below it."""
     groups, positions, _ = side
-    found = joint_probabilities(population, [groups]).to_frame(level).rename(columns={"value": "probability"})
-    bars_at(ax, positions, found, down=False)
+    found = joint_probabilities(population, [groups]).to_frame(level)
+    bars_at(ax, positions, *values_and_errors(found, "value"), down=False)
     ax.set_xlim(float(positions.lefts.min()), float(positions.rights.max()))
 
 
 def _outer_labels(ax: Axes, release: ReleaseData, names: Sequence[str], i: int, j: int, across: Positions) -> None:
-    """Names and ticks on the left and below; the diagonal has its own scale of probabilities."""
     if i == len(names) - 1:
         ax.set_xlabel(axis_label(release.columns[names[j]], names[j]))
         ax.tick_params(axis="x", labelrotation=0 if across.labels is None and across.missing is None else 90)

@@ -1,8 +1,6 @@
 """A column of numbers as a curve: a smoothed density, and the distribution function, each with a band.
 
-The density at x is drawn as E[k_h(x, X)], an expectation like any other: its band covers privacy, sampling and resolution
-of the smoothed distribution, and does not cover what smoothing hides. Mass is reflected at the bounds (Schuster 1985), and
-wrapped on a circle.
+The density at x is E[k_h(x, X)], an expectation like any other. Mass is reflected at the bounds (Schuster 1985), or wrapped.
 """
 
 from __future__ import annotations
@@ -161,7 +159,6 @@ class _Curve:
         ax.plot(self.x, values, color=series.colour, linestyle=series.line, linewidth=1.5, label=label, **style)
 
     def finish(self, ax: Axes, where: Question | None, level: float, notes: Sequence[str]) -> None:
-        """Axis, caption and stamp."""
         column = self.numbers.column
         mark_scale(ax, "x", column)
         ax.set_xlim(float(self.x[0]), float(self.x[-1]))
@@ -202,7 +199,6 @@ def _bandwidth(numbers: _Numbers) -> float:
 
 
 def _atoms(numbers: _Numbers) -> list[str]:
-    """The probability of each public atom, for the caption."""
     column, population = numbers.column, numbers.population
     codes = column.atom_codes
     if len(codes) == 0:
@@ -236,7 +232,6 @@ class _Numbers:
 
     @property
     def at_points(self) -> Array:
-        """The codes of the points, (M,)."""
         return self.codes[: len(self.population.weights)]
 
     @property
@@ -247,7 +242,7 @@ class _Numbers:
 
 
 def _numbers_of(release: ReleaseData, name: str, *, where: Question | None, view: View | None) -> _Numbers:
-    """A column of numbers or dates under a view's weights; given that it is not missing, where it can be."""
+    """A column of numbers or dates, given that it is not missing."""
     column = release.columns[name]
     if not isinstance(column, Number):
         raise ValueError(

@@ -1,8 +1,4 @@
-"""What all drawings share: series that differ without colour, captions, the stamp, files.
-
-Colours are those of Okabe & Ito 2008 (*Color universal design*), which colour-blind readers distinguish. Each series also has
-its own line style and marker, so that a grey print shows the same. Matplotlib is imported when something is drawn.
-"""
+"""What all drawings share: series that differ without colour (Okabe & Ito 2008), captions, the stamp, files."""
 
 from __future__ import annotations
 
@@ -85,7 +81,6 @@ def caption(ax: Axes, *parts: str) -> None:
 
 
 def _broken(part: str) -> list[str]:
-    """A part of a caption in lines, broken at its dots where it can be."""
     lines = [""]
     for piece in part.split(_DOT):
         joined = f"{lines[-1]}{_DOT}{piece}" if lines[-1] else piece
@@ -94,7 +89,6 @@ def _broken(part: str) -> list[str]:
 
 
 def guarantee(statement: PrivacyStatement | None) -> str:
-    """N, ε and δ in a few words."""
     if statement is None:
         return "weighted points from elsewhere: no privacy noise is known"
     stamp = f"{STAMP} (a rehearsal) · " if statement.is_rehearsal else ""
@@ -135,7 +129,6 @@ def percent(level: float) -> str:
 
 
 def stamp(ax: Axes, is_rehearsal: bool, *, size: float = 26) -> None:
-    """NOT PRIVATE across the drawing of a rehearsal."""
     if is_rehearsal:
         ax.text(
             0.5, 0.5, STAMP, transform=ax.transAxes, ha="center", va="center", rotation=20, fontsize=size, weight="bold",

@@ -9,7 +9,7 @@ import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.axes import Positions, axis_label, mark_missing, mark_scale, scale_of, ticks_of
-from kmeanalyst.plots.distributions import size_of_bars, zero_and_ticks
+from kmeanalyst.plots.distributions import bars_at, size_of_bars
 from kmeanalyst.plots.style import (
     INK,
     RELEASE,
@@ -22,7 +22,6 @@ from kmeanalyst.plots.style import (
     plain,
     save,
     stamp,
-    whiskers,
 )
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
@@ -102,9 +101,7 @@ def _bars(ax: Axes | None, found: Witness, kind: Categorical) -> tuple[Axes, str
     positions = Positions(middles - 0.35, middles + 0.35, tuple(labels[i] for i in kept))
     down = positions.labels_are_long
     ax = axes_of(ax, size_of_bars(positions.labels or ()))
-    (ax.barh if down else ax.bar)(middles, f[kept], 0.7, color=(RELEASE.colour, 0.4), edgecolor=RELEASE.colour)
-    whiskers(ax, middles, f[kept], _ERRORS * error[kept], down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
-    zero_and_ticks(ax, positions, down=down)
+    bars_at(ax, positions, f[kept], np.tile(_ERRORS * error[kept], (2, 1)), down=down)
     if down:
         ax.locator_params(axis="x", nbins=5)
     names = (axis_label(kind, kind.name), f"{_WITNESS}\n{_SIDES}")
@@ -114,7 +111,6 @@ def _bars(ax: Axes | None, found: Witness, kind: Categorical) -> tuple[Axes, str
 
 
 def _line(ax: Axes, found: Witness, kind: Number) -> Axes:
-    """Draw the line over the column's range, and a missing cell next to it."""
     j, back = found.domain.position(kind.name), scale_of(kind)[1]
     low, high = kind.bounds
     values = np.unique(np.concatenate([kind.rounded(np.linspace(low, high, _STEPS)), kind.atom_codes]))
@@ -136,7 +132,6 @@ def _line(ax: Axes, found: Witness, kind: Number) -> Axes:
 
 
 def _missing(ax: Axes, kind: Number, x: Array, beyond: float, f: Array, error: Array) -> None:
-    """The witness at missing cells, as a mark beyond the column's end."""
     ax.errorbar([beyond], f, _ERRORS * error, fmt="s", color=INK, markerfacecolor="white", capsize=2, markersize=5)
     ticks = ticks_of(kind, float(x[0]), float(x[-1]))
     mark_missing(ax, "x", kind, ticks, beyond)

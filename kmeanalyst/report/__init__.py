@@ -1,9 +1,7 @@
 """The report: one self-contained page for a colleague: what a release is, guarantees, shows and cannot show.
 
-`facts` asks the release (nothing here estimates anything itself), `guarantee` and `caveats` put into words, `charts` draws, and
-`page` puts all of it into one HTML file without any address: no script, style, font or image comes from elsewhere. Names and
-levels are a stranger's: `markup` escapes whatever is not made there, and the page's own policy allows the browser one script
-and one style, by their hashes.
+`facts` asks the release, `guarantee` and `caveats` put into words, `charts` draws, `page` makes one HTML file that loads nothing.
+Names and levels are a stranger's: `markup` escapes them, and the page's policy allows one script and one style, by their hashes.
 """
 
 from kmeanalyst.report.facts import ReleaseFacts, facts_of

@@ -131,7 +131,6 @@ def _of_errors(facts: ReleaseFacts) -> Iterator[Caveat]:
 
 
 def _part_of_error(column: ColumnFacts, part: str) -> float:
-    """The share of one part in the squared errors of a column's bars."""
     errors = [bar.estimate for bar in column.bars if math.isfinite(bar.estimate.standard_error)]
     whole = sum(e.standard_error**2 for e in errors)
     return sum((e.parts.get(part) or 0.0) ** 2 for e in errors) / whole if whole > 0 else 0.0
@@ -182,7 +181,6 @@ def _of_columns(facts: ReleaseFacts) -> Iterator[Caveat]:
 
 
 def _of_notes(facts: ReleaseFacts) -> Iterator[Caveat]:
-    """The notes of the estimates, each once, with the columns that have it."""
     columns_of: dict[str, list[str]] = {}
     for column in facts.columns:
         for note in column.notes:

@@ -34,15 +34,9 @@ def chart(facts: ColumnFacts, key: str) -> Markup | None:
     if not bars:
         return None
     present = [bar for bar in bars if bar.label != MISSING]
-    if isinstance(facts.column, Number) and _comparable(present):
-        return _histogram(facts, present, key)
-    return _rows(facts, bars, key)
-
-
-def _comparable(bars: Sequence[Bar]) -> bool:
-    """Whether all groups are ranges of widths that one axis can show."""
-    widths = [bar.extent[1] - bar.extent[0] for bar in bars if bar.extent]
-    return len(widths) == len(bars) > 0 and 0 < max(widths) <= _WIDEST * min(widths)
+    widths = [bar.extent[1] - bar.extent[0] for bar in present if bar.extent]
+    alike = len(widths) == len(present) > 0 and 0 < max(widths) <= _WIDEST * min(widths)
+    return _histogram(facts, present, key) if alike and isinstance(facts.column, Number) else _rows(facts, bars, key)
 
 
 def drawing(title: str, key: str, height: float, words: str, parts: Sequence[object]) -> Markup:
@@ -52,15 +46,11 @@ def drawing(title: str, key: str, height: float, words: str, parts: Sequence[obj
     return element("svg", heads, parts, viewBox=box, role="img", aria_labelledby=labels)
 
 
-def _title(facts: ColumnFacts) -> str:
-    return f"{short(facts.name, 60)}: estimated distribution"
-
-
-def _in_words(bars: Sequence[Bar]) -> str:
-    """A drawing in words: the largest shares."""
+def _drawn(facts: ColumnFacts, bars: Sequence[Bar], key: str, height: float, parts: Sequence[object]) -> Markup:
     largest = sorted(bars, key=lambda bar: -bar.estimate.value)[:5]
     shares = "; ".join(f"{short(bar.label, 60)}: {percent_text(bar.estimate)}" for bar in largest)
-    return f"Largest of {len(bars)} shares: {shares}. Lines are 95 % intervals; all numbers are in the table below."
+    words = f"Largest of {len(bars)} shares: {shares}. Lines are 95 % intervals; all numbers are in the table below."
+    return drawing(f"{short(facts.name, 60)}: estimated distribution", key, height, words, parts)
 
 
 # ------------------------------------------------------------------ rows: levels, atoms
@@ -76,11 +66,10 @@ def _rows(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     height = len(shown) * ROW + (18 if rest else 2)
     if rest:
         parts.append(text_at(f"and {rest} smaller ones, in the table below", 0, height - 4, "label"))
-    return drawing(_title(facts), key, height, _in_words(bars), parts)
+    return _drawn(facts, bars, key, height, parts)
 
 
 def _few(bars: Sequence[Bar]) -> tuple[list[Bar], int]:
-    """The largest bars, in their order, and how many others there are."""
     if len(bars) <= _MOST_ROWS:
         return list(bars), 0
     kept = sorted(range(len(bars)), key=lambda k: -bars[k].estimate.value)[:_KEPT_ROWS]
@@ -124,14 +113,17 @@ def _histogram(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     factors, even = _factors(bars)
     low, high = _reach([bar.estimate for bar in bars], factors)
     up = _scale(low, high, bottom, top)
-    across = _scale(*_ends(bars), left, right)
+    extents = [bar.extent for bar in bars if bar.extent]
+    across = _scale(min(e[0] for e in extents), max(e[1] for e in extents), left, right)
     drawn = [_upright(bar, factor, across, up) for bar, factor in zip(bars, factors, strict=True)]
-    ticks = [_height_tick(value, up, left, right) for value in _round_values(low, high)]
+    heights = [(value, up(value)) for value in _round_values(low, high)]
+    grid = [line_between(left, y, right, y, "grid") for _, y in heights]
+    ticks = [text_at(f"{100 * value:.4g} %", left - 4, y + 4, "label end") for value, y in heights]
     axis = line_between(left, up(0), right, up(0), "axis")
     what = "share" if even else "share, were all ranges as wide as most"
     caption = text_at(what, 0, 11, "label")
-    parts = [ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)]
-    return drawing(_title(facts), key, 188, _in_words(bars), parts)
+    parts = [grid, ticks, drawn, axis, caption, _feet(facts, bars, across, bottom + 16)]
+    return _drawn(facts, bars, key, 188, parts)
 
 
 def _factors(bars: Sequence[Bar]) -> tuple[list[float], bool]:
@@ -141,11 +133,6 @@ def _factors(bars: Sequence[Bar]) -> tuple[list[float], bool]:
     if np.ptp(widths) <= 0.01 * usual:
         return [1.0] * len(bars), True
     return [float(usual / width) for width in widths], False
-
-
-def _ends(bars: Sequence[Bar]) -> tuple[float, float]:
-    extents = [bar.extent for bar in bars if bar.extent]
-    return min(e[0] for e in extents), max(e[1] for e in extents)
 
 
 def _upright(bar: Bar, factor: float, across: Scale, up: Scale) -> Markup:
@@ -158,13 +145,6 @@ def _upright(bar: Bar, factor: float, across: Scale, up: Scale) -> Markup:
         element("title", f"{short(bar.label, 200)}: {percent_text(bar.estimate)}"),
         rectangle(x + gap, top, end - x - 2 * gap, foot - top, "bar"),
         _band(bar.estimate, factor, up, lambda a, b, kind: line_between(middle, a, middle, b, kind)),
-    )
-
-
-def _height_tick(value: float, up: Scale, left: float, right: float) -> Markup:
-    y = up(value)
-    return element(
-        "g", line_between(left, y, right, y, "grid"), text_at(f"{100 * value:.4g} %", left - 4, y + 4, "label end")
     )
 
 
@@ -216,7 +196,6 @@ def _reach(estimates: Sequence[Estimate], factors: Sequence[float]) -> tuple[flo
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Scale:
-    """From values to positions on the page, within the two ends."""
     span = (high - low) or 1.0
 
     def position(value: float) -> float:
@@ -239,12 +218,10 @@ def text_at(text: str, x: float, y: float, kind: str) -> Markup:
 
 
 def line_between(x: float, y: float, x_end: float, y_end: float, kind: str) -> Markup:
-    """A straight line."""
     return element("line", x1=_n(x), y1=_n(y), x2=_n(x_end), y2=_n(y_end), class_=kind)
 
 
 def rectangle(x: float, y: float, width: float, height: float, kind: str) -> Markup:
-    """A rectangle by its upper left corner."""
     return element("rect", x=_n(x), y=_n(y), width=_n(width), height=_n(height), class_=kind)
 
 

@@ -1,8 +1,4 @@
-"""The numbers of a report, column by column and pair by pair.
-
-Every number is an Estimate that the same question gives elsewhere (`kmeanalyst expect`, `quantile`, `table`). The file may
-come from a stranger: the work is bounded, whatever it declares.
-"""
+"""The numbers of a report, as the same questions give them elsewhere; the work is bounded, whatever a file declares."""
 
 from __future__ import annotations
 
@@ -259,12 +255,10 @@ def codes_of(population: Population, column: Categorical) -> Array:
 
 
 def _feasible(population: Population) -> View:
-    """The view of quantiles and pairs, which signed weights have none of."""
     return "fitted" if population.view == "fitted" else "probability"
 
 
 def _present(population: Population, column: Column, view: View | None = None) -> Population:
-    """The rows in which a column is not missing."""
     if not column.missing and view is None:
         return population
     where = f"not missing({words.column(column.name)})" if column.missing else None
@@ -280,7 +274,6 @@ def _question(column: Column) -> Any:
 
 
 def _moments(population: Population, column: Number) -> dict[str, Estimate]:
-    """Mean and standard deviation."""
     there, question = _present(population, column), _question(column)
     mean, deviation = estimates(there, [mean_of(there, question), deviation_of(there, question)])
     return {"mean": mean, "std": deviation}

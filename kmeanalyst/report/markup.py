@@ -67,7 +67,6 @@ def joined(children: object) -> Markup:
 
 
 def short(text: str, most: int) -> str:
-    """Inert text, cut to a length."""
     return shortened(inert(text), most)
 
 

@@ -17,7 +17,7 @@ from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee
-from kmeanalyst.report.caveats import DISTINGUISHED, Caveat, warnings_of
+from kmeanalyst.report.caveats import DISTINGUISHED, warnings_of
 from kmeanalyst.report.charts import chart
 from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
 from kmeanalyst.report.markup import Markup, document, element, joined, key, name_of, scrolling, table
@@ -105,12 +105,12 @@ def _header(facts: ReleaseFacts) -> Markup:
     ]
     items = [element("li", element("b", value), element("span", label)) for value, label in known]
     title = element("h1", "Report on ", name_of(facts.source or "a release", 100))
-    made = f"Estimates in the release’s {facts.view} weights; ± is one standard error."
-    if facts.view == "signed":
-        made = "Estimates in signed weights, as released; medians and pairs in the probability view. ± is one standard error."
-    if facts.view == "fitted":
-        made = "Estimates of the most plausible population for the measurement; ± is one standard error."
-    return element("header", title, element("ul", items, class_="facts"), element("p", made, class_="soft"))
+    made = {
+        "signed": "in signed weights, as released; medians and pairs in the probability view. ±",
+        "fitted": "of the most plausible population for the measurement; ±",
+    }.get(facts.view, f"in the release’s {facts.view} weights; ±")
+    soft = element("p", f"Estimates {made} is one standard error.", class_="soft")
+    return element("header", title, element("ul", items, class_="facts"), soft)
 
 
 def _navigation() -> Markup:
@@ -119,20 +119,10 @@ def _navigation() -> Markup:
 
 
 def _sections(facts: ReleaseFacts) -> list[Markup]:
-    makers = {
-        "guarantee": _guarantee, "limits": _caveats, "columns": _glance, "distributions": _distributions,
-        "pairs": _pairs, "further": _further, "cite": _cite,
-    }  # fmt: skip
+    makers = (_guarantee, _caveats, _glance, _distributions, _pairs, _further, _cite)
     return [
-        element(
-            "details",
-            element("summary", element("h2", label)),
-            makers[name](facts),
-            class_="section",
-            id=name,
-            open=True,
-        )
-        for name, label in _SECTIONS
+        element("details", element("summary", element("h2", label)), make(facts), class_="section", id=name, open=True)
+        for (name, label), make in zip(_SECTIONS, makers, strict=True)
     ]
 
 
@@ -155,15 +145,15 @@ def _guarantee(facts: ReleaseFacts) -> Markup:
 
 
 def _caveats(facts: ReleaseFacts) -> Markup:
-    return element("ul", [_caveat(one) for one in warnings_of(facts)], class_="warnings two")
-
-
-def _caveat(one: Caveat) -> Markup:
     labels = {"alarm": "Alarm", "care": "Take care", "note": "Note"}
-    return element(
-        "li", element("span", labels[one.weight], class_="weight"), element("h3", one.headline), element("p", one.text),
-        class_=one.weight,
-    )  # fmt: skip
+    items = [
+        element(
+            "li", element("span", labels[one.weight], class_="weight"), element("h3", one.headline), element("p", one.text),
+            class_=one.weight,
+        )
+        for one in warnings_of(facts)
+    ]  # fmt: skip
+    return element("ul", items, class_="warnings two")
 
 
 # ------------------------------------------------------------------ columns
@@ -234,7 +224,6 @@ def _card(one: ColumnFacts, k: int) -> Markup:
 
 
 def _sentence(one: ColumnFacts) -> Markup | None:
-    """The statistics of a column of numbers in a line, and the missing share."""
     parts = []
     if "mean" in one.statistics:
         parts.append(f"mean {with_error(one.statistics['mean'], one.column)}")
@@ -398,7 +387,6 @@ def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
 
 
 def plain_file(facts: ReleaseFacts) -> str:
-    """The file's name if a shell takes it as it is, else a placeholder."""
     return facts.source if facts.source and _PLAIN_FILE.fullmatch(facts.source) else "FILE.kme"
 
 

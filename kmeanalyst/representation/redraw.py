@@ -1,8 +1,7 @@
-"""A release with its noise drawn again (parametric bootstrap).
+"""A release with its noise drawn again: the parametric bootstrap (Efron & Tibshirani 1993, §6.5).
 
-The released points take the place of the table. Their mean feature plus fresh noise of the release's noise law is a new
-measurement; points and weights are fitted to it as they were to the first. The spread of an answer over such releases
-estimates its spread over releases of the table itself (Efron & Tibshirani 1993, §6.5).
+The released points take the place of the table. Their mean feature with fresh noise is a new measurement, to which points and
+weights are fitted as to the first.
 """
 
 from __future__ import annotations
@@ -88,7 +87,6 @@ def _measure_again(
 
 
 def _noise(measurement: Measurement, rng: np.random.Generator) -> Array:
-    """Noise (F,) of the release's noise law, at standard deviation 1: the grid is so fine that discreteness is negligible."""
     size = measurement.feature_map.dimension
     return rng.laplace(size=size) / np.sqrt(2) if is_pure(measurement.noise_law) else rng.standard_normal(size)
 

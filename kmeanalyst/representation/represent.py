@@ -1,16 +1,8 @@
 """Points and weights of a release from its measurement, where the points are not given (Algorithm 2).
 
-A measurement of random Fourier features is denoised (`denoise`); points are drawn evenly from the estimated mixture and
-get the most even weights whose mean feature is the estimate. If the points are too few for that, they are moved as well
-(`reduced_set`).
-
-A measurement of margins becomes rows of equal weight drawn from latent classes (`latent_classes`) and moved to fit its tables
-(`rows_from_tables`): equal weights are in the set of every view, and where Σ|w| is bounded below 1 they sum to the bound. Points
-for all other features, which are only evaluated here, are thinned from a pool of candidates. Rows of margins keep the rules of the
-domain; points of other features would not.
-
-`REPRESENT` says how each release method turns its measurement into points: a curator calls it once, after the door; an analyst
-again for a simulated measurement (`redraw`).
+Random Fourier features are denoised (`denoise`), and points of the estimated mixture weighted, and moved if they are too few
+(`reduced_set`). Margins become rows of equal weight (`tables`), which keep the rules of the domain. Points for all other features
+are thinned from a pool. `REPRESENT` says how each release method turns its measurement into points, after the door.
 """
 
 from __future__ import annotations
@@ -196,7 +188,6 @@ def _pool_weights(pool: Array, measurement: Measurement) -> Array:
 
 
 def _near(pool: Array, weights: Array, n: int, step: float, domain: Domain, rng: np.random.Generator) -> Array:
-    """n draws from the pool, with normal steps of sd `step` times the range on numbers, and some cells drawn afresh."""
     rows = pool[rng.choice(len(pool), n, p=weights / weights.sum())]
     moved = rows.copy()
     for j, column in enumerate(domain.columns):

@@ -1,16 +1,11 @@
-"""Fewer points for the same embedding (kernel herding, quadrature thinning). Post-processing: no privacy is spent.
-
-The target is μ = Σ w_m k(z_m, ·) with the weights as released, signed in general. The error is the RKHS distance
-‖Σ v_i k(z_i, ·) − μ‖ of n chosen points to it, in the exact kernel and for all points of the release.
+"""Fewer points for the same embedding: n points with weights v whose Σ v_i k(z_i, ·) is near μ = Σ w_m k(z_m, ·). Post-processing.
 
     uniform       v = 1/n                herding (Chen, Welling & Smola 2010), then exchanges until none helps
     probability   v ≥ 0, Σ v = 1         fully corrective Frank–Wolfe (Bach, Lacoste-Julien & Obozinski 2012)
     signed        Σ|v| ≤ max(1, Σ|w|)    least squares on greedy points (Huszár & Duvenaud 2012), with the bound
 
-The last two grow a set of points beyond n, refitting every weight after each new point, remove the points whose loss
-costs least, and then try to exchange each remaining point for a better one. The refit is an active-set method, exact to
-rounding: the Gram matrix of a smooth kernel is so ill-conditioned that a gradient method would stall far above the
-optimum. Each kind starts from the result of the one before it, so that a kind with more freedom is never further away.
+The last two grow a set beyond n, refit every weight after each new point, remove the points whose loss costs least, and exchange.
+Each kind starts from the result of the one before it, so that a kind with more freedom is never further away.
 """
 
 from __future__ import annotations
@@ -101,7 +96,6 @@ def _thinned_once(
 
 
 def _distinct(points: Array) -> tuple[Array, Array]:
-    """The index of the first copy of each distinct row, ascending, and for every row the number of its distinct row."""
     rows = np.ascontiguousarray(points + 0.0)  # -0.0 is 0.0
     _, first, which = np.unique(rows.view(f"V{rows.itemsize * rows.shape[1]}"), return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -268,7 +262,7 @@ def refine(
 
 
 def _exchange(support: _Support, n: int) -> bool:
-    """Remove each point in turn and grow back to n; keep the result if it is nearer. Returns whether any was."""
+    """Remove each point in turn and grow back to n; keep the result if it is nearer. Whether any was."""
     exchanged = False
     for index in [support.indices[i] for i in np.argsort(np.abs(support.weights), kind="stable")]:
         if index not in support.indices or len(support.indices) < 2:
@@ -286,12 +280,10 @@ def _exchange(support: _Support, n: int) -> bool:
 
 
 class _Support:
-    """Chosen points S with their best weights: an active set on a Newton basis.
+    """Chosen points S with their best weights over {v ≥ 0, Σ v = 1} or {Σ|v| ≤ bound}: an active set on a Newton basis.
 
-    Minimises ‖Σ v_i k(z_i, ·) − μ‖² over {v ≥ 0, Σ v = 1}, or over {Σ|v| ≤ bound}. Each step lowers it: towards the
-    optimum of the current face, up to the first weight that would change its sign; that point then leaves (Lawson &
-    Hanson 1974). With RᵀR the Gram matrix of S, the Newton basis is R⁻ᵀk(S, ·) (Müller & Schaback 2009): one row for
-    each point, so that adding or removing a point updates one row.
+    Each step goes towards the optimum of the current face, up to the first weight that would change its sign; that point leaves
+    (Lawson & Hanson 1974). With RᵀR the Gram matrix of S, the basis is R⁻ᵀk(S, ·) (Müller & Schaback 2009), a row for each point.
     """
 
     def __init__(
@@ -365,8 +357,7 @@ class _Support:
     def _most_helpful(self, barred: list[int]) -> tuple[int | None, float]:
         """The point that would lower the distance most, and the sign of its weight; None if no point would.
 
-        The gain is (descent / reach)² if all weights are refitted and none changes its sign: descent is the slope
-        towards the point, reach its distance to the span of S, or to the affine hull if Σ|v| stays the same.
+        The gain is (slope towards the point / its distance to the span of S)², or to the affine hull if Σ|v| stays the same.
         """
         k = len(self.indices)
         if k == 0 and not self.signed:

@@ -1,7 +1,6 @@
 """Feature maps φ with a proven norm bound: what a release measures is the mean of one of these.
 
-`norm_bound` and `diameter` are derived from the map's kernel, never chosen by a caller. A row's features depend on that row
-alone, bit for bit: a release may sum rows in any order, in any number of pieces.
+Bounds follow from the map's kernel. A row's features depend on that row alone, bit for bit: rows are summed in any order.
 """
 
 from __future__ import annotations

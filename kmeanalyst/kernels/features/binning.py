@@ -1,9 +1,7 @@
 """Random binning features (Rahimi & Recht 2007, §4): grids of random width and shift; a feature for each bin of each grid.
 
-A kernel that is a mixture of hat functions is the mean over widths of density δ·k''(δ) of the probability that two rows share a
-bin. Bins are folded into a public number of cells, ((Σ_j b_j·stride_j) mod p) mod cells, p = 2³¹ − 1: strides of an array where
-there are cells for all bins, and else random ones, with which two bins collide with probability 1/cells (Carter & Wegman 1979,
-but for cells/p): the mean product of the features is then k + (1 − k)/cells at most. Each row is in one cell of each grid.
+Bins are folded into a public number of cells, ((Σ_j b_j·stride_j) mod p) mod cells, p = 2³¹ − 1: strides of an array where there
+are cells for all bins, and else random ones, with which two bins collide with probability 1/cells (Carter & Wegman 1979).
 """
 
 from __future__ import annotations
@@ -129,7 +127,6 @@ class RandomBinning(CellFeatures):
 def _grids(
     kernel: Kernel, bounds: Array, missing_columns: tuple[int, ...], most: int, rng: np.random.Generator
 ) -> list[Array]:
-    """Widths, shifts, missing, strides (d, T) and cells (T,) of a number of grids."""
     d, T = len(bounds), _GRIDS_AT_ONCE
     low, high = bounds[:, :1], bounds[:, 1:]
     widths = np.maximum(kernel.draw_widths(rng, d, T), 1e-100)
@@ -145,5 +142,4 @@ def _grids(
 
 
 def _whole(values: Array, least: float, most: float) -> bool:
-    """Whether all are whole numbers between these."""
     return bool(((values >= least) & (values <= most) & (values == np.rint(values))).all())

@@ -1,9 +1,4 @@
-"""Subspace coordinates with a certificate: the images of two rows have distance at most √2·B, where the kernel is ≥ 0.
-
-A projection increases no distance, and ‖k(x, ·) − k(y, ·)‖² ≤ 2 sup k(x, x). In float64 the matrix counts: here an inverse
-Cholesky factor of K + jI, whose jitter j pays for the rounding. What is left of it is computed from public points, by the curator
-and by every reader (PROOF.md §3b).
-"""
+"""Subspace coordinates with a certificate: images of two rows have distance at most √2·B, where k ≥ 0 (PROOF.md §3b)."""
 
 from __future__ import annotations
 
@@ -125,11 +120,9 @@ class CertifiedNystroem(Nystroem):
 
 
 def excess_of(basis: CertifiedNystroem, K: Array) -> float:
-    """By how much the distance of two images may exceed √2·bound, relative to it; infinity without a proof.
+    """By how much the distance of two images may exceed √2·bound, relative to it; infinity without a proof (PROOF.md §3b).
 
     K   (F, F) the computed Gram matrix of the basis points plus jitter on its diagonal; the lower triangle counts.
-
-    If ‖L Lᵀ − (K̂ + jI)‖ and the rounding of K̂ are together at most j, ‖A K Aᵀ‖ ≤ (1 + ‖A L − I‖)². PROOF.md §3b has each constant.
     """
     L, size, bound = basis._factor, len(K), basis.kernel.bound**2
     transposed, norm_of_low = basis._product.factor()

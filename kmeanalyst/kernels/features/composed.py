@@ -1,8 +1,6 @@
 """Feature maps made of feature maps, as kernels are made of kernels: sums, products, multiples, some columns only.
 
-Bounds compose as the maps do: ‖(φ₁, φ₂)‖² = ‖φ₁‖² + ‖φ₂‖², ‖φ₁ ⊗ φ₂‖ = ‖φ₁‖ ‖φ₂‖ and ‖√c φ‖ = √c ‖φ‖. With margins and random
-Fourier features as parts these are the maps of DP-MERF (Harder, Adamczewski & Park 2021). Any part of a kernel that holds no
-margins has random Fourier features of its own (`composed_features`), even if it is a sum or a product.
+With margins and random Fourier features as parts these are the maps of DP-MERF (Harder, Adamczewski & Park 2021).
 """
 
 from __future__ import annotations

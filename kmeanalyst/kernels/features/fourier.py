@@ -21,7 +21,6 @@ _ALL = slice(None)
 
 
 def _spectrum(kernel: Kernel, rng: np.random.Generator, n_columns: int, count: int, frequencies: str) -> Spectrum:
-    """`count` frequencies of the kernel, drawn in one of the ways in FREQUENCIES."""
     if frequencies not in FREQUENCIES:
         raise ValueError(
             f"frequencies must be one of {', '.join(FREQUENCIES)}, got {frequencies!r:.80}. Name one of these."

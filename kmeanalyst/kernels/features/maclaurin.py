@@ -1,13 +1,9 @@
 """Random Maclaurin features of dot-product kernels (Kar & Karnick 2012), with a bound that every row keeps.
 
-f(s) = Σ a_n s^n: a feature has a degree n, drawn with probability a_n/f(1) (which needs no weights, unlike the paper's
-2^−(n+1)), and is the product of n random projections: E[Π (ω_iᵀu)(ω_iᵀv)] = (⟨u, v⟩/d)^n for independent ω with E ωωᵀ = I/d.
+A feature has a degree n, drawn with probability a_n/f(1), and is the product of n random projections ωᵀu, E ωωᵀ = I/d:
 
     "coordinates"   ω is a column at random: features are monomials in [−1, 1], and ‖φ(x)‖² ≤ f(1) for every row.
     "signs"         ±1/√d in every column, the paper's: ‖φ(x)‖² ≤ f(1) in expectation only, so rows beyond are shortened.
-
-Each feature has a sign for each column, which counts where that column's cell is missing: rows missing in different columns
-are orthogonal on average.
 """
 
 from __future__ import annotations
@@ -127,7 +123,6 @@ def _by_level(degrees: Array, projections: Array) -> list[tuple[Array, Array]]:
 
 
 def _shortened(features: Array, bound: float) -> Array:
-    """Rows with a norm above the bound are scaled to it; the others stay as they are."""
     squares = np.zeros(len(features))
     for piece in slices(features.shape[1], 512):  # the order of the sums depends on the width alone
         squares += np.square(features[:, piece]).sum(axis=1)

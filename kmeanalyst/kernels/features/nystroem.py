@@ -1,8 +1,4 @@
-"""The subspace spanned by chosen points: φ(x) = L⁻¹ k(Z, x), K = L Lᵀ (Balog et al. 2018, Algorithm 1).
-
-The papers orthonormalise by Gram-Schmidt; near-singular K is the normal case, so a pivoted Cholesky factorisation is used, which
-stops at the numerical rank.
-"""
+"""The subspace spanned by chosen points: φ(x) = L⁻¹ k(Z, x), K = L Lᵀ pivoted (Balog et al. 2018, Algorithm 1)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Coordinates at chosen points with a certified bound: what the release of a function is measured in (PROOF.md §10).
-
-A function f of the RKHS has, in the span of k(z_1, ·), ..., k(z_F, ·), the coordinates A (f(z_1), ..., f(z_F)), A the inverse
-of K's Cholesky factor; noise N(0, σ²I) on them is noise N(0, σ²K) on the values at the points (Hall, Rinaldo & Wasserman 2013,
-Propositions 7 and 8). How far the float64 matrix A stretches distances is computed, from public points.
-"""
+"""Coordinates at chosen points with a certified bound: what the release of a function is measured in (PROOF.md §10)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Kernel principal components of reference rows (Schölkopf, Smola & Müller 1998): where rows have most of their variance.
-
-The components of a covariance in feature space follow from the rows' centred Gram matrix, whatever the dimension.
-"""
+"""Kernel principal components of reference rows, from their centred Gram matrix (Schölkopf, Smola & Müller 1998)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
 """From a measurement to rows, by a generator trained on it (DP-MERF; Harder, Adamczewski & Park 2021).
 
-A network turns noise and a class into soft rows (`soft_rows`): probabilities of levels, numbers within their bounds. Adam
-trains it to minimise ‖E φ − y‖², y the noisy mean: no private row is read and no privacy spent. Where the kernel crosses
-everything with a label, the class shares are taken from the measurement of the label itself, so that they need no second
-budget and rare classes get their share of rows.
-
-PyTorch (the extra `generator`) is imported only when needed.
+A network turns noise and a class into soft rows (`soft_rows`); Adam trains it to minimise ‖E φ − y‖², y the noisy mean. Class
+shares are read off the measurement of the label itself. PyTorch (the extra `generator`) is imported only when needed.
 """
 
 from __future__ import annotations
@@ -238,7 +234,6 @@ def _outputs(task: _Task, network: Any, classes: Tensor) -> Tensor:
 
 
 def _train(task: _Task, measurement: Measurement, steps: int, report: Progress) -> Any:
-    """A network trained by Adam on ‖mean E φ − y‖² + τ² · penalty, with fresh noise in each step."""
     import torch
 
     network = _network(task)

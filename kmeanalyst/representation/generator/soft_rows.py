@@ -1,10 +1,6 @@
-"""Rows whose cells are probabilities, and their expected features, in PyTorch.
+"""Rows whose cells are probabilities, and their expected features, in PyTorch, which is imported only when needed.
 
-A soft row has, for each column, the probabilities of its choices (levels, atoms, public ranges, missing) and, where a
-number is free, the number itself. Cells are drawn independently, so the expectation of a feature is a product over
-columns, in closed form: training needs no relaxation. A choice of probability one gives the features of the numpy map.
-
-torch is imported only when needed.
+Cells are drawn independently, so that the expectation of a feature is a product over columns, in closed form.
 """
 
 from __future__ import annotations
@@ -257,7 +253,7 @@ class _Fourier(ExpectedFeatures):
 
 
 def _turn(frequencies: Array, choices: Choices) -> tuple[Array, Array]:
-    """(slope, offset) of the phases (R,) as functions of a free number in [-1, 1]."""
+    """(slope, offset) of the phases (R,) in a free number in [-1, 1]."""
     return frequencies * choices.radius, np.remainder(frequencies * choices.centre, 2 * np.pi)
 
 

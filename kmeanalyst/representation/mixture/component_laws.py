@@ -1,10 +1,7 @@
 """The distribution of a column within one component of a mixture, and its characteristic function.
 
-Numbers have a normal distribution, with atoms and missing cells where they are declared; a column of few values has a
-probability for each. Each distribution has E e^{ip}, the mean of a random Fourier feature's phasor, in closed form, its
+Each has E e^{ip}, the mean of a random Fourier feature's phasor (a complex number for each cosine and sine), in closed form, its
 slopes in the parameters, and draws.
-
-A mean random Fourier feature as phasors has one complex number e^{ip} for each pair of cosine and sine.
 """
 
 from __future__ import annotations
@@ -130,10 +127,7 @@ class Normals(Law):
 
 
 class NormalOrSpecial(Law):
-    """One column of numbers with special values: its atoms and a missing cell.
-
-    Parameters are mean and log standard deviation of ordinary values, and the log odds of each special value against them.
-    """
+    """A column of numbers with atoms and a missing cell: mean, log standard deviation, and log odds of each special value."""
 
     def __init__(self, features: RandomFourier, domain: Domain, column: int, unit: float) -> None:
         self.column, self.domain, self.unit = column, domain, unit
@@ -150,7 +144,6 @@ class NormalOrSpecial(Law):
         self.bounds = [(low, high), _log_sd_bounds(high - low)] + [(-_LOGIT, _LOGIT)] * len(self.special)
 
     def _probabilities(self, parameters: Array) -> Array:
-        """(K, 1 + specials): of an ordinary value, then of each special value."""
         return softmax(np.pad(parameters[:, 2:], ((0, 0), (1, 0))), axis=1)
 
     def _ordinary(self, parameters: Array) -> Array:

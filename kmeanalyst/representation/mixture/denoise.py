@@ -1,17 +1,12 @@
 """An estimate of the table's mean from the noisy mean of random Fourier features.
 
 1. Probability weights on a few free points, fitted to the measurement: a first sketch (`reduced_set`).
-2. A mixture of product distributions fitted to the measurement, from clusters of the sketch (`mixture`): few parameters
-   follow little noise.
-3. The posterior mean over mixtures, given the measurement (`posterior`).
-4. Where the residual is larger than noise alone would make it, a Wiener step towards the measurement, along the directions
-   in which draws of the mixture vary; marginal likelihood sets its size.
+2. A mixture of product distributions fitted to the measurement, from clusters of the sketch (`mixture`).
+3. The posterior mean over mixtures, given the measurement (`draw_posterior`).
+4. Where the residual is larger than noise alone would make it, a Wiener step towards the measurement.
 
-Public rows, if given, are a second estimate (`public_prior`), averaged with the first by precision: the mixture is precise
-where the noise is small, the rows where they are many.
-
-The result is an empirical-Bayes estimate. It is much better than shrinking the measurement itself (James & Stein; Muandet
-et al. 2016): the noise is spread evenly over thousands of coordinates, the signal is not.
+Public rows, if given, are a second estimate (`public_prior`), averaged with the first by precision. The result is far better than
+the measurement shrunk (James & Stein; Muandet et al. 2016): noise is spread evenly over thousands of coordinates, signal is not.
 """
 
 from __future__ import annotations
@@ -134,7 +129,6 @@ def _explained(measurement: Measurement, mean: Array) -> bool:
 
 
 def _principal_directions(A: Array) -> tuple[Array, Array]:
-    """The eigenvalues of AᵀA (n, F) that are not zero, and their orthonormal eigenvectors (F, rank)."""
     eigenvalues, U = np.linalg.eigh(A @ A.T)
     seen = eigenvalues > _RANK_TOLERANCE * eigenvalues[-1]
     return eigenvalues[seen], A.T @ (U[:, seen] / np.sqrt(eigenvalues[seen]))

@@ -1,12 +1,8 @@
 """A mixture of product distributions whose mean random Fourier feature comes close to a noisy one.
 
-Within a component the columns are independent, each with its own distribution: normal for numbers, a probability for
-every level and for a missing cell. The mean feature of a component is a product of characteristic functions, in closed
-form and differentiable, so that a mixture is fitted to the measurement by L-BFGS with exact gradients. The noise limits
-the number of components: one more must lower ‖ψ − y‖² by more than it could by fitting noise.
-
-Few parameters follow little noise: on the published mixtures the fitted mean has half the error of the best probability
-weights on free points at ε = 0.1, and a quarter at ε = 1. `denoise` adds what no mixture can express.
+The mean feature of a component is a product of characteristic functions, so that L-BFGS has exact gradients. One more component
+must lower ‖ψ − y‖² by more than it could by fitting noise. Few parameters follow little noise: on the published mixtures the
+fitted mean has half the error of the best probability weights on free points at ε = 0.1, and a quarter at ε = 1.
 """
 
 from __future__ import annotations
@@ -51,7 +47,6 @@ class Mixture:
     loss: float = np.inf
 
     def __len__(self) -> int:
-        """K."""
         return len(self.weights)
 
     def without(self, components: Array) -> Mixture:

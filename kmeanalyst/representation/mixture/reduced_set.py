@@ -1,18 +1,10 @@
-"""Few weighted points whose mean random Fourier feature is near a target, for every column kind.
+"""Few weighted points whose mean random Fourier feature is near a target, for every column kind: ½‖Σ w_m φ(z_m) − y‖² in rounds of
 
-Minimises ½‖Σ w_m φ(z_m) − y‖² over points and probability weights, in rounds of three steps:
-
-1. Weights, given the points: a convex problem (`convex_fit`). Points that do not help get weight zero.
-2. Points, one column at a time. The candidates for each point are the values of a grid of the column: all its levels, all
-   its integers if they are few, otherwise new random values in each round. Features have a fixed norm, so moving point m
-   from a to b changes the objective by w_m Re⟨r − w_m φ(a), φ(b) − φ(a)⟩, r the residual. A phase is a sum over columns,
-   so one matrix product finds the best value exactly, for all points at once. A random share of the points that gain then
-   moves; the share shrinks when moving together overshoots. Points of weight zero move freely to where the residual most
-   lacks mass: the next atom of a Frank-Wolfe method.
-3. Columns without a step are refined by L-BFGS.
-
-Levels, atoms and missing cells need no relaxation and no rounding. The rounds end when the target is near enough, when
-they no longer help, or after a fixed number.
+1. weights, given the points (`convex_fit`); points that do not help get weight zero;
+2. points, one column at a time, from a grid of the column's values. Moving point m from a to b changes the objective by
+   w_m Re⟨r − w_m φ(a), φ(b) − φ(a)⟩, r the residual, and phases are sums over columns, so that one matrix product finds the best
+   value for all points. A random share of the gaining points moves; those of weight zero move to where mass is lacking;
+3. L-BFGS for columns without a step.
 """
 
 from __future__ import annotations
@@ -138,7 +130,6 @@ def _refit_weights(state: _State, tolerance: float) -> None:
 
 
 def _move_column(state: _State, column: Column, j: int, rng: np.random.Generator, share: float) -> float:
-    """Move points along column j; returns the share of the gaining points to move next time."""
     looks = state.features.looks_at(j)
     if not len(looks):
         return share

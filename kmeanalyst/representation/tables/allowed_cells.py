@@ -1,9 +1,7 @@
-"""Which cells of several columns go together under the rules of a table.
+"""Which cells of several columns go together under the rules of a table: a table of true and false for each rule.
 
-Each rule has a table of true and false over the cells of its columns: whether a combination of cells has a row that keeps the
-rule. What one rule excludes is taken out of the tables of all others that share columns with it, so that a look at single rules
-hardly ever leads to a row that cannot be completed. Columns are numbered as in `TableEstimates`, without the target; the
-target is the last one, of one cell where there is none.
+What one rule excludes is taken out of the tables of all others that share columns with it. Columns are numbered as in
+`TableEstimates`, without the target; the target is the last one, of one cell where there is none.
 """
 
 from __future__ import annotations
@@ -166,7 +164,7 @@ class AllowedCells:
 
 
 def _consistent(tables: dict[Columns, Array]) -> dict[Columns, Array]:
-    """The tables, each without what another excludes by the columns that they share."""
+    """Each without what another excludes by the columns that they share."""
     tables = dict(tables)
     for _ in range(_ROUNDS):
         before = sum(int(table.sum()) for table in tables.values())

@@ -320,7 +320,7 @@ def _priors(lines: int, cells: int) -> Iterator[Array]:
 
 
 def _most_plausible(values: Array, variance: float, precision: Array) -> tuple[Array, float]:
-    """The shares (cells,) that maximise the posterior, and the logarithm of the evidence; by damped Gauss-Newton steps."""
+    """The shares (cells,) that maximise the posterior, and the log evidence; by damped Gauss-Newton steps."""
     logits = np.zeros(len(values))
     shares, lost = _loss(logits, values, variance, precision)
     for _ in range(_NEWTON_STEPS):

@@ -1,11 +1,7 @@
 """Rows of cells from estimated tables: drawn evenly from the tree, then moved until all pairs' tables fit.
 
-Rows are drawn so that each conditional distribution is met to one row. Some are then moved, one column at a time, to the value
-that brings the rows' tables nearest to the estimates. Such rows are no sample: their drawing error is below that of one.
-
-Where a table has rules, no row of cells is drawn that breaks one, or moved into one. Columns that rules tie together cannot be
-moved one at a time, and move together: a row takes a cell of another row, and with it that row's cells in all columns of the
-rules that it would break otherwise.
+No row breaks a rule. Columns that rules tie together move together: a row takes a cell of another row, and with it that row's
+cells in all columns of the rules that it would break otherwise.
 """
 
 from __future__ import annotations
@@ -141,7 +137,7 @@ def rake_cells(
 
 
 def _raked(ones: list[Array], target: Array, cells: Array) -> Array:
-    """Weights (n,) of rows under which the columns have nearly these shares (Y, a): each step goes half of the way."""
+    """Weights (n,) of rows under which the columns have nearly these shares (Y, a)."""
     weights = np.full(len(cells), 1 / len(cells))
     places = [target * one.shape[1] + own for one, own in zip(ones, cells.T, strict=True)]
     for _ in range(_RAKING_STEPS):
@@ -233,7 +229,6 @@ class _MovesTogether:
     def of(
         cls, allowed: AllowedCells, worth: dict[Pair, Array], away: dict[Pair, Array], target: Array
     ) -> _MovesTogether:
-        """The tables of `away` become views of one array."""
         ends = np.cumsum([0, *(table.size for table in away.values())])
         whole = np.concatenate([table.ravel() for table in away.values()])
         for (pair, table), start, stop in zip(list(away.items()), ends, ends[1:], strict=False):

@@ -1,9 +1,7 @@
 """From the noisy margins of a table to rows, by latent class models (Lazarsfeld & Henry 1968).
 
-Within a latent class the columns are independent, and each cell has its own probability. A few dozen classes for each
-value of the target have the pair tables Σ_k w_k p_ki p_kj in closed form, so that thousands of noisy margins are fitted at
-once, with exact gradients and the known noise law: the maximum a posteriori under normal priors on the logits. The fit has
-many optima of similar height, so several are found from different starts and averaged; rows are drawn evenly from all.
+A few dozen classes for each value of the target have the pair tables Σ_k w_k p_ki p_kj: thousands of noisy margins are fitted at
+once, the maximum a posteriori under normal priors on the logits, from several starts, whose optima are averaged.
 """
 
 from __future__ import annotations
@@ -201,7 +199,6 @@ class _Search:
         return np.log(np.maximum(best.values, max(best.noise, _SMALLEST)))
 
     def _split(self, flat: Array) -> tuple[Array, Array, Array, Array]:
-        """Weights (Y, K), and logits: common (T,), of the target's values (Y, T), of the classes (Y, K, T)."""
         n, T = self.values * self.each, self.width
         weights = softmax(flat[:n]).reshape(self.values, self.each)
         common, rest = flat[n : n + T], flat[n + T :]

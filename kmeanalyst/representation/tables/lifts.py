@@ -1,8 +1,7 @@
 """Noisy tables, smoothed: how many times as frequent each cell is as a guess says, by the distribution of all cells' lifts.
 
-A cell's share is its guess (for independent columns the product of the shares of its levels) times a lift. Most lifts are near 1,
-some are 0 and few are large, so the posterior mean under the lifts' own distribution is far nearer than the noisy share. The
-distribution is the nonparametric maximum likelihood estimate on a grid (Kiefer & Wolfowitz 1956; Koenker & Mizera 2014).
+Most lifts are near 1, some are 0 and few are large: the posterior mean under their own distribution, the nonparametric maximum
+likelihood estimate on a grid (Kiefer & Wolfowitz 1956; Koenker & Mizera 2014), is far nearer than the noisy share.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ def _likelihoods(noisy: Array, guess: Array, noise: float) -> Array:
 
 
 def _posterior_means(noisy: Array, guess: Array, noise: float) -> Array:
-    """(cells, lifts) the mean of a cell's share given that its lift is near each of the grid."""
     means = guess.ravel()[:, None] * _LIFTS
     spread = (_WIDTH * means) ** 2
     return means + spread / (noise**2 + spread) * (noisy.ravel()[:, None] - means)

@@ -1,11 +1,7 @@
 """A noisy table of two columns of which one has an order at least: what the order says of it, with few parameters.
 
-Tables of numbers are smooth: how much more frequent a cell is than a guess is a product of polynomials of the columns' normal
-scores, log lift = Σ θ_kl P_k(i) Q_l(j), a level, an atom or a missing cell being a function of its own. The first term alone
-is the table of a bivariate normal distribution: one number for a table of fifty cells. Normal priors hold θ near 0, higher
-degrees nearer; of several priors the maxima a posteriori are averaged by their evidence. A table so estimated is not pulled
-towards independence, as one is whose cells are smoothed each by itself. Tables crossed with a target have lifts that all its values
-share, and each value's own around them: what noise hides in each class alone is seen in all of them together.
+log lift = Σ θ_kl P_k(i) Q_l(j), polynomials of the columns' normal scores (a level, an atom or a missing cell is a function of its
+own), normal priors on θ, averaged by evidence. Values of a target share lifts, and have their own around them.
 
 Source   Goodman 1979, Simple models for the analysis of association in cross-classifications having ordered categories.
 """

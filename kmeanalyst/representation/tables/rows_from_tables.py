@@ -1,8 +1,7 @@
 """From noisy tables to encoded rows: of chosen pairs by a tree of them, of all pairs by latent classes.
 
-Rows of cells are drawn and moved until they fit all tables, under the rules (`even_rows`), and values are drawn in them under the
-rules (`values_kept`). Latent classes are too few for some tables, such as that of two numbers that are nearly one. So noisy
-tables are smoothed around theirs, and the rows are moved to fit them.
+Rows of cells are drawn and moved until they fit all tables (`even_rows`), and values are drawn in them (`values_kept`). Latent
+classes are too few for some tables, so noisy tables are smoothed around theirs, and the rows moved to fit them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Values within cells that keep rules, where cells alone do not decide: columns that are compared, and derived ones.
 
-Rows that break a rule, or whose derived cell is not the one that was drawn for it, get other values in the same cells until they do
-not. Where hardly any values do (a stay of one day between two ranges of three months), many are drawn once for all rows of the
-same cells. A derived cell that no values give is left as it is computed; a row that keeps no rule then takes the values of one that
-does.
+Rows that break a rule, or whose derived cell is not the one drawn for it, get other values in the same cells until they do not:
+by themselves, then of many drawn for all rows of the same cells. A row that keeps no rule then takes the values of one that does.
 """
 
 from __future__ import annotations

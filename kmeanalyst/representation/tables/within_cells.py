@@ -1,8 +1,7 @@
 """The position of a value within its cell: from the finer tables of margins, or uniform.
 
-A finer table has about a hundred ranges, and most hold few rows, so that the noise is as large as the shares. The shares
-of the model's coarser cells are therefore divided by a distribution that is uniform unless the measurement contradicts it:
-the maximum a posteriori under normal priors on the logits, part of which is common to all values of the target.
+Most finer ranges hold few rows, so the shares of the model's coarser cells are divided by the maximum a posteriori under normal
+priors on the logits, part of which is common to all values of the target.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def _cells(kernel: Margins, j: int, low: float, high: float, target_values: int)
 
 
 def _sizes(column: Number | Tree, ends: Array, atoms: tuple[float, ...]) -> Array:
-    """(R,) sizes of the ranges: the number of values except atoms, or the width for a column without a step."""
+    """(R,) the number of values except atoms, or the width for a column without a step."""
     if isinstance(column, Tree):
         return np.rint(np.diff(ends))
     if not column.step:

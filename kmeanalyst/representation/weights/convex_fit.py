@@ -1,8 +1,5 @@
-"""min ½wᵀGw − bᵀw over a convex set of weights, solved to a duality gap.
-
-Two solvers with one certificate. Accelerated projected gradients are quick where a rough answer is enough or a good
-start is known (`minimise_quadratic`). An interior-point method reaches any gap in about twenty factorisations, even if G
-is nearly singular (`solve_quadratic`, which tries the gradients first).
+"""min ½wᵀGw − bᵀw over a convex set of weights, solved to a duality gap: by accelerated projected gradients
+(`minimise_quadratic`) or, where G is nearly singular and the gap small, by an interior-point method too (`solve_quadratic`).
 """
 
 from __future__ import annotations
@@ -163,11 +160,9 @@ class _Atoms:
         self.m, self.signed, self.number = m, signed, 2 * m + 1 if signed else m
 
     def combine(self, x: Array) -> Array:
-        """A x."""
         return x[: self.m] - x[self.m : -1] if self.signed else x
 
     def inner(self, g: Array) -> Array:
-        """Aᵀ g."""
         return np.concatenate([g, -g, [0.0]]) if self.signed else g
 
     def diagonal(self, d: Array) -> Array:
@@ -206,11 +201,7 @@ def _newton_step(R: Array, atoms: _Atoms, x: Array, z: Array, gradient: Array) -
 
 
 def _newton_solver(R: Array, atoms: _Atoms, d: Array) -> Callable[[Array], Array]:
-    """r ↦ (AᵀGA + D⁻¹)⁻¹ r with G = R Rᵀ and D = diag(d).
-
-    = D r − D Aᵀ R (I + Rᵀ E R)⁻¹ Rᵀ A D r with E = A D Aᵀ diagonal (Woodbury): the factorised matrix has the size of
-    the rank of G and is never nearly singular.
-    """
+    """r ↦ (AᵀGA + D⁻¹)⁻¹ r with G = R Rᵀ and D = diag(d), by Woodbury: what is factorised has the size of G's rank."""
     scaled = np.sqrt(atoms.diagonal(d))[:, None] * R
     inner = scaled.T @ scaled
     inner[np.diag_indices_from(inner)] += 1.0

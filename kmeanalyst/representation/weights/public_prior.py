@@ -1,12 +1,7 @@
 """A prior for the table's mean from public rows, and the posterior mean given the noisy mean.
 
-The public rows' uniform mean b ("baseline") is near the table's mean μ, and their covariance says how near in each
-direction: for M rows of the same population the central limit theorem gives μ − b ~ N(0, Cov/M). Such a prior alone is
-confidently wrong about a biased sample, about directions in which few rows do not vary, and about small eigenvalues,
-which few rows underestimate. Its size, and a second part of another shape, are therefore unknown and averaged over:
-where the measurement contradicts the prior, the answer falls back on the noisy mean.
-
-Of all weights with nearly these coordinates, those nearest to uniform have the largest effective sample size.
+M rows of the same population have a uniform mean b with μ − b ~ N(0, Cov/M). As the rows may be biased or too alike, the size of
+this prior, and a second part of another shape, are averaged over: where the measurement contradicts it, the noisy mean counts.
 """
 
 from __future__ import annotations
@@ -59,7 +54,6 @@ def _spectrum(features: Array, baseline: Array) -> tuple[Array, Array]:
 
 
 def _trust(z: Array, eigenvalues: Array, expected: Array, noise_variance: float) -> Array:
-    """Posterior mean of v/(v + τ²), (F,): 0 keeps the baseline, 1 the noisy coordinate."""
     weighted = [
         (log_prior - 0.5 * float((np.log(v + noise_variance) + z**2 / (v + noise_variance)).sum()), v)
         for log_prior, v in _variances(eigenvalues, expected, noise_variance, largest=float((z**2).sum()))

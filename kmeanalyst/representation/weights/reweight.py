@@ -1,17 +1,12 @@
-"""Weights on given points from a noisy mean. Post-processing: no privacy is spent here.
-
-Every fit is min ½‖Σ w_m φ(z_m) − y‖² over a convex set of weights, solved to a duality gap. The set removes the noise.
-Let y = μ + τξ, μ a mean with probability weights of features of norm at most 1. The squared error of the fit with such weights is
-at most τ max_m ⟨ξ, φ(z_m) − μ⟩, whose expectation is at most τ√(2 log M) (projection onto a convex body: Nikolov, Talwar &
-Zhang 2013): it does not grow with the number of features. The papers' raw coordinates keep an error of τ² in each.
+"""Weights on given points from a noisy mean: min ½‖Σ w_m φ(z_m) − y‖² over a convex set of weights.
 
     probability   w ≥ 0, Σ w = 1
     bounded       Σ|w| ≤ C                       (Balog et al. 2018, Theorem 11)
     signed        the best signed weights known: see `public_weights`, else Σ|w| ≤ 2 and a ridge
     published     L⁻ᵀβ as printed                (Algorithm 1, line 5)
 
-Where all points are public rows, y is first shrunk towards their uniform mean (`public_prior`). Projection onto a convex
-set moves it no farther from any member of the set, so every view keeps the gain.
+The set removes noise: with probability weights the expected squared error is at most τ√(2 log M), whatever the number of features
+(Nikolov, Talwar & Zhang 2013). Where all points are public rows, y is first shrunk towards their uniform mean (`public_prior`).
 """
 
 from __future__ import annotations
