@@ -77,11 +77,11 @@ class Cells:
                 f"these margins are of {len(self.edges)} columns, the rows have {X.shape[1]}. "
                 "Encode the rows with the domain the kernel was made for."
             )
-        found = np.empty((len(tables), len(X)), dtype=np.intp)  # columns one after the other
         columns = np.ascontiguousarray(X.T)
-        for own, (j, edges) in zip(found, tables, strict=True):
-            own[:] = self._cells_between(edges, j, columns[j])
-        return found.T
+        cells = np.empty((len(tables), len(X)), dtype=np.intp)  # columns one after the other
+        for t, (j, edges) in enumerate(tables):
+            cells[t] = self._cells_between(edges, j, columns[j])
+        return cells.T
 
     def _cells_between(self, edges: Array, j: int, values: Array) -> Array:
         found = np.searchsorted(edges, values, side="right")

@@ -21,9 +21,7 @@ class OrthogonalDraws(np.random.Generator):
 
     def __init__(self, rng: np.random.Generator) -> None:
         super().__init__(rng.bit_generator)
-        self.made_blocks = (
-            False  # whether some call had more than one column, so that blocks had vectors to make orthogonal
-        )
+        self.made_blocks = False  # whether some call had more than one column, whose vectors are orthogonal
 
     def standard_normal(self, size: tuple[int, int]) -> Array:  # type: ignore[override]
         """(d, R) standard normal vectors, orthogonal within each block of d; each alone is N(0, I)."""
@@ -53,7 +51,7 @@ class QuasiRandom:
                 f"quasi-random frequencies of this kernel need {n_dimensions:,} coordinates, and the Sobol sequence has "
                 f"{_MOST_DIMENSIONS:,}. Use independent ones, or fewer levels."
             )
-        self._rng, self._count, self._used = rng, count, 0
+        self._rng, self._count, self.used = rng, count, 0
         size = max(0, (count - 1).bit_length())  # whole nets only: a part of one is not balanced
         points = Sobol(max(1, n_dimensions), scramble=False).random_base2(size)[:count].T
         self._points = (points + rng.random((len(points), 1))) % 1.0
@@ -67,12 +65,12 @@ class QuasiRandom:
 
     def _uniforms(self, size: Any) -> Array:
         shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
-        rows = int(np.prod(shape[:-1]))
-        if shape[-1] != self._count:
-            return np.clip(self._rng.random(shape), _LEAST, 1 - _LEAST)
-        taken = self._points[self._used : self._used + rows]
-        self._used += rows
-        return np.clip(taken, _LEAST, 1 - _LEAST).reshape(shape)
+        uniforms = self._rng.random(shape) if shape[-1] != self._count else self._taken(shape)
+        return np.clip(uniforms, _LEAST, 1 - _LEAST)
+
+    def _taken(self, shape: tuple[int, ...]) -> Array:
+        first, self.used = self.used, self.used + int(np.prod(shape[:-1]))
+        return self._points[first : self.used].reshape(shape)
 
     def random(self, size: Any) -> Array:
         return self._uniforms(size)
@@ -106,10 +104,9 @@ class _Counter(QuasiRandom):
     def __init__(self, rng: np.random.Generator, count: int) -> None:
         self._rng, self._count, self.used = rng, count, 0
 
-    def _uniforms(self, size: Any) -> Array:
-        shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
-        self.used += int(np.prod(shape[:-1])) * (shape[-1] == self._count)
-        return np.clip(self._rng.random(shape), _LEAST, 1 - _LEAST)
+    def _taken(self, shape: tuple[int, ...]) -> Array:
+        self.used += int(np.prod(shape[:-1]))
+        return self._rng.random(shape)
 
 
 Draws: TypeAlias = np.random.Generator | QuasiRandom  # what kernels draw from

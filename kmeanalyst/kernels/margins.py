@@ -140,8 +140,7 @@ class Margins(Cells, UnitDiagonal):
     @property
     def n_pairs(self) -> int:
         """Number of pairs of columns, other than the target, whose tables are measured."""
-        few = len(self.others)
-        return few * (few - 1) // 2
+        return math.comb(len(self.others), 2)
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -303,8 +302,7 @@ class ChosenMargins(Margins):
         return self.squares
 
     def _cells_of_pairs(self) -> int:
-        sizes = self.sizes
-        return sum(sizes[i] * sizes[j] for i, j in self.chosen)
+        return sum(self.sizes[i] * self.sizes[j] for i, j in self.chosen)
 
     def _block(self, x: Array, y: Array) -> Array:
         d = len(self.edges)
@@ -382,10 +380,9 @@ class MarginFeatures(CellFeatures):
         finer = self.kernel._finer_edges if self.kernel.shares[4] else []
         cells = self.kernel._cells_in(X, [*self.kernel._edges, *finer]).T.astype(narrow)
         indices = np.empty((len(self.heights), len(X)), dtype=narrow)
-        first = 0
-        for group in self.groups:
-            group.find(cells, indices[first : first + len(group.tables)])
-            first += len(group.tables)
+        ends = np.cumsum([len(group.tables) for group in self.groups])
+        for group, end in zip(self.groups, ends, strict=True):
+            group.find(cells, indices[end - len(group.tables) : end])
         return indices
 
 
@@ -479,14 +476,11 @@ class Group:
 
 
 def _groups(kernel: Margins) -> list[Group]:
-    others, d = kernel.others, len(kernel.edges)
-    pairs = kernel.pairs
+    d, pairs = len(kernel.edges), kernel.pairs
     finer = tuple((d + i,) for i in range(len(kernel.finer)))
-    alone = tuple((j,) for j in range(d))
-    crossed = kernel.target >= 0
     kinds = (
-        (alone, False), (tuple((j,) for j in others), True), (pairs, False), (pairs, True), (finer, crossed),
-        (((kernel.target,),), False),
+        (tuple((j,) for j in range(d)), False), (tuple((j,) for j in kernel.others), True), (pairs, False), (pairs, True),
+        (finer, kernel.target >= 0), (((kernel.target,),), False),
     )  # fmt: skip
     sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []

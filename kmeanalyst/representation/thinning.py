@@ -250,7 +250,7 @@ def refine(
     if squared <= support.little:  # exact to rounding
         return grown
     support.restore(start)
-    support.refit()
+    support.refit(support.weights, np.sign(support.weights))
     support.grow(n)
     if support.squared_distance >= squared - support.little:
         support.restore(grown)
@@ -326,7 +326,7 @@ class _Support:
                 return
             signs = np.append(np.sign(self.weights), sign)
             self._join(best)
-            self._refit(np.append(self.weights, 0.0), signs)
+            self.refit(np.append(self.weights, 0.0), signs)
             if best not in self.indices:  # it left at once: the descent was rounding
                 barred.add(best)
 
@@ -334,7 +334,7 @@ class _Support:
         """Remove a point and refit the others."""
         weights = np.delete(self.weights, position)
         self._leave(position)
-        self._refit(weights if self.signed else _probabilities(weights), np.sign(weights))
+        self.refit(weights if self.signed else _probabilities(weights), np.sign(weights))
 
     @property
     def state(self) -> _Weighted:
@@ -401,11 +401,8 @@ class _Support:
 
     # -------------------------------------------------------------- the weights
 
-    def refit(self) -> None:
-        """The best weights on these points."""
-        self._refit(self.weights, np.sign(self.weights))
-
-    def _refit(self, weights: Array, signs: Array) -> None:
+    def refit(self, weights: Array, signs: Array) -> None:
+        """The best weights on these points, from weights of these signs."""
         while True:
             wanted, leaving = self._face_optimum(signs)
             if not leaving.any():

@@ -119,18 +119,19 @@ class ScaledFeatures(_Around):
         _check_inner(self.kernel, Scaled, self.map)
 
     @property
-    def _root(self) -> float:
+    def root(self) -> float:
+        """√c."""
         return float(np.sqrt(self.kernel.factor))
 
     @property
     def norm_bound(self) -> float:
-        return self._root * self.map.norm_bound
+        return self.root * self.map.norm_bound
 
     def __call__(self, X: Array) -> Array:
-        return self._root * self.map(X)
+        return self.root * self.map(X)
 
     def mean(self, X: Array, weights: Array) -> Array:
-        return self._root * self.map.mean(X, weights)
+        return self.root * self.map.mean(X, weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,6 +106,11 @@ class RandomFourier(FeatureMap):
         return self.linear.shape[1]
 
     @property
+    def size(self) -> float:
+        """√(k(0)/R), of one frequency's cosine and sine together."""
+        return self.norm_bound / float(np.sqrt(self.n_frequencies))
+
+    @property
     def dimension(self) -> int:
         return 2 * self.n_frequencies
 
@@ -155,7 +160,7 @@ class RandomFourier(FeatureMap):
         features = np.empty((len(phases), self.dimension), dtype=np.float32)
         np.cos(half, out=features[:, :R])
         np.sin(half, out=features[:, R:])
-        features *= np.float32(self.norm_bound / np.sqrt(R))
+        features *= np.float32(self.size)
         return features
 
     def __call__(self, X: Array) -> Array:
@@ -163,5 +168,5 @@ class RandomFourier(FeatureMap):
         features = np.empty((len(phases), self.dimension))
         np.cos(phases, out=features[:, : self.n_frequencies])
         np.sin(phases, out=features[:, self.n_frequencies :])
-        features *= self.norm_bound / np.sqrt(self.n_frequencies)
+        features *= self.size
         return features

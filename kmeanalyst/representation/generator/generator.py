@@ -140,9 +140,8 @@ def _one_way_tables(features: FeatureMap, column: int, start: int = 0) -> Iterat
         if column in on:
             yield from _one_way_tables(features.map, on.index(column), start)
     elif isinstance(features, ScaledFeatures):
-        root = float(np.sqrt(features.kernel.factor))
         for first, height, cells in _one_way_tables(features.map, column, start):
-            yield first, root * height, cells
+            yield first, features.root * height, cells
     elif isinstance(features, Concatenation):
         for each in features.maps:
             yield from _one_way_tables(each, column, start)

@@ -141,8 +141,7 @@ def expected_features(
     if isinstance(feature_map, MarginFeatures):
         return _Tables(feature_map, own, columns, dtype)
     if isinstance(feature_map, ScaledFeatures):
-        inner = expected_features(feature_map.map, choices, columns, dtype=dtype)
-        return _Scaled(float(np.sqrt(feature_map.kernel.factor)), inner)
+        return _Scaled(feature_map.root, expected_features(feature_map.map, choices, columns, dtype=dtype))
     if isinstance(feature_map, ColumnFeatures):
         on = tuple(columns[int(j)] for j in feature_map.kernel.on)
         return expected_features(feature_map.map, choices, on, dtype=dtype)
@@ -178,10 +177,12 @@ class _Scaled(ExpectedFeatures):
         return self.factor * self.inner.mean(soft, weights)
 
 
-class _Concatenated(ExpectedFeatures):
+class _Several(ExpectedFeatures):
     def __init__(self, parts: list[ExpectedFeatures]) -> None:
         self.parts = parts
 
+
+class _Concatenated(_Several):
     def rows(self, soft: SoftRows) -> Tensor:
         import torch
 
@@ -193,11 +194,8 @@ class _Concatenated(ExpectedFeatures):
         return torch.cat([part.mean(soft, weights) for part in self.parts])
 
 
-class _Multiplied(ExpectedFeatures):
+class _Multiplied(_Several):
     """E φ₁ ⊗ E φ₂ ⊗ ... = E φ, as the factors read different columns."""
-
-    def __init__(self, parts: list[ExpectedFeatures]) -> None:
-        self.parts = parts
 
     def rows(self, soft: SoftRows) -> Tensor:
         found = self.parts[0].rows(soft)
@@ -221,7 +219,7 @@ class _Fourier(ExpectedFeatures):
         def constant(values: Array) -> Tensor:
             return torch.tensor(values, dtype=dtype)
 
-        self.size = features.norm_bound / np.sqrt(features.n_frequencies)
+        self.size = features.size
         looks = [j for j in range(len(choices)) if len(features.looks_at(j))]
         plain = [j for j in looks if choices[j].free and len(choices[j]) == 1]  # numbers and nothing else
         turns = [_turn(features.linear[j], choices[j]) for j in plain]
@@ -282,18 +280,12 @@ class _Tables(ExpectedFeatures):
     def rows(self, soft: SoftRows) -> Tensor:
         import torch
 
-        p = self._cell_probabilities(soft)
-        return torch.cat([group.height * self._of_rows(group, p) for group in self.groups], dim=1)
-
-    def _of_rows(self, group: Group, p: list[Tensor]) -> Tensor:
-        import torch
-
-        tables = []
-        for table in group.tables:
+        p, tables = self._cell_probabilities(soft), []
+        for height, table in ((group.height, table) for group in self.groups for table in group.tables):
             cells = p[table[0]]
             for j in table[1:]:
                 cells = (cells[:, :, None] * p[j][:, None, :]).flatten(1)
-            tables.append(cells)
+            tables.append(height * cells)
         return torch.cat(tables, dim=1)
 
     def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:

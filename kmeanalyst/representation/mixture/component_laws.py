@@ -22,16 +22,12 @@ from kmeanalyst.releases.domain.numbers import Number
 def as_phasors(mean: Array, features: RandomFourier) -> Array:
     """(F,) of a mean feature → (R,) complex, in units of one frequency's norm."""
     R = features.n_frequencies
-    return (mean[:R] + 1j * mean[R:]) / _size(features)
+    return (mean[:R] + 1j * mean[R:]) / features.size
 
 
 def from_phasors(phasors: Array, features: RandomFourier) -> Array:
     """(R,) complex → (F,): the inverse of `as_phasors`."""
-    return np.concatenate([phasors.real, phasors.imag]) * _size(features)
-
-
-def _size(features: RandomFourier) -> float:
-    return features.norm_bound / float(np.sqrt(features.n_frequencies))
+    return np.concatenate([phasors.real, phasors.imag]) * features.size
 
 
 def unit_phasors(phase: Array, log_size: Array | None = None) -> Array:
@@ -233,9 +229,7 @@ def _log_sd_bounds(extent: float) -> tuple[float, float]:
 
 def _rounded(domain: Domain, columns: list[int], values: Array) -> Array:
     for i, j in enumerate(columns):
-        column = domain.columns[j]
-        assert isinstance(column, Number)
-        values[:, i] = column.wrap(values[:, i])
+        values[:, i] = domain.columns[j].wrap(values[:, i])  # type: ignore[attr-defined]
     return values
 
 

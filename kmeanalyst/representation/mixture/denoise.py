@@ -12,7 +12,7 @@ the measurement shrunk (James & Stein; Muandet et al. 2016): noise is spread eve
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import softmax
@@ -211,16 +211,13 @@ def _with_surplus(search: MixtureFit, mixture: Mixture, rng: np.random.Generator
     rows = mixture.draw(surplus, rng)
     more = search.around(rows, np.full(surplus, 1 / surplus), np.arange(surplus))
     weights = np.concatenate([(1 - _SURPLUS_WEIGHT) * mixture.weights, _SURPLUS_WEIGHT * more.weights])
-    return Mixture(mixture.laws, mixture.n_columns, weights, np.vstack([mixture.parameters, more.parameters]))
+    return replace(mixture, weights=weights, parameters=np.vstack([mixture.parameters, more.parameters]), loss=np.inf)
 
 
 def _pooled(mixtures: list[Mixture]) -> Mixture:
-    parameters = np.vstack([mixture.parameters for mixture in mixtures])
-    return Mixture(
-        mixtures[0].laws,
-        mixtures[0].n_columns,
-        np.concatenate([mixture.weights / len(mixtures) for mixture in mixtures]),
-        parameters,
+    weights = np.concatenate([mixture.weights / len(mixtures) for mixture in mixtures])
+    return replace(
+        mixtures[0], weights=weights, parameters=np.vstack([mixture.parameters for mixture in mixtures]), loss=np.inf
     )
 
 
@@ -232,12 +229,9 @@ class _Chain:
         self.shape = K, _ = mixture.parameters.shape
         limits = np.array([limit for law in search.laws for limit in law.bounds])
         prior = np.array([one for law in search.laws for one in law.prior])
-        self.low, self.high = (
-            np.append(np.full(K, end), np.tile(limits[:, i], K)) for i, end in enumerate((-25.0, 25.0))
-        )
-        self.centre, sd = (
-            np.append(np.full(K, -2.0), np.tile(prior[:, 0], K)),
-            np.append(np.full(K, 4.0), np.tile(prior[:, 1], K)),
+        self.low, self.high, self.centre, sd = (
+            np.append(np.full(K, of_logits), np.tile(of_parameters, K))
+            for of_logits, of_parameters in zip((-25.0, 25.0, -2.0, 4.0), (*limits.T, *prior.T), strict=True)
         )
         self.precision = 1 / sd**2
         self.position = np.append(np.log(np.maximum(mixture.weights, 1e-6)), mixture.parameters.ravel())
