@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -67,6 +67,15 @@ class Derived:
 
     def describe(self) -> str:
         return f"{self.column.describe()}; = {words.short(self.expression)}"
+
+
+def sources_of(derived: Sequence[Derived], names: Iterable[str]) -> set[str]:
+    """These columns and all that they are computed from, directly or through others."""
+    sources = set(names)
+    for one in reversed(derived):
+        if one.column.name in sources:
+            sources |= set(one.uses)
+    return sources
 
 
 def derive(frame: pd.DataFrame, known: Domain, expressions: Mapping[str, str]) -> tuple[Derived, ...]:

@@ -165,7 +165,7 @@ def test_rows_of_an_estimator_without_weights_have_labels_drawn_from_the_probabi
     source = find_labels("smoothed", ill, DOMAIN["ill"], "classification", ("a",))
     rows = training_rows(ill, target_of(ill, "ill"), "resampled", labels=source)
     assert len(rows.frame) == N
-    p: Any = source.model.predict_proba(rows.frame)[:, 1]
+    p: Any = source.predict_proba(rows.frame)[:, 1]
     assert np.corrcoef(p, rows.cells)[0, 1] < 0.9  # labels cut at one quantile of all rows would follow p
     near_half = np.abs(p - 0.5) < 0.2
     assert 0.3 < rows.cells[near_half & (p > 0.5)].mean() < 0.75

@@ -132,7 +132,7 @@ def test_an_estimator_without_weights_gets_every_value_or_as_many_rows_as_asked_
     goal = target_of(release, "cost")
     every = training_rows(release, goal, "resampled", labels=source)
     assert len(every.weights) == 4 * N and every.cells is not None
-    np.testing.assert_array_equal(every.cells.reshape(N, 4), source.model.values_of(release.frame))  # type: ignore[union-attr]
+    np.testing.assert_array_equal(every.cells.reshape(N, 4), source.values_of(release.frame))  # type: ignore[union-attr]
     some = training_rows(release, goal, "resampled", labels=source, effective_rows=500)
     assert len(some.weights) == 500 and len(some.frame.drop_duplicates()) == 500
 

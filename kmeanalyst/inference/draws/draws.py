@@ -29,6 +29,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices
 
@@ -302,8 +303,7 @@ def _scores(column: pd.Series, weights: Array) -> tuple[list[Array], list[tuple[
 def as_number(column: pd.Series) -> Array | None:
     """A column's values as numbers, days of dates; None of any other kind."""
     if pd.api.types.is_datetime64_any_dtype(column):
-        days = column.to_numpy().astype("datetime64[D]")
-        return np.where(np.isnat(days), np.nan, days.astype("int64"))
+        return days_of(column)
     if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
         return None
     return column.to_numpy(dtype=float, na_value=np.nan)

@@ -28,6 +28,7 @@ from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.measurement import Measurement, feature_mean
@@ -280,16 +281,8 @@ def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFi
 
 def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator) -> tuple[Array, ...]:
     """Rows with the given columns of these (n, d), and the others of these in another order."""
-    domain, sources = release.domain, _sources(release, names)
+    domain, sources = release.domain, sources_of(release.derived, names)
     own = np.array([domain.columns[j].name in sources for j in domain.column_of])
     return tuple(
         kept_or(domain, np.where(own, rows, rows[rng.permutation(len(rows))]), rows) for _ in range(_EXCHANGES)
     )
-
-
-def _sources(release: ReleaseData, names: Sequence[str]) -> set[str]:
-    found = set(names)
-    for one in reversed(release.derived):
-        if one.column.name in found:
-            found |= set(one.parsed.columns)
-    return found

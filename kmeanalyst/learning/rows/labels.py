@@ -13,8 +13,7 @@ smoothed  on releases of margins. For classes every label that a row can have, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -33,37 +32,23 @@ _NEGLIGIBLE = 1e-6  # a probability
 _LABELLED, _LABELS_OF_A_ROW = 100_000, 2  # of classes: about so many in all, or so many for a row if that is more
 
 
-@dataclass(frozen=True, eq=False)
-class LabelSource:
-    """One source of labels; see `find_labels` and `choose_labels`.
-
-    model  of smoothed labels: the fitted distribution of the target given the other columns. None for released ones.
-    """
-
-    model: SmoothedClasses | SmoothedNumbers | None = None
-
-    @property
-    def name(self) -> Labels:
-        return "released" if self.model is None else "smoothed"
+LabelModel: TypeAlias = SmoothedClasses | SmoothedNumbers
 
 
-RELEASED = LabelSource()
-
-
-def choose_labels(release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]) -> LabelSource:
-    """The best source that a release has for a target."""
+def choose_labels(release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]) -> LabelModel | None:
+    """The model of smoothed labels where a release has one for a target, else None."""
     try:
         return find_labels("smoothed", release, column, task, predictors)
     except ValueError:
-        return RELEASED
+        return None
 
 
 def find_labels(
     name: Labels, release: ReleaseData, column: Column, task: str, predictors: tuple[str, ...]
-) -> LabelSource:
-    """The source of that name; ValueError with the reason where a release does not have it for a target."""
+) -> LabelModel | None:
+    """The model of labels of that name, None of released ones; ValueError with the reason where a release has none."""
     if name == "released":
-        return RELEASED
+        return None
     regressed, target = task == "regression", column.name
     reason = (numbers_unavailable if regressed else smoothed_unavailable)(release, target)
     if reason is None:
@@ -76,7 +61,8 @@ def find_labels(
                     if regressed
                     else fit_smoothed_classes(release, target)
                 )
-            return LabelSource(models[key])
+            found: LabelModel = models[key]
+            return found
         except ValueError as error:  # the rows have a single class, or no number
             reason = str(error)
     raise ValueError(
@@ -84,7 +70,7 @@ def find_labels(
     )
 
 
-def smoothed_labels(model: SmoothedClasses | SmoothedNumbers, frame: pd.DataFrame) -> tuple[Array, Array, Array]:
+def smoothed_labels(model: LabelModel, frame: pd.DataFrame) -> tuple[Array, Array, Array]:
     """The labels that rows can have, with their probabilities given the other columns.
 
     Returns  (indices, cells, probabilities), each (m,): the index of the row, ascending; a label in natural units and levels;

@@ -18,8 +18,9 @@ import pandas as pd
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
-from kmeanalyst.learning.rows.labels import LABELS, RELEASED, Labels, LabelSource, find_labels, smoothed_labels
+from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels, smoothed_labels
 from kmeanalyst.learning.rows.smoothed_numbers import SmoothedNumbers, numbers_of
+from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer
@@ -127,8 +128,8 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
     if columns is None:
         texts = [column for column in release.columns.columns if column.is_text]
         names = [column.name for column in release.columns.columns if not column.is_text]
-        related = set() if target is None else _sources(release, target)
-        left = [name for name in names if not related & _sources(release, name)]
+        related = set() if target is None else sources_of(release.derived, [target])
+        left = [name for name in names if not related & sources_of(release.derived, [name])]
         if not left and not texts:
             raise ValueError(
                 f"the release has no column to predict {words.written(str(target))} from: it has {', '.join(names)} alone. "
@@ -152,18 +153,12 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
         raise ValueError(
             f"{words.written(target)} is the target, and cannot be among the columns it is predicted from. Leave it out."
         )
-    if computed := [name for name in columns if target in _sources(release, name)]:
+    if computed := [name for name in columns if target in sources_of(release.derived, [name])]:
         raise ValueError(
             f"{', '.join(computed)} is computed from {words.written(target)}, the target, and would reveal it. Leave it "
             "out of columns."
         )
     return list(dict.fromkeys(columns))
-
-
-def _sources(release: ReleaseData, name: str) -> set[str]:
-    """A column and all columns that it is computed from, directly or through others."""
-    uses = next((one.uses for one in release.derived if one.column.name == name), ())
-    return {name}.union(*(_sources(release, used) for used in uses))
 
 
 def check_option(name: str, value: Any, known: Sequence[str]) -> None:
@@ -179,7 +174,7 @@ def encoder_of(
     check_option("encoding", encoding, ENCODINGS)
     check_option("missing", missing, MISSING)
     computed = {one.column.name for one in release.derived}.intersection(columns)
-    sources = set().union(*(_sources(release, name) for name in computed))
+    sources = sources_of(release.derived, computed)
     return DomainEncoder(
         [release.columns[name].to_dict() for name in columns],
         derived=[one.to_dict() for one in release.derived if one.column.name in sources],
@@ -215,7 +210,7 @@ def training_rows(
     view: View,
     *,
     effective_rows: float | None = None,
-    labels: LabelSource = RELEASED,
+    labels: LabelModel | None = None,
     rng: np.random.Generator | int | None = 0,
 ) -> TrainingRows:
     """The rows of a view in which the target is known, with weights that sum to an effective number of rows.
@@ -224,7 +219,7 @@ def training_rows(
                     weight drawn from these; "fitted", the most plausible population behind error bars.
     effective_rows  the sum of the weights; by default the effective size (Σp)²/Σp² of the probability view (Kish 1965),
                     In the resampled view the number of rows to draw; by default as many as there are to draw from.
-    labels          where labels come from (`rows.labels`).
+    labels          the model of smoothed labels (`rows.labels`); None for the released ones.
     Errors          ValueError where no row has the target, or the weights of those that have it do not have a positive sum.
     """
     check_option("view", view, _VIEWS)
@@ -246,30 +241,31 @@ def training_rows(
             'Take view="probability", or another target.'
         )
     notes: tuple[str, ...] = ()
+    name: Labels = "released" if labels is None else "smoothed"
     if goal is not None and not known.all():
         notes = (f"rows without {words.written(goal.column.name)} were left out: {1 - share:.3g} of the population",)
     kept = known & (weights != 0)
     frame, weights = frame[kept].reset_index(drop=True), weights[kept]
     cells = None if goal is None else goal.cells(frame)
     indices = np.arange(len(frame))
-    if labels.model is not None and goal is not None:
-        indices, cells, probabilities = smoothed_labels(labels.model, frame)
+    if labels is not None and goal is not None:
+        indices, cells, probabilities = smoothed_labels(labels, frame)
         frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
-        if isinstance(labels.model, SmoothedNumbers) and effective_rows is None and np.ptp(weights) <= _NO_WEIGHT:
+        if isinstance(labels, SmoothedNumbers) and effective_rows is None and np.ptp(weights) <= _NO_WEIGHT:
             drawn = np.arange(len(weights))  # every value of every row: they have equal weights
-        elif labels.model is not None:
+        elif labels is not None:
             drawn = _drawn_labels(indices, weights, effective_rows, rng)
         else:
             drawn = _drawn(weights, effective_rows, rng)
         frame, cells = frame.iloc[drawn].reset_index(drop=True), None if cells is None else cells[drawn]
-        return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), labels.name, notes)
+        return TrainingRows(frame, cells, np.ones(len(drawn)), float(len(drawn)), name, notes)
     if effective_rows is None:
         effective_rows = effective_size(probability_weights(release)) * share
     weights = _relative(weights)
     kept = weights != 0
     frame, cells = frame[kept].reset_index(drop=True), None if cells is None else cells[kept]
-    return TrainingRows(frame, cells, weights[kept] * effective_rows, effective_rows, labels.name, notes)
+    return TrainingRows(frame, cells, weights[kept] * effective_rows, effective_rows, name, notes)
 
 
 def _weighted(release: ReleaseData, view: View) -> tuple[pd.DataFrame, Array]:

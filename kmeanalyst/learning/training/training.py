@@ -22,7 +22,7 @@ from sklearn.utils import get_tags
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
-from kmeanalyst.learning.rows.labels import LABELS, RELEASED, Labels, LabelSource, choose_labels, find_labels
+from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, choose_labels, find_labels
 from kmeanalyst.learning.rows.smoothed_classes import PENALTY
 from kmeanalyst.learning.rows.training_rows import (
     Target,
@@ -136,7 +136,7 @@ class Training:
     goal     the target; None for an estimator that needs none.
     encoder  from natural units to features of `columns`.
     support  how the estimator treats weights.
-    labels   where the target's cells come from.
+    labels   the model of smoothed labels; None for the released ones.
     """
 
     estimator: Any
@@ -145,7 +145,7 @@ class Training:
     columns: tuple[str, ...]
     encoder: DomainEncoder
     support: WeightSupport
-    labels: LabelSource
+    labels: LabelModel | None
 
     @classmethod
     def of(
@@ -198,7 +198,7 @@ class Training:
         labels: a bootstrap that takes one label of a row and leaves out another would spoil its probabilities.
         """
         changes: list[tuple[Any, str, Any]] = []
-        smoothed = self.labels.model is not None
+        smoothed = self.labels is not None
         for part in (estimator, *inner_estimators(estimator)) if self.release.statement is not None else ():
             if isinstance(part, HistGradientBoostingClassifier):
                 if part.early_stopping == "auto":
@@ -212,7 +212,7 @@ class Training:
 
 
 def _train(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> TrainedPipeline:
-    labels = RELEASED if view == "fitted" else training.labels
+    labels = None if view == "fitted" else training.labels
     rows = training_rows(training.release, training.goal, view, effective_rows=effective_rows, labels=labels, rng=rng)
     if training.goal is not None and training.classes is not None and len(present := _classes_of(rows)) < 2:
         raise ValueError(
@@ -315,11 +315,13 @@ def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | 
     return None
 
 
-def _labels(release: ReleaseData, goal: Target | None, columns: tuple[str, ...], name: Labels | None) -> LabelSource:
+def _labels(
+    release: ReleaseData, goal: Target | None, columns: tuple[str, ...], name: Labels | None
+) -> LabelModel | None:
     if name is not None:
         check_option("labels", name, LABELS)
     if goal is None:
-        return RELEASED
+        return None
     if name is not None:
         return find_labels(name, release, goal.column, goal.task, columns)
     return choose_labels(release, goal.column, goal.task, columns)

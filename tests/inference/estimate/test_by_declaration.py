@@ -126,7 +126,7 @@ def test_independent_rows_keep_the_rules_and_the_columns_and_forget_the_rest():
 
 
 def test_a_rule_that_the_measurement_contradicts_is_named_in_every_answer(rough_representation: None):
-    frame = hospital(6000, breaking=0.06)
+    frame = hospital(3000, breaking=0.06)
     domain = with_rules(RULES[1])
     found = publish(frame, domain, epsilon=5.0, delta=1e-6, rehearsal=1, workload=["table(age, employed)"])
     (violation,) = violations_of(domain, found.measurement)
@@ -134,7 +134,7 @@ def test_a_rule_that_the_measurement_contradicts_is_named_in_every_answer(rough_
     for answer in (found.mean("age"), found.probability("employed == 'yes'", view="probability")):
         said = "the measurement contradicts a rule that the answer assumes: rule 1"
         assert any(said in note for note in answer.notes)
-    kept = publish(hospital(6000), domain, epsilon=5.0, delta=1e-6, rehearsal=1, workload=["table(age, employed)"])
+    kept = publish(hospital(3000), domain, epsilon=5.0, delta=1e-6, rehearsal=1, workload=["table(age, employed)"])
     assert not any("contradicts" in note for note in kept.mean("age").notes)
 
 

@@ -18,6 +18,7 @@ from kmeanalyst.inference.questions.conditional import conditional_estimates
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, public_regulariser, smooth_kernel, smoother
 from kmeanalyst.kernels import Gaussian, MultiScale
 from kmeanalyst.release import Release
+from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -359,7 +360,7 @@ def test_an_expectation_is_moved_and_its_resolution_includes_what_is_left_open(f
 
 def test_derived_columns_are_exchanged_with_the_columns_they_come_from(flat):
     twice = flat.transform({"twice": "2 * x"})
-    assert conditional_embedding._sources(twice, ["twice"]) == {"twice", "x"}
+    assert sources_of(twice.derived, ["twice"]) == {"twice", "x"}
     smooth = regression(twice, "twice")
     amplitudes = smooth.amplitudes(smooth.at(2 * np.array(GIVEN)[:, None]))
     moved, error = amplitudes.of("x", amplitudes.population.values("x"))
