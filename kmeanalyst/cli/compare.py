@@ -61,7 +61,6 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, from_tab
 
 
 def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
-    """Label and text of each distance that a test result has."""
     sign = "; negative values happen when both sides agree" if result.estimator == "unbiased" else ""
     lines = [("MMD²", f"{result.mmd_squared:.4g} ({result.estimator}{sign})")]
     if result.mmd_interval is not None:

@@ -72,7 +72,6 @@ def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any
 
 
 def _check_new(folder: Path) -> None:
-    """An error if the folder has a file that the demo would replace."""
     for name in _MADE:
         if (folder / name).exists():
             raise click.ClickException(
@@ -130,7 +129,6 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
 
 
 def _truth(folder: Path) -> str:
-    """The answer on the private table, which only a demo can show."""
     import pandas as pd
 
     table = pd.read_csv(folder / "private.csv")

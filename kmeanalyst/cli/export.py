@@ -113,7 +113,6 @@ _Facts = tuple[dict[str, Any], bool]  # what --json prints, and whether the rele
 
 
 def _points(release_path: str, asked: _Asked) -> _Facts:
-    """All points or rows of equal weight in one file."""
     from kmeanalyst.releases.file.export import export
 
     output, view = asked.output or "", asked.view
@@ -142,7 +141,6 @@ def _note_defused(defused: int) -> None:
 
 
 def _drawn(release_path: str, asked: _Asked) -> _Facts:
-    """Draws of the table or replicate weights in a folder, with the rule that they are for."""
     from kmeanalyst.inference.draws.draws import FEWEST_REPLICATES, too_few
     from kmeanalyst.inference.draws.folder import write_draws, write_replicates
 
@@ -172,7 +170,6 @@ def _drawn(release_path: str, asked: _Asked) -> _Facts:
 
 
 def _sdnist(release_path: str, asked: _Asked) -> _Facts:
-    """Rows of equal weight and labels in a folder, for the report."""
     from kmeanalyst.releases.file.export import SDNIST_COLUMNS, export_sdnist
 
     if asked.view not in ("signed", "resampled"):

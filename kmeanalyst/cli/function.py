@@ -59,7 +59,6 @@ def evaluate_command(function_path: str, points: str, as_json: bool) -> None:
 
 
 def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
-    """Values and errors at each row, with predictions where the function is a machine."""
     answers: Any = function.evaluate(table)
     if function.form.target is not None:
         answers = answers.assign(prediction=function.predict(table))

@@ -88,7 +88,6 @@ def plot_command(release_path: str, columns: tuple[str, ...], output: str, as_js
 
 
 def _check_options(n_columns: int, kind: str | None, bins: int | None, sample_path: str | None) -> None:
-    """Raise UsageError for an option that this drawing does not take."""
     of_one = {"--kind": kind, "--bins": bins, "--sample": sample_path}
     given = [name for name, value in of_one.items() if value is not None]
     if n_columns > 1 and given:
@@ -118,7 +117,6 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
 
 
 def _sample(release: Release, path: str | None, from_table: str | None) -> tuple[pd.DataFrame | None, list[str]]:
-    """The rows to draw over the release, and notes on their cells."""
     from kmeanalyst.plots.smooth import as_release
     from kmeanalyst.sources.tables import read_table
 

@@ -221,7 +221,6 @@ def glm_command(
 
 
 def _levels(references: tuple[str, ...]) -> dict[str, str]:
-    """Column → level, of texts "column=level"; the first "=" divides them."""
     if wrong := [text for text in references if "=" not in text]:
         raise click.BadParameter(f"{wrong[0]!r:.80} is not COLUMN=LEVEL.", param_hint="--reference")
     return dict(text.split("=", 1) for text in references)
@@ -234,7 +233,6 @@ def _conditions(release: Release, asked: _Options) -> Sequence[str | None]:
 
 
 def _with_progress(all_of_them: Sequence[Any], on_progress: OnProgress) -> Iterator[Any]:
-    """Each in turn; for several, the share that is done is reported."""
     for i, one in enumerate(all_of_them):
         if len(all_of_them) > 1:
             on_progress("answering", i / len(all_of_them))
@@ -263,7 +261,6 @@ def _answer(
     keys: Sequence[dict[str, Any]] | None = None,
     on_progress: OnProgress = lambda what, share: None,
 ) -> list[dict[str, Any]] | str:
-    """A dictionary of each estimate, with these further keys, for --json; else a table of all estimates as text."""
     if not asked.as_json:
         return estimate_table(estimates, asked.level, asked.kind)
     found = [e.to_dict(asked.level, asked.kind) for e in _with_progress(estimates, on_progress)]
@@ -271,7 +268,6 @@ def _answer(
 
 
 def _print(asked: _Options, release: Release, name: str, answer: Any, **about: Any) -> None:
-    """Print the answer as text, or as one JSON object in which it has this name."""
     show(asked.as_json, answer, **{"rehearsal": release.is_rehearsal, **about, name: answer})
 
 

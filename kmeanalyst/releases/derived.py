@@ -224,7 +224,6 @@ def _outward(low: float, high: float) -> tuple[float, float]:
 
 
 def _named(expression: Expression, frame: pd.DataFrame, new: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """The columns that an expression names: selecting and joining thousands of columns is slow."""
     there = frame[[name for name in expression.columns if name not in new]]
     return _with_columns(there, {name: new[name] for name in expression.columns if name in new})
 
@@ -234,7 +233,6 @@ def _with_columns(frame: pd.DataFrame, new: Mapping[str, pd.Series]) -> pd.DataF
 
 
 def _series(column: Column, values: Array, index: pd.Index) -> pd.Series:
-    """Values of a derived column as `Column.decode` types them, neither clamped nor rounded."""
     if isinstance(column, Boolean):
         return pd.Series(values > 0, index)
     if isinstance(column, Integer):

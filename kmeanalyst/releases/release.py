@@ -17,7 +17,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.derived import Derived, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.memo import Memoised, memo
+from kmeanalyst.releases.memo import Memoised, kept, memo
 from kmeanalyst.releases.rules.violations import contradicted
 from kmeanalyst.releases.statement import METHOD, PrivacyStatement, guarantee_lines
 from kmeanalyst.releases.texts import shortened
@@ -154,15 +154,15 @@ class ReleaseData(Memoised):
         """
         import xarray
 
-        kept = memo(self)
-        if "dataset" not in kept:
+        def make() -> xarray.Dataset:
             points = xarray.Dataset({name: ("point", plain_array(self._frame[name])) for name in self.columns.names})
             for one in self.derived:
                 points[one.column.name].attrs["expression"] = one.expression
             for variable in points.values():
                 variable.values.setflags(write=False)
-            kept["dataset"] = points
-        return kept["dataset"].copy()  # shares the arrays; variables that a caller adds stay the caller's
+            return points
+
+        return kept(self, "dataset", make).copy()  # shares the arrays; variables that a caller adds stay the caller's
 
     @property
     def embedding(self) -> KernelMean:

@@ -132,5 +132,4 @@ def _kind(character: str) -> str:
 
 
 def _escape(character: str) -> str:
-    r"""As Python writes it: \x1b, \u202e, \U000e0041."""
     return ascii(character)[1:-1]

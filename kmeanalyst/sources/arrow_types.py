@@ -113,7 +113,6 @@ def _zone_is_known(kind: Any) -> bool:
 
 
 def _extension_of(declared: Any) -> str:
-    """The name of a type that is not one of Arrow's own, known to pyarrow or not; "" for Arrow's own."""
     import pyarrow as pa
 
     if isinstance(declared.type, pa.BaseExtensionType):

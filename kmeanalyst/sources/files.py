@@ -91,13 +91,21 @@ def open_file(file: File) -> ArrowSource:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ParquetFile(ArrowSource):
+class _OneFile(ArrowSource):
+    path: File
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        return (self.path,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ParquetFile(_OneFile):
     """Row groups of a Parquet file.
 
     groups   (first, last + 1) of the row groups; None for all.
     """
 
-    path: File
     groups: tuple[int, int] | None = None
 
     @classmethod
@@ -106,19 +114,13 @@ class ParquetFile(ArrowSource):
         with _opened_parquet(path) as file:
             return cls(file.schema_arrow, path)
 
-    @property
-    def files(self) -> tuple[File, ...]:
-        return (self.path,)
-
     def count(self) -> int:
         with _opened_parquet(self.path) as file:
             return sum(file.metadata.row_group(i).num_rows for i in self._groups(file))
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
         with _opened_parquet(self.path) as file:
-            for group in self._groups(
-                file
-            ):  # together, and with threads, they take memory that grows with their number
+            for group in self._groups(file):  # together, and with threads, memory grows with their number
                 yield from file.iter_batches(BATCH_ROWS, [group], list(names), use_threads=False)
 
     def divided(self, n_rows: int) -> list[ArrowSource]:
@@ -150,20 +152,14 @@ def _opened_parquet(path: File) -> Any:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ArrowFile(ArrowSource):
+class ArrowFile(_OneFile):
     """The record batches of an Arrow IPC file. One batch is in memory at a time."""
-
-    path: File
 
     @classmethod
     def of(cls, path: File) -> ArrowFile:
         """The table in a file; SourceError if it is no Arrow IPC file."""
         with _opened_arrow(path) as file:
             return cls(file.schema, path)
-
-    @property
-    def files(self) -> tuple[File, ...]:
-        return (self.path,)
 
     def count(self) -> int:
         return sum(batch.num_rows for batch in self.batches(self.schema.names[:1]))

@@ -210,7 +210,6 @@ class Transaction:
 
 
 def _connected(server: Any, closing: ExitStack) -> Any:
-    """A new session, out of any transaction; `closing` ends it."""
     if isinstance(server, str):
         from adbc_driver_manager import AdbcConnection
         from adbc_driver_postgresql import connect
@@ -234,7 +233,6 @@ def _close(handle: Any, process: int) -> None:
 
 
 def _literal(text: str) -> str:
-    """A text in SQL, whatever the session's settings are."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 

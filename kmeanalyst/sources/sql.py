@@ -87,7 +87,6 @@ _SQLITE = (
 
 
 def _selected(schema: Any, columns: Sequence[str]) -> Any:
-    """The columns that were named, in their order; SourceError for an absent one, or one that is named twice."""
     import pyarrow as pa
 
     if isinstance(columns, str) or not columns:

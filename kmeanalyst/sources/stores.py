@@ -99,7 +99,6 @@ def _store(url: str) -> tuple[Any, str]:
 
 
 def _asked(url: str, ask: Callable[[], _T]) -> _T:
-    """What a store answers; its errors in words of our own."""
     try:
         return ask()
     except ImportError:

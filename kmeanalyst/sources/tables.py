@@ -143,7 +143,6 @@ def _check_rows(name: str, rows: int) -> None:
 
 @contextmanager
 def _as_domain_errors(name: str) -> Iterator[None]:
-    """Turn a library's error about a table into a DomainError that names it."""
     try:
         yield
     except DomainError:

@@ -30,7 +30,7 @@ from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import Question, ReleaseData, View
 
 
@@ -347,11 +347,11 @@ def _of_shares(release: ReleaseData) -> ReleaseData:
     total = fsum(release.weights)
     if release.measurement is not None or total <= 0 or abs(total - 1) < _ROUNDING:
         return release
-    if "shares" not in memo(release):
-        memo(release)["shares"] = release.replaced(
-            weights=release.weights / total, fit_distance=None, thinning_error=None
-        )
-    return memo(release)["shares"]
+    return kept(
+        release,
+        "shares",
+        lambda: release.replaced(weights=release.weights / total, fit_distance=None, thinning_error=None),
+    )
 
 
 def _populations(

@@ -45,7 +45,6 @@ def _names_of_ranges(column: Number, edges: Sequence[float]) -> list[str]:
 
 
 def _before(edges: Array) -> Array:
-    """The last whole number below each edge."""
     return np.ceil(edges) - 1
 
 

@@ -109,7 +109,6 @@ def factorised(cells: Any) -> tuple[Array, list[str | None]]:
 
 
 def _by_bits(cells: Any) -> Any:
-    """Cells of a type of numbers of at most 64 bits, each distinct one once; any others as they are."""
     numbers = cells.to_numpy() if isinstance(cells, pd.Series) and isinstance(cells.dtype, np.dtype) else cells
     if not (isinstance(numbers, np.ndarray) and numbers.dtype.kind in "iuf" and numbers.itemsize <= 8):
         return cells

@@ -170,7 +170,6 @@ class Column(ABC):
         return encoded[codes], status[codes]
 
     def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
-        """Clamped and scaled numbers, and which of them were moved to a bound."""
         return values.copy(), np.zeros(len(values), dtype=bool)
 
     @abstractmethod

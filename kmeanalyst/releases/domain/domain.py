@@ -230,7 +230,6 @@ class Domain(Memoised):
         return [*(indices[0] for indices in chosen), *(index for indices in chosen for index in indices[1:])]
 
     def _side_by_side(self, parts: Sequence[Array]) -> Array:
-        """Encoded columns, (n,) or (n, width), as rows (n, width)."""
         first = [part if part.ndim == 1 else part[:, 0] for part in parts]
         return np.column_stack([*first, *(part[:, 1:] for part in parts if part.ndim == 2)])
 
@@ -394,7 +393,6 @@ class Domain(Memoised):
 
 
 def _single_precision_within(values: Array, lower: float, upper: float) -> Array:
-    """The nearest numbers of single precision that the bounds allow, as float64."""
     with np.errstate(over="ignore"):  # beyond the largest of them: infinite, and stepped back below
         single = values.astype(np.float32)
         single = np.where(single.astype(np.float64) > upper, np.nextafter(single, np.float32(-np.inf)), single)
@@ -451,7 +449,6 @@ def _with_trees(tables: Any, folder: Path) -> Any:
 
 
 def _plain_dates(table: Any) -> Any:
-    """TOML dates as ISO text, so that files and headers say the same."""
     if isinstance(table, dict):
         return {key: _plain_dates(value) for key, value in table.items()}
     if isinstance(table, list):

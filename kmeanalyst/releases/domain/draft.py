@@ -301,7 +301,6 @@ def _widened(low: float, high: float, whole: bool) -> tuple[float, float]:
 
 
 def _round_out(value: float, direction: Callable[[float], float]) -> float:
-    """Two significant digits, rounded in the given direction."""
     if abs(value) < _SMALLEST:
         return float(direction(value)) * _SMALLEST
     exponent = math.floor(math.log10(abs(value))) - 1
@@ -312,7 +311,6 @@ def _round_out(value: float, direction: Callable[[float], float]) -> float:
 
 
 def _numbers_may_identify(numbers: Array) -> list[str]:
-    """Whole numbers that differ in nearly every row, or follow one another without a gap, may be an identifier."""
     distinct = np.unique(numbers)
     if len(distinct) < _NEARLY_ALL * len(numbers) or not (numbers == np.rint(numbers)).all():
         return []
@@ -367,7 +365,6 @@ def _codes_at_the_end(values: Array, counts: Array, shown: Callable[[float], str
 
 
 def _rare_levels(rare: Sequence[str]) -> list[str]:
-    """Few rows of the sample have these levels: a level is published even if only one person has it."""
     listed = ", ".join(f"{text[:40]!r}" for text in rare[:_SHOWN])
     more = f" and {len(rare) - _SHOWN} more" if len(rare) > _SHOWN else ""
     note = (
@@ -385,7 +382,6 @@ def _collapsed(n: int, other: str) -> list[str]:
 
 
 def _free_name(levels: Sequence[str]) -> str:
-    """A name for all other levels that no level has, in upper or lower case."""
     taken = {level.strip().casefold() for level in levels}
     names = (_OTHER, *(f"{_OTHER}_{number}" for number in range(2, len(levels) + 3)))
     return next(name for name in names if name not in taken)

@@ -196,7 +196,6 @@ def _cuts(column: Column, ranges: int, asked: Sequence[float] = ()) -> tuple[tup
 
 
 def _edges_at(column: Tree, depth: int) -> tuple[float, ...]:
-    """Inner edges between a tree's nodes of a depth."""
     return tuple((column.starts(depth)[1:] - 0.5).tolist())
 
 
@@ -427,7 +426,6 @@ def _kernel_of_numbers(name: str, domain: Domain, parameters: dict[str, Any]) ->
 
 
 def _substrings(text: str) -> dict[str, Any]:
-    """The table kernel's parameters where strings are compared: "length=4" or "length=4,blended=1"."""
     try:
         parameters = _parameters(text)
     except ValueError as error:

@@ -140,11 +140,9 @@ class Number(Column):
         return self._scaled(clamped), ~self._near(clamped, values)
 
     def _near(self, clamped: Array, values: Array) -> Array:
-        """Which values count as kept: those that clamping left as they were, but for rounding to whole numbers."""
         return clamped == values
 
     def _clamp(self, values: Array) -> Array:
-        """Values moved to the nearest one the column allows."""
         return np.clip(values, *self._natural_bounds)
 
     def _fallback(self) -> float:

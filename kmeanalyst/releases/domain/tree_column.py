@@ -71,7 +71,6 @@ class Tree(Categorical):
 
     @cached_property
     def _spans(self) -> dict[str, tuple[int, int]]:
-        """Node → the first of the levels at or below it, and one past the last."""
         held, count = set(self.levels), 0
         spans: dict[str, tuple[int, int]] = {}
         open_nodes: list[tuple[str, int]] = []

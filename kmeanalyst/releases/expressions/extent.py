@@ -173,7 +173,6 @@ def _quotient(a: Extent, b: Extent) -> Extent:
 
 
 def _remainder(a: Extent, b: Extent) -> Extent:
-    """a % b has b's sign, and is no further from 0 than b."""
     return _ANYWHERE if _holds_zero(b) else _hull([0.0, b.low, b.high], whole=a.whole and b.whole)
 
 

@@ -474,8 +474,6 @@ def _literal_meaning(node: Constant) -> Meaning:
 
 
 def _from_the_left(first: _Run, rest: list[tuple[Callable[..., Any], _Run]]) -> _Run:
-    """first op operand op operand ..., as it is computed."""
-
     def run(frame: pd.DataFrame) -> Any:
         total = first(frame)
         for calculate, operand in rest:
@@ -522,7 +520,6 @@ def days_of(cells: pd.Series) -> Array:
 
 
 def _calendar(days: Array, unit: Literal["Y", "M"]) -> Array:
-    """Whole years or months since 1970."""
     missing = np.isnan(days)
     dates = np.where(missing, 0, days).astype(np.int64).astype("datetime64[D]")
     return np.where(missing, np.nan, dates.astype(f"datetime64[{unit}]").astype(np.int64))

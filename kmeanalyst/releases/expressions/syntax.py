@@ -482,7 +482,6 @@ class Parser:
 
 
 def _hint(before: Token | None, token: Token) -> str:
-    """The likely fix where `token` does not fit after `before`."""
     for one in (token, before):
         if one and one.kind == "name" and one.text in _WORDS_OF_OTHER_LANGUAGES:
             return f"{one.text} is not part of expressions: write {_WORDS_OF_OTHER_LANGUAGES[one.text]}."

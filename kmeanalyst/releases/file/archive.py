@@ -157,7 +157,6 @@ def _check_size(info: zipfile.ZipInfo) -> None:
 
 
 def _member(raw: bytes, info: zipfile.ZipInfo, position: int, end: int) -> tuple[Member, int]:
-    """The member and where it ends; its own header must say what the directory says."""
     name = info.orig_filename.encode()
     start = position + _LOCAL.size + len(name)
     stop = start + info.compress_size
@@ -259,7 +258,6 @@ def _temporary(target: Path) -> Path:
 
 
 def _create(temporary: Path, mode: int = 0o666) -> None:
-    """A new empty file, by default with the usual permissions of new files."""
     try:
         open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)).close()
     except FileNotFoundError:
@@ -268,7 +266,6 @@ def _create(temporary: Path, mode: int = 0o666) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Write a folder's entries to the disk too; systems other than POSIX cannot open a folder."""
     if os.name == "posix":
         _flush(folder, os.O_RDONLY)
 

@@ -100,7 +100,6 @@ def export_sdnist(release: ReleaseData, folder: str | Path, *, name: str, frame:
 
 
 def _for_sdnist(series: pd.Series) -> pd.Series:
-    """Cells as text, whole numbers without a point, and "N" for a missing one."""
     present = series.notna()
     texts = series[present].map(lambda cell: f"{cell:.15g}" if isinstance(cell, float) else str(cell)).astype(object)
     return texts.reindex(series.index, fill_value="N")
@@ -172,7 +171,6 @@ def _is_text(series: pd.Series) -> bool:
 
 
 def _is_formula(cell: object) -> bool:
-    """Whether a cell is a text that a spreadsheet would run; a number, even with a sign, is not."""
     return isinstance(cell, str) and _FORMULA.match(cell) is not None and parse_number(cell) is None
 
 

@@ -318,7 +318,6 @@ def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) ->
 
 
 def _check_phases(linear: Array, domain: Domain) -> None:
-    """No row of the domain has a phase that is too large for a float64."""
     farthest = np.array([np.abs(_encoded_bounds(column)).max() for column in domain.columns])
     with np.errstate(over="ignore"):
         if not np.isfinite(farthest @ np.abs(linear)).all():

@@ -146,7 +146,6 @@ def _whole_lines(member: Member) -> Iterator[bytes]:
 
 
 def _after_header(lines: bytes, names: list[str]) -> bytes:
-    """The lines after the first one, which must have exactly these names."""
     header, _, others = lines.partition(b"\n")
     found = next(csv.reader([header.decode()], strict=True), [])
     if len(found) != len(names):
@@ -158,7 +157,6 @@ def _after_header(lines: bytes, names: list[str]) -> bytes:
 
 
 def _table(lines: bytes, columns: Sequence[Column]) -> Any:
-    """Lines of cells as an Arrow table with columns named 0, 1, ...; the last is the weight."""
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -183,7 +181,6 @@ def _table(lines: bytes, columns: Sequence[Column]) -> Any:
 
 
 def _convert(name: str, cells: Any, pattern: str, kind: Any) -> Any:
-    """Texts as values of an Arrow type; FileRefused unless each matches the pattern."""
     import pyarrow.compute as pc
 
     matched = pc.match_substring_regex(cells, f"^(?:{pattern})$")

@@ -82,7 +82,6 @@ def _rule_findings(release: ReleaseData) -> Iterator[str]:
 
 
 def _draw_findings(release: ReleaseData, claimed: int, public_points: int) -> Iterator[str]:
-    """The exponential mechanism draws from as many databases as some number M of the domain's rows makes."""
     if public_points:
         return  # a grid of public rows: the file does not say how many rows it had
     rows = listed_rows(release.domain, release.kernel)
@@ -126,7 +125,6 @@ def _published_findings(release: ReleaseData, measurement: Measurement) -> Itera
 
 
 def _evaluate(feature_map: FeatureMap, points: Array, weights: Array) -> tuple[float, Array]:
-    """The largest ‖φ(z)‖ over the points z, and Σ w φ(z), (F,)."""
     if isinstance(feature_map, CellFeatures):  # of every row the bound is the norm: it is in one cell of each table
         return feature_map.norm_bound, feature_mean(feature_map, points, weights)
     if isinstance(feature_map, ScaledFeatures):

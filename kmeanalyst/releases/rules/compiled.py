@@ -27,7 +27,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number, Real
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.rules.rule import ALWAYS, COMBINATIONS, DERIVE, MISSING, MOST_COUPLED, Rule
 
 _MOST_POINTS = 2**22  # combinations of values at which a rule is tried
@@ -298,7 +298,6 @@ def _cells(X: Array, columns: Sequence[int]) -> dict[int, Array]:
 
 
 def _are_among(rows: Array, codes: Array) -> Array:
-    """(n,) whether each row (n, k) is one of these (m, k); missing cells equal each other."""
     both = np.vstack([codes, rows])
     numbers = np.zeros(len(both), dtype=np.intp)
     for column in both.T:
@@ -352,13 +351,13 @@ def _of_range(column: Number, below: float, above: float, most: int) -> Array:
 
 def rules_of(domain: RuledColumns) -> Rules:
     """The rules of a domain, compiled once; DomainError for the first that does not fit it, before any table is opened."""
-    kept = memo(domain)  # type: ignore[arg-type]  # every Domain is Memoised
-    if "rules" not in kept:
+
+    def make() -> Rules:
         compiled = tuple(_compiled(rule, domain, number) for number, rule in enumerate(domain.rules, 1))
         _check_together(compiled, domain)
-        kept["rules"] = Rules(domain, compiled)
-    found: Rules = kept["rules"]
-    return found
+        return Rules(domain, compiled)
+
+    return kept(domain, "rules", make)  # type: ignore[arg-type]  # every Domain is Memoised
 
 
 def _compiled(rule: Rule, domain: RuledColumns, number: int) -> CompiledRule:
@@ -421,7 +420,6 @@ def _check_derived(domain: Columns, target: int, kind: str) -> None:
 
 
 def _with_codes(rule: Rule, domain: Columns) -> CompiledRule:
-    """Combinations: each value as the column encodes the cell, which must be a value of the column."""
     indices = [_check_column(name, domain) for name in rule.columns]
     order = np.argsort(indices)
     codes = np.empty((len(rule.rows), len(indices)))

@@ -13,7 +13,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.releases.domain.column import DomainError
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.rules.compiled import RuledColumns, Rules, rules_of, values_of
 from kmeanalyst.releases.rules.rule import COMBINATIONS, DERIVE
 from kmeanalyst.releases.texts import shortened
@@ -78,22 +78,25 @@ def kept_row(domain: RuledColumns, j: int = -1, code: float = 0.0) -> Array | No
 
     The same for equal domains, whatever was asked before; found once for each.
     """
-    kept = memo(domain)  # type: ignore[arg-type]  # every Domain is Memoised
-    if "kept rows" not in kept:
+
+    def make() -> Array:
         rows = domain.draw(_DRAWN, np.random.default_rng(0))
-        kept["kept rows"] = rows[~rules_of(domain).broken(rows)]
-    some = kept["kept rows"]
+        return rows[~rules_of(domain).broken(rows)]
+
+    some = kept(domain, "kept rows", make)  # type: ignore[arg-type]  # every Domain is Memoised
     if len(fitting := some if j < 0 else some[_is_equal(some[:, j], code)]):
         row: Array = fitting[0]
         return row
-    if ("kept row", j, code) not in kept:
-        kept["kept row", j, code] = _Search(rules_of(domain), j, code).best()
-    best, broken = kept["kept row", j, code]
+    best, broken = _search(domain, j, code)
     return best if not broken.any() else None
 
 
+def _search(domain: RuledColumns, j: int, code: float) -> tuple[Array, Array]:
+    return kept(domain, ("kept row", j, code), lambda: _Search(rules_of(domain), j, code).best())  # type: ignore[arg-type]
+
+
 def _hint(domain: RuledColumns, j: int, code: float) -> str:
-    _, broken = memo(domain)["kept row", j, code]  # type: ignore[arg-type]
+    _, broken = _search(domain, j, code)
     named = [rule.named(number) for number, rule in enumerate(domain.rules, 1) if broken[number - 1]]
     return f"The best row that was found breaks {'; '.join(named[:3])}." if named else "Each rule alone leaves rows."
 
@@ -132,7 +135,6 @@ class _Search:
         ] + [self._sources({j})]
 
     def _sources(self, columns: set[int]) -> Sequence[int]:
-        """The columns that these are computed from, themselves where they are not derived."""
         derived, names = self.rules.derived, self.rules.domain.names
         while inner := columns & set(derived):
             columns = columns - inner | {names.index(name) for k in inner for name in derived[k].columns}
@@ -210,7 +212,6 @@ class _Search:
     # ---------------------------------------------------------------- values
 
     def _drawn(self, k: int, starts: Sequence[Left]) -> Array:
-        """Values (rows,) of a column, in turns in the cells of each start."""
         found = self.rng.choice(self.values[k], _ROWS)
         for s, start in enumerate(starts):
             inside = self.values[k][start[k][self.cell_of[k]]] if k in start else self.values[k]
@@ -223,7 +224,6 @@ class _Search:
         return np.column_stack([self.rules.broken_by(rows), other])
 
     def _moved(self, rows: Array, broken: Array) -> Array:
-        """The rows with one cell changed that a rule they break depends on; for combinations with one of those there are."""
         rows, chosen = rows.copy(), np.where(broken, self.rng.random(broken.shape), -1.0).argmax(axis=1)
         for i in np.unique(chosen):
             some = np.flatnonzero(chosen == i)

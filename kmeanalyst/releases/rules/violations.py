@@ -90,7 +90,6 @@ def _tables_with(features: MarginFeatures, columns: tuple[int, ...]) -> Iterator
 def _forbidden(
     measurement: Measurement, table: tuple[tuple[int, ...], int, float], forbidden: Array, columns: tuple[int, ...]
 ) -> tuple[float, float]:
-    """The noisy share in the forbidden cells of a table, and its standard deviation."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
     (of_table, start, square), sizes = table, features.kernel.sizes

@@ -5,13 +5,11 @@ Rows of equal weight come from `systematic_indices`, the project's one systemati
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.weights.reweight import nearest_probability_weights
 
@@ -29,13 +27,13 @@ def view_weights(release: ReleaseData, view: View = "signed") -> Array:
 
 
 def _probability_weights(release: ReleaseData) -> Array:
-    kept = memo(release)
-    if "probability weights" not in kept:
+    def make() -> Array:
         weights = release.weights
         if release.measurement is None and weights.min() >= 0 and weights.sum() > 0:
             weights = weights / weights.sum()  # external counts: projected, all but a point or two would get 0
-        kept["probability weights"] = nearest_probability_weights(release.kernel, release.encoded_points, weights)
-    return cast(Array, kept["probability weights"])
+        return nearest_probability_weights(release.kernel, release.encoded_points, weights)
+
+    return kept(release, "probability weights", make)
 
 
 def view_frame(

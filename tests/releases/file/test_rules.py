@@ -13,19 +13,15 @@ import pytest
 from click.testing import CliRunner
 from file_tools import (
     SCHEMA_TEST,
-    SENSELESS,
-    Edit,
     Members,
     all_of,
     bare,
-    dropping,
-    edited_points,
+    check_refusals,
     forged,
     members_of,
-    refused,
     same,
     setting,
-    with_cells,
+    with_verdict_of_schema,
 )  # fmt: skip
 
 import release_side
@@ -100,53 +96,8 @@ def heavy(header: dict[str, Any], members: Members) -> None:
     header["n_points"] = 40_000
 
 
-FORGED: dict[str, tuple[Edit, str, str]] = {
-    "an empty list": (setting("rules", to=[]), "field rules", "a list with at least one entry"),
-    "absent at minor 2": (dropping("rules"), r"release\.json", r"missing fields \['rules'\]"),
-    "there at minor 0": (setting("schema_minor", to=0), r"release\.json", r"unknown fields \['rules'\]"),
-    "an unknown column": (setting("rules", 0, to={"never": "cane > 3"}), "the rules", "no column cane"),
-    "an unknown kind": (setting("rules", 0, to={"seldom": "came > 3"}), "the rules", "one of five kinds"),
-    "a field more": (setting("rules", 0, to={"never": "came > 3", "why": "x"}), "the rules", "never alone"),
-    "a number": (setting("rules", 0, to={"never": 3}), "the rules", "must be a text"),
-    "a file": (
-        setting("rules", 3, to={"combinations": ["city", "state"], "file": "/etc/hosts"}),
-        "the rules", "combinations and rows",
-    ),
-    "a value that is none": (setting("rules", 3, "rows", to=[["Rom", "BS"]]), "the rules", "'Rom' is no value"),
-    "combinations twice": (
-        setting("rules", 3, "rows", to=[["Basel", "BS"]] * 2),
-        "the rules", "not written as a domain writes them",
-    ),
-    "two for one column": (setting("rules", 0, to={"derive": "stay", "as": "left"}), "the rules", "about the column stay"),
-    "Python": (setting("rules", 0, to={"never": "__import__('os').getpid() > 1"}), "the rules", SENSELESS),
-    "too many": (many, "the rules", "at most 200 rules"),
-    "rules that take too long": (wordy, "the expressions of rules have", "at most 67108864"),
-    "a derived column that takes too long": (heavy, "the expressions of rules have", "at most 67108864"),
-    "another expression": (
-        setting("rules", 4, "as", to="left - came + 1"),
-        "derived column stay", "3 of its cells are not what its rule",
-    ),
-    "another cell": (
-        edited_points(lambda rows: [*with_cells("stay", lambda old: "55")(rows[:2]), *rows[2:]]),
-        "derived column stay", "1 of its cells",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", FORGED)
-def test_a_false_rule_is_refused(path, tmp_path, case):
-    edit, what, why = FORGED[case]
-    refused(forged(path, edit), tmp_path, what, why)
-
-
-@pytest.mark.parametrize(
-    "case",
-    ["an empty list", "absent at minor 2", "there at minor 0", "an unknown kind", "a field more", "a number", "a file"],
-)
-def test_the_schema_refuses_the_same_shapes(path, case):
-    header = json.loads(members_of(path)["release.json"])
-    FORGED[case][0](header, {})
-    assert not SCHEMA_TEST.is_valid(header)
+def test_a_false_rule_is_refused(path, tmp_path):
+    check_refusals("rules", lambda edit: with_verdict_of_schema(forged(path, edit), tmp_path, SCHEMA_TEST), **globals())
 
 
 def test_a_later_minor_version_may_have_rules_too(path):
