@@ -290,22 +290,6 @@ def test_the_command_writes_what_the_method_gives(numeric_release, path, tmp_pat
     assert names == ["r", "far", "x_times_y", "small"]
 
 
-def test_the_command_says_what_is_wrong_and_writes_nothing(path, tmp_path):
-    for arguments, code, message in [
-        (["r = xx + 1", "--output", "OUT"], 1, "no column xx"),
-        (["1 / (x - x)", "--output", "OUT"], 1, "infinite or undefined"),
-        (["a = x", "a = y", "--output", "OUT"], 1, "two new columns would be named a"),
-        (["a = x", "--name", "b", "--output", "OUT"], 1, "has two names, b and a"),
-        (["x + 1", "y + 1", "--name", "b", "--output", "OUT"], 2, "--name is for one expression"),
-        (["a = x"], 2, "--output"),
-        (["--output", "OUT"], 2, "EXPRESSION"),
-    ]:
-        out = tmp_path / "out.kme"
-        done = run(path, *[str(out) if argument == "OUT" else argument for argument in arguments])
-        assert done.exit_code == code and message in done.output
-        assert not out.exists()
-
-
 def test_a_column_that_is_missing_everywhere_still_has_bounds():
     domain = Domain((Real(name="x", lower=0, upper=1, missing=True),))
     made = bare(pd.DataFrame({"x": [np.nan, np.nan]}), [0.5, 0.5], domain).transform({"y": "1 / x"})

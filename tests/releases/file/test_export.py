@@ -106,14 +106,6 @@ def test_a_resampled_view_has_rows_of_equal_weight(numeric_release, tmp_path):
         np.testing.assert_array_equal(READERS[ending](tmp_path / f"a{ending}").to_numpy(), expected.to_numpy())
 
 
-def test_the_probability_view_is_exported_as_such(numeric_release, tmp_path):
-    assert numeric_release.weights.min() < 0
-    export(numeric_release, tmp_path / "a.csv", frame=numeric_release.to_frame("probability"))
-    weights = pd.read_csv(tmp_path / "a.csv")["weight"]
-    assert weights.min() >= 0
-    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
-
-
 def test_an_unknown_ending_says_which_are_known(numeric_release, tmp_path):
     with pytest.raises(ValueError, match=r"to .*a\.xlsx: the ending .* \.csv, \.parquet, \.nc are known\. Name"):
         export(numeric_release, tmp_path / "a.xlsx")
@@ -319,19 +311,3 @@ def test_the_command_writes_for_sdnist_and_names_its_command(excerpt, tmp_path):
     assert result.stdout == f"python -m sdnist.report {out / 'ma.csv'} MA --labels {out / 'ma.json'}\n"
     assert "leaves them out: own" in result.stderr
     assert len((out / "ma.csv").read_text().splitlines()) == 5
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "message"),
-    [
-        ([], 2, "Name either OUT"),
-        (["a.csv", "--sdnist", "out"], 2, "Name either OUT"),
-        (["--sdnist", "out", "--view", "fitted"], 2, "leave --view out"),
-    ],
-)
-def test_a_file_or_a_folder_for_sdnist_must_be_named(excerpt, words, code, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    excerpt.write(tmp_path / "ma.kme")
-    result = CliRunner().invoke(main, ["export", "ma.kme", *words])
-    assert result.exit_code == code and message in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["ma.kme"]
