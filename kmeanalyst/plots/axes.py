@@ -108,9 +108,6 @@ def _with_room(column: Number | None, low: float, high: float) -> tuple[float, f
     return tuple(float(back(np.array(end))) for end in (a - 0.02 * (b - a), b + 0.02 * (b - a)))  # type: ignore[return-value]
 
 
-# ---------------------------------------------------------------------- positions of groups
-
-
 def positions_of(frame: pd.DataFrame, column: Column | None, *, cells: bool = False) -> Positions:
     """The positions of the groups of a histogram, or of a table's side.
 
@@ -166,9 +163,6 @@ def _numbers(values: pd.Series, column: Number | None) -> Array:
     if isinstance(column, Date):
         return column.encode([str(value) for value in values])[0]
     return values.to_numpy(dtype=float)
-
-
-# ---------------------------------------------------------------------- axes
 
 
 def mark_scale(ax: Axes, which: str, column: Number | None) -> None:
@@ -251,9 +245,6 @@ def axis_label(column: Column | None, name: str) -> str:
     if isinstance(column, Cyclic):
         return f"{plain(name, 40)}  ({_short(float(column.upper))} is {_short(float(column.lower))} again)"
     return plain(name, 40)
-
-
-# ---------------------------------------------------------------------- long lists
 
 
 def cut(probabilities: Array, most: int) -> tuple[Array, list[str]]:

@@ -53,9 +53,6 @@ def _drawn(facts: ColumnFacts, bars: Sequence[Bar], key: str, height: float, par
     return drawing(f"{short(facts.name, 60)}: estimated distribution", key, height, words, parts)
 
 
-# ------------------------------------------------------------------ rows: levels, atoms
-
-
 def _rows(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
     shown, rest = _few(bars)
     label, right = 114.0, 96.0
@@ -102,9 +99,6 @@ def _band(
         ends = [position((estimate.value + sign * _Z * privacy) * factor) for sign in (-1, 1)]
         lines.append(line(ends[0], ends[1], "noise"))
     return element("g", lines)
-
-
-# ------------------------------------------------------------------ histograms
 
 
 def _histogram(facts: ColumnFacts, bars: Sequence[Bar], key: str) -> Markup:
@@ -180,9 +174,6 @@ def tick_text(value: Any, day: bool) -> str:
             if abs(number) >= size:
                 return f"{number / size:.3g}{letter}" if abs(number) < 1e12 else f"{number:.2g}"
     return f"{number:.4g}"
-
-
-# ------------------------------------------------------------------ scales and small parts
 
 
 def _reach(estimates: Sequence[Estimate], factors: Sequence[float]) -> tuple[float, float]:

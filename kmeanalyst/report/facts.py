@@ -186,9 +186,6 @@ def _column_facts(population: Population, column: Column, description: str) -> C
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------ shares
-
-
 def _bars(population: Population, column: Column) -> tuple[Bar, ...]:
     if isinstance(column, Categorical) and not isinstance(column, Tree):
         return _level_bars(population, column)
@@ -249,9 +246,6 @@ def codes_of(population: Population, column: Categorical) -> Array:
         values = numbers(cells, column)
         return np.where(np.isnan(values), -1, values).astype(int)
     return codes(cells).astype(int)
-
-
-# ------------------------------------------------------------------ statistics
 
 
 def _feasible(population: Population) -> View:

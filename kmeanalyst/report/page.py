@@ -80,9 +80,6 @@ def report_html(facts: ReleaseFacts) -> str:
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------ the top
-
-
 def _stamp() -> Markup:
     text = (
         "The noise of this release was drawn from a seed and can be removed. Show this page only to those who may see "
@@ -126,9 +123,6 @@ def _sections(facts: ReleaseFacts) -> list[Markup]:
     ]
 
 
-# ------------------------------------------------------------------ guarantee and caveats
-
-
 def _guarantee(facts: ReleaseFacts) -> Markup:
     release = facts.release
     texts: list[object] = [element("p", text) for text in guarantee.plain_words(release)]
@@ -154,9 +148,6 @@ def _caveats(facts: ReleaseFacts) -> Markup:
         for one in warnings_of(facts)
     ]  # fmt: skip
     return element("ul", items, class_="warnings two")
-
-
-# ------------------------------------------------------------------ columns
 
 
 def _glance(facts: ReleaseFacts) -> Markup:
@@ -253,9 +244,6 @@ def _shares(one: ColumnFacts) -> Markup:
     return element("details", element("summary", "All numbers"), table(heads, rows, caption, "sortable shares"))
 
 
-# ------------------------------------------------------------------ pairs
-
-
 def _pairs(facts: ReleaseFacts) -> list[Markup]:
     if not facts.pairs:
         return [element("p", "There is no pair of columns to show.")]
@@ -332,9 +320,6 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
         "details", element("summary", f"All {len(rows)} pairs, with errors"), table(heads, rows, caption, "sortable"),
         open=len(rows) <= 15, class_="long" if len(rows) > 15 else None,
     )  # fmt: skip
-
-
-# ------------------------------------------------------------------ asking, citing
 
 
 def _further(facts: ReleaseFacts) -> list[object]:

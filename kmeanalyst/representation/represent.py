@@ -141,9 +141,6 @@ def weights_towards(
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- any features
-
-
 def _searched(measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress) -> Points:
     """Points (M, d) and weights (M,) whose mean feature is near a measurement of any features.
 
@@ -196,9 +193,6 @@ def _near(pool: Array, weights: Array, n: int, step: float, domain: Domain, rng:
             values = rows[:, j] + step * (high - low) * rng.standard_normal(n)
             moved[:, j] = np.where(np.isnan(rows[:, j]), np.nan, column.wrap(values))
     return np.where(rng.random(rows.shape) < _FRESH, domain.draw(n, rng), moved)
-
-
-# ---------------------------------------------------------------- by the method of a release
 
 
 def weigh(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None) -> Points:

@@ -200,9 +200,6 @@ def pad(indices: Array, chosen: Array, n: int, weights: Array) -> tuple[Array, A
     return indices[order], chosen[order]
 
 
-# ------------------------------------------------------------------ equal weights
-
-
 def herd(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
     """Indices (n,), ascending, with repetition: chosen greedily, then exchanged one by one until no exchange helps."""
     diagonal = kernel.diagonal(points)
@@ -229,9 +226,6 @@ def herd(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
         if not exchanged:
             break
     return np.sort(indices)
-
-
-# ------------------------------------------------------------------ fitted weights
 
 
 def refine(
@@ -312,8 +306,6 @@ class _Support:
         k = len(self.indices)
         inverse, _ = lapack.dtrtri(self.factor[:k, :k])
         return int(np.argmin(self.weights**2 / (inverse**2).sum(axis=1)))
-
-    # -------------------------------------------------------------- adding and removing points
 
     def grow(self, n: int, *, closed: int | None = None) -> None:
         """Add the most helpful point and refit, until there are n points or the descent is below rounding."""
@@ -398,8 +390,6 @@ class _Support:
         self.factor[:, k - 1] = 0.0
         self.factor[k - 1] = 0.0
         del self.indices[position]
-
-    # -------------------------------------------------------------- the weights
 
     def refit(self, weights: Array, signs: Array) -> None:
         """The best weights on these points, from weights of these signs."""

@@ -77,9 +77,6 @@ def worst_square(basis: CertifiedNystroem, rows: Array, numbers: list[int]) -> i
     return max(squared_distance(z[i], z[j]), squared_distance(*integer_features(best, basis)))
 
 
-# ---------------------------------------------------------------- the distance, attacked
-
-
 @every_kernel
 def test_no_pair_of_images_has_a_distance_above_the_square_root_of_two(case: KernelCase):
     for size in (2, 40):
@@ -152,9 +149,6 @@ def test_the_door_shortens_no_row(case: KernelCase):
     z = integer_features(np.vstack([basis.points, case.rows(rng, 300)]), basis)
     assert z.any(axis=1).mean() > 0.5
     assert np.sqrt((z**2).sum(axis=1).max()) <= (1 - 2.0**-12) * GRID
-
-
-# ---------------------------------------------------------------- the certificate
 
 
 def exact_stretch(basis: CertifiedNystroem, kernel: Any) -> float:
@@ -265,9 +259,6 @@ def test_features_of_basis_points_need_no_kernel_and_know_the_jitter():
     assert np.abs(basis._factor[indices] - features).max() > 1e-6  # what a basis without jitter would give
 
 
-# ---------------------------------------------------------------- publishing
-
-
 def published(**choices: Any) -> Any:
     rows = np.random.default_rng(0).uniform(-4, 4, (300, 2))
     frame = pd.DataFrame({"x": rows[:, 0].astype(str), "y": rows[:, 1].astype(str)})
@@ -308,9 +299,6 @@ def test_a_kernel_with_negative_values_keeps_the_larger_noise(tmp_path):
     release = published(kernel="polynomial:degree=3,offset=0")
     assert release.measurement.feature_map.name == "nystroem"
     assert release.statement.sensitivity == pytest.approx(2 / (300 * SHRINK), rel=1e-9)
-
-
-# ---------------------------------------------------------------- forged files
 
 
 @pytest.fixture(scope="module")

@@ -59,9 +59,6 @@ def rows_of(kernel: Margins, n: int, seed: int = 0) -> Array:
     return np.where((rng.random(rows.shape) < 0.2) & np.array(kernel.missing), np.nan, rows)
 
 
-# ---------------------------------------------------------------- kernel and features
-
-
 @every(range(25), of="seed")
 def test_the_kernel_is_the_inner_product_of_features_that_are_counted_before_any_is_made(seed: int):
     """With cells of many rows found table by table as of few rows, which are found all at once; and a header gives it back."""
@@ -113,9 +110,6 @@ def test_the_mean_feature_holds_the_tables_of_the_chosen_pairs_in_their_order(ch
             np.testing.assert_allclose(found[y] * 300, counts, atol=1e-9)
         start += int(np.prod(shape))
     assert start == len(mean)
-
-
-# ---------------------------------------------------------------- refusals
 
 
 PARTS: dict[str, Any] = {

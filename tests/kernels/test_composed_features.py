@@ -33,9 +33,6 @@ from kmeanalyst.releases.file import limits, write_release
 every_composed = every([c for c in FEATURE_MAPS if c.make is FAMILIES["sum"]])
 
 
-# ---------------------------------------------------------------- by hand, and by composition
-
-
 def test_a_labelled_row_by_hand():
     """Label 1 of two, one frequency ω = 2 at x = 0.3: (0, ½) and (0, 0, √¾ cos 0.6, √¾ sin 0.6)."""
     label = OnColumns(CELL, (1,))
@@ -108,9 +105,6 @@ def test_tables_are_counted_before_they_are_made():
     assert tables_of(pairs) == 5 + 4 + 6 + 6 + 1
     assert tables_of(Sum((Scaled(2.0, pairs), Gaussian(1.0), OnColumns(CELL, (0,))))) == 22 + 1
     assert len([t for group in MarginFeatures(pairs).groups for t in group.tables]) == 22
-
-
-# ---------------------------------------------------------------- in a file
 
 
 @pytest.fixture(scope="module")

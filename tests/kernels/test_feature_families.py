@@ -46,9 +46,6 @@ def root_mean_square_error(draw: Callable[[int], FeatureMap], rows: Array, *, se
     return float(np.sqrt(np.mean([np.mean((each.gram(rows, rows) - K) ** 2) for each in maps])))
 
 
-# ---------------------------------------------------------------- orthogonal and quasi-random frequencies
-
-
 def test_orthogonal_frequencies_are_orthogonal_in_blocks_and_each_is_normal():
     """Within a block of d no two are other than orthogonal; lengths are χ_d (false alarm 1e-6 by the seed)."""
     W = OrthogonalDraws(np.random.default_rng(0)).standard_normal((3, 3000))
@@ -127,9 +124,6 @@ def test_orthogonal_frequencies_are_refused_where_they_would_be_independent_ones
         QuasiRandom(np.random.default_rng(0), 4, 21_202)
 
 
-# ---------------------------------------------------------------- random binning
-
-
 def test_widths_of_the_laplacian_kernel_mix_hats_to_it():
     """Mean of max(0, 1 − δ/w) over drawn widths is exp(−δ/ℓ) (Hoeffding, 1e-9); at ℓ 10 % off it is not."""
     widths = Laplacian(2.0).draw_widths(np.random.default_rng(0), 1, 200_000)[0]
@@ -185,9 +179,6 @@ def test_binning_is_refused_for_kernels_that_are_no_mixture_of_hats():
             RandomBinning.draw(kernel, bounds=UNIT, dimension=10, rng=0)
 
 
-# ---------------------------------------------------------------- Maclaurin features
-
-
 @every(DOT_PRODUCTS)
 @pytest.mark.parametrize("law", ["coordinates", "signs"])
 def test_maclaurin_features_approximate_their_kernel(case: KernelCase, law: str):
@@ -236,8 +227,6 @@ def test_degrees_are_distributed_as_the_maclaurin_coefficients():
     degrees = ExponentialDot(2.5, (0.0,), (1.0,)).draw_degrees(np.random.default_rng(0), 100_000)
     assert degrees.mean() == pytest.approx(2.5, abs=0.03)
 
-
-# ---------------------------------------------------------------- checks, tripped
 
 G, P = Gaussian(1.0), Polynomial(2, 1.0, (0.0,), (1.0,))
 ONE = np.ones((1, 1))

@@ -41,9 +41,6 @@ def rounding_of(feature_map: FeatureMap) -> float:
     return float(np.linalg.norm(cut)) + m * 2.0**-52 * feature_map.kernel.bound**2 * float((inverse**2).sum())
 
 
-# ---------------------------------------------------------------- features stand for their kernel
-
-
 @every(RANDOM, SOME_MAPS)
 def test_random_features_approximate_their_kernel_and_not_nine_tenths_of_it(case: FeatureCase):
     """With missing cells too. False alarms: 1e-9 for each kernel (the frequencies are drawn from a fixed seed)."""
@@ -107,9 +104,6 @@ def test_points_that_are_not_a_basis_are_refused():
             Nystroem(Gaussian(1.0), points)
 
 
-# ---------------------------------------------------------------- the norm bound, attacked
-
-
 def worst(feature_map: FeatureMap, numbers: list[int], start: Array, value: Callable[[Array], float]) -> float:
     return worst_rows(start, numbers, lambda rows: value(feature_map(rows)), tries=120)[1]
 
@@ -164,9 +158,6 @@ def test_the_diameter_follows_from_the_norm_bound(case: FeatureCase):
     assert feature_map.norm_bound == feature_map.kernel.bound * room == case.case.kernel.bound * room
 
 
-# ---------------------------------------------------------------- a row's features depend on that row alone
-
-
 def bits(features: Array) -> Array:
     return np.ascontiguousarray(features).view(np.int64)
 
@@ -212,9 +203,6 @@ def test_features_of_wide_rows_do_not_depend_on_the_batch(width: int):
             part = rows[: 20 * step]
             pieces = [feature_map(part[i : i + step]) for i in range(0, len(part), step)]
             np.testing.assert_array_equal(bits(np.vstack(pieces)), whole[: len(part)])
-
-
-# ---------------------------------------------------------------- the exact product
 
 
 def exactly_rounded_product(A: Array, B: Array, bound: float) -> Array:
@@ -271,13 +259,6 @@ def test_a_wide_exact_product_does_not_depend_on_the_batch():
     for piece in (slice(0, 1), slice(69, 70), slice(3, 50), slice(None, None, -1)):
         np.testing.assert_array_equal(bits(ExactProduct(B, bound=1.0)(A[piece])), bits(whole[piece]))
     np.testing.assert_array_equal(bits(ExactProduct(B, bound=1.0)(np.asfortranarray(A))), bits(whole))
-
-
-def test_zero_columns_of_the_second_factor_give_zero():
-    np.testing.assert_array_equal(ExactProduct(np.zeros((3, 2)), bound=1.0)(np.ones((2, 3))), np.zeros((2, 2)))
-
-
-# ---------------------------------------------------------------- checks, tripped; and what the file stores
 
 
 def test_the_columns_that_a_frequency_looks_at_are_those_that_change_its_phase():

@@ -42,9 +42,6 @@ def test_each_registered_kernel_is_in_the_contract_list():
     assert {case.kernel.name for case in KERNELS} == set(kernels.KERNELS)
 
 
-# ---------------------------------------------------------------- values worked by hand
-
-
 @every([
     (Gaussian(5.0), np.exp(-0.5)), (Laplacian(7.0), np.exp(-1)), (Matern(0.5, 5.0), np.exp(-1)),
     (Matern(1.5, 5.0), (1 + 3**0.5) * np.exp(-(3**0.5))), (RationalQuadratic(2.0, 5.0), 1.25**-2),
@@ -125,9 +122,6 @@ def test_a_kernel_on_columns_sees_those_columns_only_by_index_or_by_name():
     assert (OnColumns(Gaussian(1.0), (2, 0)) + Gaussian(1.0)).columns is None
 
 
-# ---------------------------------------------------------------- guarantees of every kernel
-
-
 @every_kernel
 def test_the_gram_matrix_is_symmetric_to_the_last_bit(case: KernelCase):
     rng = np.random.default_rng(1)
@@ -191,9 +185,6 @@ def test_a_kernel_read_back_from_its_header_is_the_kernel_written(case: KernelCa
     np.testing.assert_array_equal(back.gram(X, X), case.kernel.gram(X, X))
 
 
-# ---------------------------------------------------------------- embeddings
-
-
 @every_kernel
 @pytest.mark.parametrize("block", [1, 7, 10_000])
 def test_sums_in_blocks_equal_the_dense_formula(case: KernelCase, block: int, monkeypatch: pytest.MonkeyPatch):
@@ -251,9 +242,6 @@ def test_the_median_lengthscale_is_the_median_of_the_positive_distances():
     assert median_lengthscale([0.0, 1.0, 3.0, 3.0]) == 2.0
     many = np.random.default_rng(0).normal(size=(3000, 1))
     assert median_lengthscale(many) == pytest.approx(0.954, abs=0.1)  # median |N(0, 2)|
-
-
-# ---------------------------------------------------------------- every check, tripped
 
 
 @every([0, -0.3, np.nan, np.inf, "1", None, True, 1e-200, 1e200, 10**400], of="value")

@@ -34,9 +34,6 @@ from release_side.door.mechanism import PublishError
 every_map = every([case for case in FEATURE_MAPS if case.family == "margins"])
 
 
-# ---------------------------------------------------------------- kernel and features
-
-
 @every_map
 def test_features_have_one_cell_in_every_table_and_the_kernel_as_their_inner_product(case: FeatureCase):
     rows, features = case.case.rows(np.random.default_rng(0), 60), case.build(0)
@@ -79,11 +76,6 @@ def test_lines_by_target_are_the_features_of_each_of_its_cells():
     assert sorted(np.concatenate([line.ravel() for line in lines])) == list(range(features.dimension))
     for group, line in zip(features.groups[1:-1], lines[1:-1], strict=True):
         np.testing.assert_allclose(mean[line[1]].sum() / group.height, rich.mean() * len(group.tables))
-
-
-def test_cells_are_counted_before_any_table_is_made():
-    for kernel in (margin_kernel(PEOPLE, target) for target in (None, "rich", "hours")):
-        assert kernel.n_cells == MarginFeatures(kernel).dimension
 
 
 def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
@@ -140,12 +132,6 @@ def test_a_missing_cell_that_is_not_declared_is_in_the_first_range():
     assert kernel.cells(np.array([[np.nan, np.nan], [1.0, 1.0]])).tolist() == [[0, 0], [1, 2]]
 
 
-def test_every_atom_is_a_cell_of_its_own():
-    domain = Domain((Real(name="gain", lower=0, upper=100, edges=(50,), atoms=(0, 99)),))
-    cells = margin_kernel(domain).cells(np.array([[0.0], [1], [50], [99]]))
-    assert cells.ravel().tolist() == [2, 0, 1, 3]
-
-
 @pytest.mark.parametrize("column", [c for c in COLUMNS if isinstance(c, Number)], ids=lambda column: column.name)
 def test_edges_of_whole_numbers_lie_half_a_step_below_them(column: Number):
     """No value is on an edge, so that rounding moves none across; a real number at an edge is above it."""
@@ -188,9 +174,6 @@ def test_what_is_no_margins_kernel_is_refused():
     refusals.check(
         Path(__file__).parent / "refusals_margins.txt", lambda text: Margins(**(PARTS | eval(text, globals())))
     )
-
-
-# ---------------------------------------------------------------- a release of margins
 
 
 def publish(frame: pd.DataFrame, **options: Any) -> Any:

@@ -70,9 +70,6 @@ def basis_of(release: Release) -> Nystroem:
     return release.measurement.feature_map
 
 
-# ---------------------------------------------------------------- Balog, Tolstikhin & Schölkopf 2018: consistency
-
-
 def test_the_population_is_the_one_that_is_drawn_from():
     """Of 10⁵ rows, within five standard errors."""
     sample, rng = PLANE.draw(100_000, np.random.default_rng(0)), np.random.default_rng(1)
@@ -140,9 +137,6 @@ def test_expectations_of_functions_in_the_space_are_consistent():
         assert (np.abs(found - PLANE.embedding(centres)) <= error(release) + 1e-12).all()
 
 
-# ---------------------------------------------------------------- rates: benchmarks/rates.py fits the slopes
-
-
 def test_with_a_share_of_the_rows_public_the_squared_error_is_of_order_one_over_n():
     """Rate of Algorithm 1 with M = N/20 public rows (Propositions 5 and 6): E‖μ̃ − μ‖² = O(1/N), so that N times it is bounded.
 
@@ -162,9 +156,6 @@ def test_with_a_share_of_the_rows_public_the_squared_error_is_of_order_one_over_
         scaled.append(n * float(np.mean(squares)))
         assert scaled[-1] < 20 + n * (n // 20) * tau**2 + 1
     assert scaled[1] < 1.5 * scaled[0]  # at the rate N^(-1/4), 4 times
-
-
-# ---------------------------------------------------------------- bounded weights
 
 
 def test_bounded_weights_are_consistent_behind_continuous_functions():
@@ -206,9 +197,6 @@ def folded(release: Release) -> RandomVariable:
     """|X₀| on the released points with the released weights: no measurement, and so no error bars to work out."""
     points = ka.from_frame(release.to_frame("signed"), domain=release.domain, kernel=release.kernel)
     return abs(points["x0"].in_view("signed"))
-
-
-# ---------------------------------------------------------------- Hall, Rinaldo & Wasserman
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(0.8), Laplacian(1.0)], ids=["gaussian", "laplacian"])
@@ -286,9 +274,6 @@ def test_the_noise_of_a_density_is_of_lower_order_than_its_smoothing_error():
         deviations.append(float(function.evaluate(pd.DataFrame({"x0": [0.0]}))["standard_error"].iloc[0]))
     slope = math.log(deviations[1] / deviations[0]) / math.log(sizes[1] / sizes[0])
     assert slope == pytest.approx(-4 / 5, abs=0.05)  # the value between pivots has a little of their noise more or less
-
-
-# ---------------------------------------------------------------- Harder, Adamczewski & Park 2021
 
 
 def merf_bound(deviation: float, dimension: int) -> float:

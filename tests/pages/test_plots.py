@@ -18,7 +18,7 @@ from matplotlib.container import BarContainer, ErrorbarContainer
 import kmeanalyst as ka
 from kmeanalyst import plots
 from kmeanalyst.kernels import Gaussian
-from kmeanalyst.plots.axes import positions_of, ticks_of
+from kmeanalyst.plots.axes import ticks_of
 from kmeanalyst.plots.style import INK, RELEASE, SAMPLE, luminance, new_figure, plain, save
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
@@ -65,9 +65,6 @@ def rehearsal() -> Release:
     domain = Domain((Cyclic(name="hour", lower=0, upper=24), Categorical(name="code", levels=levels)))
     frame = pd.DataFrame({"hour": rng.normal(23, 2, 1000) % 24, "code": rng.choice(levels[:30], 1000)})
     return publish(frame, domain, epsilon=5.0, delta=1e-6, method="subspace", points=40, rehearsal=3)
-
-
-# ---------------------------------------------------------------- histograms
 
 
 def test_bars_are_the_estimates_and_whiskers_their_intervals(mixed_release):
@@ -184,9 +181,6 @@ def test_a_derived_column_is_drawn_and_computed_for_the_sample_too(mixed_release
     np.testing.assert_allclose(marks.lines[0].get_ydata()[1], (sample["age"] > 60).mean(), atol=1e-12)
 
 
-# ---------------------------------------------------------------- curves of a column
-
-
 def test_a_density_is_an_expectation_and_its_band_the_interval(numeric_release):
     h = 0.5
     ax = plots.density(numeric_release, "x", bandwidth=h, level=LEVEL, ax=axes())
@@ -251,9 +245,6 @@ def test_a_sample_is_a_dashed_line_next_to_the_release(mixed_release):
     assert "missing cells left out" in caption_of(ax)
 
 
-# ---------------------------------------------------------------- pairs of columns
-
-
 def test_a_table_shows_every_cell_and_hatches_what_may_be_nothing(mixed_release):
     ax = plots.table(mixed_release, "city", "school", level=LEVEL, view="signed", ax=axes())
     cells = mixed_release.table("city", "school", level=LEVEL, view="signed")
@@ -292,9 +283,6 @@ def test_pairs_are_a_corner_of_tables_with_histograms_on_the_diagonal(mixed_rele
     assert figure.get_suptitle().startswith("N = 2,000 rows · ε = 1")
 
 
-# ---------------------------------------------------------------- distinguished without colour
-
-
 def test_series_differ_in_line_and_marker_and_not_in_colour_alone():
     assert RELEASE.line != SAMPLE.line and RELEASE.marker != SAMPLE.marker and RELEASE.colour != SAMPLE.colour
     for one in (RELEASE, SAMPLE):
@@ -306,9 +294,6 @@ def test_whiskers_stand_out_from_bars_in_grey(mixed_release):
     red, green, blue, opacity = to_rgba(bar.get_facecolor())
     on_paper = tuple(1 - opacity * (1 - c) for c in (red, green, blue))
     assert luminance(on_paper) - luminance(INK) > 0.4
-
-
-# ---------------------------------------------------------------- every drawing alike
 
 
 def comparison(release: Release) -> ka.Comparison:
@@ -408,15 +393,6 @@ def test_ticks_lie_within_the_column_and_are_few():
         ends = column.bounds if isinstance(column, Date) else (low, high)
         ticks = ticks_of(column, *map(float, ends))
         assert 1 <= len(ticks) <= 9 and all(ends[0] <= at <= ends[1] and text for at, text in ticks)
-
-
-def test_groups_keep_the_order_and_the_sides_they_have():
-    frame = pd.DataFrame({"left": [0.0, 10.0], "right": [10.0, 20.0]}, index=["[0, 10)", "[10, 20]"])
-    positions = positions_of(frame, None)
-    assert positions.lefts.tolist() == [0, 10] and positions.rights.tolist() == [10, 20] and positions.labels is None
-
-
-# ---------------------------------------------------------------- what is refused, and how to fix it
 
 
 def test_what_cannot_be_drawn_is_refused_with_a_fix(mixed_release):

@@ -32,7 +32,7 @@ from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PrivacyStatement, guarantee
 from kmeanalyst.report import facts_of, report_html, write_report
 from kmeanalyst.report.caveats import warnings_of
-from kmeanalyst.report.charts import chart, tick_text
+from kmeanalyst.report.charts import chart
 from kmeanalyst.report.facts import MOST_COLUMNS, MOST_LEVELS
 from kmeanalyst.report.guarantee import guessing_right, plain_words
 from kmeanalyst.report.markup import element, inert
@@ -103,9 +103,6 @@ def mixed(mixed_facts) -> Page:
     return Page(report_html(mixed_facts))
 
 
-# ---------------------------------------------------------------------- texts from the file are inert
-
-
 def test_hostile_names_and_levels_make_no_element_and_no_attribute(hostile):
     page = Page(hostile)
     assert [len(page.of(tag)) for tag in ("script", "style", "title", "img", "textarea")][:2] == [1, 1]
@@ -172,9 +169,6 @@ def test_no_command_to_copy_holds_a_word_that_a_shell_reads(hostile_release, tmp
 def test_a_name_of_any_length_leaves_the_page_short(hostile):
     assert len(hostile) < 400_000
     assert "x" * 100 not in re.sub(r'title="[^"]*"', "", hostile)
-
-
-# ---------------------------------------------------------------------- complete, and equal to the release's answers
 
 
 def test_every_column_is_in_the_table_the_drawings_and_the_pairs(mixed_facts, mixed):
@@ -283,9 +277,6 @@ def test_a_stranger_cannot_make_the_page_long():
     assert len(report_html(facts)) < 1_000_000
 
 
-# ---------------------------------------------------------------------- the guarantee and the caveats
-
-
 def test_the_guarantee_is_given_in_words_and_in_numbers(mixed_release, mixed):
     statement = mixed_release.statement
     for text in ("2,000 rows", guarantee(1.0, 1e-6), "P(privacy loss > ε)", "2e-05, which is not δ", "73.1 %",
@@ -360,9 +351,6 @@ def test_the_points_of_a_file_are_known_by_its_sha256(mixed_release, mixed_path)
     assert str(mixed_path.parent) not in html  # folders are the reader's own business
 
 
-# ---------------------------------------------------------------------- drawings
-
-
 def test_bars_are_as_high_as_their_shares(mixed_facts):
     """Of a column of levels: lengths are proportional to the shares."""
     city = next(one for one in mixed_facts.columns if one.name == "city")
@@ -398,11 +386,6 @@ def test_a_drawing_of_nothing_known_is_none_and_negative_shares_stay_inside(fore
     assert chart(replace(facts.columns[0], bars=()), "c") is None
 
 
-def test_ticks_are_short():
-    for value, text in {0: "0", 2.5: "2.5", 50000: "50k", 1.5e6: "1.5M", 9999: "9999"}.items():
-        assert tick_text(value, day=False) == text
-
-
 def contrast(a: str, b: str) -> float:
     high, low = sorted((luminance(a), luminance(b)), reverse=True)
     return (high + 0.05) / (low + 0.05)
@@ -422,9 +405,6 @@ def test_texts_stand_out_from_their_ground_and_lines_from_bars(mixed):
     for line in ("#b35806", "#1b1b1b", "#0b4a8f"):
         assert contrast(line, "#ffffff") >= 3
     assert contrast("#1b1b1b", "#8fbde3") >= 3 and contrast("#b35806", "#8fbde3") >= 2.4  # the latter is thick, too
-
-
-# ---------------------------------------------------------------------- the command
 
 
 def test_the_command_writes_the_page_and_its_numbers_as_json(levels_path, levels_release, tmp_path):
@@ -484,9 +464,6 @@ def test_an_older_report_stays_where_a_new_one_fails(levels_release, tmp_path):
     with pytest.raises(KeyError):
         write_report(levels_release, output, columns=["agee"])
     assert output.read_bytes() == b"older"
-
-
-# ---------------------------------------------------------------------- in a browser, where there is one
 
 
 @pytest.mark.skipif(browser() is None, reason="no Chromium or Chrome on the path: the page's structure is tested above")

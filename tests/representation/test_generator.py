@@ -61,8 +61,6 @@ def frame(n: int, seed: int = 0) -> pd.DataFrame:
     })  # fmt: skip
 
 
-# ---------------------------------------------------------------- soft rows
-
 KERNELS: dict[str, Kernel] = {
     "labelled": LABELLED,
     "default": generator_kernel(PEOPLE, "rich"),
@@ -133,9 +131,6 @@ def test_features_of_soft_rows_are_the_mean_over_all_rows_that_can_be_drawn(name
         np.testing.assert_allclose(found.numpy()[b], weights @ features(rows), atol=1e-10)
 
 
-# ---------------------------------------------------------------- the kernel, from the domain alone
-
-
 def test_the_default_kernel_has_a_bound_of_one_and_shares_of_it():
     for target in (None, "rich", "city"):
         kernel = generator_kernel(PEOPLE, target)
@@ -152,9 +147,6 @@ def test_the_default_kernel_has_a_bound_of_one_and_shares_of_it():
     assert isinstance(generator_kernel(numbers), Sum)
     levels = Domain((Categorical(name="a", levels=("x", "y")),))
     assert isinstance(generator_kernel(levels, "a"), OnColumns)  # a label alone is crossed with nothing
-
-
-# ---------------------------------------------------------------- the label's shares
 
 
 def measured(kernel: Kernel, rows: Array, *, noise: float = 1e-9) -> Measurement:
@@ -178,9 +170,6 @@ def test_the_label_is_the_column_crossed_with_all_others():
     assert (
         label_of(OnColumns(Scaled(2.0, Product((OnColumns(CELL, (1,)), OnColumns(Gaussian(1.0), (0,))))), (0, 3))) == 3
     )
-
-
-# ---------------------------------------------------------------- publishing
 
 
 def test_without_torch_it_is_refused_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -92,9 +92,6 @@ def test_a_prior_that_is_too_narrow_is_inflated():
     assert np.mean(excess) < 0.055
 
 
-# ---------------------------------------------------------------- weights on public rows
-
-
 @every("noise_scale", [1e-3, 0.02])
 def test_signed_weights_carry_the_step_to_a_fifth_of_the_noise(noise_scale: float):
     case = Population(100)

@@ -44,9 +44,6 @@ def distance(kernel, points: Array, weights: Array, indices: Array, chosen: Arra
     return float(np.sqrt(max(0.0, difference @ kernel.gram(points, points) @ difference)))
 
 
-# ---------------------------------------------------------------- points and weights
-
-
 @KINDS
 @SIGNS
 @pytest.mark.parametrize("case", **named(KERNELS))
@@ -158,16 +155,6 @@ def test_twins_and_a_weight_of_zero_do_no_harm(kind):
     assert np.isfinite(chosen).all() and (error == 0 if kind == "signed" else error > 0)
 
 
-def test_points_that_are_not_needed_have_weight_zero():
-    """Three of twenty points have all the weight; eight are asked for."""
-    points = 20.0 * np.arange(20)[:, None]
-    weights = np.zeros(20)
-    weights[[3, 5, 11]] = [0.5, 0.3, 0.2]
-    indices, chosen, error = thinned(Gaussian(1.0), points, weights, 8, "probability")
-    assert len(set(indices)) == 8 and error < 1e-7
-    np.testing.assert_allclose(np.sort(chosen), [0] * 5 + [0.2, 0.3, 0.5], atol=1e-9)
-
-
 @SIGNS
 def test_fewer_candidates_cost_little_accuracy_and_depend_on_the_seed(signed, monkeypatch):
     points, weights = cloud(400, signed=signed)
@@ -181,9 +168,6 @@ def test_fewer_candidates_cost_little_accuracy_and_depend_on_the_seed(signed, mo
     assert not np.array_equal(part[0], other[0])
     assert part[2] == pytest.approx(distance(kernel, points, weights, part[0], part[1]), rel=1e-6)
     assert part[2] < 2 * whole
-
-
-# ---------------------------------------------------------------- the release
 
 
 @KINDS
@@ -241,9 +225,6 @@ def test_a_number_of_points_that_cannot_be_kept_or_an_unknown_kind_of_weights_is
         foreign_release.thin(n)
     with pytest.raises(ValueError, match=r"must be probability, uniform or signed, got 'best': .* Name one"):
         foreign_release.thin(3, weights="best")
-
-
-# ---------------------------------------------------------------- the command
 
 
 def test_the_command_writes_the_thinned_release_and_prints_its_distance(mixed_release, mixed_path: Path, tmp_path):

@@ -96,9 +96,6 @@ def generated_rows(
         return _draw(task, network, n_points)
 
 
-# ---------------------------------------------------------------------- the label
-
-
 def label_of(kernel: Kernel, columns: tuple[int, ...] | None = None) -> int | None:
     """The column that a kernel crosses with everything else: one column's margins as a factor, or the margins' target."""
 
@@ -146,9 +143,6 @@ def _one_way_tables(features: FeatureMap, column: int, start: int = 0) -> Iterat
         for each in features.maps:
             yield from _one_way_tables(each, column, start)
             start += each.dimension
-
-
-# ---------------------------------------------------------------------- training
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,9 +259,6 @@ def _penalty(task: _Task, outputs: Tensor, classes: Tensor, weights: Tensor) -> 
     within = weights @ ((logits - means[classes]) ** 2)
     between = counts.clamp(max=1) @ ((means - weights @ logits) ** 2)
     return _PRIOR_ROWS * within.sum() + between.sum()
-
-
-# ---------------------------------------------------------------------- rows
 
 
 def _draw(task: _Task, network: Any, n: int) -> Array:

@@ -147,8 +147,6 @@ def _wiener_step(measurement: Measurement, mean: Array, rows: Array) -> tuple[Ar
     return mean + directions @ (gain * z), float(np.sqrt(noise * gain.sum()))
 
 
-# ---------------------------------------------------------------- the posterior of the mixture
-
 # By Hamiltonian Monte Carlo (Neal 2011): the noise is known and Gaussian, and the mean feature of a mixture has exact gradients.
 # Where the noise is large, the mean of the draws has less error than the best single mixture (a tenth to a quarter less, on the
 # published data at ε = 0.01), and their spread estimates the error. A sparse prior on surplus components as in Rousseau &

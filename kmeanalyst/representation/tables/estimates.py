@@ -268,9 +268,6 @@ def _noisy(observed: Observed, pairs: list[Pair]) -> tuple[list[Array], list[flo
     return [observed.pairs[pair][0] for pair in pairs], [observed.pairs[pair][1] ** 0.5 for pair in pairs]
 
 
-# ---------------------------------------------------------------- several versions of one table, and one-way tables
-
-
 def averaged_by_precision(versions: Sequence[tuple[Array, float]]) -> tuple[Array, float]:
     """The mean of independent noisy versions of an array, weighted by the inverse of their variances, and its variance.
 

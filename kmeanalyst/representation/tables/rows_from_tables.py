@@ -195,8 +195,6 @@ def _shares(estimates: TableEstimates, target: int) -> Array:
     return np.hstack(blocks)
 
 
-# ---------------------------------------------------------------- tables of some pairs, completed for latent classes
-
 # Left alone, classes invent relations between columns whose pair was not measured. So every pair has pseudo-observations of the
 # tree's table E, with the deviation τ E^0.65 of a cell: weakly for measured pairs, where τ follows from how far the noisy table is
 # from E, and more strongly for the others, where it follows from the noisy score of the pair, if there is one.

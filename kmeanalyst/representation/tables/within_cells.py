@@ -188,8 +188,6 @@ def inside(column: Number | Tree, below: Array, above: Array, atoms: Array, rng:
     return drawn
 
 
-# ---------------------------------------------------------------- values of a cell that go together
-
 # Values drawn for each column alone are unrelated within cells: with twelve ranges a correlation of −.93 becomes −.87, and one of
 # .92 becomes .69 where two ranges hold most rows. The rows' ranks are taken for those of correlated normals that are known up to
 # cells, drawn in turn, given one another; each cell's values are handed to its rows in their order (a normal copula of grouped
@@ -241,8 +239,6 @@ def _redraw(normals: Array, low: Array, high: Array, rng: np.random.Generator) -
         drawn = mean + deviation * ndtri(below + (above - below) * rng.random(len(mean)))
         normals[:, j] = np.clip(drawn, low[:, j], high[:, j])
 
-
-# ---------------------------------------------------------------- a smooth density through the shares of ranges
 
 # Its logarithm is linear between a few knots, and bends little. Ranges at the ends of a scale are wide and hold few rows, which lie
 # near the others: values spread evenly over them would give the number a larger variance, and lower every correlation.
@@ -298,9 +294,6 @@ def _second_differences(knots: Array) -> Array:
     found[rows, rows], found[rows, rows + 2] = scale / before, scale / after
     found[rows, rows + 1] = -(scale / before + scale / after)
     return found
-
-
-# ---------------------------------------------------------------- softmax in blocks
 
 
 def block_softmax(logits: Array, sizes: Array) -> Array:

@@ -70,9 +70,6 @@ def assert_complete(reports: list[tuple[str, float]]) -> None:
     assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] == 1.0
 
 
-# ---------------------------------------------------------------- the estimate
-
-
 @pytest.mark.parametrize("noise_scale", [0.01, 0.05])
 @pytest.mark.slow(but="0.05")
 def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_sketch(noise_scale: float):
@@ -125,9 +122,6 @@ def test_the_wiener_step_adds_what_the_mixture_cannot_express(one_component_only
     assert 0.3 * corrected.posterior_sd < error(corrected.mean) < 2 * corrected.posterior_sd
 
 
-# ---------------------------------------------------------------- public rows
-
-
 @every("n_public", [1, 30, 300])
 @every("shift", [0.0, 0.3, 1.5])
 def test_public_rows_help_where_they_know_more_and_never_hurt(case: Case, n_public: int, shift: float):
@@ -153,9 +147,6 @@ def test_public_rows_improve_the_whole_estimate():
     estimate = denoise_measurement(noisy(0.1), PLANE, public=public, rng=0, effort=Effort(0.3))
     assert estimate.public > 0.3
     assert error(estimate.mean) < 0.2 * error(noisy(0.1).vector)
-
-
-# ---------------------------------------------------------------- points and weights
 
 
 @pytest.fixture
@@ -224,9 +215,6 @@ def test_other_features_are_not_denoised_and_unknown_weights_are_refused():
         represent.represent(subspace, PLANE, Wanted(n_points=5))
     with pytest.raises(ValueError, match=r"weights must be probability, .* or uniform, got 'best'\. Name one"):
         represent.represent(subspace, PLANE, Wanted(n_points=5, view="best"))
-
-
-# ---------------------------------------------------------------- everything, on small and hostile measurements
 
 
 def test_the_answer_depends_on_the_seed_alone():

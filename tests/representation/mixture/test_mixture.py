@@ -41,17 +41,6 @@ KINDS: dict[str, tuple[tuple[Column, ...], type]] = {
 EVERY_KIND = every("name", KINDS)
 
 
-# ---------------------------------------------------------------- distributions of columns
-
-
-@EVERY_KIND
-def test_every_kind_of_column_has_its_distribution(name: str):
-    columns, law = KINDS[name]
-    (found,) = search_in(Domain(columns)).laws
-    assert type(found) is law and found.n_columns == len(columns)
-    assert found.width == len(found.bounds) == len(found.prior) >= found.free
-
-
 @EVERY_KIND
 def test_the_characteristic_function_is_the_mean_phasor_of_draws(name: str):
     """4000 independent draws of each of 3 components: within 5 standard errors (1/√n at most), on 60 frequencies."""
@@ -104,9 +93,6 @@ def test_draws_stay_in_the_domain_and_encode_to_themselves(column: Column):
     rows = Mixture(search.laws, 2, np.full(30, 1 / 30), parameters).draw(400, rng)
     np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
     assert np.isnan(rows).any(axis=0).tolist() == [column.missing, False]
-
-
-# ---------------------------------------------------------------- the search
 
 
 def sketched(search: MixtureFit, n_points: int = 120) -> tuple[Array, Array]:

@@ -76,8 +76,6 @@ CHAIN = ((1, 2), (1, 3), (0, 1))
 WITH_TARGET = ((1, 2), (1, 3))
 EVERY_KIND = every(("chosen", "target"), [(CHAIN, -1), (WITH_TARGET, 0)])
 
-# ---------------------------------------------------------------- what was observed
-
 
 @EVERY_KIND
 def test_what_is_observed_are_shares_of_the_rows_with_their_variances(chosen: tuple[Pair, ...], target: int):
@@ -103,9 +101,6 @@ def test_what_is_observed_are_shares_of_the_rows_with_their_variances(chosen: tu
         np.testing.assert_allclose(shares, true_table(ROWS, 0), atol=1e-6)
 
 
-# ---------------------------------------------------------------- columns
-
-
 def test_versions_of_a_column_weigh_as_much_as_they_are_sure():
     """(0.6, 0.4) with variance 0.01, and (0.9, 0.1), the sums of two cells each, with 0.02: (2 · 0.6 + 0.9) / 3 = 0.7."""
     observed = Observed(
@@ -117,9 +112,6 @@ def test_versions_of_a_column_weigh_as_much_as_they_are_sure():
     np.testing.assert_allclose(target, [1.0])
     np.testing.assert_allclose(first, [[0.7, 0.3]])
     np.testing.assert_allclose(second, [[0.4, 0.6]])
-
-
-# ---------------------------------------------------------------- all tables
 
 
 @EVERY_KIND
@@ -183,9 +175,6 @@ def edges_of(tree: Tree) -> set[Pair]:
     return {(min(k, parent), max(k, parent)) for k, parent in enumerate(tree.parents) if parent >= 0}
 
 
-# ---------------------------------------------------------------- completed for latent classes
-
-
 def completed(measurement: Measurement) -> tuple[dict[str, Any], Any]:
     estimates = estimate_tables(measurement)
     return completed_shares(measurement, Observed.of(measurement), estimates), estimates
@@ -234,9 +223,6 @@ def test_a_pair_that_was_not_measured_may_be_as_far_from_the_tree_as_its_score_s
         np.testing.assert_array_equal(found[pair], without[pair])
         assert found[pair].sum() * 0.3**0.5 / 1.25 == pytest.approx(0.02)
     assert found[0, 3].sum() * 0.3**0.5 / 1.25 == pytest.approx(0.3, rel=1e-4)
-
-
-# ---------------------------------------------------------------- rows
 
 
 # errors of the rows' tables (b, d) over six seeds: 0.02 to 0.04 from latent classes, 0.04 to 0.25 from smoothed tables

@@ -41,9 +41,6 @@ def counted(target: Array, cells: Array, estimates: TableEstimates) -> dict[Pair
     return found
 
 
-# ---------------------------------------------------------------- drawn
-
-
 @EVERY_TREE
 @EVERY_TARGET
 def test_drawn_rows_meet_the_trees_conditional_distributions_to_one_row(pairs: list[Pair], values: int):
@@ -81,9 +78,6 @@ def test_a_value_without_a_table_of_its_own_is_drawn_from_the_column():
     found.pairs[0, 1][0, 1] = 0
     _, cells = draw_cells(found, 400, np.random.default_rng(0))
     np.testing.assert_array_equal(np.bincount(cells[cells[:, 0] == 1, 1]), [50] * 4)
-
-
-# ---------------------------------------------------------------- moved
 
 
 def misfit(target: Array, cells: Array, estimates: TableEstimates, unmeasured: float = 0.1) -> float:

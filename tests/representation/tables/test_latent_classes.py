@@ -132,9 +132,6 @@ def test_every_year_of_age_is_released():
     assert counts.min() > 40  # of 56 on average
 
 
-# ---------------------------------------------------------------- where in its cell a value lies
-
-
 SPIKES = Domain((Integer(name="pay", lower=0, upper=99, edges=(50,), missing=True), Boolean(name="rich")))
 
 

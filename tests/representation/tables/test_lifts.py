@@ -44,15 +44,6 @@ def test_smoothed_tables_are_nearer_to_the_truth_than_their_guesses():
     assert errors(smoothed_tables(noisy, guesses, [0.003] * 20), tables) < 0.4 * errors(guesses, tables)
 
 
-@every("strength", [0.0, 1.0])
-def test_tables_without_noise_stay_as_they_are(strength: float):
-    tables, guesses = related_tables(5, strength, np.random.default_rng(2))
-    assert errors(smoothed_tables(tables, guesses, [1e-6] * 5), tables) < 0.002
-
-
-# ---------------------------------------------------------------- margins
-
-
 def nearest_table(table: Array, rows: Array, columns: Array) -> Array:
     """The exact projection: max(0, table + u_i + v_j), u and v by the dual problem, which is smooth and has no conditions."""
 

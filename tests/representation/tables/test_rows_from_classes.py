@@ -17,7 +17,7 @@ from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables import rows_from_tables
 from kmeanalyst.representation.tables.latent_classes import fit_latent_classes
-from kmeanalyst.representation.tables.rows_from_tables import _is_far, rows_from_classes
+from kmeanalyst.representation.tables.rows_from_tables import rows_from_classes
 from kmeanalyst.representation.tables.tree import Tree
 from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 
@@ -69,15 +69,6 @@ def test_columns_that_are_nearly_one_stay_so(monkeypatch: pytest.MonkeyPatch, do
     near = distance(domain, measurement, rows())
     monkeypatch.setattr(rows_from_tables, "_refined", lambda found, *_: found)
     assert near < 0.67 * distance(domain, measurement, rows())
-
-
-def test_noise_alone_is_not_far_and_a_cell_beside_it_is():
-    """Of 200 tables of noise some five are two standard deviations above the mean; 13 would be in one of a thousand cases."""
-    rng, guess = np.random.default_rng(3), np.full((2, 6, 6), 1 / 72)
-    noisy = [guess + 1e-3 * rng.standard_normal(guess.shape) for _ in range(200)]
-    assert 1 <= sum(_is_far(table, 1e-6, guess) for table in noisy) <= 12
-    noisy[0][1, 2, 3] += 8e-3
-    assert _is_far(noisy[0], 1e-6, guess)
 
 
 @every("domain", [NUMBERS, CODES])

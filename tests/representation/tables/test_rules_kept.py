@@ -122,8 +122,6 @@ def test_a_derived_value_lies_in_the_cell_that_was_drawn_for_it():
     assert (rows[:, j] == rows[:, j + -1] - rows[:, j - 2]).all()
 
 
-# ------------------------------------------------------------------ hard cases
-
 CHAIN = Domain(
     (
         Categorical(name="a", levels=("p", "q", "r")),
@@ -254,9 +252,6 @@ def test_a_level_for_which_no_row_is_known_takes_any_row_and_without_one_rules_a
     assert not stuck.any_left
     with pytest.raises(DomainError, match=r"no row keeps all rules .* exclude everything\. Leave one out"):
         draw_cells(estimates, 50, np.random.default_rng(0), stuck)
-
-
-# ------------------------------------------------------------------ any rules over any domain
 
 
 @st.composite

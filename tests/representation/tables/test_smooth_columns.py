@@ -7,7 +7,7 @@ import pytest
 from every import every
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.representation.tables.estimates import _most_plausible, _priors, smoothed_column
+from kmeanalyst.representation.tables.estimates import smoothed_column
 
 
 def bell(cells: int) -> Array:
@@ -39,24 +39,3 @@ def test_neighbours_share_what_is_known_of_them():
         return float(np.mean([np.abs(smoothed_column(each, 0.01**2) - shares).sum() for each in noisy]))
 
     assert error(table) < 0.75 * error(table[:, order])  # 0.57 to 0.60 over five seeds
-
-
-def test_a_table_of_one_cell_or_of_very_many_is_left_to_its_projection():
-    for shape in ((1, 1), (2, 151)):
-        noisy = np.random.default_rng(4).normal(size=shape)
-        assert smoothed_column(noisy, 1.0) is noisy
-
-
-@every("noise", [0.001, 0.02, 0.3])
-@every("shape", [(1, 6), (2, 4), (1, 2)])
-def test_the_slope_of_the_posterior_is_zero_at_the_answer(shape: tuple[int, int], noise: float):
-    """Σ_d ∂p_d/∂logit_c (p_d − noisy_d)/variance + (precision · logits)_c = 0, but for what adds 0.001 to a log posterior."""
-    rng, size = np.random.default_rng(5), shape[0] * shape[1]
-    noisy = rng.dirichlet(np.ones(size)) + noise * rng.standard_normal(size)
-    for precision in _priors(*shape):
-        shares, _ = _most_plausible(noisy, noise**2, precision)
-        slopes = np.diag(shares) - np.outer(shares, shares)
-        # logits are log shares and a constant, at which the slopes sum to 0
-        ones, logs = precision.sum(axis=1), np.log(shares)
-        slope = slopes @ (shares - noisy) / noise**2 + precision @ (logs - ones @ logs / ones.sum())
-        assert 0.5 * slope @ np.linalg.solve(slopes @ slopes / noise**2 + precision, slope) < 1e-3

@@ -9,7 +9,7 @@ import pytest
 from every import every
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table, spanning_tree
+from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, spanning_tree
 
 SIZES = (2, 3, 4, 2, 3)
 EVERY_TREE = every(
@@ -43,15 +43,6 @@ def test_no_tree_is_worth_more_than_the_spanning_tree(d: int, absent: float):
         every_tree = [pairs for pairs in combinations(combinations(range(d), 2), d - 1) if spans(pairs, d)]
         assert tuple(sorted(found)) in every_tree
         assert worth_of(worth, found) == pytest.approx(max(worth_of(worth, pairs) for pairs in every_tree))
-
-
-@EVERY_TREE
-def test_every_column_comes_after_its_parent(pairs: list[Pair]):
-    tree = Tree.of(pairs, len(SIZES))
-    assert sorted(tree.order) == list(range(len(SIZES))) and tree.parents[tree.order[0]] == -1
-    below = tree.order[1:]
-    assert all(tree.order.index(tree.parents[k]) < tree.order.index(k) for k in below)
-    assert {(min(k, tree.parents[k]), max(k, tree.parents[k])) for k in below} == set(pairs)
 
 
 def margin(joint: Array, *columns: int) -> Array:
@@ -89,11 +80,3 @@ def test_implied_tables_are_the_margins_of_the_trees_joint_table(pairs: list[Pai
         np.testing.assert_allclose(table, margin(expected, *pair), atol=1e-14)
         if pair in own:
             np.testing.assert_array_equal(table, own[pair])
-
-
-def test_independent_columns_multiply_given_the_target():
-    """y = 0 has a third of the rows, y = 1 two thirds, and y = 2 none."""
-    target = np.array([1 / 3, 2 / 3, 0.0])
-    first, second = np.array([[1 / 3, 0], [1 / 3, 1 / 3], [0, 0]]), np.array([[1 / 6, 1 / 6], [0, 2 / 3], [0, 0]])
-    expected = [[[1 / 6, 1 / 6], [0, 0]], [[0, 1 / 3], [0, 1 / 3]], [[0, 0], [0, 0]]]
-    np.testing.assert_allclose(independent_table(first, second, target), expected, atol=1e-15)
