@@ -336,15 +336,10 @@ KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer", "t
 
 @dataclass(frozen=True, eq=False)
 class MarginFeatures(CellFeatures):
-    """One-way tables of all columns; of the others crossed with the target; two-way ones; those crossed; finer ones; the
-    target's own once more.
+    """One-way tables of all columns; of the others crossed with the target; two-way ones; those crossed; finer ones; the target's.
 
-    Groups in this order, those of share 0 left out. The cells of a table of several columns are in the order of an
-    array with an axis for each: the target first where it is crossed with, then columns i < j. Pairs are in
-    the order of the kernel. Finer tables are crossed with the target if there is one.
-
-    kernel   Margins.
-    groups   the groups of tables that are measured; they follow from it.
+    Groups in this order, those of share 0 left out. Cells of a table are in the order of an array with an axis for each column:
+    the target first where it is crossed with, then columns i < j. Pairs are in the order of the kernel.
     """
 
     kernel: Margins

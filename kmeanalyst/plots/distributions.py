@@ -57,14 +57,12 @@ def histogram(
     """Bars of the probabilities of a column's groups, with whiskers of their intervals.
 
     release  or a random variable, such as release["age"] - other["age"]: it is drawn with `bins` and `level` alone.
-    column   of the release.
-    bins     as `Release.histogram` takes them: public atoms and ranges between public edges by default, or levels.
-    where, view, level  as there.
+    bins, where, view, level  as `Release.histogram` takes them.
     sample   your own rows to draw over it: a DataFrame in natural units, or a table of any other source, as of `mmd_test`.
              Their shares are drawn as squares, with the error of sampling.
     Draws    numbers and dates on their own scale, a public atom as a stem, missing cells next to them. Ranges of different
-             widths are drawn with equal widths and labels, so that no area misleads. Of many levels the 20 most probable are
-             drawn, and the caption mentions the others. Columns of texts are refused.
+             widths are drawn with equal widths and labels. Of many levels the 20 most probable are drawn. Columns of texts are
+             refused.
 
     >>> axes = ka.plots.histogram(release, "age", where="sex == 'Female'", sample=sample)
     >>> axes.figure.savefig("age.png")

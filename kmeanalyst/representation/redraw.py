@@ -11,7 +11,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.release import ReleaseData
@@ -31,15 +30,11 @@ def redraw(
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
 ) -> R:
-    """A release of the same method and size, made from a simulated measurement.
+    """A release of the same method, size and guarantee, made from a simulated measurement: post-processing.
 
     sampling  whether to draw the table again too, as N rows of the released points; by default only the noise is drawn.
-    Returns   Release with the guarantee of the first: this is post-processing.
-    Errors    ValueError for a release without a measurement; for texts, unless the method keeps its points; for
-              sampling=True where the release protects units, whose averages vary differently from rows; and for margins
-              of tables from which no rows can be drawn, which no release of ours has.
-
-    A release does not record which rows were public to its curator, so public rows are treated like all others.
+    Errors    ValueError for a release without a measurement; for texts, unless the method keeps its points; for sampling=True where
+              the release protects units; and for margins of tables from which no rows can be drawn, which no release of ours has.
     """
     if release.measurement is None:
         raise ValueError(
@@ -51,12 +46,8 @@ def redraw(
     measurement = _measure_again(release, release.measurement, sampling, rng)
     encoded, weights = _represent_again(release, measurement, rng, progress)
     return release.replaced(
-        points=release.domain.decode(encoded),
-        weights=weights,
-        measurement=measurement,
-        fit_distance=None,
-        thinning_error=None,
-    )
+        points=release.domain.decode(encoded), weights=weights, measurement=measurement, fit_distance=None, thinning_error=None
+    )  # fmt: skip
 
 
 def _check_known(release: ReleaseData, sampling: bool) -> None:
@@ -79,16 +70,13 @@ def _measure_again(
     p = view_weights(release, "probability")
     if sampling:
         p = rng.multinomial(measurement.n_rows, p / p.sum()) / measurement.n_rows
-    noise = _noise(measurement, rng) * measurement.noise_scale
+    size = measurement.feature_map.dimension  # the grid is so fine that the noise's discreteness is negligible
+    noise = rng.laplace(size=size) / np.sqrt(2) if is_pure(measurement.noise_law) else rng.standard_normal(size)
+    noise = noise * measurement.noise_scale
     vector = feature_mean(measurement.feature_map, release.encoded_points, p) + noise
     unit = mean_unit(n_rows=measurement.n_rows, feature_map=measurement.feature_map)
     whole = np.rint(vector / unit).astype(np.int64)
     return replace(measurement, vector=whole * unit, noisy_sum=whole)
-
-
-def _noise(measurement: Measurement, rng: np.random.Generator) -> Array:
-    size = measurement.feature_map.dimension
-    return rng.laplace(size=size) / np.sqrt(2) if is_pure(measurement.noise_law) else rng.standard_normal(size)
 
 
 def _represent_again(

@@ -127,17 +127,15 @@ def thinned(
     *,
     rng: np.random.Generator | int | None = 0,
 ) -> tuple[Array, Array, float]:
-    """n of the points with new weights, whose embedding is as near as possible to that of all points with `weights`.
+    """n of the points (M, d), encoded, with new weights, whose embedding is as near as possible to that of all with `weights` (M,).
 
-    points    (M, d) encoded.
-    weights   (M,) finite, signed in general.
     kind      "uniform", "probability" or "signed", as above.
     rng       draws the candidates, if there are more than max(5000, 4n) points and weights are refitted.
-    Returns   indices (n,) ascending, their weights (n,), and the RKHS distance between the two embeddings.
+    Returns   indices (n,) ascending, their weights (n,), and the RKHS distance between the two embeddings, to about 1e-8 of
+              √k(z, z)·Σ|w|.
 
-    Edge cases    if fewer than n points give an error of zero, to rounding, the others have weight zero; with equal
-                  weights a point may occur several times. The distance is exact to about 1e-8 of √k(z, z)·Σ|w|.
-    Cost          M²/2 kernel values once, in blocks. Memory: n·M numbers, and 1.5·n for each candidate.
+    If fewer than n points give an error of zero, the others have weight zero; with equal weights a point may occur several times.
+    Cost      M²/2 kernel values once, in blocks. Memory: n·M numbers, and 1.5·n for each candidate.
     """
     if kind not in THIN_WEIGHTS:
         raise ValueError(

@@ -129,9 +129,8 @@ def _independent_in_order(K: Array, tolerance: float) -> list[int]:
 class ExactProduct:
     """A ↦ A @ B whose rows depend on the same row of A alone, bit for bit, whatever the batch or the threads.
 
-    Both factors are cut into two integer pieces of 20 bits, relative to scales that do not depend on A
-    (`bound` for A, the largest entry of each column for B), so every partial sum of a product of pieces
-    is an integer below 2^53, and exact in any order.
+    Both factors are cut into two integer pieces of 20 bits, relative to scales that do not depend on A, so that every partial
+    sum of a product of pieces is an integer below 2^53, and exact in any order.
 
     B (m, f); A (n, m) with |A| ≤ bound  →  (n, f), with an error of about 2^-40 · bound · Σ|B|.
     """

@@ -102,13 +102,11 @@ class Pivots(Nystroem):
 
 
 def stretch_of(kernel: Kernel, points: Array, matrix: Array) -> tuple[float, float]:
-    """By how much f ↦ A (f(z_1), ..., f(z_m)) may stretch distances of the RKHS, and the error of a computed image.
+    """By how much f ↦ A (f(z_1), ..., f(z_m)) may stretch distances of the RKHS, and the error of a computed image (PROOF.md §10).
 
     matrix    A (F, m), m the number of points.
     Returns   (excess, error): images of all rows x, y have distance at most (1 + excess)·√2·bound where k ≥ 0, the error of
               both included, and of norm at most (1 + excess)·bound.
-
-    ‖f ↦ A f(Z)‖² is the largest eigenvalue of A K Aᵀ, at most 1 + ‖A K Aᵀ − I‖_F. PROOF.md §10 has the rounding.
     """
     K, size = kernel.gram(points, points), len(points)
     bound, unit = kernel.bound**2, kernel_error(kernel, points.shape[1])
@@ -140,8 +138,7 @@ def kernel_error(kernel: Kernel, n_columns: int) -> float:
 def _roundings(kernel: Kernel, n_columns: int) -> float:
     """How many operations on the way to a value of the kernel round it, relative to its bound: 8, and one for each column.
 
-    Parts of sums count in full, though they are parts of the bound. A softened product divides by 1 − (1 − p)^d, which
-    is small for few columns and a small p.
+    Parts of sums count in full. A softened product divides by 1 − (1 − p)^d, which is small for few columns and a small p.
     """
     if isinstance(kernel, SoftenedProduct):
         p, parts = kernel.inclusion, [_roundings(part, part.width) for part in kernel.kernels]

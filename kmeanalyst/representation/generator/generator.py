@@ -266,7 +266,9 @@ def _draw(task: _Task, network: Any, n: int) -> Array:
     import torch
 
     rng = np.random.default_rng(_SEED)
-    wanted = _counts(task.shares, n)
+    exact = task.shares * n
+    wanted = np.floor(exact).astype(int)
+    wanted[np.argsort(wanted - exact, kind="stable")[: n - wanted.sum()]] += 1
     classes_of, _ = task.batch(_BATCH)
     classes = torch.tensor(classes_of)
     pieces: list[list[Array]] = [[] for _ in wanted]
@@ -277,13 +279,6 @@ def _draw(task: _Task, network: Any, n: int) -> Array:
                 pieces[y].append(rows[classes_of == y])
     rows = np.vstack([np.vstack(found)[:count] for found, count in zip(pieces, wanted, strict=True) if count])
     return rng.permutation(rows)
-
-
-def _counts(shares: Array, n: int) -> Array:
-    exact = shares * n
-    counts = np.floor(exact).astype(int)
-    counts[np.argsort(counts - exact, kind="stable")[: n - counts.sum()]] += 1
-    return counts
 
 
 def _draw_cells(task: _Task, soft: SoftRows, rng: np.random.Generator) -> Array:

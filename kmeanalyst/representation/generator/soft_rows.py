@@ -126,11 +126,7 @@ class SoftRows:
 def expected_features(
     feature_map: FeatureMap, choices: tuple[Choices, ...], columns: tuple[int, ...] | None = None, *, dtype: Any = None
 ) -> ExpectedFeatures:
-    """E φ of soft rows, for random Fourier features, margins, and maps composed of them.
-
-    columns   of the soft rows that the map reads, in its order; all by default.
-    dtype     of the constants; torch.float32 by default.
-    """
+    """E φ of soft rows, for random Fourier features, margins, and maps composed of them, of these columns (all by default)."""
     import torch
 
     dtype = dtype or torch.float32

@@ -101,7 +101,6 @@ def square(residual: Array) -> float:
 class MixtureFit:
     """The search for a mixture whose mean phasor is near y.
 
-    features        random Fourier features of the measurement.
     target          (R,) complex: y as cos + i·sin of unit features.
     noise           standard deviation of the noise on its real and imaginary parts, over √R: τ/B.
     effort          of all fits of the search, and of the posterior around its result.

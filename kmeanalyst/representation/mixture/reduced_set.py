@@ -68,12 +68,9 @@ def reduced_set(
     ridge: float = 0.0,
     progress: Progress = silent,
 ) -> tuple[Array, Array]:
-    """Encoded points (M, d) and probability weights (M,) whose mean feature is near a target.
+    """Encoded points (M, d) and probability weights (M,) whose mean feature is near a target (F,).
 
-    features   random Fourier features.
-    target     (F,) a mean feature.
-    wanted     M, and public rows to start from; random draws from the domain complete them. Of the view "uniform" every weight
-               stays 1/M, and only the points move.
+    wanted     M, and public rows to start from; random draws from the domain complete them. Of the view "uniform" only points move.
     enough     the search stops at this distance ‖Σ w φ(z) − target‖.
     ridge      adds ridge/2 · ‖w − 1/M‖², which favours even weights.
     Source     Balog, Tolstikhin & Schölkopf 2018, Algorithm 2, line 5 (any reduced-set method).

@@ -61,12 +61,11 @@ def _arranged(cells: Array, order: Columns) -> Array:
 class AllowedCells:
     """Tables of true and false over the cells of a few columns each; a row of cells is allowed if all of them are true of it.
 
-    sizes    number of cells of each column, the target's last.
-    tables   columns, increasing, and the table over their cells, an axis for each: those of rules, then those that follow.
-    n_rules  how many of the tables are those of rules: a row that is allowed by them is allowed.
-    order    the columns' numbers in the domain, the target's last; -1 where there is none.
-    row_of   a row of cells to fall back on where none that was drawn is allowed, for a cell of the target: one that
-             `publish` has found before it spends (see `rules.kept_rows`). None where there is none.
+    sizes    number of cells of each column, the target's last; `order` their numbers in the domain, −1 where there is no target.
+    tables   columns, increasing, and the table over their cells: the first `n_rules` are those of rules, the others follow from
+             them.
+    row_of   a row of cells to fall back on where none that was drawn is allowed, for a cell of the target: one that `publish`
+             has found before it spends (see `rules.kept_rows`). None where there is none.
     """
 
     sizes: tuple[int, ...]
@@ -99,7 +98,6 @@ class AllowedCells:
 
     @property
     def tied(self) -> Columns:
-        """The columns that some rule names, the target too, by their numbers in the domain."""
         named = sorted({j for columns, _ in self.tables for j in columns})
         return tuple(self.order[j] for j in named if self.order[j] >= 0)
 

@@ -114,12 +114,9 @@ def column_estimates(
         variances = [variance * size for variance, size in zip(least, observed.sizes, strict=True)]
         sums = [(one.sum(axis=1), variance) for (one, _), variance in zip(combined, variances, strict=True)]
         target = _on_simplex(_combined([*observed.target, *sums], (observed.values,))[0], _may(allowed))
-    ones = [one for one, _ in combined]
-    if smooth:
-        ones = _smoothed_columns(combined, target, orders)
-    return target, [
-        _with_target(_on_simplex(one, may), target, may) for j, one in enumerate(ones) for may in [_may(allowed, j)]
-    ]
+    ones = _smoothed_columns(combined, target, orders) if smooth else [one for one, _ in combined]
+    may = [_may(allowed, j) for j in range(len(ones))]
+    return target, [_with_target(_on_simplex(one, own), target, own) for one, own in zip(ones, may, strict=True)]
 
 
 def _combined_column(observed: Observed, j: int) -> tuple[Array, float]:
@@ -168,8 +165,8 @@ def _combined(parts: list[tuple[Array, float]], shape: tuple[int, ...]) -> tuple
 
 def _with_target(one: Array, target: Array, may: Array) -> Array:
     """Shares (Y, a) scaled to the target's; even, over the cells that may have some, where there are none."""
-    sums = one.sum(axis=1, keepdims=True)
-    even = np.broadcast_to(may, one.shape) / np.maximum(np.broadcast_to(may, one.shape).sum(axis=1, keepdims=True), 1)
+    sums, kept = one.sum(axis=1, keepdims=True), np.broadcast_to(may, one.shape)
+    even = kept / np.maximum(kept.sum(axis=1, keepdims=True), 1)
     return np.where(sums > 0, one / np.where(sums > 0, sums, 1), even) * target[:, None]
 
 
@@ -292,10 +289,7 @@ _MOST_CELLS = 300  # of a table; larger ones are left to their projection
 
 
 def smoothed_column(noisy: Array, variance: float) -> Array:
-    """(Y, a) shares of sum 1: the average of the maxima a posteriori, weighted by Laplace's approximation of the evidence.
-
-    noisy      (Y, a) with normal noise; a walk is along each line.
-    """
+    """(Y, a) shares of sum 1 from noisy ones: the maxima a posteriori, averaged by Laplace's approximation of the evidence."""
     values = noisy.ravel()
     if len(values) > _MOST_CELLS or len(values) < 2:
         return noisy

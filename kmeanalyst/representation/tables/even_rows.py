@@ -119,8 +119,8 @@ def rake_cells(
 ) -> tuple[TableEstimates, Array, Array]:
     """Estimates that rules do not contradict, and drawn rows again with the columns' shares, from which rules have moved them.
 
-    Noisy shares of columns that rules tie together contradict each other. Rows that keep the rules are weighted to fit all columns
-    at once, as far as they do; the columns' shares under these weights are the estimates' new ones, to which pairs are scaled.
+    Rows that keep the rules are weighted to fit all columns as far as they do; the columns' shares under these weights are the
+    new ones.
     """
     weights = _raked(estimates.ones, target, cells)
     places = [target * one.shape[1] + own for one, own in zip(estimates.ones, cells.T, strict=True)]
@@ -154,7 +154,6 @@ def move_cells(
 ) -> Array:  # fmt: skip
     """The cells (n, columns) after `sweeps` over the columns, nearer to the estimates in Σ weight · (difference)² / share.
 
-    So rare cells count as frequent ones do: without their rows, columns would be less related than their tables are.
     allowed   the cells that rules allow together, as they do those given; None without rules.
     """
     cells = cells.copy()

@@ -7,6 +7,7 @@ once, the maximum a posteriori under normal priors on the logits, from several s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from scipy.optimize import minimize
@@ -52,10 +53,7 @@ def fit_latent_classes(
     effort: Effort = FULL,
     progress: Progress = silent,
 ) -> LatentClasses:
-    """The average of several fits to noisy margins (of MarginFeatures), as one model with the classes of all fits.
-
-    All pairs of columns must have been measured.
-    """
+    """The average of several fits to noisy margins, of all pairs of columns, as one model with the classes of all fits."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
     return fit_classes_to(features.kernel, observed_margins(measurement), rng, effort=effort, progress=progress)
@@ -251,14 +249,13 @@ class _Search:
         return loss, slope_ones, slope_twos, slope_target
 
 
-def _in_pair_order(sizes: Array, ends: Array) -> tuple[Array, Array]:
-    rows, columns = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
-    for i in range(len(sizes)):
-        for j in range(i + 1, len(sizes)):
-            first, second = np.indices((sizes[i], sizes[j])).reshape(2, -1)
-            rows.append(ends[i] + first)
-            columns.append(ends[j] + second)
-    return np.concatenate(rows), np.concatenate(columns)
+def _in_pair_order(sizes: Array, ends: Array) -> Array:
+    """(2, cells) the rows and columns of (T, T) at which the cells of all pairs' tables are, in the order of the pairs."""
+    tables = [
+        np.indices((sizes[i], sizes[j])).reshape(2, -1) + ends[[i, j], None]
+        for i, j in combinations(range(len(sizes)), 2)
+    ]
+    return np.hstack([np.zeros((2, 0), np.intp), *tables])
 
 
 def draw_class_cells(model: LatentClasses, kernel: Margins, n: int, rng: np.random.Generator) -> Array:

@@ -86,9 +86,9 @@ def ordered_tables(
 ) -> list[Array]:
     """Each table (Y, a, b) of shares as its columns' orders explain it, with the margins of its guess for each value of the target.
 
-    noisy    with normal noise of one deviation a table.
-    guesses  likewise, at least 0; returned as they are where no column has an order, or terms are too many.
-    orders   of the rows and of the columns.
+    noisy, guesses   with normal noise of one deviation a table; guesses without an order, or of too many terms, are returned as
+                     they are.
+    orders           of the rows and of the columns.
     """
     found = []
     for table, guess, deviation, own in zip(noisy, guesses, noise, orders, strict=True):

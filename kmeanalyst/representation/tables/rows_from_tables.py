@@ -43,9 +43,7 @@ from kmeanalyst.representation.wanted import Wanted
 
 _SWEEPS = 120
 _CLASSES, _DEVIATION = 100, 1.5  # of latent classes: more, and with looser priors, than where all pairs are measured
-_SEEN_WELL = (
-    0.004  # noise on a share, if all pairs were measured alike, below which tables are smoothed together and refined
-)
+_SEEN_WELL = 0.004  # noise on a share, if all pairs were measured alike, below which tables are refined
 _FAR = 2.0  # standard deviations of a sum of squares of noise
 _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved to fit the classes' tables of all of them
 
@@ -82,10 +80,7 @@ def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
 def rows_from_classes(
     model: LatentClasses, measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress = silent
 ) -> Array:
-    """As many encoded rows (n, d) as are wanted: they keep rules and fit the tables of latent classes, and measured ones
-
-    Without rules they are drawn from the classes, which know more than pairs; with rules from a tree of the tables.
-    """
+    """As many encoded rows (n, d) as are wanted: they keep rules and fit the tables of latent classes, and measured ones."""
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
     allowed = allowed_cells(domain, kernel)
@@ -147,9 +142,8 @@ def _refined(
 ) -> TableEstimates:
     """Tables of classes, with what noisy ones say around them.
 
-    They are moved along the order of columns, by few parameters; where noise is large, those alone that are further from the noisy
-    table than noise can be. Each cell is smoothed by itself where the table is still as far: the classes were fitted to the same
-    noise, which would be believed twice.
+    They are moved along the order of columns; where noise is large, those alone that are further from the noisy table than
+    noise can be. Each cell is smoothed by itself where the table is still as far: the classes were fitted to the same noise.
     """
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
@@ -165,12 +159,12 @@ def _refined(
 
 
 def _far(pairs: list[Pair], observed: Observed, guesses: dict[Pair, Array]) -> list[Pair]:
-    return [pair for pair in pairs if _is_far(*observed.pairs[pair], guesses[pair])]
+    """The pairs whose noisy table is further from its guess than noise can be: by two standard deviations."""
 
+    def is_far(noisy: Array, variance: float, guess: Array) -> bool:
+        return float(((noisy - guess) ** 2).sum() / variance) > guess.size + _FAR * math.sqrt(2 * guess.size)
 
-def _is_far(noisy: Array, variance: float, guess: Array) -> bool:
-    squares = float(((noisy - guess) ** 2).sum() / variance)
-    return squares > guess.size + _FAR * math.sqrt(2 * guess.size)
+    return [pair for pair in pairs if is_far(*observed.pairs[pair], guesses[pair])]
 
 
 def _of_classes(
@@ -223,8 +217,9 @@ def completed_shares(
     with np.errstate(divide="ignore"):
         found = {"pairs by target" if values > 1 else "pairs": ObservedShares(twos, 1 / np.sqrt(precision))}
     ones = np.hstack(estimates.ones)  # with what all tables say of it; the noise is that of the one-way tables
-    noise = [_noise_of_one(observed, j) * np.ones(size) for j, size in enumerate(observed.sizes)]
-    found["one-way by target" if values > 1 else "one-way"] = ObservedShares(ones, np.concatenate(noise))
+    of_columns = observed.ones if values > 1 else observed.alone
+    noise = [float((1 / sum(1 / variance for _, variance in tables)) ** 0.5) for tables in of_columns]
+    found["one-way by target" if values > 1 else "one-way"] = ObservedShares(ones, np.repeat(noise, observed.sizes))
     if values > 1:
         least = min(variance for _, variance in observed.target)
         found["target"] = ObservedShares(estimates.target, least**0.5)
@@ -253,8 +248,3 @@ def _scored_distances(measurement: Measurement) -> Array:
     whole = last.step * measurement.n_rows
     score, noise = last.noisy / whole, measurement.noise_scale * measurement.n_rows * measurement.grid_steps / whole
     return np.sqrt(np.maximum(score**2 - noise**2, 0.0))
-
-
-def _noise_of_one(observed: Observed, j: int) -> float:
-    variances = [variance for _, variance in (observed.ones[j] if observed.values > 1 else observed.alone[j])]
-    return float((1 / sum(1 / variance for variance in variances)) ** 0.5)

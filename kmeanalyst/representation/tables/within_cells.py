@@ -97,8 +97,8 @@ def _sizes(column: Number | Tree, ends: Array, atoms: tuple[float, ...]) -> Arra
 def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Array, sizes: Array) -> Array:
     """(Y, R) the maximum a posteriori probabilities of the ranges within their cells.
 
-    observed      (Y, R) noisy shares of the ranges, of standard deviation `noise`.
-    cell_shares   (Y, R) the share of each range's cell.
+    observed      (Y, R) noisy shares of the ranges, of standard deviation `noise`; cell_shares (Y, R) the share of each range's
+                  cell.
     sizes         (R,) of the ranges, or shares: the prior mode within a cell is proportional to them.
     """
     _, starts, which, ranges = np.unique(cell, return_index=True, return_inverse=True, return_counts=True)
@@ -252,10 +252,8 @@ _ENOUGH = 1e-6
 def smooth_shares(ends: Array, sizes: Array, cell: Array, shares: Array, observed: Array, noise: float) -> Array:
     """(R,) shares of fine ranges under a smooth density.
 
-    ends       (R + 1,) of the ranges.
-    sizes      (R,) 0 for a range without values.
-    cell       (R,) the coarser range that contains each, increasing.
-    shares     (cells,) of the coarser ranges.
+    ends       (R + 1,) of the ranges; `sizes` (R,) are 0 for a range without values.
+    cell       (R,) the coarser range that contains each, increasing; `shares` (cells,) are theirs.
     observed   (R,) noisy shares of the fine ranges, of standard deviation `noise`.
     """
     ends = (ends / 2 - ends[0] / 2) / (ends[-1] / 2 - ends[0] / 2)  # halves of the largest floats can be subtracted

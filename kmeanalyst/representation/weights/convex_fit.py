@@ -87,8 +87,7 @@ def minimise_quadratic(
 ) -> Array:  # fmt: skip
     """argmin ½wᵀGw − bᵀw over the set: stops at a duality gap of `tolerance`, or after `most_steps`.
 
-    Accelerated projected gradient with restart when the momentum points uphill (O'Donoghue & Candès 2015).
-    G (M, M) positive semi-definite, b (M,)  →  w (M,).
+    G (M, M) positive semi-definite, b (M,). Accelerated projected gradient with restart (O'Donoghue & Candès 2015).
     """
     step = 1 / _largest_eigenvalue(G)
     w = momentum = np.full(len(b), allowed.total / len(b)) if start is None else allowed.project(start)
@@ -115,10 +114,7 @@ def _largest_eigenvalue(G: Array) -> float:
 
 
 def solve_quadratic(G: Array, b: Array, allowed: ConvexSet, *, tolerance: float, start: Array | None = None) -> Array:
-    """argmin ½wᵀGw − bᵀw over the set, to a duality gap of `tolerance`.
-
-    Rounding may prevent a gap below about 1e-13 of the largest G_mm · total²; the smallest gap found is then used.
-    """
+    """argmin ½wᵀGw − bᵀw over the set, to a duality gap of `tolerance`, or about 1e-13 of the largest G_mm · total²."""
     rough = minimise_quadratic(G, b, allowed, tolerance=tolerance, start=start, most_steps=_FIRST_STEPS)
     if duality_gap(G, b, allowed, rough) <= tolerance:
         return rough
@@ -127,10 +123,10 @@ def solve_quadratic(G: Array, b: Array, allowed: ConvexSet, *, tolerance: float,
 
 
 def _interior_point(G: Array, b: Array, allowed: ConvexSet, tolerance: float) -> Array:
-    """Mehrotra's predictor-corrector method (1992) for weights w = A x, x ≥ 0, Σ x = total.
+    """Mehrotra's predictor-corrector method (1992) for weights w = A x, x ≥ 0, Σ x = total, A the corners of the set.
 
-    The columns of A, the atoms, are the corners of the set and, if signed, 0. At the optimum the multipliers z ≥ 0 of
-    x satisfy Aᵀ(G A x − b) = z + constant and x z = 0; each step aims at x z = a smaller constant.
+    At the optimum the multipliers z ≥ 0 of x satisfy Aᵀ(G A x − b) = z + constant and x z = 0; each step aims at x z = a
+    smaller constant.
     """
     R, atoms = _square_root(G), _Atoms(len(b), allowed.signed)
     step = 1 / _largest_eigenvalue(G)

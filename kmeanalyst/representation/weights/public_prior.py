@@ -24,13 +24,11 @@ _RIDGES = np.geomspace(1e-14, 1.0, 340)  # ridges, as shares of the trace; small
 def posterior_of_public(features: Array, vector: Array, noise_scale: float, *, n_rows: int) -> tuple[Array, float]:
     """E[μ | vector] (F,), where vector = μ + noise and the prior of μ comes from public rows; and its error.
 
-    Returns       the posterior mean, and the root mean square distance of μ from it.
     features      (M, F) of the public rows.
     vector        (F,) noisy mean of n_rows rows; noise_scale its standard deviation on each coordinate.
 
-    In the eigenvectors of the public rows' covariance, with eigenvalues e, the coordinates z of vector − b are
-    N(0, v + τ²) for the prior variance v = p·e·(1/M + 1/N) + q·e^a. For each (p, q, a) the posterior mean of μ − b
-    is v/(v + τ²)·z, and its variance τ²v/(v + τ²); both are averaged with the posterior probabilities of (p, q, a).
+    In the eigenvectors of the rows' covariance, with eigenvalues e, z = vector − b is N(0, v + τ²), v = p·e·(1/M + 1/N) + q·e^a.
+    The mean v/(v + τ²)·z of μ − b and its variance are averaged over (p, q, a) by their posterior probabilities.
     """
     baseline = features.mean(axis=0)
     eigenvalues, vectors = _spectrum(features, baseline)
@@ -41,11 +39,7 @@ def posterior_of_public(features: Array, vector: Array, noise_scale: float, *, n
 
 
 def _spectrum(features: Array, baseline: Array) -> tuple[Array, Array]:
-    """Eigenvalues (F,) and eigenvectors of the rows' covariance.
-
-    M rows vary in M − 1 directions at most, so a pseudo-row of weight 1/M that varies equally in all F directions is
-    added: even a single row then has a covariance, and for a hundred rows the effect is negligible.
-    """
+    """Eigenvalues (F,) and eigenvectors of the rows' covariance, with a pseudo-row of weight 1/M that varies in all directions."""
     m, dimension = features.shape
     centred = features - baseline
     eigenvalues, vectors = np.linalg.eigh(centred.T @ centred)
@@ -68,11 +62,10 @@ def _trust(z: Array, eigenvalues: Array, expected: Array, noise_variance: float)
 def _variances(
     eigenvalues: Array, expected: Array, noise_variance: float, *, largest: float
 ) -> Iterator[tuple[float, Array]]:
-    """(log prior probability, prior variances (F,)).
+    """(log prior probability, prior variances (F,)): p = 1, q = 0 with probability ½.
 
-    With probability ½ the public rows are of the table's population: p = 1, q = 0. Else p is likely near 1 (density
-    min(p, 1/p) on the logarithmic scale), a is any of its three values, and q is 0 or, as likely at each step of a
-    logarithmic scale, from hardly any noise to all of |vector − b|².
+    Else p is likely near 1 (density min(p, 1/p) on the logarithmic scale), a is any of its values, and q is 0 or, as likely at
+    each step of a logarithmic scale, from hardly any noise to all of |vector − b|².
     """
     yield np.log(0.5), expected
     shares = np.minimum(_INFLATIONS, 1 / _INFLATIONS)
@@ -91,8 +84,9 @@ def ridge_to_uniform(features: Array, coordinates: Array, noise_scale: float) ->
 
     features   (M, F) of rank F, such as those of the points that a Nystroem basis was chosen from.
 
-    w minimises ½‖Σ w_m φ(z_m) − coordinates‖² + ½λ‖w − 1/M‖² with the largest λ whose residual is at most a fifth of
-    the noise scale, or the smallest λ tried: w = 1/M + Φx with (ΦᵀΦ + λ)x = coordinates − mean φ and residual λx.
+    w minimises ½‖Σ w_m φ(z_m) − coordinates‖² + ½λ‖w − 1/M‖² with the largest λ whose residual is at most a fifth of the noise
+    scale:
+    w = 1/M + Φx with (ΦᵀΦ + λ)x = coordinates − mean φ and residual λx.
     """
     missing = coordinates - features.mean(axis=0)
     second_moment = features.T @ features
