@@ -235,11 +235,6 @@ def test_choices_that_mean_nothing_for_margins_are_refused(options: dict[str, An
         publish(people(50, np.random.default_rng(8)), **options)
 
 
-def test_rows_of_another_width_are_refused():
-    with pytest.raises(ValueError, match="are of 2 columns, the rows have 3"):
-        Margins(**PARTS).gram(np.zeros((2, 3)), np.zeros((2, 3)))
-
-
 def test_a_file_whose_margins_are_not_those_of_its_columns_is_refused():
     for kernel, arrays in ((Gaussian(1.0), {}), (margin_kernel(PEOPLE), {"linear": np.zeros((4, 2))})):
         with pytest.raises(FileRefused, match="features of the margins kernel, which have no arrays"):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import refusals
 from every import every
 from file_tools import SCHEMA_TEST, members_of
 from kernel_cases import CELL, LABELLED, PEOPLE, drawn
@@ -19,11 +20,11 @@ from representation_cases import measured as measured_rows
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import Gaussian, Indicator, Kernel, OnColumns, Product, Scaled, SoftenedProduct, Sum
+from kmeanalyst import kernels
+from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product, Scaled, Sum
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.composed import Concatenation, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import generator_kernel, margin_kernel, table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
@@ -205,40 +206,11 @@ def nested(inner: Kernel, depth: int) -> dict[str, Any]:
     return {"kernel": kernel}
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    (nested(OnColumns(Gaussian(1.0), (9,)), 1), "index|column"),
-    (nested(OnColumns(Gaussian(1.0), (0,)), 9), "nest"),
-    (nested(OnColumns(Indicator(2), (2,)), 1), "rows|levels"),
-    *(
-        ({"kernel": kernel}, r"must look at different columns.*Place each on columns of its own")
-        for kernel in (
-            Product((OnColumns(CELL, (3,)), Gaussian(1.0))),
-            Sum((Gaussian(1.0), Scaled(2.0, Product((OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0, 3))))))),
-            Product((CELL, CELL)),
-        )
-    ),
-    ({"kernel": margin_kernel(PEOPLE), "features": None}, "finer tables of margins look within them.*share 0"),
-    ({"public_points": frame(5)}, "has no use for public points. Leave them out"),
-    ({"weights": "signed"}, "have equal weights, and signed weights are not. Leave|equal weights, and signed weights"),
-    ({"weights": "bounded", "bound": 1.0}, "equal weights, and bounded weights are not equal. Leave weights out"),
-    ({"features": 61}, "features must be even"),
-    ({"kernel": "margins", "target": "rich"}, "no random part: its features are cells.*Leave features out"),
-    ({"target": "wealth"}, "no column 'wealth'"),
-    ({"kernel": "table", "target": "rich"}, 'kernels "margins" and "adaptive", or the method "generator"'),
-    ({"kernel": SoftenedProduct((CELL,) * 4, 0.5)}, "no random Fourier features: it is not"),
-    (
-        {"method": "random-features", "kernel": "generator", "features": None},
-        r"points cannot be placed for it. Choose the method generator or subspace",
-    ),
-]
-
-
-@every(("options", "message"), REFUSED)
-def test_impossible_kernels_and_choices_are_refused_before_the_door(
-    options: dict[str, Any], message: str, no_door: None
-):
-    with pytest.raises((PublishError, DomainError), match=message):
-        release_side.publish(frame(50), PEOPLE, **(SMALL | options))
+def test_impossible_kernels_and_choices_are_refused_before_the_door(no_door: None):
+    refusals.check(
+        Path(__file__).parent / "refusals_generator.txt",
+        lambda text: release_side.publish(frame(50), PEOPLE, **(SMALL | eval(text, vars(kernels) | globals()))),
+    )
 
 
 @pytest.mark.parametrize("target", [None, "rich"])
