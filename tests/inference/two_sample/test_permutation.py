@@ -214,13 +214,6 @@ def test_aggregated_lengthscales_show_a_local_difference_that_the_median_misses(
     assert float(note.split("=")[1].rstrip(")")) < distance.pooled_lengthscale(*draws[0]) / 8
 
 
-def test_a_wide_difference_is_found_by_aggregated_lengthscales_too():
-    rng = np.random.default_rng(6)
-    p = [ka.mmd_test(rng.normal(size=(80, 3)), rng.normal(size=(80, 3)) + 0.5, kernel="aggregated", permutations=99, rng=0)
-         for _ in range(10)]  # fmt: skip
-    assert np.mean([r.pvalue <= 0.05 for r in p]) >= 0.9
-
-
 def test_a_sequence_of_kernels_is_one_test_under_the_same_relabellings():
     x, y = rows(40, 1), rows(30, 2) + 0.3
     kernels = [Gaussian(1.0), Laplacian(0.4)]
@@ -366,7 +359,7 @@ def staff(n: int, seed: int, shift: float = 0.0) -> pd.DataFrame:
 
 
 def test_tables_of_text_dates_and_missing_cells_are_tested_by_a_kernel_for_tables():
-    rng_p = [ka.mmd_test(staff(60, 2 * i), staff(50, 2 * i + 1), permutations=39, rng=i).pvalue for i in range(60)]
+    rng_p = [ka.mmd_test(staff(60, 2 * i), staff(50, 2 * i + 1), permutations=39, rng=i).pvalue for i in range(30)]
     assert kstest(np.array(rng_p) - 0.5 / 40, "uniform").pvalue > 1e-4
     other = staff(80, 1)
     other["job"] = np.where(other["sex"] == "F", "nurse", "cook")  # the columns' relation, too
@@ -446,11 +439,11 @@ def test_a_fixed_distribution_is_tested_at_its_level_and_its_interval_holds():
 
 def test_the_interval_with_a_fixed_distribution_is_as_wide_as_the_estimate_varies():
     rng, points, squares, widths = np.random.default_rng(4), np.linspace(-1, 1, 20)[:, None], [], []
-    for _ in range(150):
+    for _ in range(60):
         result = ka.mmd_test((points, np.full(20, 0.05)), rng.normal(size=(300, 1)) * 2, kernel=Gaussian(1.0))
         squares.append(result.mmd_squared)
         widths.append(result.mmd_interval[1] ** 2 - result.mmd_interval[0] ** 2)
-    assert np.mean(widths) == pytest.approx(2 * 1.96 * np.std(squares), rel=0.25)  # 4 standard errors
+    assert np.mean(widths) == pytest.approx(2 * 1.96 * np.std(squares), rel=0.37)  # 4 standard errors
 
 
 def test_the_null_of_a_large_sample_has_its_mean_from_all_rows_and_its_shape_from_some(monkeypatch):

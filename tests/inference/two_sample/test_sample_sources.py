@@ -163,15 +163,11 @@ def test_the_test_of_a_file_in_s3_is_that_of_the_csv_file(rehearsal, sample, exp
     with servers.s3(monkeypatch) as store:
         for path in paths:
             store.put(str(path), f"visits/{path.stem}/{path.name}")
-            for url in (
-                f"s3://visits/{path.stem}/{path.name}",
-                f"s3://visits/{path.stem}/*",
-                f"s3://visits/{path.stem}",
-            ):
-                assert_same_test(ka.mmd_test(rehearsal, url), expected)
+        for url in ("a/a.csv", "a/*", "b", "c/c.feather", "e.csv/*"):
+            assert_same_test(ka.mmd_test(rehearsal, f"s3://visits/{url}"), expected)
 
 
-@pytest.mark.parametrize("kind", ["polars", "relation", "folder"])
+@pytest.mark.parametrize("kind", ["polars", "folder"])
 def test_compare_and_scores_and_plots_take_them_too(kind, rehearsal, sample, tmp_path):
     csv, source = as_csv(sample, tmp_path / "sample.csv"), SOURCES[kind](sample, tmp_path)
     ours, theirs = ka.compare(rehearsal, source), ka.compare(rehearsal, csv)
@@ -182,11 +178,7 @@ def test_compare_and_scores_and_plots_take_them_too(kind, rehearsal, sample, tmp
     assert [line.get_xydata().tolist() for line in drawn.lines] == [line.get_xydata().tolist() for line in other.lines]
 
 
-def test_a_reader_is_gone_through_once_and_refused_if_it_is_needed_again(rehearsal, sample):
-    rows = SampleRows(rehearsal, sample.to_reader())
-    assert rows.n_rows == 150
-    with pytest.raises(ValueError, match=r"generator or a reader, which can be gone through only once.*Pass a list"):
-        list(rows.blocks())
+def test_what_can_be_read_once_is_refused_where_it_is_needed_again(rehearsal, sample):
     for once in (sample.to_reader(), iter([sample.to_pandas()])):
         with pytest.raises(
             ValueError, match=r"compare goes through the sample several times.*Pass a DataFrame, a table"

@@ -36,12 +36,12 @@ def pair(first, second, noise_scale, rng, shift=0.0, n_points=400):
 def test_two_releases_of_one_map_hold_their_level_and_show_a_difference(name):
     rng, directions = np.random.default_rng(6), None
     same, different = [], []
-    for _ in range(30):
+    for _ in range(14):
         for found, shift in ((same, 0.0), (different, 0.8)):
             a, b = pair(MAPS[name], MAPS[name], NOISE_SCALE[1.0], rng, shift, n_points=40)
             directions = memo(a).setdefault("directions", directions or directions_of(a, a.measurement.feature_map))
             found.append(ka.mmd_test(a, b).pvalue)
-    assert np.mean(np.array(same) <= 0.05) <= 0.25  # 30 draws at 5 %: above with probability 6e-5
+    assert np.mean(np.array(same) <= 0.05) <= 0.3  # 14 draws at 5 %: above with probability 5e-4
     assert np.mean(np.array(different) <= 0.05) > 0.8
 
 
@@ -51,10 +51,10 @@ def test_releases_of_different_maps_hold_their_level_and_show_a_difference(name,
     monkeypatch.setattr(noise_aware, "_EVEN_ROWS", 150)
     rng = np.random.default_rng(7)
     same, different = [], []
-    for _ in range(14):
+    for _ in range(8):
         for found, shift in ((same, 0.0), (different, 1.2)):
             found.append(ka.mmd_test(*pair(MAPS["random-features"], OTHER_MAPS[name], NOISE_SCALE[1.0], rng, shift)))
-    assert np.mean([r.pvalue <= 0.05 for r in same]) <= 0.3  # 14 draws at 5 %: above with probability 5e-4
+    assert np.mean([r.pvalue <= 0.05 for r in same]) <= 0.4  # 8 draws at 5 %: above with probability 4e-4
     assert np.mean([r.pvalue <= 0.05 for r in different]) > 0.8
     assert np.mean([r.mmd_interval[0] > 0 for r in different]) > 0.4
     assert "different features" in different[0].notes[0] and different[0].noise_aware
