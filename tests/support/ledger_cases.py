@@ -7,13 +7,11 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from click.testing import CliRunner, Result
 
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
 from release_side.budget.composition import Spend, one_more
 from release_side.budget.ledger import Ledger
 from release_side.budget.ledger_file import BEGINNING, Entry, digest_of
-from release_side.cli.main import main
 from release_side.errors import PublishError
 
 FIELDS = ("number", "time", "kind", "facts", "salt", "previous", "digest")
@@ -31,14 +29,6 @@ def refusal(action: Callable[[], object]) -> str:
     with pytest.raises(PublishError) as caught:
         action()
     return str(caught.value)
-
-
-def call(*words: object) -> Result:
-    """What the curator's command line answers; an error that is not a message is raised."""
-    result = CliRunner().invoke(main, [str(word) for word in words])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 def recomputed(entries: list[Entry]) -> list[Entry]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from ledger_cases import call
+from curator_calls import call
 from scipy.stats import norm
 
 from kmeanalyst.kernels import Gaussian

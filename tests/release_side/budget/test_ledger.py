@@ -19,7 +19,8 @@ from unittest.mock import Mock
 import paths
 import pytest
 from click.testing import Result
-from ledger_cases import call, gaussian, laplace, refusal
+from curator_calls import call
+from ledger_cases import gaussian, laplace, refusal
 
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE, REPLACE_UNIT
 from release_side.budget import account as account_module

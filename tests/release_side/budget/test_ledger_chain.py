@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from curator_calls import call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_cases import FIELDS, call, gaussian, recomputed, refusal, replace_all
+from ledger_cases import FIELDS, gaussian, recomputed, refusal, replace_all
 
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
