@@ -122,9 +122,7 @@ def test_a_column_that_is_not_the_target_is_smoothed_by_the_pairs_that_have_it(i
 
 def test_every_level_has_a_probability_even_one_without_rows(grades: Release):
     sample = UNSEEN[UNSEEN["grade"].notna()]
-    for estimator in (
-        LogisticRegression(max_iter=300), DecisionTreeClassifier(),
-    ):  # fmt: skip
+    for estimator in (LogisticRegression(max_iter=300), DecisionTreeClassifier()):
         model = ka.fit(estimator, grades, "grade")
         assert model.classes_.tolist() == sorted(GRADES)
         said = pd.DataFrame(model.predict_proba(UNSEEN), columns=model.classes_)
@@ -142,10 +140,10 @@ def test_rare_and_absent_classes_do_not_end_a_fit():
     rows.loc[0, "grade"] = "fatal"
     release = released("grade", points=rows)
     for labels in (None, "released"):
-        model = ka.fit(HistGradientBoostingClassifier(max_iter=5), release, "grade", labels=labels)
+        model = ka.fit(HistGradientBoostingClassifier(max_iter=1), release, "grade", labels=labels)
         assert model.predict_proba(UNSEEN).shape == (len(UNSEEN), 5)
         assert any("early_stopping is off" in note for note in model.report.notes)
-    asked = ka.fit(HistGradientBoostingClassifier(max_iter=5, early_stopping=True), release, "grade")
+    asked = ka.fit(HistGradientBoostingClassifier(max_iter=1, early_stopping=True), release, "grade")
     assert asked["model"].early_stopping is True and not any("early_stopping" in note for note in asked.report.notes)
 
 
@@ -192,10 +190,10 @@ def test_boosting_of_smoothed_labels_has_a_penalty_unless_the_user_names_one(ill
         fitted = ka.fit(model, ill, "ill", labels=labels)
         return fitted["model"].l2_regularization, any("l2_regularization is 10" in note for note in fitted.report.notes)
 
-    assert penalty(HistGradientBoostingClassifier(max_iter=5)) == (10.0, True)
-    assert penalty(HistGradientBoostingClassifier(max_iter=5, l2_regularization=0.5)) == (0.5, False)
-    assert penalty(HistGradientBoostingClassifier(max_iter=5), "released") == (0.0, False)
-    search = GridSearchCV(HistGradientBoostingClassifier(max_iter=5), {"l2_regularization": [0.1, 3.0]}, cv=2)
+    assert penalty(HistGradientBoostingClassifier(max_iter=1)) == (10.0, True)
+    assert penalty(HistGradientBoostingClassifier(max_iter=1, l2_regularization=0.5)) == (0.5, False)
+    assert penalty(HistGradientBoostingClassifier(max_iter=1), "released") == (0.0, False)
+    search = GridSearchCV(HistGradientBoostingClassifier(max_iter=1), {"l2_regularization": [0.1, 3.0]}, cv=2)
     assert ka.fit(search, ill, "ill")["model"].best_params_["l2_regularization"] in (0.1, 3.0)
 
 

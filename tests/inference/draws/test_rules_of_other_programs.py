@@ -74,8 +74,8 @@ def answered() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_pooled_draws_have_the_errors_of_the_release(tmp_path):
-    """60 tables, each analysed as if it were the table: B is known to 18 %, an error to 9 %."""
-    m = 60
+    """40 tables, each analysed as if it were the table: B is known to 23 %, an error to 11 %."""
+    m = 40
     write_draws(of_tables(), tmp_path, of_tables().draws(m, columns=COLUMNS, rng=5))
     rule = json.loads((tmp_path / "rule.json").read_text())
     assert (
@@ -92,7 +92,7 @@ def test_pooled_draws_have_the_errors_of_the_release(tmp_path):
     ratio = np.sqrt(total) / error
     assert np.all((ratio > 0.7) & (ratio < 1.45)) and 0.85 < ratio.mean() < 1.25, ratio
     freedom = barnard_rubin(m, between, total, len(tables[0]) - 3)
-    assert np.all((freedom > 30) & (freedom < len(tables[0])))
+    assert np.all((freedom > 20) & (freedom < len(tables[0])))
     half = t.ppf(0.975, freedom) * np.sqrt(total)
     assert np.all(np.abs(values.mean(axis=0) - value) < half)
     assert (np.sqrt(within + between / m) / error).mean() < 0.8  # pool.syn
@@ -100,8 +100,8 @@ def test_pooled_draws_have_the_errors_of_the_release(tmp_path):
 
 
 def test_replicate_weights_have_the_errors_of_the_release(tmp_path):
-    """150 replicates: an error is known to 6 %."""
-    R = 150
+    """100 replicates: an error is known to 7 %."""
+    R = 100
     write_replicates(of_tables(), tmp_path, of_tables().replicates(R, columns=COLUMNS, rng=6))
     code = json.loads((tmp_path / "rule.json").read_text())["code"]["R"]
     scale, rscales = re.search(r"scale = 1/(\d+), rscales = rep\(1, (\d+)\)", code).groups()  # type: ignore[union-attr]

@@ -23,6 +23,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Real
+from kmeanalyst.representation import wanted
 
 LINE = Domain((Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5), Boolean(name="b")))
 
@@ -295,7 +296,9 @@ GIVEN = [-2.5, -1.5, -0.75, 0.0, 0.75, 1.5, 2.5]
 
 @pytest.fixture(scope="module")
 def flat() -> Release:
-    return published_wave(0, 5000, 100, 1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wanted, "EFFORT", wanted.QUICK)
+        return published_wave(0, 5000, 100, 1.0)
 
 
 def amplitudes_of(release: Release, where: str | None = None) -> conditional_embedding.Amplitudes:
