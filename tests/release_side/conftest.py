@@ -7,18 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from kmeanalyst.representation import wanted
-from kmeanalyst.representation.wanted import FULL, QUICK
+from kmeanalyst.representation.wanted import QUICK
 
 
 @pytest.fixture(scope="module", autouse=True)
 def rough_points() -> Iterator[None]:
-    """Points in a moment."""
+    """Points in a moment; a test of how good a release is sets another `EFFORT`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wanted, "EFFORT", QUICK)
         yield
-
-
-@pytest.fixture
-def full_effort(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The points that users get: for tests of how good a release is."""
-    monkeypatch.setattr(wanted, "EFFORT", FULL)
