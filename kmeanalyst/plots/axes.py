@@ -171,12 +171,12 @@ def mark_scale(ax: Axes, which: str, column: Number | None) -> None:
     if isinstance(column, Date):
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator(minticks=3, maxticks=_MOST_TICKS)
-        axis.set_major_locator(locator)
+        axis.set_major_locator(locator := AutoDateLocator(minticks=3, maxticks=_MOST_TICKS))
         axis.set_major_formatter(ConciseDateFormatter(locator))
     elif column is not None and column.scale != "linear":
         there, back = scale_of(column)
-        getattr(ax, f"set_{which}scale")("function", functions=(_quietly(there), back))
+        quiet = np.errstate(divide="ignore", invalid="ignore")(there)  # matplotlib asks beyond the scale's end
+        getattr(ax, f"set_{which}scale")("function", functions=(quiet, back))
         ticks = ticks_of(column, float(column.lower), float(column.upper))
         getattr(ax, f"set_{which}ticks")([at for at, _ in ticks], [text for _, text in ticks])
 
@@ -189,23 +189,16 @@ def mark_missing(ax: Axes, which: str, column: Number | None, ticks: list[tuple[
     getattr(ax, f"set_{which}ticks")([*[at for at, _ in far], position], [*[text for _, text in far], "missing"])
 
 
-def _quietly(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The function without its warnings: matplotlib evaluates it beyond the scale's end."""
-
-    def quiet(values: Array) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return function(np.asarray(values, dtype=float))
-
-    return quiet
-
-
 def ticks_of(column: Number | None, low: float, high: float) -> list[tuple[float, str]]:
     """(position, text) of ticks within a range of a column's natural units."""
     if isinstance(column, Date):
-        return _day_ticks(low, high)
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
+
+        locator = AutoDateLocator(minticks=3, maxticks=_MOST_TICKS)
+        positions = [float(at) for at in locator.tick_values(num2date(low), num2date(high)) if low <= at <= high]
+        return list(zip(positions, ConciseDateFormatter(locator).format_ticks(positions), strict=True))
     if column is not None and column.scale != "linear":
-        positions = _powers(low, high)
-        return [(at, _short(at)) for at in positions]
+        return [(at, _short(at)) for at in _powers(low, high)]
     from matplotlib.ticker import MaxNLocator
 
     found = MaxNLocator(_MOST_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
@@ -218,14 +211,6 @@ def _powers(low: float, high: float) -> list[float]:
     powers = [10.0**k for k in range(first, last + 1, 1 + (last - first) // _MOST_TICKS)]
     many = powers if last - first >= 2 else [unit * power for power in powers for unit in (1, 2, 5)]
     return [at for at in ([0.0] if low <= 0 else []) + many if low <= at <= high]
-
-
-def _day_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
-
-    locator = AutoDateLocator(minticks=3, maxticks=_MOST_TICKS)
-    positions = [float(at) for at in locator.tick_values(num2date(low), num2date(high)) if low <= at <= high]
-    return list(zip(positions, ConciseDateFormatter(locator).format_ticks(positions), strict=True))
 
 
 def _short(value: float) -> str:

@@ -105,12 +105,8 @@ def guarantees(releases: Sequence[ReleaseData], view: str) -> str:
 
 def condition_and_notes(where: object, notes: Sequence[str] = ()) -> list[str]:
     """The condition of a drawing, if it has one, and its notes, for the caption."""
-    if where is None:
-        return [*notes]
-    return [
-        f"given {short(where, 80) if isinstance(where, str) else getattr(where, '__name__', 'a condition')}",
-        *notes,
-    ]
+    given = short(where, 80) if isinstance(where, str) else getattr(where, "__name__", "a condition")
+    return [*notes] if where is None else [f"given {given}", *notes]
 
 
 def explain(ax: Axes, releases: Sequence[ReleaseData], view: str, errors: str, notes: Sequence[str]) -> None:

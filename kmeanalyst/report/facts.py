@@ -178,7 +178,9 @@ def _column_facts(population: Population, column: Column, description: str) -> C
     if isinstance(column, Number) and not isinstance(column, Cyclic):  # numbers on a circle have no mean and no median
         statistics |= ask(lambda: _moments(population, column), {}) | ask(lambda: _quartiles(population, column), {})
     if column.missing:
-        statistics |= ask(lambda: {"missing": _missing(population, column)}, {})
+        condition = f"missing({words.column(column.name)})"
+        share = statistic_of(population, population.values(condition), condition)
+        statistics |= ask(lambda: {"missing": estimates(population, [share])[0]}, {})
     found = [*population.model.notes, *(note for estimate in statistics.values() for note in estimate.notes)]
     return ColumnFacts(
         column=column, description=description, bars=bars, statistics=statistics,
@@ -196,14 +198,11 @@ def _bars(population: Population, column: Column) -> tuple[Bar, ...]:
     held = [(population.values(group.condition) == 1).astype(float) for group in groups]
     found = estimates(population, [statistic_of(population, h, g.condition) for h, g in zip(held, groups, strict=True)])
     last = max((k for k, group in enumerate(groups) if group.label != MISSING), default=0)
+    edges = [None if group.left is None else (group.left, group.right) for group in groups]
     return tuple(
-        Bar(label=group.label, estimate=share, extent=_extent(column, group, k == last), edges=_edges(group))
+        Bar(label=group.label, estimate=share, extent=_extent(column, group, k == last), edges=edges[k])
         for k, (group, share) in enumerate(zip(groups, found, strict=True))
     )
-
-
-def _edges(group: Group) -> tuple[Any, Any] | None:
-    return None if group.left is None else (group.left, group.right)
 
 
 def _extent(column: Number | Tree, group: Group, last: bool) -> tuple[float, float] | None:
@@ -279,11 +278,6 @@ def _quartiles(population: Population, column: Number) -> dict[str, Estimate]:
     question = _question(column) if isinstance(column, Date) else column.name
     found: Estimates = estimates(there, quantiles_of(there, question, np.array([0.25, 0.5, 0.75])))
     return {"lower quartile": found[0], "median": found[1], "upper quartile": found[2]}
-
-
-def _missing(population: Population, column: Column) -> Estimate:
-    condition = f"missing({words.column(column.name)})"
-    return estimates(population, [statistic_of(population, population.values(condition), condition)])[0]
 
 
 def _plain(estimate: Estimate) -> dict[str, Any]:

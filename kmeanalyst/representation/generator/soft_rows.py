@@ -49,14 +49,12 @@ class Choices:
     @property
     def centre(self) -> float:
         """The middle of the column's ends."""
-        low, high = self.column.ends  # type: ignore[attr-defined]
-        return 0.5 * (low + high)
+        return 0.5 * sum(self.column.ends)  # type: ignore[attr-defined]
 
     @property
     def radius(self) -> float:
         """Half the distance between the ends."""
-        low, high = self.column.ends  # type: ignore[attr-defined]
-        return 0.5 * (high - low)
+        return 0.5 * (self.column.ends[1] - self.column.ends[0])  # type: ignore[attr-defined]
 
     def draw(self, chosen: Array, numbers: Array, rng: np.random.Generator) -> Array:
         """Encoded values (n,) of the choices (n,): a free number is rounded; a value of a range is random."""

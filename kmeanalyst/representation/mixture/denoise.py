@@ -195,7 +195,7 @@ def draw_posterior(
     for i in range(count):
         chain.advance(adapt=False)
         drawn = chain.mixture()
-        own = drawn.weights @ mean_phasors(drawn, len(search.target))
+        own = drawn.weights @ search.phasors(drawn)
         phasors += own / count
         squares += square(own) / count
         if i in keep:
