@@ -11,8 +11,8 @@ import pytest
 from simulated_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
-from kmeanalyst.inference.compare import attribution, comparison, functionals, witness
-from kmeanalyst.inference.compare.differences import standardised_differences
+from kmeanalyst.inference.compare import comparison, functionals, witness
+from kmeanalyst.inference.compare.comparison import standardised_differences
 from kmeanalyst.inference.two_sample.sides import SampleRows, directions_of, measured_side
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -224,7 +224,7 @@ def test_groups_in_batches_give_the_tests_of_all_at_once(monkeypatch):
     rows = population(L, rng, shift=0.1)
     known = measured_side(release)
     whole = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
-    monkeypatch.setattr(attribution, "_MOST_AT_ONCE", 7)
+    monkeypatch.setattr(functionals, "_MOST_AT_ONCE", 7)
     batches = comparison.attributed(known, SampleRows(release, rows), rows, 0.01, 0.05)
     for one, other in zip(whole, batches, strict=True):
         pd.testing.assert_frame_equal(one, other, rtol=1e-6)
@@ -274,13 +274,13 @@ def test_two_levels_that_both_grow_rarer_explain_their_product():
 
 def test_holm_adjusts_as_published():
     """By hand: three known, sorted .01 .03 .04 times 3 2 1, made to increase."""
-    np.testing.assert_allclose(attribution.holm(np.array([0.04, 0.01, np.nan, 0.03])), [0.06, 0.03, np.nan, 0.06])
-    assert attribution.holm(np.array([0.9, 0.8])).max() == 1.0
+    np.testing.assert_allclose(functionals.holm(np.array([0.04, 0.01, np.nan, 0.03])), [0.06, 0.03, np.nan, 0.06])
+    assert functionals.holm(np.array([0.9, 0.8])).max() == 1.0
 
 
 def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypatch):
-    monkeypatch.setattr(attribution, "_MOST_PAIRED", 2)
-    assert attribution.pairs_to_test(np.array([0.5, 0.01, 0.2, np.nan])) == [(1, 2)]
+    monkeypatch.setattr(functionals, "_MOST_PAIRED", 2)
+    assert functionals.pairs_to_test(np.array([0.5, 0.01, 0.2, np.nan])) == [(1, 2)]
     release, rng = released(0)
     found = ka.compare(release, population(50, rng))
     assert len(found.pairs) == 1 and any("pairs were tested among" in note for note in found.notes)
@@ -433,7 +433,7 @@ def test_the_largest_difference_comes_first_and_blocks_give_what_the_whole_gives
 
 
 def test_of_very_many_levels_the_most_frequent_are_shown(monkeypatch, mixed_release):
-    monkeypatch.setattr("kmeanalyst.inference.compare.differences._MOST_LEVELS", 2)
+    monkeypatch.setattr("kmeanalyst.inference.compare.comparison._MOST_LEVELS", 2)
     found, notes = standardised_differences(mixed_release, SampleRows(mixed_release, mixed_release.resample(50, rng=0)))
     assert (found["column"] == "city").sum() == 2
     assert any("city: differences of the 2 levels" in note for note in notes)
