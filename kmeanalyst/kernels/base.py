@@ -15,8 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from kmeanalyst.kernels.draws import Draws
-
 Array = NDArray[Any]
 
 
@@ -117,7 +115,7 @@ class Kernel(ABC):
         """Number of entries of an encoded row that a column of its kind takes: 1, except for strings."""
         return 1
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         """Draw `count` frequencies over `n_columns` columns; ValueError if k is not shift-invariant.
 
         >>> ka.kernels.Gaussian(1.0).draw_spectrum(np.random.default_rng(0), 2, 5).linear.shape
@@ -312,7 +310,7 @@ class Scaled(Composed):
     def bound(self) -> float:
         return float(np.sqrt(self.factor) * self.kernel.bound)
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         return self.kernel.draw_spectrum(rng, n_columns, count)
 
     def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
@@ -348,7 +346,7 @@ class Sum(Composed):
     def bound(self) -> float:
         return float(np.sqrt(sum(term.bound**2 for term in self.terms)))
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         """A mixture: each feature belongs to one term, with probability proportional to its k(x, x)."""
         shares = np.array([term.bound**2 for term in self.terms])
         chosen = rng.choice(len(self.terms), size=count, p=shares / shares.sum())
@@ -385,7 +383,7 @@ class Product(Composed):
     def bound(self) -> float:
         return float(np.prod([factor.bound for factor in self.factors]))
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         """Frequencies add: the spectral measure of a product is the convolution of the factors'."""
         total = Spectrum(np.zeros((n_columns, count)), {})
         for factor in self.factors:
@@ -447,7 +445,7 @@ class OnColumns(Composed):
     def columns(self) -> tuple[int | str, ...] | None:
         return self.on
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         inner = self.kernel.draw_spectrum(rng, len(self.on), count)
         linear = np.zeros((n_columns, count))
         positions = [int(c) for c in self.on]

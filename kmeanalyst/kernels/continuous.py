@@ -24,7 +24,6 @@ from kmeanalyst.kernels.base import (
     is_number,
     zero_where_missing_differs,
 )
-from kmeanalyst.kernels.draws import Draws
 
 _SMOOTHNESSES = tuple(p + 0.5 for p in range(11))
 _FAR = 1e4  # exp(−10⁴) is 0 in float64, and (2·10⁴)^10 is finite
@@ -122,7 +121,7 @@ class Gaussian(_OfNumbers):
         K *= -0.5 / self.lengthscale**2
         return np.exp(K, out=K)
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         return Spectrum(rng.standard_normal((n_columns, count)) / self.lengthscale, {})
 
 
@@ -145,7 +144,7 @@ class Laplacian(_OfNumbers):
         K *= -1 / self.lengthscale
         return np.exp(K, out=K)
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         return Spectrum(rng.standard_cauchy((n_columns, count)) / self.lengthscale, {})
 
     def draw_widths(self, rng: np.random.Generator, n_columns: int, count: int) -> Array:
@@ -181,7 +180,7 @@ class MultiScale(_OfNumbers):
             K += exponential(squares * (-0.5 / lengthscale**2))
         return K / len(self.lengthscales)
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         lengthscales = rng.choice(np.array(self.lengthscales), size=count)
         return Spectrum(rng.standard_normal((n_columns, count)) / lengthscales, {})
 
@@ -222,7 +221,7 @@ class Matern(_OfNumbers):
             total = total * (2 * s) + math.comb(p, i) * math.factorial(p + i) / math.factorial(2 * p)
         return total * np.exp(-s)
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         """Normals over the root of a χ² of 2ν degrees of freedom per degree: t-distributed, as the density says."""
         precision = rng.standard_gamma(self.nu, count) / self.nu
         return Spectrum(rng.standard_normal((n_columns, count)) / (self.lengthscale * np.sqrt(precision)), {})
@@ -262,7 +261,7 @@ class RationalQuadratic(_OfNumbers):
         K *= 0.5 / (self.alpha * self.lengthscale**2)
         return np.exp(-self.alpha * np.log1p(K))
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         """Normals times the root of a Gamma-distributed precision of mean 1/ℓ²: exp(−τr²/2) has the mean k."""
         precision = rng.standard_gamma(self.alpha, count) / self.alpha
         return Spectrum(rng.standard_normal((n_columns, count)) * np.sqrt(precision) / self.lengthscale, {})
@@ -319,7 +318,7 @@ class Periodic(_OfNumbers):
             K += exponential(concentration * below)
         return K / len(self.lengthscales)
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         """Harmonics n with probability e^(−κ) I_n(κ); a missing cell has phases of its own, at n = 0 too."""
         which, uniforms = rng.choice(len(self.lengthscales), count), rng.random((n_columns, count))
         harmonics = np.empty((n_columns, count))

@@ -20,7 +20,6 @@ from kmeanalyst.kernels.base import (
     is_whole,
 )
 from kmeanalyst.kernels.continuous import UnitDiagonal
-from kmeanalyst.kernels.draws import Draws
 
 _LEAST_INCLUSION = 0.001
 
@@ -47,7 +46,7 @@ class Indicator(UnitDiagonal):
             K *= X[:, j, None] == Y[None, :, j]
         return K
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         """Independent uniform phases per level: E cos(θ_a − θ_b) is 1 if a = b, else 0."""
         tables = {j: rng.uniform(0, 2 * np.pi, (self.levels + 1, count)) for j in range(n_columns)}
         return Spectrum(np.zeros((n_columns, count)), tables)
@@ -115,7 +114,7 @@ class SoftenedProduct(UnitDiagonal):
         self._check_width(as_rows(X))
         return super().diagonal(X)
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         if n_columns != len(self.kernels):
             raise ValueError(f"this kernel has {len(self.kernels)} columns, not {n_columns}.")
         included = self._draw_subsets(rng, count)
@@ -127,7 +126,7 @@ class SoftenedProduct(UnitDiagonal):
                 tables[j] = part.tables[0]
         return Spectrum(linear, tables)
 
-    def _draw_subsets(self, rng: Draws, count: int) -> Array:
+    def _draw_subsets(self, rng: np.random.Generator, count: int) -> Array:
         """Non-empty subsets of the columns, (d, count): by rejection, so that the distribution is exact."""
         included = rng.random((len(self.kernels), count)) < self.inclusion
         while (empty := ~included.any(axis=0)).any():

@@ -15,7 +15,6 @@ from scipy.sparse import csr_array
 
 from kmeanalyst.kernels.base import Array, Spectrum, as_rows, check_width, checked_pair, is_whole
 from kmeanalyst.kernels.continuous import UnitDiagonal
-from kmeanalyst.kernels.draws import Draws
 
 MOST_SYMBOLS = 1000
 _MOST_NUMBERS = 1000  # numbers that one string takes
@@ -133,7 +132,7 @@ class StringSpectrum(UnitDiagonal):
         self._check_width(as_rows(X))
         return super().diagonal(X)
 
-    def draw_spectrum(self, rng: Draws, n_columns: int, count: int) -> Spectrum:
+    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         raise ValueError(
             "strings have no random Fourier features: no difference of two strings says how alike they are. Use the "
             'method "subspace" with public points.'

@@ -13,8 +13,7 @@ from typing import Any
 from release_side.errors import PublishError
 
 METHOD_NAMES = ("random-features", "subspace", "generator", "exponential")
-FAMILIES = ("fourier", "orthogonal", "quasi-random", "binning", "maclaurin")
-PAIRED_FAMILIES = (None, "fourier", "orthogonal", "quasi-random")  # their features are cosines and sines
+FAMILIES = ("fourier", "binning", "maclaurin")
 WEIGHTS = ("probability", "bounded", "signed", "uniform", "published")
 NOISES = ("gaussian", "laplace")
 CALIBRATIONS = ("analytic", "zcdp")
@@ -69,8 +68,7 @@ class Choices:
     )  # fmt: skip
     family: str | None = _option(
         None,
-        "Of random features: fourier (default), orthogonal or quasi-random frequencies; binning (laplacian kernel) "
-        "or maclaurin (polynomial, exponential-dot).",
+        "Of random features: fourier (default), binning (laplacian kernel) or maclaurin (polynomial, exponential-dot).",
         choices=FAMILIES,
     )
     kernel: Any = _option(
@@ -119,7 +117,7 @@ class Choices:
         self.check_method()
         check_whole("points", self.points, self.least_points)
         check_whole("features", self.features, 2)
-        if self.family in PAIRED_FAMILIES and self.features is not None and self.features % 2:
+        if self.family in (None, "fourier") and self.features is not None and self.features % 2:
             raise PublishError(f"features must be even, got {self.features}: cosine and sine come in pairs. Add one.")
         if self.bound is not None:
             self._check_bound()

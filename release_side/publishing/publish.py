@@ -76,7 +76,7 @@ def publish(
     public_points   Table of rows that are already public: the points of Algorithm 1, the start of Algorithm 2.
     points          number of points M; each method has a default.
     features        number of feature coordinates F, even: 4000 by default.
-    family          of random features: "fourier", "orthogonal", "quasi-random", "binning" or "maclaurin".
+    family          of random features: "fourier", "binning" or "maclaurin".
     kernel          Kernel or its text: "adaptive", "table", "margins", "generator", "gaussian:lengthscale=…" (see README).
     target          a column that models will predict, or several: everything else is measured together with it.
     workload        what will be asked: the path of a text, or a list of lines (`release_side.choices.workload`). Public.

@@ -144,13 +144,13 @@ def test_an_hour_is_a_feature_within_its_bounds_and_wraps():
     assert encoder.transform(pd.DataFrame({"hour": [0.0, 6.0, 25.0]}))["hour"].tolist() == [0, 0.25, 1 / 24]
 
 
-@pytest.mark.parametrize("family", ["quasi-random", "binning"])
-@pytest.mark.slow(but="quasi-random")
+@pytest.mark.parametrize("family", ["fourier", "binning"])
+@pytest.mark.slow(but="fourier")
 @pytest.mark.usefixtures("rough_representation")
 def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str):
     domain = Domain((HOUR, MASS))
     frame = domain.decode(domain.draw(500, 0))
-    kernel = "table" if family == "quasi-random" else "laplacian:lengthscale=3"
+    kernel = "table" if family == "fourier" else "laplacian:lengthscale=3"
     release = release_side.publish(frame, domain, family=family, kernel=kernel, points=40, features=200, **BUDGET)
     assert (release.to_frame()["hour"] >= 0).all() and (release.to_frame()["hour"] < 24).all()
     assert len(redraw(release, rng=0)) == 40

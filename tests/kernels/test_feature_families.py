@@ -1,4 +1,4 @@
-"""Random binning and Maclaurin features, orthogonal and quasi-random frequencies: their theorems.
+"""Random binning and Maclaurin features: their theorems.
 
 What every feature map promises (norm, diameter, one row alone) is tested over the contract lists in test_features.py and
 test_door.py; here is what is particular: what kernel they stand for, how fast the error falls, who is refused.
@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import refusals
-from contracts import DOT_PRODUCTS, EUCLIDEAN, HATS, KernelCase, bounds_of, every
+from contracts import DOT_PRODUCTS, HATS, KernelCase, bounds_of, every
 from feature_cases import hoeffding, largest_error
-from scipy.stats import chi, cramervonmises, ks_1samp
 
 from kmeanalyst import kernels
 from kmeanalyst.kernels import (
@@ -26,7 +25,6 @@ from kmeanalyst.kernels import (
     Scaled,
 )
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.draws import OrthogonalDraws, QuasiRandom
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -42,37 +40,8 @@ def root_mean_square_error(draw: Callable[[int], FeatureMap], rows: Array, *, se
     return float(np.sqrt(np.mean([np.mean((each.gram(rows, rows) - K) ** 2) for each in maps])))
 
 
-def test_orthogonal_frequencies_are_orthogonal_in_blocks_and_each_is_normal():
-    """Within a block of d no two are other than orthogonal; lengths are χ_d (false alarm 1e-6 by the seed)."""
-    W = OrthogonalDraws(np.random.default_rng(0)).standard_normal((3, 3000))
-    blocks = W.T.reshape(1000, 3, 3)
-    gram = blocks @ blocks.transpose(0, 2, 1)
-    off = gram - np.einsum("bii->bi", gram)[:, :, None] * np.eye(3)
-    assert np.abs(off).max() < 1e-12
-    assert abs((np.linalg.det(blocks) > 0).mean() - 0.5) < 0.1  # Haar's measure gives reflections as often as rotations
-    assert ks_1samp(np.linalg.norm(W, axis=0), chi(3).cdf).pvalue > 1e-6
-    assert cramervonmises(W[1, ::3], "norm").pvalue > 1e-6
-
-
-@pytest.mark.parametrize("frequencies", ["orthogonal", "quasi-random"])
-@every(EUCLIDEAN, [EUCLIDEAN[0], EUCLIDEAN[3]])
-def test_dependent_frequencies_are_unbiased_and_no_worse_than_independent_ones(case: KernelCase, frequencies: str):
-    """Averaged over 200 seeds the error is sampling error (Hoeffding, 1e-9); each alone is as near as independent ones, or
-    nearer: with the Gaussian kernel, whose frequencies are not spread by a random lengthscale."""
-    rows = np.nan_to_num(case.rows(np.random.default_rng(0), 8, missing=0.0))
-    d = len(case.columns)
-
-    def drawn(kind: str, seed: int) -> RandomFourier:
-        return RandomFourier.draw(case.kernel, n_columns=d, dimension=128, frequencies=kind, rng=seed)
-
-    mean = np.mean([drawn(frequencies, seed).gram(rows, rows) for seed in range(200)], axis=0)
-    assert np.abs(mean - case.kernel.gram(rows, rows)).max() <= hoeffding(2.0, terms=200 * 64, pairs=36)
-    errors = [root_mean_square_error(partial(drawn, kind), rows, seeds=40) for kind in (frequencies, "independent")]
-    assert errors[0] < (0.95 if isinstance(case.kernel, Gaussian) else 1.1) * errors[1]
-
-
-def fourier(frequencies: str, F: int, seed: int) -> FeatureMap:
-    return RandomFourier.draw(Gaussian(0.7), n_columns=2, dimension=F, frequencies=frequencies, rng=seed)
+def fourier(F: int, seed: int) -> FeatureMap:
+    return RandomFourier.draw(Gaussian(0.7), n_columns=2, dimension=F, rng=seed)
 
 
 def binned(F: int, seed: int) -> FeatureMap:
@@ -84,29 +53,16 @@ def expanded(law: str, F: int, seed: int) -> FeatureMap:
 
 
 @every([
-    (partial(fourier, "independent"), 64, 12, -0.6, -0.4), (partial(fourier, "quasi-random"), 64, 12, -np.inf, -0.7),
-    (binned, 200, 12, -0.62, -0.38), (partial(expanded, "coordinates"), 100, 24, -0.62, -0.38),
+    (fourier, 64, 12, -0.6, -0.4), (binned, 200, 12, -0.62, -0.38), (partial(expanded, "coordinates"), 100, 24, -0.62, -0.38),
     (partial(expanded, "signs"), 100, 24, -0.62, -0.38),
 ], of="draw, smallest, seeds, low, high")  # fmt: skip
-def test_the_error_falls_as_the_root_of_the_number_of_features_and_faster_if_quasi_random(
+def test_the_error_falls_as_the_root_of_the_number_of_features(
     draw: Callable[[int, int], FeatureMap], smallest: int, seeds: int, low: float, high: float
 ):
-    """The slope in logarithms is −½; of quasi-random frequencies on two columns nearly −1."""
+    """The slope in logarithms is −½."""
     sizes = [smallest * 4**i for i in range(4)]
     errors = [root_mean_square_error(partial(draw, F), ROWS, seeds=seeds) for F in sizes]
     assert low < np.polyfit(np.log(sizes), np.log(errors), 1)[0] < high
-
-
-def test_a_quasi_random_source_draws_from_the_distributions_that_are_asked_for():
-    """Means and medians to a part in a thousand with 4096 points; a call for another number is answered all the same."""
-    source = QuasiRandom(np.random.default_rng(0), 4096, 6)
-    assert source.standard_normal((1, 4096)).std() == pytest.approx(1, abs=5e-3)
-    assert np.median(source.standard_cauchy((1, 4096))) == pytest.approx(0, abs=5e-3)
-    assert source.standard_gamma(2.0, 4096).mean() == pytest.approx(2, abs=5e-3)
-    assert source.uniform(1.0, 3.0, 4096).mean() == pytest.approx(2, abs=1e-3)
-    assert (source.choice(4, 4096, p=[0.5, 0.0, 0.25, 0.25]) == 0).mean() == pytest.approx(0.5, abs=1e-3)
-    assert set(source.choice(np.array([3.0, 7.0]), size=4096)) == {3.0, 7.0}
-    assert source.random((2, 5)).shape == (2, 5)
 
 
 def test_widths_of_the_laplacian_kernel_mix_hats_to_it():

@@ -22,9 +22,7 @@ from kmeanalyst.kernels.features.nystroem import ExactProduct, Nystroem
 from kmeanalyst.kernels.features.pivots import STRETCH, Pivots
 
 every_map, every_kernel = every(FEATURE_MAPS, SOME_MAPS), every(KERNELS)
-RANDOM = [
-    case for case in FEATURE_MAPS if case.family in ("random-fourier", "quasi-random") or case.make is FAMILIES["sum"]
-]
+RANDOM = [case for case in FEATURE_MAPS if case.family == "random-fourier" or case.make is FAMILIES["sum"]]
 
 
 def rounding_of(feature_map: FeatureMap) -> float:

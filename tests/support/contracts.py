@@ -177,18 +177,9 @@ class FeatureCase:
         return f"{self.family}, {self.case.name}"
 
 
-def _fourier(frequencies: str) -> Callable[[KernelCase, int, np.random.Generator], FeatureMap]:
-    def make(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
-        columns = range(len(case.columns))
-        return RandomFourier.draw(
-            case.kernel, n_columns=len(columns), dimension=2 * max(1, size // 2), missing_columns=columns,
-            frequencies=frequencies, rng=rng,
-        )  # fmt: skip
-
-    return make
-
-
-_random_fourier = _fourier("independent")
+def _random_fourier(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
+    d, pairs = len(case.columns), max(1, size // 2)
+    return RandomFourier.draw(case.kernel, n_columns=d, dimension=2 * pairs, missing_columns=range(d), rng=rng)
 
 
 def _nystroem(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
@@ -246,7 +237,6 @@ FAMILIES = {
     "random-fourier": _random_fourier, "nystroem": _nystroem, "certified-nystroem": _certified, "pivots": _pivots,
     "margins": _margins, "sum": _composed, "product": _composed, "scaled": _composed, "on-columns": _composed,
 }  # fmt: skip
-EUCLIDEAN = [SHIFT_INVARIANT[i] for i in (0, 2, -3, -2, -1)]  # kernels of Euclidean distance
 HATS = [
     KernelCase("laplacian", Laplacian(3.0), (0, 0)),
     KernelCase("fine laplacian", Laplacian(0.05), (0, 0, 0)),
@@ -260,8 +250,6 @@ FEATURE_MAPS = [
     *(FeatureCase("pivots", case, _pivots) for case in KERNELS),
     *(FeatureCase("margins", case, _margins) for case in KERNELS if isinstance(case.kernel, Margins)),
     *(FeatureCase(case.kernel.name, case, _composed) for case in COMPOSED),
-    *(FeatureCase("orthogonal", case, _fourier("orthogonal")) for case in EUCLIDEAN),
-    *(FeatureCase("quasi-random", case, _fourier("quasi-random")) for case in SHIFT_INVARIANT),
     *(FeatureCase("random-binning", case, _binning) for case in HATS),
     *(FeatureCase("random-maclaurin", case, _maclaurin("coordinates")) for case in DOT_PRODUCTS),
     *(FeatureCase("signs", case, _maclaurin("signs")) for case in DOT_PRODUCTS),

@@ -12,32 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, Kernel, Spectrum, check_positive
-from kmeanalyst.kernels.draws import OrthogonalDraws, QuasiRandom
+from kmeanalyst.kernels.base import Array, Kernel, check_positive
 from kmeanalyst.kernels.features.base import FeatureMap, rows_of
 
-FREQUENCIES = ("independent", "orthogonal", "quasi-random")
 _ALL = slice(None)
-
-
-def _spectrum(kernel: Kernel, rng: np.random.Generator, n_columns: int, count: int, frequencies: str) -> Spectrum:
-    if frequencies not in FREQUENCIES:
-        raise ValueError(
-            f"frequencies must be one of {', '.join(FREQUENCIES)}, got {frequencies!r:.80}. Name one of these."
-        )
-    if frequencies == "independent":
-        return kernel.draw_spectrum(rng, n_columns, count)
-    if frequencies == "quasi-random":
-        draws = QuasiRandom.for_calls(lambda source: kernel.draw_spectrum(source, n_columns, count), rng, count)
-        return kernel.draw_spectrum(draws, n_columns, count)
-    orthogonal = OrthogonalDraws(rng)
-    spectrum = kernel.draw_spectrum(orthogonal, n_columns, count)
-    if not orthogonal.made_blocks:
-        raise ValueError(
-            f"orthogonal frequencies need a kernel of Euclidean distance on two columns or more, and {kernel.name} here has "
-            "no such part: they would be independent ones. Use quasi-random frequencies, or another kernel."
-        )
-    return spectrum
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,22 +52,17 @@ class RandomFourier(FeatureMap):
         n_columns: int,
         dimension: int,
         missing_columns: Iterable[int] = (),
-        frequencies: str = "independent",
         rng: np.random.Generator | int | None = None,
     ) -> RandomFourier:
         """Draw `dimension` coordinates (an even number: cosine and sine count two) from the kernel.
 
         missing_columns   columns of numbers where a cell may be missing: missing gets a phase of its own.
-        frequencies       "independent"; "orthogonal", in blocks of as many as there are columns (Yu et al. 2016, for
-                          kernels of Euclidean distance on two columns or more); or "quasi-random", a Sobol sequence with
-                          a random shift (Avron, Sindhwani, Yang & Mahoney 2016). Each frequency alone has the kernel's
-                          spectral distribution in all three, and the norm is the same.
         """
         check_positive("dimension", dimension, "cosine and sine come in pairs.", "Pass an even number, such as 2000.")
         if dimension % 2:
             raise ValueError(f"dimension must be even, got {dimension}: cosine and sine come in pairs. Add one.")
         rng = np.random.default_rng(rng)
-        spectrum = _spectrum(kernel, rng, n_columns, dimension // 2, frequencies)
+        spectrum = kernel.draw_spectrum(rng, n_columns, dimension // 2)
         tables = dict(spectrum.tables)
         for j in missing_columns:
             looks = spectrum.linear[j] != 0  # a frequency that looks at the column gives missing a uniform phase

@@ -2,11 +2,9 @@
 
 The families of features, all drawn from public facts alone:
 
-fourier        independent random Fourier features, the default (Rahimi & Recht 2007)
-orthogonal     Fourier features whose frequencies come in orthogonal blocks (Yu et al. 2016)
-quasi-random   Fourier features whose frequencies are a Sobol sequence with a random shift (Avron et al. 2016)
-binning        random binning of the laplacian kernel (Rahimi & Recht 2007): diameter √2 instead of 2
-maclaurin      of polynomial and exponential-dot kernels, and their default (Kar & Karnick 2012)
+fourier     random Fourier features, the default (Rahimi & Recht 2007)
+binning     random binning of the laplacian kernel (Rahimi & Recht 2007): diameter √2 instead of 2
+maclaurin   of polynomial and exponential-dot kernels, and their default (Kar & Karnick 2012)
 """
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
 _SEEN_JOINTLY = 6  # numbers, of which random features of all together have smaller errors than tables of pairs
-_FREQUENCIES = {"fourier": "independent", "orthogonal": "orthogonal", "quasi-random": "quasi-random"}
 _DRAWN = {  # what a feature map has drawn, by its name
     "random-binning": "the grids of the features, drawn from a public seed",
     "random-maclaurin": "the degrees and projections of the features, drawn from a public seed",
@@ -125,16 +122,12 @@ def features_of(family: str | None, kernel: Kernel, domain: Domain, dimension: i
     family   None for maclaurin if the kernel is a dot product, else fourier.
     """
     family = family or ("maclaurin" if isinstance(kernel, DotProduct) else "fourier")
-    drawn = "frequencies" if family == "fourier" else f"{family} frequencies" if family in _FREQUENCIES else family
-    rng = public_generator(drawn, kernel, domain, dimension)
-    if family in _FREQUENCIES:
-        return RandomFourier.draw(
-            kernel, n_columns=len(domain), dimension=dimension, missing_columns=domain.missing_columns,
-            frequencies=_FREQUENCIES[family], rng=rng,
-        )  # fmt: skip
+    rng = public_generator("frequencies" if family == "fourier" else family, kernel, domain, dimension)
+    missing = tuple(domain.missing_columns)
+    if family == "fourier":
+        return RandomFourier.draw(kernel, n_columns=len(domain), dimension=dimension, missing_columns=missing, rng=rng)
     if family == "maclaurin":
         return RandomMaclaurin.draw(kernel, dimension=dimension, rng=rng)  # type: ignore[arg-type]
-    missing = tuple(domain.missing_columns)
     return RandomBinning.draw(kernel, bounds=_bounds(domain), dimension=dimension, missing_columns=missing, rng=rng)
 
 

@@ -48,7 +48,6 @@ BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 PURE: dict[str, Any] = {"epsilon": 1.0, "delta": 0.0, "noise": "laplace"}
 FOURIER = {
     "matern": (None, "matern:nu=1.5,lengthscale=2"), "rational quadratic": (None, "rational-quadratic:alpha=1,lengthscale=2"),
-    "orthogonal": ("orthogonal", "gaussian:lengthscale=2"), "quasi-random": ("quasi-random", "table"),
 }  # fmt: skip
 SEARCHED = {
     "binning": ("binning", "laplacian:lengthscale=3"),
