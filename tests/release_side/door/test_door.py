@@ -40,7 +40,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import GRID, SHRINK, Measurement, feature_mean, mean_unit
 from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement, StatementError, gaussian_delta
-from release_side.door.mechanism import GaussianNoise, PublishError, check_int64_range
+from release_side.door.mechanism import GaussianNoise, check_int64_range
 from release_side.door.private_mean import integer_features, private_mean
 
 door = importlib.import_module("release_side.door.private_mean")  # the package's own name is the function's
@@ -332,73 +332,36 @@ GOOD = dict(epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="disc
             noise_scale=0.5, calibration="analytic", rho=0.02, n_rows=10)  # fmt: skip
 
 
-def test_what_gives_no_guarantee_is_refused():
-    PrivacyStatement(**GOOD)
-    names = vars(importlib.import_module("release_side.door.mechanism")) | globals()
-    refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, names))
+HEADER = PrivacyStatement(**GOOD, taken_as_public=("N",), versions={"kmeanalyst": "0"}).to_dict()
 
 
-def test_a_statement_read_back_is_the_statement_written_and_an_incomplete_one_is_refused():
-    good = PrivacyStatement(**GOOD, taken_as_public=("N",), versions={"kmeanalyst": "0"})
-    header = good.to_dict()
-    assert PrivacyStatement.from_dict(header) == good
-    for torn, message in [
-        ({k: v for k, v in header.items() if k != "delta"}, "not complete or has unknown fields: .*delta"),
-        (header | {"more": 1}, "unknown fields: .*more"),
-        ([], "not complete"),
-        (header | {"taken_as_public": [1]}, "must be a list of texts"),
-        (header | {"versions": {"a": 1}}, "must map names to texts"),
-    ]:
-        with pytest.raises(StatementError, match=message):
-            PrivacyStatement.from_dict(torn)
+def test_a_statement_read_back_is_the_statement_written():
+    assert PrivacyStatement.from_dict(HEADER).to_dict() == HEADER
 
 
 # ---------------------------------------------------------------- what is refused, from public facts alone
 
 
-def test_a_table_without_rows_or_with_too_many_is_refused_before_any_is_read():
-    def unread():
-        raise AssertionError("a row was read")
-        yield
+PAIR = Claimed(np.zeros((1, 2)))
+NOISE, NOTHING_DRAWN = GaussianNoise(1.0, 1e-6), Recorder()
 
-    feature_map = Claimed(np.zeros((1, 2)))
-    with pytest.raises(PublishError, match=r"the table has no rows: nothing can be released\. Name a table"):
-        private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-6), n_rows=0)
-    with pytest.raises(
-        PublishError, match=r"rows are more than exact 64-bit sums can hold \(17179869184\)\. Release a part"
-    ):
-        private_mean(unread(), feature_map, GaussianNoise(1.0, 1e-6), n_rows=2**34 + 1)
+
+def unread():
+    raise AssertionError("a row was read")
+    yield
+
+
+def reading(vector: Array, scale: float) -> Measurement:
+    return Measurement.from_sum(vector, grid_scale=scale, n_rows=1, feature_map=PAIR, noise_law=GAUSSIAN)
+
+
+def test_what_gives_no_guarantee_is_refused_by_public_facts_alone():
+    """Wrong statements and budgets; sums beyond 64 bits, where OpenDP would saturate silently; tables of another length."""
+    PrivacyStatement(**GOOD)
     check_int64_range(n_rows=2**34, dimension=10**6, grid=GRID)
-    with pytest.raises(PublishError, match=r"1000001 features are more than the rounding argument covers.*Pass fewer"):
-        check_int64_range(n_rows=1, dimension=10**6 + 1, grid=GRID)
-
-
-def test_a_table_of_another_length_than_announced_is_refused_without_noise():
-    recorder, feature_map = Recorder(), Claimed(np.zeros((1, 2)))
-    with pytest.raises(ValueError, match=r"the table has 3 rows, not the 4 that were announced\. Count again"):
-        private_mean([np.zeros((3, 1))], feature_map, recorder, n_rows=4)  # type: ignore[arg-type]
-    assert recorder.exact_sum is None
-
-
-def test_noise_that_does_not_fit_64_bits_is_refused():
-    """OpenDP would saturate silently, and would accept a scale of zero."""
-    noise = GaussianNoise(1.0, 1e-6)
-    for sensitivity in (1e18, 0.0):
-        with pytest.raises(PublishError, match=r"needs noise too large for 64-bit sums\. Raise epsilon"):
-            noise.add_to(np.zeros(2, dtype=np.int64), sensitivity=sensitivity)
-
-
-def test_a_measurement_must_have_one_number_per_feature_and_a_noise_scale():
-    feature_map = Claimed(np.zeros((1, 2)))
-    with pytest.raises(ValueError, match=r"one number per feature: 2 features, vector \(3,\)"):
-        Measurement.from_sum(
-            np.zeros(3, dtype=np.int64), grid_scale=1.0, n_rows=1, feature_map=feature_map, noise_law=GAUSSIAN
-        )
-    for scale in (0.0, np.inf, np.nan):
-        with pytest.raises(ValueError, match="noise_scale must be positive and finite"):
-            Measurement.from_sum(
-                np.zeros(2, dtype=np.int64), grid_scale=scale, n_rows=1, feature_map=feature_map, noise_law=GAUSSIAN
-            )
+    names = vars(importlib.import_module("release_side.door.mechanism")) | globals()
+    refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, names))
+    assert NOTHING_DRAWN.exact_sum is None
 
 
 def test_the_mean_of_features_is_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch):
