@@ -7,7 +7,6 @@ times more beyond. Balog, Tolstikhin & Schölkopf (2017, first version), Remark 
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 import release_side
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.kernels.features.composed import Concatenation
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
@@ -29,7 +27,6 @@ from kmeanalyst.releases.function import KINDS
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import LAPLACE, PopulationSize
 from release_side.choices.choices import FAMILIES, METHOD_NAMES, Choices
-from release_side.cli.main import main
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
 from release_side.door.private_mean import private_mean
 from release_side.publishing.methods import Measured
@@ -102,55 +99,36 @@ def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
     check_noise(features, measurement.noise_scale, N)
 
 
-def test_a_function_says_why_it_has_none_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_noise_and_delta_that_do_not_go_together_are_refused_before_a_row_is_read(monkeypatch: pytest.MonkeyPatch):
+    """A function has none at all: it is a draw of a Gaussian process."""
     monkeypatch.setattr("release_side.publishing.opening.open_private", lambda *_: pytest.fail("a row could be read"))
     for kind in KINDS:
         with pytest.raises(
             PublishError, match=r"delta = 0 asks .* Gaussian process, which cannot give it\. Pass a small"
         ):
-            release_side.publish_function(
-                table(DOMAIN), DOMAIN, kind=kind, epsilon=1.0, delta=0, ledger=tmp_path / "ledger", table="t"
-            )
-        assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("method", ["random-features", "subspace", "exponential"])
-def test_the_command_line_gives_it(method: str, tmp_path: Path):
-    domain, how = METHODS[method]
-    table(domain).to_csv(tmp_path / "private.csv", index=False)
-    (tmp_path / "domain.toml").write_text(domain_toml(domain), encoding="utf-8")
-    sizes = [f"--{name}={value}" for name, value in how.items() if name in ("points", "features")]
-    done = CliRunner().invoke(main, [
-        "publish", str(tmp_path / "private.csv"), "--domain", str(tmp_path / "domain.toml"), "--method", method, *sizes,
-        "--epsilon", "0.5", "--delta", "0", "--noise", "laplace", "--output", str(tmp_path / "pure.kme"), "--json", "--uncounted",
-    ])  # fmt: skip
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["statement"]["delta"] == 0
-    assert validate_release(tmp_path / "pure.kme") == []
-
-
-def test_noise_and_delta_that_do_not_go_together_are_refused():
-    for method in ["random-features", "subspace"]:
-        for noise, delta, message in [
-            ("gaussian", 0, r"delta = 0 asks for pure differential privacy.*or Laplace noise"),
-            ("laplace", 1e-6, r"Laplace noise gives pure differential privacy, so delta is 0.*Pass delta 0"),
-        ]:
+            release_side.publish_function(table(DOMAIN), DOMAIN, kind=kind, epsilon=1.0, delta=0, uncounted=True)
+    monkeypatch.undo()
+    for noise, delta, message in [
+        ("gaussian", 0, r"delta = 0 asks for pure differential privacy.*or Laplace noise"),
+        ("laplace", 1e-6, r"Laplace noise gives pure differential privacy, so delta is 0.*Pass delta 0"),
+    ]:
+        for method in ["random-features", "subspace"]:
             domain, how = METHODS[method]
             with pytest.raises(PublishError, match=message):
                 release_side.publish(table(domain), domain, **how, epsilon=1.0, delta=delta, noise=noise)
 
 
-@pytest.mark.parametrize(("epsilon", "most"), [(0.1, 6), (1.0, 8), (10.0, 14)])
-def test_laplace_noise_is_the_smaller_up_to_a_few_coordinates_and_grows_faster(epsilon: float, most: int):
+def test_laplace_noise_is_the_smaller_up_to_a_few_coordinates_and_grows_faster():
     """√2·√F/ε against σ(ε, 1e-6)/Δ: equal at F = (σε/Δ)²/2, which `most` is the whole part of."""
 
-    def ratio(F: int) -> float:
+    def ratio(F: int, epsilon: float) -> float:
         euclidean = 2.0 * GRID
         laplace = LaplaceNoise(epsilon, 0).deviation(math.ceil(math.sqrt(F) * euclidean))
         return laplace / GaussianNoise(epsilon, 1e-6).deviation(euclidean)
 
-    assert ratio(most) <= 1 < ratio(most + 1)
-    assert ratio(100 * most) == pytest.approx(10 * ratio(most), rel=1e-6)
+    for epsilon, most in [(0.1, 6), (1.0, 8), (10.0, 14)]:
+        assert ratio(most, epsilon) <= 1 < ratio(most + 1, epsilon)
+        assert ratio(100 * most, epsilon) == pytest.approx(10 * ratio(most, epsilon), rel=1e-6)
 
 
 def test_the_error_of_a_measurement_is_that_of_its_noise():

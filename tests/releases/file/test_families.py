@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from file_tools import (
 import kmeanalyst as ka
 import release_side
 from kmeanalyst.kernels import ExponentialDot, KernelMean, Matern, Polynomial, RationalQuadratic
-from kmeanalyst.kernels.features.base import CellFeatures
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
@@ -37,7 +35,6 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import measurement as measurement_module
 from kmeanalyst.releases.file import validate_release
-from kmeanalyst.releases.measurement import GRID, SHRINK
 from kmeanalyst.representation import wanted
 from kmeanalyst.representation.wanted import QUICK, Effort
 from release_side.door.mechanism import PublishError
@@ -99,9 +96,7 @@ def test_a_release_of_each_family_read_back_is_the_release_written(name: str, re
 def test_two_releases_of_one_family_share_their_features(releases, rough_representation):
     """The seed is public: kernel, domain and size name the map."""
     for name in WAYS:
-        again = published(name, {"epsilon": 0.3, "delta": 1e-6})
-        one, other = releases[name].measurement, again.measurement
-        assert one is not None and other is not None
+        one, other = releases[name].measurement, published(name, {"epsilon": 0.3, "delta": 1e-6}).measurement
         for values, twin in zip(one.feature_map.arrays().values(), other.feature_map.arrays().values(), strict=True):
             np.testing.assert_array_equal(values, twin)
         assert (one.noisy_sum != other.noisy_sum).any()
@@ -182,40 +177,6 @@ def test_a_subspace_can_be_of_the_new_kernels(kernel: str, tmp_path: Path):
     assert embedding.distance(KernelMean(release.kernel, rows)) < 0.2 * release.kernel.bound
 
 
-def test_the_plan_takes_a_family():
-    plan = release_side.plan(
-        DOMAIN, rows=3000, epsilon=[1.0], delta=1e-6, kernel="laplacian:lengthscale=3", family="binning", features=200,
-        points=40,
-    )  # fmt: skip
-    assert 100 < plan["features"].item() <= 200
-
-
-PURE_WAYS: dict[str, dict[str, Any]] = {
-    **{name: {"family": family, "kernel": kernel, "features": 40} for name, (family, kernel) in WAYS.items()},
-    "subspace": {"method": "subspace"}, "published": {"method": "subspace", "weights": "published"},
-    "margins": {"kernel": "margins"}, "table": {"features": 40},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PURE_WAYS)
-def test_every_method_and_family_can_give_pure_differential_privacy(name: str, tmp_path: Path, rough_representation):
-    """δ = 0: the scale is Δ₁/ε with Δ₁ = ⌈√F·(D/B)·GRID⌉, of cells 2 Σ heights, and the reader's own arithmetic agrees."""
-    release = release_side.publish(table(500), DOMAIN, points=30, **PURE_WAYS[name], **PURE)
-    release.write(tmp_path / "a.kme")
-    back = ka.read_release(tmp_path / "a.kme")
-    statement, measurement = back.statement, back.measurement
-    assert statement is not None and measurement is not None
-    assert (statement.delta, statement.calibration) == (0.0, "pure")
-    ratio = measurement.feature_map.diameter / measurement.feature_map.norm_bound
-    whole = math.ceil(math.sqrt(measurement.feature_map.dimension) * ratio * GRID)
-    if isinstance(measurement.feature_map, CellFeatures):
-        height_of_each = GRID * SHRINK / measurement.feature_map.norm_bound * measurement.feature_map.heights
-        whole = 2 * int(np.rint(height_of_each).sum())
-    unit = measurement.feature_map.norm_bound / (GRID * SHRINK * 500)
-    assert statement.sensitivity == pytest.approx(whole * unit, rel=1e-9)
-    assert statement.noise_scale == pytest.approx(math.sqrt(2) * whole * unit / statement.epsilon, rel=1e-9)
-
-
 # ---------------------------------------------------------------- what users type
 
 
@@ -235,12 +196,6 @@ def test_a_wrong_kernel_or_family_is_refused_with_the_fix_before_anything_is_spe
     check_refusals("kernels", lambda made: made, **globals())
     with pytest.raises(DomainError, match=r"is for numbers, and c have levels"):
         kernel_from_spec("polynomial", LEVELS)
-
-
-def test_features_of_numbers_are_refused_on_levels():
-    frame = pd.DataFrame({"x": ["0", "1"], "c": ["a", "b"]})
-    with pytest.raises(PublishError, match=r"of numbers, and c have levels\. Choose another family"):
-        release_side.publish(frame, LEVELS, family="binning", kernel=ka.kernels.Laplacian(1.0), **BUDGET)
 
 
 # ---------------------------------------------------------------- forged files
@@ -265,21 +220,24 @@ def test_a_forged_family_is_refused(releases, tmp_path: Path):
     check_refusals(listed, lambda case: opened(forged(tmp_path / f"{case[0]}.kme", case[1]), tmp_path), **globals())
 
 
-def test_maclaurin_features_cannot_claim_the_diameter_of_binning(releases, tmp_path: Path):
+def test_maclaurin_features_cannot_claim_the_diameter_of_binning_nor_grids_too_many_cells(
+    releases, tmp_path, monkeypatch
+):
     releases["polynomial"].write(tmp_path / "a.kme")
     hint = "ask its maker for a correct file"
     refused(forged(tmp_path / "a.kme", SHARPER), tmp_path, "claims sensitivity", "the measurement has another", hint)
-
-
-def test_grids_of_more_cells_than_any_release_has_are_refused(releases, tmp_path: Path, monkeypatch):
     releases["binning"].write(tmp_path / "a.kme")
     narrow(monkeypatch, features=100)
     refused((tmp_path / "a.kme").read_bytes(), tmp_path, "its grids have", "at most 100 are read")
 
 
-def test_families_on_levels_are_refused(releases):
+def test_families_are_refused_on_levels(releases):
+    with pytest.raises(DomainError, match=r"is for numbers, and c have levels"):
+        kernel_from_spec("polynomial", LEVELS)
+    frame = pd.DataFrame({"x": ["0", "1"], "c": ["a", "b"]})
+    with pytest.raises(PublishError, match=r"of numbers, and c have levels\. Choose another family"):
+        release_side.publish(frame, LEVELS, family="binning", kernel=ka.kernels.Laplacian(1.0), **BUDGET)
     measurement = releases["binning"].measurement
-    assert measurement is not None
     build = measurement_module.FEATURE_MAPS[measurement.feature_map.name]
     with pytest.raises(ValueError, match=r"features are of numbers, and .*have levels"):
         build(releases["binning"].kernel, LEVELS, measurement.feature_map.arrays())
