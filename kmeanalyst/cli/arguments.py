@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial, wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.terminal import OnProgress, json_option, note
+from kmeanalyst.cli.terminal import (
+    Command,
+    OnProgress,
+    Part,
+    argument,
+    command,
+    json_option,
+    note,
+    option,
+    show,
+    working,
+)
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
@@ -18,61 +31,85 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.function import ReleasedFunction
     from kmeanalyst.sources.source import ArrowSource
 
-Command = Callable[..., Any]
-release_argument = click.argument("release_path", metavar="FILE.kme", type=click.Path())
-sample_argument = click.argument("sample_path", metavar="SAMPLE", type=click.Path())
-view_option = click.option(
+release_argument = argument("release_path", "FILE.kme")
+sample_argument = argument("sample_path", "SAMPLE")
+view_option = option(
     "--view",
-    type=click.Choice(["signed", "probability", "fitted"]),
-    help="fitted: the best answers (default where something was measured). signed, probability: the released points.",
+    "fitted: the best answers (default where something was measured). signed, probability: the released points.",
+    ("signed", "probability", "fitted"),
 )
-from_option = click.option(
-    "--from",
-    "from_table",
-    metavar="TABLE",
-    help="The table or view (TABLE or SCHEMA.TABLE) of the database that SAMPLE is: postgresql:, with PGSERVICE or libpq's other "
+from_option = option(
+    "--from from_table",
+    "The table or view (TABLE or SCHEMA.TABLE) of the database that SAMPLE is: postgresql:, with PGSERVICE or libpq's other "
     "settings, or a .duckdb file.",
+    metavar="TABLE",
 )
+seed_option = option("--seed", "Seed of all randomness.", click.IntRange(min=0), 0)
 _READING = "kmeanalyst.reading"
+Answer = tuple[str | Callable[[], str] | None, Callable[[], dict[str, Any]]]  # the text, and the fields of --json
 
 
-def output_option(metavar: str, text: str = "File to write.") -> Callable[[Command], Command]:
+def output_option(metavar: str, text: str = "File to write.") -> Part:
     """The required option --output."""
-    return click.option("--output", required=True, type=click.Path(dir_okay=False), metavar=metavar, help=text)
+    return option("--output", text, "file", required=True, metavar=metavar)
 
 
-def level_option(default: float, text: str) -> Callable[[Command], Command]:
+def level_option(default: float, text: str) -> Part:
     """The option --level, between 0 and 1."""
-    kind = click.FloatRange(0, 1, min_open=True, max_open=True)
-    return click.option("--level", default=default, show_default=True, type=kind, help=text)
+    return option("--level", text, click.FloatRange(0, 1, min_open=True, max_open=True), default)
 
 
 coverage_option = level_option(0.95, "Coverage of the intervals.")
 
 
-def _reading_option(name: str, text: str) -> Callable[[Command], Command]:
-    """A flag that no command receives: `reading_choices` looks it up."""
-
-    def remember(context: click.Context, option: click.Parameter, value: bool) -> None:
-        context.meta.setdefault(_READING, {})[option.name] = value
-
-    return click.option(name, is_flag=True, expose_value=False, callback=remember, help=text)
+def _remember(context: click.Context, flag: click.Parameter, value: bool) -> None:
+    context.meta.setdefault(_READING, {})[flag.name] = value
 
 
-def reading_options(command: Command) -> Command:
-    """The options of every command that reads a .kme file: --allow-rehearsal, --large and --json."""
-    for option in (
-        json_option,
-        _reading_option("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
-        _reading_option("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
-    ):
-        command = option(command)
-    return command
+_flag = partial(option, default=False, expose_value=False, callback=_remember)  # `reading_choices` looks it up
+reading_options = (  # of every command that reads a .kme file
+    _flag("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
+    _flag("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
+    json_option,
+)
 
 
 def reading_choices() -> dict[str, bool]:
     """allow_rehearsal and large, as the user of the running command chose."""
     return click.get_current_context().meta[_READING]
+
+
+def on_release(name: str, short: str, *parts: Part, work: str, check: Command | None = None) -> Part:
+    """A command on the release FILE.kme, with these arguments and options.
+
+    The function gets the release and the choices, and path and on_progress if it names them. It returns the text to
+    print, or None, and a function that makes the fields of --json; of a text that costs something, a function too.
+
+    work    what is said to be going on.
+    check   called with the choices before the release is opened.
+    """
+
+    def make(function: Command) -> Command:
+        named = signature(function).parameters
+
+        @wraps(function)
+        def run(release_path: str, as_json: bool, **choices: Any) -> None:
+            if check is not None:
+                check(**choices)
+            if choices.get("output") is not None:
+                check_not_read(choices["output"], release_path, choices.get("sample_path"))
+            release = open_release(release_path)
+            with working(work) as on_progress:
+                about = {"path": release_path, "on_progress": on_progress}
+                text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
+                facts = fields() if as_json else {}
+                facts.setdefault("rehearsal", release.is_rehearsal)
+                text = text() if callable(text) and not as_json else text
+            show(as_json, text, facts)
+
+        return command(name, short, release_argument, *parts, *reading_options)(run)
+
+    return make
 
 
 def check_not_read(output: str, *sources: str | None) -> None:

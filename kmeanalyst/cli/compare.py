@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kmeanalyst.cli.arguments import (
+    Answer,
     RowsWithProgress,
     from_option,
     level_option,
+    on_release,
     open_release,
-    reading_options,
-    release_argument,
     sample_argument,
     sample_named,
 )
-from kmeanalyst.cli.terminal import say, show, working
+from kmeanalyst.cli.terminal import OnProgress, argument, option, say
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.two_sample.result import TestResult
+    from kmeanalyst.release import Release
 
 _false_alarm_option = level_option(0.05, "Probability of a false alarm: a smaller p-value means that they differ.")
 
 
-@click.command("mmd-test", short_help="Is a sample from the release's population?")
-@release_argument
-@sample_argument
-@_false_alarm_option
-@from_option
-@reading_options
-def mmd_test_command(release_path: str, sample_path: str, level: float, from_table: str | None, as_json: bool) -> None:
+@on_release(
+    "mmd-test", "Is a sample from the release's population?",
+    sample_argument, _false_alarm_option, from_option, work="testing",
+)  # fmt: skip
+def mmd_test_command(
+    release: Release, sample_path: str, level: float, from_table: str | None, on_progress: OnProgress
+) -> Answer:
     """Test whether SAMPLE (a table, or another .kme) comes from the population of the release.
 
     A table is a file (.csv, .parquet, .feather, …), a folder, glob or URL of them, or a table of a database.
@@ -43,10 +44,9 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, from_tab
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 
-    release, source = open_release(release_path), sample_named(sample_path, from_table)
+    source = sample_named(sample_path, from_table)
     other = open_release(sample_path) if sample_path.endswith(".kme") else None
-    with working("testing") as on_progress:
-        result = mmd_test(release, RowsWithProgress(source, on_progress) if other is None else other)
+    result = mmd_test(release, RowsWithProgress(source, on_progress) if other is None else other)
     reject = bool(result.pvalue < level)
     verdict = "differ" if reject else "no difference that this release can show"
     lines = [
@@ -57,7 +57,7 @@ def mmd_test_command(release_path: str, sample_path: str, level: float, from_tab
     ]
     text = "\n".join(f"{label:<12} {text}" for label, text in lines)
     rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
-    show(as_json, text, **result.to_dict() | {"level": level, "reject": reject, "rehearsal": rehearsal})
+    return text, lambda: result.to_dict() | {"level": level, "reject": reject, "rehearsal": rehearsal}
 
 
 def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
@@ -73,19 +73,24 @@ def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
     return lines
 
 
-@click.command(short_help="Test a sample, and show where it differs.")
-@release_argument
-@sample_argument
-@_false_alarm_option
-@click.option(
-    "--top", default=10, show_default=True, type=click.IntRange(min=1), help="At most this many lines for each table."
-)
-@click.option("--plot", type=click.Path(dir_okay=False), metavar="OUT.png", help="Draw the witness of the columns.")
-@from_option
-@reading_options
+def _refuse_release(sample_path: str, **_: Any) -> None:
+    if sample_path.endswith(".kme"):
+        raise ValueError(
+            "compare needs rows to compare with, and this is another release: its rows are not known. "
+            "Use mmd-test for two releases, or name a table, such as a .csv or .parquet file."
+        )
+
+
+@on_release(
+    "compare", "Test a sample, and show where it differs.", sample_argument, _false_alarm_option,
+    option("--top", "At most this many lines for each table.", click.IntRange(min=1), 10),
+    option("--plot", "Draw the witness of the columns.", "file", metavar="OUT.png"),
+    from_option, work="comparing", check=_refuse_release,
+)  # fmt: skip
 def compare(
-    release_path: str, sample_path: str, level: float, top: int, plot: str | None, from_table: str | None, as_json: bool
-) -> None:
+    release: Release, sample_path: str, level: float, top: int, plot: str | None, from_table: str | None,
+    on_progress: OnProgress,
+) -> Answer:  # fmt: skip
     """Test whether SAMPLE (a table, as of mmd-test) is from the population of the release, and show where they differ.
 
     \b
@@ -96,34 +101,24 @@ def compare(
     from kmeanalyst.inference.compare.comparison import compare as compare_rows
     from kmeanalyst.sources.tables import read_table
 
-    if sample_path.endswith(".kme"):
-        raise ValueError(
-            "compare needs rows to compare with, and this is another release: its rows are not known. "
-            "Use mmd-test for two releases, or name a table, such as a .csv or .parquet file."
-        )
-    release = open_release(release_path)
     sample = read_table(sample_named(sample_path, from_table), release.domain)
-    with working("comparing") as on_progress:
-        comparison = compare_rows(release, sample, level=level)
-        if plot is not None:
-            from kmeanalyst.plots.witness import save_witness
-
-            on_progress("drawing", None)
-            save_witness(comparison, plot, most=top)
+    comparison = compare_rows(release, sample, level=level)
     if plot is not None:
+        from kmeanalyst.plots.witness import save_witness
+
+        on_progress("drawing", None)
+        save_witness(comparison, plot, most=top)
         say(f"wrote {plot}", err=True)
-    facts = comparison.to_dict() if as_json else {}
-    show(as_json, comparison.to_text(top), **facts, plot=plot, rehearsal=release.is_rehearsal)
+    return lambda: comparison.to_text(top), lambda: comparison.to_dict() | {"plot": plot}
 
 
-@click.command(short_help="Are two columns independent?")
-@release_argument
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
-@click.option("--given", metavar="COLUMN", help="Test independence within each cell of this column.")
-@level_option(0.05, "Probability of a false alarm: a smaller p-value means that they are dependent.")
-@reading_options
-def independence(release_path: str, first: str, second: str, given: str | None, level: float, as_json: bool) -> None:
+@on_release(
+    "independence", "Are two columns independent?", argument("first", "A", None), argument("second", "B", None),
+    option("--given", "Test independence within each cell of this column.", metavar="COLUMN"),
+    level_option(0.05, "Probability of a false alarm: a smaller p-value means that they are dependent."),
+    work="testing",
+)  # fmt: skip
+def independence(release: Release, first: str, second: str, given: str | None, level: float) -> Answer:
     """Test whether columns A and B are independent, and show their measured table.
 
     A release of tables answers by the table of the pair, whose noise is known; with --given by that of the three columns, which
@@ -138,11 +133,9 @@ def independence(release_path: str, first: str, second: str, given: str | None, 
     from kmeanalyst.inference.contingency.contingency_test import contingency_test
     from kmeanalyst.inference.contingency.strata import strata_of
 
-    release = open_release(release_path)
-    with working("testing"):
-        result = independence_test(release, first, second, given=given)
-        counted = strata_of(release, first, second, given) is not None
-        table = contingency_test(release, first, second, given=given) if counted else None
+    result = independence_test(release, first, second, given=given)
+    counted = strata_of(release, first, second, given) is not None
+    table = contingency_test(release, first, second, given=given) if counted else None
     reject = bool(result.pvalue < level)
     verdict = "dependent" if reject else "no dependence that this release can show"
     notes = [note for note in result.notes if table is None or note not in table.notes]
@@ -153,4 +146,4 @@ def independence(release_path: str, first: str, second: str, given: str | None, 
         *(f"note: {note}" for note in notes),
     ]
     about = {"table": None if table is None else table.to_dict(), "level": level, "reject": reject}
-    show(as_json, "\n".join(lines), **result.to_dict() | about | {"rehearsal": release.is_rehearsal})
+    return "\n".join(lines), lambda: result.to_dict() | about

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kmeanalyst.cli.arguments import (
-    check_not_read,
+    Answer,
+    on_release,
+    open_function,
     open_release,
     output_option,
     reading_choices,
@@ -16,20 +18,31 @@ from kmeanalyst.cli.arguments import (
 )
 from kmeanalyst.cli.compare import compare, independence, mmd_test_command
 from kmeanalyst.cli.export import export_command
-from kmeanalyst.cli.function import evaluate_command, show_function
 from kmeanalyst.cli.plot import plot_command, report_command
 from kmeanalyst.cli.questions import expect, glm_command, quantile, survival, table
-from kmeanalyst.cli.terminal import ClearErrors, completion_help, json_option, print_json, say, show, working
+from kmeanalyst.cli.terminal import (
+    ClearErrors,
+    argument,
+    command,
+    json_option,
+    note,
+    option,
+    program,
+    say,
+    show,
+    working,
+)
 from kmeanalyst.cli.train import train_command
 from kmeanalyst.releases.texts import one_line
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-@click.group(
-    cls=ClearErrors,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=completion_help("kmeanalyst"),
-)
-@click.version_option(package_name="kmeanalyst")
+    from kmeanalyst.release import Release
+    from kmeanalyst.releases.function import ReleasedFunction
+
+
+@program("kmeanalyst", ClearErrors)
 def main() -> None:
     """Ask questions of a differentially private release: a .kme file of weighted rows with the distribution of its noise.
 
@@ -50,36 +63,33 @@ def main() -> None:
     """
 
 
-@main.command(short_help="What a release is and guarantees.")
-@release_argument
-@reading_options
+@command("info", "What a release is and guarantees.", release_argument, *reading_options)
 def info(release_path: str, as_json: bool) -> None:
     """Show what a release is and guarantees: rows, columns, rules, ε and δ, noise, weights.
 
     Example: kmeanalyst info adult.kme
     """
     from kmeanalyst.releases.file.limits import HoldsFunction
-    from kmeanalyst.releases.rules.violations import violations_of
 
     try:
         release = open_release(release_path)
     except HoldsFunction:
-        show_function(release_path, as_json)
-        return
-    if not as_json:
-        say(repr(release))
-        return
+        released = open_function(release_path)
+        show(as_json, repr(released), _facts_of_function(released))
+    else:
+        show(as_json, repr(release), _facts(release) if as_json else {})
+
+
+def _facts(release: Release) -> dict[str, Any]:
+    from kmeanalyst.releases.rules.violations import violations_of
+
     statement, weights = release.statement, release.weights
     unbroken = {"share": None, "standard_deviation": None, "contradicted": False}
     broken = {
-        one.rule: {
-            "share": one.share,
-            "standard_deviation": one.standard_deviation,
-            "contradicted": one.is_contradicted,
-        }
+        one.rule: dict(zip(unbroken, (one.share, one.standard_deviation, one.is_contradicted), strict=True))
         for one in violations_of(release.domain, release.measurement)
     }
-    print_json({
+    return {
         "method": release.method, "weight_view": release.weight_view, "n_points": len(release),
         "n_rows": statement.n_rows if statement else None, "rehearsal": release.is_rehearsal,
         "n_features": release.measurement.feature_map.dimension if release.measurement else None,
@@ -89,12 +99,19 @@ def info(release_path: str, as_json: bool) -> None:
         "kernel": release.kernel.to_dict(), "statement": statement.to_dict() if statement else None,
         "columns": release.domain.to_dict(), "derived": [one.to_dict() for one in release.derived],
         "rules": [rule.to_dict() | {"broken": broken.get(i, unbroken)} for i, rule in enumerate(release.domain.rules)],
-    })  # fmt: skip
+    }  # fmt: skip
 
 
-@main.command(short_help="Recompute every claim that can be recomputed.")
-@release_argument
-@reading_options
+def _facts_of_function(function: ReleasedFunction) -> dict[str, Any]:
+    return {
+        "method": "function", **function.form.to_dict(), "n_pivots": function.basis.dimension,
+        "n_rows": function.statement.n_rows, "rehearsal": function.is_rehearsal,
+        "kernel": function.basis.kernel.to_dict(), "statement": function.statement.to_dict(),
+        "columns": function.domain.to_dict(),
+    }  # fmt: skip
+
+
+@command("validate", "Recompute every claim that can be recomputed.", release_argument, *reading_options)
 @click.pass_context
 def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
     """Recompute every claim in a file that can be recomputed; exit code 3 if one does not hold.
@@ -107,47 +124,36 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
         findings = validate_release(release_path, **reading_choices())
     found = f"{len(findings)} findings" if findings else "every claim that can be checked holds"
     text = "\n".join([*(f"finding: {finding}" for finding in findings), f"{one_line(release_path)}: {found}"])
-    show(as_json, text, valid=not findings, findings=findings)
+    show(as_json, text, {"valid": not findings, "findings": findings})
     if findings:
         ctx.exit(3)
 
 
-@main.command(short_help="Keep N of the points.")
-@release_argument
-@click.argument("n", type=click.IntRange(min=1), metavar="N")
-@output_option("OUT.kme")
-@click.option(
-    "--weights",
-    default="probability",
-    show_default=True,
-    type=click.Choice(["probability", "uniform", "signed"]),
-    help="Kind of weights: uniform gives 1/N to each.",
-)
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed, for over 5000 points.")
-@reading_options
-def thin(release_path: str, n: int, output: str, weights: Any, seed: int, as_json: bool) -> None:
+@on_release(
+    "thin", "Keep N of the points.", argument("n", "N", click.IntRange(min=1)), output_option("OUT.kme"),
+    option(
+        "--weights", "Kind of weights: uniform gives 1/N to each.", ("probability", "uniform", "signed"), "probability"
+    ),
+    option("--seed", "Seed, for over 5000 points.", click.IntRange(min=0), 0), work="thinning",
+)  # fmt: skip
+def thin(release: Release, n: int, output: str, weights: Any, seed: int) -> Answer:
     """Keep N of the points, with weights that keep them as close to the whole release as possible.
 
     Example: kmeanalyst thin adult.kme 50 --output small.kme --weights uniform
     """
-    check_not_read(output, release_path)
-    release = open_release(release_path)
-    with working("thinning"):
-        small = release.thin(n, weights=weights, rng=seed)
-        small.write(output)
+    small = release.thin(n, weights=weights, rng=seed)
+    small.write(output)
     say(f"wrote {output}: {n} of {len(release)} points, at RKHS distance {small.thinning_error:.3g}", err=True)
-    if as_json:
-        print_json({
-            "output": output, "n_points": n, "weights": weights, "thinning_error": small.thinning_error,
-            "fit_distance": small.fit_distance, "rehearsal": release.is_rehearsal,
-        })  # fmt: skip
+    return None, lambda: {
+        "output": output, "n_points": n, "weights": weights, "thinning_error": small.thinning_error,
+        "fit_distance": small.fit_distance,
+    }  # fmt: skip
 
 
-@main.command(short_help="Every step, on data that ships here.")
-@click.option(
-    "--keep", type=click.Path(file_okay=False), help="Keep the files in this folder; by default they are removed."
-)
-@json_option
+@command(
+    "demo", "Every step, on data that ships here.",
+    option("--keep", "Keep the files in this folder; by default they are removed.", "folder"), json_option,
+)  # fmt: skip
 def demo(keep: str | None, as_json: bool) -> None:
     """Every step on data that ships with the package: publish, inspect, ask, test. Under a minute.
 
@@ -155,18 +161,23 @@ def demo(keep: str | None, as_json: bool) -> None:
     """
     from kmeanalyst.cli.demo import run_demo
 
-    answers = run_demo(keep, as_json=as_json)
-    if as_json:
-        print_json(answers)
+    show(as_json, None, run_demo(keep, as_json=as_json))
 
 
-@main.command(short_help="Add columns computed from others.")
-@release_argument
-@click.argument("expressions", nargs=-1, required=True, metavar='"NAME = EXPRESSION"...')
-@output_option("OUT.kme")
-@click.option("--name", metavar="NAME", help="Name of the new column, for one expression without a name.")
-@reading_options
-def transform(release_path: str, expressions: tuple[str, ...], output: str, name: str | None, as_json: bool) -> None:
+def _check_names(expressions: tuple[str, ...], name: str | None, **_: Any) -> None:
+    if name is not None and len(expressions) > 1:
+        raise click.UsageError(
+            f"--name is for one expression, got {len(expressions)}. Write each as 'name = expression'."
+        )
+
+
+@on_release(
+    "transform", "Add columns computed from others.",
+    argument("expressions", '"NAME = EXPRESSION"...', None, nargs=-1, required=True), output_option("OUT.kme"),
+    option("--name", "Name of the new column, for one expression without a name.", metavar="NAME"),
+    work="computing", check=_check_names,
+)  # fmt: skip
+def transform(release: Release, expressions: tuple[str, ...], output: str, name: str | None) -> Answer:
     """Write a release with further columns, computed from those it has; each may use those before it.
 
     An expression without a name is named after its text. The measurement and the privacy guarantee are unchanged.
@@ -178,31 +189,63 @@ def transform(release_path: str, expressions: tuple[str, ...], output: str, name
     """
     from kmeanalyst.releases.derived import named_expressions
 
-    if name is not None and len(expressions) > 1:
-        raise click.UsageError(
-            f"--name is for one expression, got {len(expressions)}. Write each as 'name = expression'."
-        )
-    check_not_read(output, release_path)
-    named = named_expressions(expressions, name)
-    release = open_release(release_path)
-    with working("computing"):
-        transformed = release.transform(named)
-        transformed.write(output)
+    transformed = release.transform(named_expressions(expressions, name))
+    transformed.write(output)
     new = transformed.derived[len(release.derived) :]
     for one in new:
         say(f"{one.column.name}: {one.describe()}", err=True)
     say(f"wrote {output}; the privacy guarantee is unchanged (post-processing)", err=True)
-    if as_json:
-        statement = release.statement
-        print_json({
-            "output": output, "derived": [one.to_dict() for one in new], "n_points": len(release),
-            "epsilon": statement.epsilon if statement else None, "delta": statement.delta if statement else None,
-            "rehearsal": release.is_rehearsal,
-        })  # fmt: skip
+    statement = release.statement
+    return None, lambda: {
+        "output": output, "derived": [one.to_dict() for one in new], "n_points": len(release),
+        "epsilon": statement.epsilon if statement else None, "delta": statement.delta if statement else None,
+    }  # fmt: skip
+
+
+@command(
+    "evaluate", "Evaluate a released function at your points.", release_argument, argument("points", "POINTS"),
+    *reading_options,
+)  # fmt: skip
+def evaluate_command(release_path: str, points: str, as_json: bool) -> None:
+    """Evaluate a released function at the rows of POINTS (a table as of mmd-test): values, with their errors.
+
+    \b
+    Columns:
+      value           the function, conditioned on its noisy values at the pivots
+      standard_error  of the privacy noise, exact
+      unseen          bound on the error that the pivots do not determine; not random
+      prediction      of ridge, logistic and svm; logistic has the probability of the second class too
+
+    Example: kmeanalyst evaluate ill.kme points.csv --json
+    """
+    from kmeanalyst.sources.tables import read_table
+
+    function = open_function(release_path)
+    table = read_table(points, function.domain)
+    _, notes = function.domain.encode_sample(table)
+    for text in notes:
+        note(text)
+    with working("evaluating"):
+        answers = _answers(function, table)
+    statement = function.statement
+    show(as_json, answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"), {
+        "kind": function.kind, "epsilon": statement.epsilon, "delta": statement.delta, "notes": notes,
+        "rehearsal": function.is_rehearsal, "points": answers.to_dict("records"),
+    })  # fmt: skip
+
+
+def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
+    answers: Any = function.evaluate(table)
+    if function.form.target is not None:
+        answers = answers.assign(prediction=function.predict(table))
+    if hasattr(function, "predict_proba"):
+        answers = answers.assign(probability=function.predict_proba(table)[:, 1])
+    return answers
 
 
 for _command in (
-    expect, quantile, table, glm_command, survival, independence, mmd_test_command, compare, export_command,
+    info, validate, thin, demo, transform, expect, quantile, table, glm_command, survival, independence,
+    mmd_test_command, compare, export_command,
     plot_command, report_command, evaluate_command, train_command,
 ):  # fmt: skip
     main.add_command(_command)

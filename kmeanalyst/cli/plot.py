@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.cli.arguments import (
-    check_not_read,
+    Answer,
     column_names,
     coverage_option,
     from_option,
-    open_release,
+    on_release,
     output_option,
-    reading_options,
-    release_argument,
     sample_named,
     view_option,
 )
-from kmeanalyst.cli.terminal import note, print_json, say, working
+from kmeanalyst.cli.terminal import OnProgress, argument, note, option, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,21 +28,36 @@ if TYPE_CHECKING:
 _OF_ONE = ("histogram", "density", "cdf")
 
 
-@click.command("plot", short_help="Draw columns with the errors of all numbers.")
-@release_argument
-@click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]...")
-@output_option("FIG.png", "File to write: .png, .pdf, .svg.")
-@click.option("--kind", type=click.Choice(_OF_ONE), help="Drawing of one column.  [default: histogram]")
-@click.option("--bins", type=click.IntRange(min=1), help="Number of equal ranges of a histogram of numbers.")
-@click.option("--where", help="Only rows for which this condition holds.")
-@click.option(
-    "--sample", "sample_path", metavar="SAMPLE", help="Your own rows, a table as of mmd-test, to draw over one column."
-)
-@from_option
-@view_option
-@coverage_option
-@reading_options
-def plot_command(release_path: str, columns: tuple[str, ...], output: str, as_json: bool, **options: Any) -> None:
+def _check(
+    columns: tuple[str, ...], output: str, kind: str | None, bins: int | None, sample_path: str | None, **_: Any
+) -> None:
+    of_one = {"--kind": kind, "--bins": bins, "--sample": sample_path}
+    given = [name for name, value in of_one.items() if value is not None]
+    if len(columns) > 1 and given:
+        raise click.UsageError(
+            f"{given[0]} is for the drawing of one column, got {len(columns)} columns. Name one, or leave it out."
+        )
+    if bins is not None and kind not in (None, "histogram"):
+        raise click.UsageError(f"--bins is for histograms, and a {kind} has no ranges. Leave one of them out.")
+    from kmeanalyst.plots.style import format_of
+
+    format_of(output)
+
+
+@on_release(
+    "plot", "Draw columns with the errors of all numbers.",
+    argument("columns", "COLUMN [COLUMN]...", None, nargs=-1, required=True),
+    output_option("FIG.png", "File to write: .png, .pdf, .svg."),
+    option("--kind", "Drawing of one column.  [default: histogram]", _OF_ONE),
+    option("--bins", "Number of equal ranges of a histogram of numbers.", click.IntRange(min=1)),
+    option("--where", "Only rows for which this condition holds."),
+    option("--sample sample_path", "Your own rows, a table as of mmd-test, to draw over one column.", metavar="SAMPLE"),
+    from_option, view_option, coverage_option, work="drawing", check=_check,
+)  # fmt: skip
+def plot_command(
+    release: Release, columns: tuple[str, ...], output: str, kind: str | None, bins: int | None, sample_path: str | None,
+    from_table: str | None, **asked: Any,
+) -> Answer:  # fmt: skip
     """Draw a column's distribution, the table of two columns, or each pair of up to six, with the errors of all numbers.
 
     Whiskers, bands and hatching are intervals at --level; the caption says N, ε, δ and the weights. Series differ in line
@@ -58,44 +71,24 @@ def plot_command(release_path: str, columns: tuple[str, ...], output: str, as_js
       kmeanalyst plot adult.kme age income --output table.png
       kmeanalyst plot adult.kme age hours-per-week sex income --output pairs.png
     """
-    from kmeanalyst.plots.style import format_of, save
+    from kmeanalyst.inference.estimate.population import default_view
+    from kmeanalyst.plots.style import save
 
-    sample_path, from_table, kind = (options.pop(name) for name in ("sample_path", "from_table", "kind"))
-    _check_options(len(columns), kind, options["bins"], sample_path)
-    format_of(output)  # before any work
-    check_not_read(output, release_path, sample_path)
-    release = open_release(release_path)
     sample, notes = _sample(release, sample_path, from_table)
     kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
-    optional = {"bins": options.pop("bins"), "sample": sample}
-    with working("drawing"):
-        given = {name: value for name, value in optional.items() if value is not None}
-        save(_draw(release, kind, columns, options | given), output)
+    given = {name: value for name, value in {"bins": bins, "sample": sample}.items() if value is not None}
+    save(_draw(release, kind, columns, asked | given), output)
     for text in notes:
         note(text)
     say(f"wrote {output}", err=True)
-    if as_json:
-        from kmeanalyst.inference.estimate.population import default_view
-
-        statement = release.statement
-        print_json({
-            "output": output, "kind": kind, "columns": columns, "where": options["where"], "level": options["level"],
-            "view": options["view"] or default_view(release),
-            "n_rows": statement.n_rows if statement else None, "epsilon": statement.epsilon if statement else None,
-            "delta": statement.delta if statement else None, "n_sample_rows": None if sample is None else len(sample),
-            "notes": notes, "rehearsal": release.is_rehearsal,
-        })  # fmt: skip
-
-
-def _check_options(n_columns: int, kind: str | None, bins: int | None, sample_path: str | None) -> None:
-    of_one = {"--kind": kind, "--bins": bins, "--sample": sample_path}
-    given = [name for name, value in of_one.items() if value is not None]
-    if n_columns > 1 and given:
-        raise click.UsageError(
-            f"{given[0]} is for the drawing of one column, got {n_columns} columns. Name one, or leave it out."
-        )
-    if bins is not None and kind not in (None, "histogram"):
-        raise click.UsageError(f"--bins is for histograms, and a {kind} has no ranges. Leave one of them out.")
+    statement = release.statement
+    return None, lambda: {
+        "output": output, "kind": kind, "columns": columns, "where": asked["where"], "level": asked["level"],
+        "view": asked["view"] or default_view(release),
+        "n_rows": statement.n_rows if statement else None, "epsilon": statement.epsilon if statement else None,
+        "delta": statement.delta if statement else None, "n_sample_rows": None if sample is None else len(sample),
+        "notes": notes,
+    }  # fmt: skip
 
 
 def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str, Any]) -> Figure:
@@ -127,13 +120,14 @@ def _sample(release: Release, path: str | None, from_table: str | None) -> tuple
     return table, as_release(release, table)[1]
 
 
-@click.command("report", short_help="Write one page for a colleague.")
-@release_argument
-@output_option("REPORT.html")
-@click.option("--columns", help="Columns to show, separated by commas; the first 60 by default.")
-@view_option
-@reading_options
-def report_command(release_path: str, output: str, columns: str | None, view: Any, as_json: bool) -> None:
+@on_release(
+    "report", "Write one page for a colleague.", output_option("REPORT.html"),
+    option("--columns", "Columns to show, separated by commas; the first 60 by default."), view_option,
+    work="writing the report",
+)  # fmt: skip
+def report_command(
+    release: Release, path: str, output: str, columns: str | None, view: Any, on_progress: OnProgress
+) -> Answer:
     """Write one page for a colleague: what a release guarantees, shows and cannot show.
 
     The page needs no network: distributions with noise bands, pairs of columns, warnings, further commands, and how to
@@ -147,18 +141,12 @@ def report_command(release_path: str, output: str, columns: str | None, view: An
     from kmeanalyst.report import write_report
     from kmeanalyst.report.caveats import warnings_of
 
-    check_not_read(output, release_path)
-    release = open_release(release_path)
-    with working("writing the report") as on_progress:
-        facts = write_report(
-            release, output, source=release_path, columns=column_names(columns), view=view, progress=on_progress
-        )
+    facts = write_report(release, output, source=path, columns=column_names(columns), view=view, progress=on_progress)
     size = Path(output).stat().st_size
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
-    if as_json:
-        print_json({
-            "output": output, "bytes": size, "source": facts.source, "sha256": facts.sha256,
-            "rehearsal": release.is_rehearsal, "view": facts.view,
-            "columns": [one.to_dict() for one in facts.columns], "pairs": [pair.to_dict() for pair in facts.pairs],
-            "warnings": [vars(one) for one in warnings_of(facts)],
-        })  # fmt: skip
+    return None, lambda: {
+        "output": output, "bytes": size, "source": facts.source, "sha256": facts.sha256,
+        "rehearsal": release.is_rehearsal, "view": facts.view,
+        "columns": [one.to_dict() for one in facts.columns], "pairs": [pair.to_dict() for pair in facts.pairs],
+        "warnings": [vars(one) for one in warnings_of(facts)],
+    }  # fmt: skip

@@ -3,81 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.arguments import (
-    Command,
-    coverage_option,
-    open_release,
-    reading_options,
-    release_argument,
-    view_option,
-)
-from kmeanalyst.cli.terminal import OnProgress, note, show, working
+from kmeanalyst.cli.arguments import Answer, coverage_option, on_release, view_option
+from kmeanalyst.cli.terminal import OnProgress, argument, note, option
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.estimate.estimate import Estimate
     from kmeanalyst.release import Release
 
 _WIDEST = 100  # characters: a longer text makes only its own line longer
-_where_option = click.option(
-    "--where", metavar="CONDITION", help="Only rows for which this holds, e.g. \"sex == 'Female'\"."
-)
+_where_option = option("--where", "Only rows for which this holds, e.g. \"sex == 'Female'\".", metavar="CONDITION")
+_of_any_view = (  # of questions that can be asked of either view, and have a robust interval
+    view_option,
+    option(
+        "--interval kind",
+        "robust: the range over all populations, smooth or not, that agree with the measurement; noise: without the sampling "
+        "part, for the value in the private table itself.",
+        ("default", "robust", "noise"), "default",
+    ),
+    coverage_option,
+)  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """The options that the three questions share; `quantile` has neither a view nor a kind of interval."""
-
-    release_path: str
-    where: str | None
-    by: str | None
-    level: float
-    as_json: bool
-    view: Any = None
-    kind: str = "default"
+def _by_option(answer: str) -> Any:
+    return option("--by", f"One {answer} for each level of this column.", metavar="COLUMN")
 
 
-def _question_options(each: str, *, any_view: bool = True) -> Callable[[Command], Command]:
-    """The options that questions share, in the order they are shown.
-
-    each      what --by gives for each level.
-    any_view  whether the question can be asked of either view, and has a robust interval.
-    """
-    interval_option = click.option(
-        "--interval",
-        "kind",
-        default="default",
-        show_default=True,
-        type=click.Choice(["default", "robust", "noise"]),
-        help="robust: the range over all populations, smooth or not, that agree with the measurement; noise: without the "
-        "sampling part, for the value in the private table itself.",
-    )
-    options: list[Callable[[Command], Command]] = [
-        release_argument,
-        _where_option,
-        click.option("--by", metavar="COLUMN", help=f"One {each} for each level of this column."),
-        *([view_option, interval_option] if any_view else []),
-        coverage_option,
-        reading_options,
-    ]
-
-    def with_options(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return with_options
-
-
-@click.command(short_help="Expectations and probabilities, with error bars.")
-@_question_options("answer")
-@click.argument("expressions", nargs=-1, required=True, metavar="EXPRESSION...")
-def expect(expressions: tuple[str, ...], **options: Any) -> None:
+@on_release(
+    "expect", "Expectations and probabilities, with error bars.", _where_option, _by_option("answer"), *_of_any_view,
+    argument("expressions", "EXPRESSION...", None, nargs=-1, required=True), work="answering",
+)  # fmt: skip
+def expect(
+    release: Release, expressions: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, kind: str,
+    on_progress: OnProgress,
+) -> Answer:  # fmt: skip
     """Expectations of expressions over the columns, each with its error bar; conditions give probabilities.
 
     \b
@@ -87,21 +50,22 @@ def expect(expressions: tuple[str, ...], **options: Any) -> None:
       kmeanalyst expect adult.kme "age" --by sex
       kmeanalyst expect adult.kme "age > 50" --interval robust
     """
-    asked = _Options(**options)
-    release = open_release(asked.release_path)
-    conditions = _conditions(release, asked)
-    questions = [partial(release.expectation, text, view=asked.view) for text in expressions]
-    with working("answering") as on_progress:
-        estimates = [e for question in _with_progress(questions, on_progress) for e in _answers(question, conditions)]
-        answer = _answer(asked, estimates)
-    _print(asked, release, "estimates", answer)
+    conditions = _conditions(release, by, where)
+    questions = [partial(release.expectation, text, view=view) for text in expressions]
+    estimates = [e for question in _with_progress(questions, on_progress) for e in _answers(question, conditions)]
+    return partial(estimate_table, estimates, level, kind), lambda: {
+        "rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level, kind) for e in estimates],
+    }  # fmt: skip
 
 
-@click.command(short_help="Quantiles of a column, with error bars.")
-@_question_options("answer", any_view=False)
-@click.argument("column", metavar="COLUMN")
-@click.argument("orders", nargs=-1, required=True, type=click.FloatRange(0, 1), metavar="Q...")
-def quantile(column: str, orders: tuple[float, ...], **options: Any) -> None:
+@on_release(
+    "quantile", "Quantiles of a column, with error bars.", _where_option, _by_option("answer"), coverage_option,
+    argument("column", "COLUMN", None), argument("orders", "Q...", click.FloatRange(0, 1), nargs=-1, required=True),
+    work="answering",
+)  # fmt: skip
+def quantile(
+    release: Release, column: str, orders: tuple[float, ...], where: str | None, by: str | None, level: float
+) -> Answer:
     """Quantiles of a column of numbers, or of an expression, of orders Q from 0 to 1, each with its error bar.
 
     The quantile of order Q is the smallest value v such that at least a share Q of the weight is on values up to v. Its
@@ -112,19 +76,29 @@ def quantile(column: str, orders: tuple[float, ...], **options: Any) -> None:
       kmeanalyst quantile adult.kme age 0.1 0.5 0.9
       kmeanalyst quantile adult.kme hours-per-week 0.5 --by sex --where "age < 30"
     """
-    asked = _Options(**options)
-    release = open_release(asked.release_path)
-    with working("answering"):
-        tables = _answers(partial(release.quantile, column, orders), _conditions(release, asked))
-        estimates = [e for found in tables for e in found]
-        answer = _answer(asked, estimates, [{"q": e.interval_by.q} for e in estimates])
-    _print(asked, release, "estimates", answer, column=column)
+    tables = _answers(partial(release.quantile, column, orders), _conditions(release, by, where))
+    estimates = [e for table in tables for e in table]
+    return partial(estimate_table, estimates, level), lambda: {
+        "rehearsal": release.is_rehearsal, "column": column,
+        "estimates": [{"q": e.interval_by.q} | e.to_dict(level) for e in estimates],
+    }  # fmt: skip
 
 
-@click.command(short_help="Probabilities of levels, ranges and their pairs.")
-@_question_options("table")
-@click.argument("columns", nargs=-1, required=True, metavar="COLUMN [COLUMN]")
-def table(columns: tuple[str, ...], **options: Any) -> None:
+def _check_columns(columns: tuple[str, ...], **_: Any) -> None:
+    if len(columns) > 2:
+        raise click.UsageError(
+            f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
+        )
+
+
+@on_release(
+    "table", "Probabilities of levels, ranges and their pairs.", _where_option, _by_option("table"), *_of_any_view,
+    argument("columns", "COLUMN [COLUMN]", None, nargs=-1, required=True), work="answering", check=_check_columns,
+)  # fmt: skip
+def table(
+    release: Release, columns: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, kind: str,
+    on_progress: OnProgress,
+) -> Answer:  # fmt: skip
     """Probabilities of a column's levels and ranges, or of each pair of those of two columns, with error bars.
 
     Numbers are grouped by the domain's public atoms and edges, or in ten ranges between their bounds.
@@ -136,29 +110,20 @@ def table(columns: tuple[str, ...], **options: Any) -> None:
     """
     from kmeanalyst.inference.questions.tables import contingency
 
-    if len(columns) > 2:
-        raise click.UsageError(
-            f"a table has one or two columns, got {len(columns)}. Name two, and use --by for a third."
-        )
-    asked = _Options(**options)
-    release = open_release(asked.release_path)
-    conditions = _conditions(release, asked)
-    question = partial(contingency, release, columns, view=asked.view, tables=len(conditions))
-    with working("answering") as on_progress:
-        cells = [cell for found in _answers(question, conditions) for cell in found]
-        groups = [{"groups": groups} for groups, _ in cells]
-        answer = _answer(asked, [e for _, e in cells], groups, on_progress)
-    _print(asked, release, "cells", answer, columns=columns)
+    conditions = _conditions(release, by, where)
+    question = partial(contingency, release, columns, view=view, tables=len(conditions))
+    cells = [cell for counted in _answers(question, conditions) for cell in counted]
+    return lambda: estimate_table([e for _, e in cells], level, kind), lambda: {
+        "rehearsal": release.is_rehearsal, "columns": columns,
+        "cells": [{"groups": of} | e.to_dict(level, kind) for of, e in _with_progress(cells, on_progress)],
+    }  # fmt: skip
 
 
-@click.command(short_help="Kaplan–Meier curve of times to an event.")
-@release_argument
-@click.argument("time", metavar="TIME")
-@click.argument("event", metavar="EVENT")
-@_where_option
-@coverage_option
-@reading_options
-def survival(release_path: str, time: str, event: str, where: str | None, level: float, as_json: bool) -> None:
+@on_release(
+    "survival", "Kaplan–Meier curve of times to an event.", argument("time", "TIME", None),
+    argument("event", "EVENT", None), _where_option, coverage_option, work="answering",
+)  # fmt: skip
+def survival(release: Release, time: str, event: str, where: str | None, level: float) -> Answer:
     """The probability of no event up to each time, with a band; TIME is how long a row was watched, EVENT that it ended by one.
 
     \b
@@ -166,38 +131,26 @@ def survival(release_path: str, time: str, event: str, where: str | None, level:
       kmeanalyst survival counted.kme age "income == '>50K'"
       kmeanalyst survival counted.kme age "income == '>50K'" --where "sex == 'Male'" --level 0.9
     """
-    release = open_release(release_path)
-    with working("answering"):
-        found = release.survival(time, event, where=where, level=level)
-    show(as_json, repr(found), rehearsal=release.is_rehearsal, **found.to_dict())
+    curve = release.survival(time, event, where=where, level=level)
+    return repr(curve), lambda: {"rehearsal": release.is_rehearsal, **curve.to_dict()}
 
 
-@click.command("glm", short_help="Regression: a coefficient table of a formula.")
-@release_argument
-@click.argument("formula", metavar="FORMULA")
-@click.option(
-    "--family",
-    default="gaussian",
-    show_default=True,
-    type=click.Choice(["gaussian", "binomial", "poisson", "gamma", "multinomial", "ordinal"]),
-    help="The distribution of the target.",
-)
-@click.option("--link", help="logit, probit, log, inverse, ...; the family's canonical link by default.")
-@click.option(
-    "--reference",
-    "references",
-    multiple=True,
-    metavar="COLUMN=LEVEL",
-    help="The level that the others of a column, or of a multinomial target, are compared with; by default the first. May be "
-    "repeated.",
-)
-@_where_option
-@view_option
-@coverage_option
-@reading_options
-def glm_command(
-    release_path: str, formula: str, references: tuple[str, ...], level: float, as_json: bool, **options: Any
-) -> None:
+@on_release(
+    "glm", "Regression: a coefficient table of a formula.", argument("formula", "FORMULA", None),
+    option(
+        "--family", "The distribution of the target.",
+        ("gaussian", "binomial", "poisson", "gamma", "multinomial", "ordinal"), "gaussian",
+    ),
+    option("--link", "logit, probit, log, inverse, ...; the family's canonical link by default."),
+    option(
+        "--reference references",
+        "The level that the others of a column, or of a multinomial target, are compared with; by default the first. May be "
+        "repeated.",
+        multiple=True, metavar="COLUMN=LEVEL",
+    ),
+    _where_option, view_option, coverage_option, work="fitting",
+)  # fmt: skip
+def glm_command(release: Release, formula: str, references: tuple[str, ...], level: float, **options: Any) -> Answer:
     """A generalised linear model of a formula in R's notation: coefficients, standard errors in parts, intervals, p-values.
 
     Factors are columns or expressions, joined by + - : * ^ ( ). Of a column of levels the first is what the others are compared
@@ -212,12 +165,9 @@ def glm_command(
       kmeanalyst glm adult.kme "income ~ sex" --family binomial --reference sex=Male
       kmeanalyst glm adult.kme '`hours-per-week` ~ age * sex' --where "age < 65" --json
     """
-    release = open_release(release_path)
-    with working("fitting"):
-        found = release.glm(formula, reference=_levels(references), **options)
-        answer: dict[str, Any] = found.to_dict(level) if as_json else {}
-        text = "" if as_json else found.summary(level)
-    show(as_json, text, **{"rehearsal": release.is_rehearsal, "formula": formula} | answer)
+    model = release.glm(formula, reference=_levels(references), **options)
+    about = {"rehearsal": release.is_rehearsal, "formula": formula}
+    return partial(model.summary, level), lambda: about | model.to_dict(level)
 
 
 def _levels(references: tuple[str, ...]) -> dict[str, str]:
@@ -226,10 +176,10 @@ def _levels(references: tuple[str, ...]) -> dict[str, str]:
     return dict(text.split("=", 1) for text in references)
 
 
-def _conditions(release: Release, asked: _Options) -> Sequence[str | None]:
+def _conditions(release: Release, by: str | None, where: str | None) -> Sequence[str | None]:
     from kmeanalyst.inference.questions.expectation import conditions_by
 
-    return [asked.where] if asked.by is None else conditions_by(release, asked.by, asked.where)
+    return [where] if by is None else conditions_by(release, by, where)
 
 
 def _with_progress(all_of_them: Sequence[Any], on_progress: OnProgress) -> Iterator[Any]:
@@ -253,22 +203,6 @@ def _answers(question: Callable[..., Any], conditions: Sequence[str | None]) -> 
     for condition, refusal in refusals.items():
         note(f"no answer where {condition}: {refusal}")
     return answers
-
-
-def _answer(
-    asked: _Options,
-    estimates: Sequence[Estimate],
-    keys: Sequence[dict[str, Any]] | None = None,
-    on_progress: OnProgress = lambda what, share: None,
-) -> list[dict[str, Any]] | str:
-    if not asked.as_json:
-        return estimate_table(estimates, asked.level, asked.kind)
-    found = [e.to_dict(asked.level, asked.kind) for e in _with_progress(estimates, on_progress)]
-    return found if keys is None else [more | one for more, one in zip(keys, found, strict=True)]
-
-
-def _print(asked: _Options, release: Release, name: str, answer: Any, **about: Any) -> None:
-    show(asked.as_json, answer, **{"rehearsal": release.is_rehearsal, **about, name: answer})
 
 
 def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:

@@ -19,7 +19,43 @@ from kmeanalyst.releases.texts import escaped, flaw_of, one_line
 _DELETE = {0x7F: "\\u007f"}  # the delete character, which JSON leaves as it is
 OnProgress = Callable[[str, float | None], None]  # the work, and the share of it that is done; None: not known
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+Command = Callable[..., Any]
+Part = Callable[[Command], Command]  # an argument or an option, added to a command
+_PATHS = {"path": click.Path(), "file": click.Path(dir_okay=False), "folder": click.Path(file_okay=False)}
+
+
+def argument(name: str, metavar: str, kind: Any = "path", **facts: Any) -> Part:
+    """A positional argument, by default a path."""
+    return click.argument(name, metavar=metavar, type=_PATHS.get(kind, kind), **facts)
+
+
+def option(names: str, text: str, kind: Any = None, default: Any = None, **facts: Any) -> Part:
+    """An option with its help.
+
+    names     the option, and after a space the name of the value if it is another.
+    kind      "path", "file" or "folder", a tuple of choices, or a type of click; by default a text.
+    default   False for a flag; any other is shown in the help.
+    """
+    kind = click.Choice(kind) if isinstance(kind, tuple) else _PATHS.get(kind, kind)
+    if default is False:
+        facts["is_flag"] = True
+    elif default is not None:
+        facts |= {"default": default, "show_default": True}
+    return click.option(*names.split(), type=kind, help=text, **facts)
+
+
+def command(name: str, short: str, *parts: Part, **facts: Any) -> Part:
+    """A command with a line in the list of commands, and these arguments and options in this order."""
+
+    def make(function: Command) -> Command:
+        for part in reversed(parts):
+            function = part(function)
+        return click.command(name, short_help=short, **facts)(function)
+
+    return make
+
+
+json_option = option("--json as_json", "Print one JSON object and nothing else.", default=False)
 
 
 class ClearErrors(click.Group):
@@ -45,11 +81,11 @@ def print_json(value: Any) -> None:
     click.echo(json_text(value))
 
 
-def show(as_json: bool, text: str, **fields: Any) -> None:
-    """An answer: with --json one object with these fields, else the text."""
+def show(as_json: bool, text: str | None, fields: dict[str, Any]) -> None:
+    """An answer: with --json one object with these fields, else the text if there is one."""
     if as_json:
         print_json(fields)
-    else:
+    elif text is not None:
         say(text)
 
 
@@ -72,15 +108,21 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def completion_help(program: str) -> str:
-    """The end of a program's help: how to make a shell complete its commands, options and files."""
-    name = f"_{program.upper().replace('-', '_')}_COMPLETE"
-    return f"""\b
+def program(name: str, kind: type[click.Group]) -> Part:
+    """The whole program of this name; its help ends with how to make a shell complete commands, options and files."""
+    variable = f"_{name.upper().replace('-', '_')}_COMPLETE"
+    epilog = f"""\b
     Tab completes commands, options and files; run once, then open a new shell:
-      bash  echo 'eval "$({name}=bash_source {program})"' >> ~/.bashrc
-      zsh   echo 'eval "$({name}=zsh_source {program})"' >> ~/.zshrc
-      fish  {name}=fish_source {program} > ~/.config/fish/completions/{program}.fish
+      bash  echo 'eval "$({variable}=bash_source {name})"' >> ~/.bashrc
+      zsh   echo 'eval "$({variable}=zsh_source {name})"' >> ~/.zshrc
+      fish  {variable}=fish_source {name} > ~/.config/fish/completions/{name}.fish
     """
+
+    def make(function: Command) -> Command:
+        function = click.version_option(package_name="kmeanalyst", prog_name=name)(function)
+        return click.group(cls=kind, context_settings={"help_option_names": ["-h", "--help"]}, epilog=epilog)(function)
+
+    return make
 
 
 _PATIENCE = 2.0  # seconds: shorter work needs no bar

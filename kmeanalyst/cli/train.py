@@ -9,19 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from kmeanalyst.cli.arguments import (
-    check_not_read,
+    Answer,
     column_names,
     from_option,
-    open_release,
+    on_release,
     output_option,
-    reading_options,
-    release_argument,
     sample_named,
+    seed_option,
 )
-from kmeanalyst.cli.terminal import say, show, working
+from kmeanalyst.cli.terminal import option, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +46,7 @@ class _Choices:
     settings: Sequence[str]
     columns: str | None
     view: View | None
-    sample: str | None
+    sample_path: str | None
     from_table: str | None
     metrics: Sequence[str]
     seed: int
@@ -79,42 +76,31 @@ class _Trained:
         return "\n".join(map(str, [self.model.report, *notes, *self.scores.values()]))
 
 
-@click.command("train", short_help="Train a scikit-learn model.")
-@release_argument
-@click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
-@click.option(
-    "--estimator",
-    metavar="NAME",
-    help="A classifier or regressor of scikit-learn.  [default: LogisticRegression, or Ridge for numbers]",
-)
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of it; repeat for more.")
-@click.option(
-    "--columns", metavar="NAMES", help="What to predict from, separated by commas; by default all other columns."
-)
-@click.option(
-    "--view",
-    type=click.Choice(["signed", "probability", "resampled", "fitted"]),
-    help="Weights to learn from; by default those that the estimator handles correctly.",
-)
-@output_option("MODEL.skops")
-@click.option(
-    "--test",
-    "sample",
-    type=click.Path(),
-    metavar="SAMPLE",
-    help="Real rows to score the model on: a table, as of mmd-test.",
-)
-@from_option
-@click.option(
-    "--metric",
-    "metrics",
-    metavar="NAME",
-    multiple=True,
-    help="Score of --test, as scikit-learn names it; repeat for more.",
-)
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of all randomness.")
-@reading_options
-def train_command(release_path: str, output: str, as_json: bool, **options: Any) -> None:
+def _check(metrics: Sequence[str], sample_path: str | None, **_: Any) -> None:
+    if metrics and sample_path is None:
+        raise ValueError("--metric is a score on rows to test with, and none are named. Add --test SAMPLE.")
+
+
+@on_release(
+    "train", "Train a scikit-learn model.",
+    option("--target", "The column to predict.", required=True, metavar="COLUMN"),
+    option(
+        "--estimator", "A classifier or regressor of scikit-learn.  [default: LogisticRegression, or Ridge for numbers]",
+        metavar="NAME",
+    ),
+    option("--set settings", "A parameter of it; repeat for more.", multiple=True, metavar="NAME=VALUE"),
+    option("--columns", "What to predict from, separated by commas; by default all other columns.", metavar="NAMES"),
+    option(
+        "--view", "Weights to learn from; by default those that the estimator handles correctly.",
+        ("signed", "probability", "resampled", "fitted"),
+    ),
+    output_option("MODEL.skops"),
+    option("--test sample_path", "Real rows to score the model on: a table, as of mmd-test.", "path", metavar="SAMPLE"),
+    from_option,
+    option("--metric metrics", "Score of --test, as scikit-learn names it; repeat for more.", metavar="NAME", multiple=True),
+    seed_option, work="training", check=_check,
+)  # fmt: skip
+def train_command(release: Release, output: str, **options: Any) -> Answer:
     """Train a scikit-learn model on a release, with the weights that the estimator handles correctly.
 
     The file holds no code; kmeanalyst.read_model loads it, and the model predicts on tables in natural units.
@@ -128,20 +114,14 @@ def train_command(release_path: str, output: str, as_json: bool, **options: Any)
     from kmeanalyst.sources.tables import read_table
 
     choices = _Choices(**options)
-    check_not_read(output, release_path, choices.sample)
-    release = open_release(release_path)
-    if choices.metrics and choices.sample is None:
-        raise ValueError("--metric is a score on rows to test with, and none are named. Add --test SAMPLE.")
     check_name(output)
-    source = sample_named(choices.sample, choices.from_table)
-    sample = None if source is None else read_table(source, release.domain)
-    with working("training"):
-        trained = _train(release, choices, sample)
-        write_model(trained.model, output)
-    show(as_json, str(trained), **trained.to_dict(), output=output)
+    source = sample_named(choices.sample_path, choices.from_table)
+    trained = _train(release, choices, None if source is None else read_table(source, release.domain))
+    write_model(trained.model, output)
     unknown = untrusted_types(output)  # read_model trusts no types but the commonest
     arguments = repr(output) + (f", trusted={unknown!r}" if unknown else "")
     say(f"wrote {output}; it is read by kmeanalyst.read_model({arguments})", err=True)
+    return str(trained), lambda: trained.to_dict() | {"output": output}
 
 
 def _train(release: Release, choices: _Choices, sample: pd.DataFrame | None) -> _Trained:

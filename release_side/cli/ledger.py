@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.terminal import json_option, print_json, say
+from kmeanalyst.cli.terminal import argument, command, json_option, option, say, show
 from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
-    from release_side.budget.ledger import TableAccount, Verification
+    from release_side.budget.ledger import TableAccount
 
 _FOUND_SOMETHING = 3  # exit code, as of kmeanalyst validate
 
@@ -30,13 +30,16 @@ def ledger() -> None:
     """
 
 
-@ledger.command("init", short_help="Give a table its budget, once.")
-@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
-@click.option("--table", required=True, metavar="NAME", help="Your name for the private table, as in publish --table.")
-@click.option("--epsilon", type=float, help="ε that all releases of the table may spend together.")
-@click.option("--delta", type=float, help="δ that they may spend together; 0 for Laplace noise alone.")
-@click.option("--unlimited", is_flag=True, help="Count the table's releases and limit none, instead of a budget.")
-@json_option
+_LEDGER = argument("ledger_path", "LEDGER", "file")
+
+
+@command(
+    "init", "Give a table its budget, once.", _LEDGER,
+    option("--table", "Your name for the private table, as in publish --table.", required=True, metavar="NAME"),
+    option("--epsilon", "ε that all releases of the table may spend together.", float),
+    option("--delta", "δ that they may spend together; 0 for Laplace noise alone.", float),
+    option("--unlimited", "Count the table's releases and limit none, instead of a budget.", default=False), json_option,
+)  # fmt: skip
 def ledger_init(
     ledger_path: str, table: str, epsilon: float | None, delta: float | None, unlimited: bool, as_json: bool
 ) -> None:
@@ -51,16 +54,12 @@ def ledger_init(
     if unlimited == (epsilon is not None or delta is not None) or (epsilon is None) != (delta is None):
         raise click.UsageError("A table has a budget (--epsilon and --delta), or is --unlimited. Give one of the two.")
     account = Ledger(ledger_path).init(table, epsilon, delta, unlimited=unlimited)
-    if as_json:
-        print_json({"ledger": ledger_path, **account.to_dict()})
-        return
-    say(f"wrote {ledger_path}", err=True)
-    say(_account_text(account))
+    if not as_json:
+        say(f"wrote {ledger_path}", err=True)
+    show(as_json, _account_text(account), {"ledger": ledger_path, **account.to_dict()})
 
 
-@ledger.command("show", short_help="Budgets, releases, and what is left.")
-@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
-@json_option
+@command("show", "Budgets, releases, and what is left.", _LEDGER, json_option)
 def ledger_show(ledger_path: str, as_json: bool) -> None:
     """Show each table's budget, the total spend of its releases, what is left, and every release.
 
@@ -69,22 +68,18 @@ def ledger_show(ledger_path: str, as_json: bool) -> None:
     from release_side.budget.ledger import Ledger
 
     accounts = Ledger(ledger_path).accounts()
-    if as_json:
-        print_json({"ledger": ledger_path, "tables": [account.to_dict() for account in accounts]})
-        return
-    say("\n\n".join(map(_account_text, accounts)) or "no table yet")
+    text = "\n\n".join(map(_account_text, accounts)) or "no table yet"
+    show(as_json, text, {"ledger": ledger_path, "tables": [account.to_dict() for account in accounts]})
 
 
-@ledger.command("verify", short_help="Find out whether other software changed a ledger.")
-@click.argument("ledger_path", metavar="LEDGER", type=click.Path(dir_okay=False))
-@click.option(
-    "--head",
-    "heads",
-    multiple=True,
-    metavar="DIGEST|FILE.kme",
-    help="The digest of a published release, or the released file; may be repeated.",
-)
-@json_option
+@command(
+    "verify", "Find out whether other software changed a ledger.", _LEDGER,
+    option(
+        "--head heads", "The digest of a published release, or the released file; may be repeated.", multiple=True,
+        metavar="DIGEST|FILE.kme",
+    ),
+    json_option,
+)  # fmt: skip
 @click.pass_context
 def ledger_verify(context: click.Context, ledger_path: str, heads: tuple[str, ...], as_json: bool) -> None:
     """Compute the chain of digests again, and compare it with published heads. Changes nothing.
@@ -97,25 +92,16 @@ def ledger_verify(context: click.Context, ledger_path: str, heads: tuple[str, ..
     """
     from release_side.budget.ledger import Ledger
 
-    found = Ledger(ledger_path).verify([_digest(head) for head in heads])
-    if as_json:
-        print_json({
-            "ledger": ledger_path, "entries": found.entries, "head": found.head, "problems": list(found.problems),
-            "unseen": found.unseen,
-        })  # fmt: skip
-    else:
-        _show(ledger_path, found)
-    if found.problems:
+    chain = Ledger(ledger_path).verify([_digest(head) for head in heads])
+    lines = [f"{one_line(ledger_path)}: {one_line(problem)}" for problem in chain.problems] or [
+        f"{ledger_path}: {chain.entries} entries, each of which fits the one before\nhead    {chain.head}"
+    ]
+    facts = {"entries": chain.entries, "head": chain.head, "problems": list(chain.problems), "unseen": chain.unseen}
+    show(as_json, "\n".join(lines), {"ledger": ledger_path} | facts)
+    if chain.unseen and not as_json:
+        say(f"note: {chain.unseen}", err=True)
+    if chain.problems:
         context.exit(_FOUND_SOMETHING)
-
-
-def _show(ledger_path: str, found: Verification) -> None:
-    for problem in found.problems:
-        say(f"{one_line(ledger_path)}: {one_line(problem)}")
-    if not found.problems:
-        say(f"{ledger_path}: {found.entries} entries, each of which fits the one before\nhead    {found.head}")
-    if found.unseen:
-        say(f"note: {found.unseen}", err=True)
 
 
 def _digest(head: str) -> str:
@@ -185,3 +171,7 @@ def _release_lines(account: TableAccount) -> list[str]:
         rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+for _command in (ledger_init, ledger_show, ledger_verify):
+    ledger.add_command(_command)

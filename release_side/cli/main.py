@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from kmeanalyst.cli.terminal import completion_help, json_option, print_json, say, working
+from kmeanalyst.cli.terminal import argument, command, json_option, option, program, say, show, working
 from kmeanalyst.releases.texts import escaped, one_line
 from release_side.choices.internal_files import BESIDE
 from release_side.cli.ledger import ledger
@@ -22,7 +22,6 @@ from release_side.cli.publication import (
     check_source_command,
     publish_command,
     publish_function_command,
-    with_options,
 )
 from release_side.cli.quality import quality_command
 from release_side.errors import SPENT, PublishError
@@ -80,10 +79,7 @@ _WITHHELD = (
 )
 
 
-@click.group(
-    cls=PublicErrors, context_settings={"help_option_names": ["-h", "--help"]}, epilog=completion_help("release-side")
-)
-@click.version_option(package_name="kmeanalyst", prog_name="release-side")
+@program("release-side", PublicErrors)
 def main() -> None:
     """Publish a private table as a differentially private release (.kme).
 
@@ -97,22 +93,19 @@ def main() -> None:
     """
 
 
-@main.command("draft-domain", short_help="Draft a domain file from a PUBLIC sample.")
-@click.argument("public_sample", metavar="PUBLIC_SAMPLE", type=click.Path())
-@click.option(
-    "--this-sample-is-public",
-    is_flag=True,
-    help="Required: you declare that everybody may see every row of PUBLIC_SAMPLE.",
-)
-@click.option(
-    "--output", type=click.Path(dir_okay=False), help="Where to write the domain; standard output by default."
-)
-@click.option(
-    "--collapse-rare",
-    is_flag=True,
-    help="Draft levels seen fewer than ten times as one level, the default of its column.",
-)
-@json_option
+@command(
+    "draft-domain", "Draft a domain file from a PUBLIC sample.", argument("public_sample", "PUBLIC_SAMPLE"),
+    option(
+        "--this-sample-is-public", "Required: you declare that everybody may see every row of PUBLIC_SAMPLE.",
+        default=False,
+    ),
+    option("--output", "Where to write the domain; standard output by default.", "file"),
+    option(
+        "--collapse-rare", "Draft levels seen fewer than ten times as one level, the default of its column.",
+        default=False,
+    ),
+    json_option,
+)  # fmt: skip
 def draft_domain_command(
     public_sample: str, this_sample_is_public: bool, output: str | None, collapse_rare: bool, as_json: bool
 ) -> None:
@@ -141,14 +134,10 @@ def draft_domain_command(
         with atomic_write(Path(output)) as temporary:
             temporary.write_text(text, encoding="utf-8")
         say(f"wrote {output}: {len(draft.domain)} columns, {checks} lines marked CHECK", err=True)
-    if as_json:
-        samples = [sample.to_dict() for sample in draft.domain.samples]
-        columns = draft.domain.to_dict()
-        print_json({
-            "output": output, "columns": columns, "notes": draft.notes, "checks": checks, "samples": samples,
-        })  # fmt: skip
-    elif output is None:
-        say(text, nl=False)
+    show(as_json, None if output is not None else text.removesuffix("\n"), {
+        "output": output, "columns": draft.domain.to_dict(), "notes": draft.notes, "checks": checks,
+        "samples": [sample.to_dict() for sample in draft.domain.samples],
+    })  # fmt: skip
 
 
 class _ManyEpsilons(click.Command):
@@ -180,19 +169,16 @@ def _is_number(word: str) -> bool:
     return True
 
 
-@main.command("plan", cls=_ManyEpsilons, short_help="Predict the accuracy of releases; opens no private file.")
-@click.option(
-    "--rows",
-    required=True,
-    type=int,
-    metavar="N",
-    help="Number of rows of the private table, now or later; number of units, for a release with --unit.",
-)
-@DOMAIN
-@click.option("--epsilon", type=float, multiple=True, metavar="E...", help="One ε or several; 0.1 0.3 1 3 by default.")
-@click.option("--delta", required=True, type=float, help="δ of each release, as in publish; 0 for Laplace.")
-@with_options(*METHOD_CHOICES)
-@json_option
+@command(
+    "plan", "Predict the accuracy of releases; opens no private file.",
+    option(
+        "--rows", "Number of rows of the private table, now or later; number of units, for a release with --unit.", int,
+        required=True, metavar="N",
+    ),
+    DOMAIN, option("--epsilon", "One ε or several; 0.1 0.3 1 3 by default.", float, multiple=True, metavar="E..."),
+    option("--delta", "δ of each release, as in publish; 0 for Laplace.", float, required=True),
+    *METHOD_CHOICES, json_option, cls=_ManyEpsilons,
+)  # fmt: skip
 def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:
     """Predict noise, errors, time and file size of a release at each ε. Opens no private file.
 
@@ -223,12 +209,8 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
         plans = plan(domain, rows=rows, epsilon=epsilon or EPSILONS, progress=progress, **choices)
     records = plans.to_dict("records")
     say(f"note: {NOTE}", err=True)
-    if as_json:
-        print_json({"rows": rows, "columns": domain.to_dict(), "plans": records})
-        return
-    say(_plan_table(rows, records))
-    if "questions" in plans:
-        say(_question_table(records))
+    text = _plan_table(rows, records) + ("\n" + _question_table(records) if "questions" in plans else "")
+    show(as_json, text, {"rows": rows, "columns": domain.to_dict(), "plans": records})
 
 
 def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
@@ -256,5 +238,8 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
     return "\n".join(["", *aligned(lines, texts=(0, 6))])
 
 
-for command in (publish_command, publish_function_command, check_source_command, quality_command, ledger):
-    main.add_command(command)
+for _command in (
+    draft_domain_command, plan_command, publish_command, publish_function_command, check_source_command, quality_command,
+    ledger,
+):  # fmt: skip
+    main.add_command(_command)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import Field, fields
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from kmeanalyst.cli.terminal import json_option, print_json, say, working
+from kmeanalyst.cli.terminal import Part, argument, command, json_option, option, say, show, working
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
 from release_side.choices.choices import METHOD_NAMES, Account, Choices, FunctionChoices, Reading
@@ -20,67 +18,41 @@ from release_side.errors import PublishError
 if TYPE_CHECKING:
     from release_side.private_rows.table import PrivateTable
 
-Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-DOMAIN = click.option(
-    "--domain", "domain_path", required=True, type=click.Path(), help="TOML file of public columns and bounds."
-)
-FROM = click.option(
-    "--from",
-    "from_table",
-    metavar="TABLE",
-    help="The table or view (TABLE or SCHEMA.TABLE) of a database: postgresql:, with PGSERVICE or libpq's other settings, or a "
+DOMAIN = option("--domain domain_path", "TOML file of public columns and bounds.", "path", required=True)
+FROM = option(
+    "--from from_table",
+    "The table or view (TABLE or SCHEMA.TABLE) of a database: postgresql:, with PGSERVICE or libpq's other settings, or a "
     ".duckdb file.",
+    metavar="TABLE",
 )
+PRIVATE = argument("private", "PRIVATE")
 _GUARANTEE = (
-    click.option("--epsilon", required=True, type=float, help="ε > 0 of the guarantee; up to 1 is strong."),
-    click.option(
-        "--delta", required=True, type=float, help=f"δ of the guarantee: {guarantee()}. Well below 1/N, e.g. 1e-6."
-    ),
-    click.option("--output", required=True, type=click.Path(dir_okay=False), metavar="FILE.kme", help="File to write."),
-    click.option("--force", is_flag=True, help="Replace FILE.kme if it exists."),
+    option("--epsilon", "ε > 0 of the guarantee; up to 1 is strong.", float, required=True),
+    option("--delta", f"δ of the guarantee: {guarantee()}. Well below 1/N, e.g. 1e-6.", float, required=True),
+    option("--output", "File to write.", "file", required=True, metavar="FILE.kme"),
+    option("--force", "Replace FILE.kme if it exists.", default=False),
 )
 _EXECUTORS = (
-    click.option(
-        "--processes", type=int, metavar="N", help="Read PRIVATE in N processes, instead of threads. Changes no bit."
-    ),
-    click.option(
+    option("--processes", "Read PRIVATE in N processes, instead of threads. Changes no bit.", int, metavar="N"),
+    option(
         "--cluster",
-        metavar="ADDRESS",
-        help="Read PRIVATE on the workers of the Dask scheduler at tls://host:port (tcp:// on this machine alone), with the "
+        "Read PRIVATE on the workers of the Dask scheduler at tls://host:port (tcp:// on this machine alone), with the "
         "certificates of Dask's configuration; the path must be the same on all. Changes no bit.",
+        metavar="ADDRESS",
     ),
 )
 
 
-def with_options(*options: Option) -> Option:
-    """Add options to a command, in this order."""
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-def options_of(choices: type, *, without: tuple[str, ...] = ()) -> list[Option]:
-    """An option for each field of a dataclass of choices that has a help text."""
+def options_of(choices: type, *, without: tuple[str, ...] = ()) -> list[Part]:
+    """An option for each field of a dataclass of choices that has a help text: name and default are the field's."""
     return [_option_of(choice) for choice in fields(choices) if choice.metadata and choice.name not in without]
 
 
-def _option_of(choice: Field[Any]) -> Option:
-    """The option of one field: name and default are the field's, the rest is in its metadata."""
-    facts, default = dict(choice.metadata), choice.default
-    if (values := facts.pop("choices", None)) is not None:
-        facts["type"] = click.Choice(list(values))
-    elif facts.get("type") in ("path", "file"):
-        facts["type"] = click.Path(dir_okay=facts["type"] == "path")
-    if isinstance(default, bool):
-        facts["is_flag"] = True
-    elif default is not None and "required" not in facts:
-        facts |= {"default": default, "show_default": True}
-    return click.option("--" + choice.name.replace("_", "-"), **facts)
+def _option_of(choice: Field[Any]) -> Part:
+    facts = dict(choice.metadata)
+    default = None if "required" in facts else choice.default
+    kind = facts.pop("choices", None) or facts.pop("type", None)
+    return option("--" + choice.name.replace("_", "-"), facts.pop("help"), kind, default, **facts)
 
 
 def opened_for_publishing(
@@ -126,20 +98,13 @@ def executor_of(choices: dict[str, Any]) -> Iterator[Any]:
 
 def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool, **facts: Any) -> None:
     """Print a release or a function that was published: as JSON with these facts, or in words with the ledger's total."""
-    if as_json:
-        print_json({"output": choices["output"], **facts, "statement": published.statement.to_dict()})
-        return
-    say(f"wrote {choices['output']}", err=True)
-    show_counted(choices)
-    for label, text in published.summary().items():
-        say(f"{label:<11} {text}")
-
-
-def show_counted(choices: Mapping[str, Any]) -> None:
-    """Say what the table has spent in all, where a ledger counts it."""
-    if choices["ledger"]:
-        with suppress(PublishError):  # the release is written and counted even if the ledger cannot be read now
-            say(_counted(choices["ledger"], choices["table"]), err=True)
+    if not as_json:
+        say(f"wrote {choices['output']}", err=True)
+        if choices["ledger"]:
+            with suppress(PublishError):  # the release is written and counted even if the ledger cannot be read now
+                say(_counted(choices["ledger"], choices["table"]), err=True)
+    text = "\n".join(f"{label:<11} {text}" for label, text in published.summary().items())
+    show(as_json, text, {"output": choices["output"], **facts, "statement": published.statement.to_dict()})
 
 
 def command_of_quality(private: str, from_table: str | None, choices: Mapping[str, Any]) -> str:
@@ -181,24 +146,21 @@ def aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[s
 # ---------------------------------------------------------------------- the commands
 
 _DENSITY = {"kde": "density"}  # a second name
-METHOD_CHOICES: tuple[Option, ...] = (  # options of publish and plan: public choices that change how good a release is
-    click.option(
+METHOD_CHOICES = (  # options of publish and plan: public choices that change how good a release is
+    option(
         "--method",
-        default=METHOD_NAMES[0],
-        show_default=True,
-        type=click.Choice(list(METHOD_NAMES)),
-        help="How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few "
-        "levels, a small database drawn as a whole (--delta 0).",
+        "How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few levels, a small "
+        "database drawn as a whole (--delta 0).",
+        METHOD_NAMES, METHOD_NAMES[0],
     ),
     *options_of(Choices),
-)
+)  # fmt: skip
 
 
-@click.command("publish", short_help="Publish a private table as a release.")
-@click.argument("private", metavar="PRIVATE", type=click.Path())
-@with_options(
-    DOMAIN, FROM, *_GUARANTEE, *METHOD_CHOICES, *options_of(Account), *options_of(Reading), *_EXECUTORS, json_option
-)
+@command(
+    "publish", "Publish a private table as a release.", PRIVATE, DOMAIN, FROM, *_GUARANTEE, *METHOD_CHOICES,
+    *options_of(Account), *options_of(Reading), *_EXECUTORS, json_option,
+)  # fmt: skip
 def publish_command(private: str, domain_path: str, from_table: str | None, as_json: bool, **choices: Any) -> None:
     """Publish PRIVATE once, with (ε, δ)-differential privacy.
 
@@ -228,11 +190,9 @@ def publish_command(private: str, domain_path: str, from_table: str | None, as_j
         say(command_of_quality(private, from_table, choices), err=True)
 
 
-@click.command("publish-function", short_help="Publish a density, or a classifier or regression.")
-@click.argument("private", metavar="PRIVATE", type=click.Path())
-@with_options(
-    DOMAIN, FROM, *_GUARANTEE, *options_of(FunctionChoices), *options_of(Account), *options_of(Reading, without=("unit",)),
-    json_option,
+@command(
+    "publish-function", "Publish a density, or a classifier or regression.", PRIVATE, DOMAIN, FROM, *_GUARANTEE,
+    *options_of(FunctionChoices), *options_of(Account), *options_of(Reading, without=("unit",)), json_option,
 )  # fmt: skip
 def publish_function_command(
     private: str, domain_path: str, from_table: str | None, kind: str, as_json: bool, **choices: Any
@@ -254,12 +214,10 @@ def publish_function_command(
     show_published(function, choices, as_json=as_json, kind=function.kind, n_pivots=function.basis.dimension)
 
 
-@click.command("check-source", short_help="Check a table's columns and types; reads no row.")
-@click.argument("source", metavar="SOURCE", type=click.Path())
-@DOMAIN
-@FROM
-@click.option("--unit", metavar="COLUMN", help="The column that will identify units, as in publish.")
-@json_option
+@command(
+    "check-source", "Check a table's columns and types; reads no row.", argument("source", "SOURCE"), DOMAIN, FROM,
+    option("--unit", "The column that will identify units, as in publish.", metavar="COLUMN"), json_option,
+)  # fmt: skip
 def check_source_command(
     source: str, domain_path: str, from_table: str | None, unit: str | None, as_json: bool
 ) -> None:
@@ -285,11 +243,9 @@ def check_source_command(
     columns: list[dict[str, Any]] = [
         {"name": name, "kind": kind, "type": table.type_of(name) if name in header else None} for name, kind in wanted
     ]
-    if as_json:
-        print_json({"source": source, "columns": columns})
-    else:
-        lines = [tuple(one_line(str(cell or "absent")) for cell in each.values()) for each in columns]
-        say("\n".join(aligned([("column", "kind", "type"), *lines], texts=(0, 1, 2))))
+    lines = [tuple(one_line(str(cell or "absent")) for cell in column.values()) for column in columns]
+    text = "\n".join(aligned([("column", "kind", "type"), *lines], texts=(0, 1, 2)))
+    show(as_json, text, {"source": source, "columns": columns})
     ignored = [one_line(name) for name in table.check_columns(domain) if name != unit]
     if unit is not None:
         check_unit(table, unit, domain)

@@ -4,53 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
-from kmeanalyst.cli.terminal import say, working
-from release_side.cli.publication import FROM
+from kmeanalyst.cli.terminal import argument, command, option, say, working
+from release_side.cli.publication import FROM, PRIVATE
 from release_side.errors import PublishError
 
 
-@click.command("quality", short_help="Compare a release with its table, for your eyes only.")
-@click.argument("release_path", metavar="FILE.kme", type=click.Path())
-@click.argument("private", metavar="PRIVATE", type=click.Path())
-@FROM
-@click.option(
-    "--output",
-    required=True,
-    type=click.Path(dir_okay=False),
-    metavar="X.internal.html",
-    help="The page to write, with .internal in its name: it is of the curator alone (mode 0600).",
-)
-@click.option(
-    "--json",
-    "json_output",
-    type=click.Path(dir_okay=False),
-    metavar="X.internal.json",
-    help="Write the page's numbers to this file as well.",
-)
-@click.option("--group", metavar="COLUMN", help="A column to divide the table by: scores for each of its groups.")
-@click.option(
-    "--target",
-    metavar="COLUMN",
-    help="The column that models predict; by default the release's own, else the last one of few levels.",
-)
-@click.option(
-    "--workload",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="The questions to compare, one on each line, as in publish; by default 50 that are drawn from the domain.",
-)
-@click.option("--allow-rehearsal", is_flag=True, help="Read a FILE.kme stamped NOT PRIVATE too (a rehearsal).")
+@command(
+    "quality", "Compare a release with its table, for your eyes only.", argument("release_path", "FILE.kme"), PRIVATE, FROM,
+    option(
+        "--output", "The page to write, with .internal in its name: it is of the curator alone (mode 0600).", "file",
+        required=True, metavar="X.internal.html",
+    ),
+    option("--json json_output", "Write the page's numbers to this file as well.", "file", metavar="X.internal.json"),
+    option("--group", "A column to divide the table by: scores for each of its groups.", metavar="COLUMN"),
+    option(
+        "--target", "The column that models predict; by default the release's own, else the last one of few levels.",
+        metavar="COLUMN",
+    ),
+    option(
+        "--workload",
+        "The questions to compare, one on each line, as in publish; by default 50 that are drawn from the domain.", "file",
+        metavar="FILE",
+    ),
+    option("--allow-rehearsal", "Read a FILE.kme stamped NOT PRIVATE too (a rehearsal).", default=False),
+)  # fmt: skip
 def quality_command(
-    release_path: str,
-    private: str,
-    from_table: str | None,
-    output: str,
-    json_output: str | None,
-    allow_rehearsal: bool,
+    release_path: str, private: str, from_table: str | None, output: str, json_output: str | None, allow_rehearsal: bool,
     **choices: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Compare the release FILE.kme with the PRIVATE table that it was made of, on one internal page.
 
     The page and its JSON hold exact numbers of private rows: they are not for publication, and what is decided from them
