@@ -16,6 +16,7 @@ from kmeanalyst.cli.terminal import (
     Part,
     argument,
     command,
+    flag,
     json_option,
     note,
     option,
@@ -38,7 +39,7 @@ view_option = option(
     "fitted: the best answers (default where something was measured). signed, probability: the released points.",
     ("signed", "probability", "fitted"),
 )
-from_option = option(
+from_option = option(  # goes with sample_path
     "--from from_table",
     "The table or view (TABLE or SCHEMA.TABLE) of the database that SAMPLE is: postgresql:, with PGSERVICE or libpq's other "
     "settings, or a .duckdb file.",
@@ -66,10 +67,10 @@ def _remember(context: click.Context, flag: click.Parameter, value: bool) -> Non
     context.meta.setdefault(_READING, {})[flag.name] = value
 
 
-_flag = partial(option, default=False, expose_value=False, callback=_remember)  # `reading_choices` looks it up
+_hidden = partial(flag, expose_value=False, callback=_remember)  # `reading_choices` looks it up
 reading_options = (  # of every command that reads a .kme file
-    _flag("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
-    _flag("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
+    _hidden("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
+    _hidden("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
     json_option,
 )
 
@@ -79,17 +80,20 @@ def reading_choices() -> dict[str, bool]:
     return click.get_current_context().meta[_READING]
 
 
-def on_release(name: str, short: str, *parts: Part, work: str, check: Command | None = None) -> Part:
+def on_release(
+    name: str, short: str, *parts: Part, work: str, check: Command | None = None
+) -> Callable[[Command], click.Command]:
     """A command on the release FILE.kme, with these arguments and options.
 
-    The function gets the release and the choices, and path and on_progress if it names them. It returns the text to
-    print, or None, and a function that makes the fields of --json; of a text that costs something, a function too.
+    The function gets the release and the choices, of SAMPLE and --from the source, and path and on_progress if it names
+    them. It returns the text to print, or None, and a function that makes the fields of --json; of a text that costs
+    something, a function too.
 
     work    what is said to be going on.
     check   called with the choices before the release is opened.
     """
 
-    def make(function: Command) -> Command:
+    def make(function: Command) -> click.Command:
         named = signature(function).parameters
 
         @wraps(function)
@@ -99,6 +103,8 @@ def on_release(name: str, short: str, *parts: Part, work: str, check: Command | 
             if choices.get("output") is not None:
                 check_not_read(choices["output"], release_path, choices.get("sample_path"))
             release = open_release(release_path)
+            if "sample_path" in choices:
+                choices["source"] = _sample_named(choices.pop("sample_path"), choices.pop("from_table"))
             with working(work) as on_progress:
                 about = {"path": release_path, "on_progress": on_progress}
                 text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
@@ -114,13 +120,8 @@ def on_release(name: str, short: str, *parts: Part, work: str, check: Command | 
 
 def check_not_read(output: str, *sources: str | None) -> None:
     """Raise ValueError if the output would replace a file that the command reads."""
-    for source in sources:
-        if (
-            source is not None
-            and os.path.exists(output)
-            and os.path.exists(source)
-            and os.path.samefile(output, source)
-        ):
+    for source in filter(None, sources):
+        if os.path.exists(output) and os.path.exists(source) and os.path.samefile(output, source):
             raise ValueError(f"{output} is a file that is read, and writing would replace it. Name a new file.")
 
 
@@ -128,23 +129,20 @@ def open_release(path: str) -> Release:
     """The release in a file, with a note where it is a rehearsal."""
     from kmeanalyst.release import read_release
 
-    release = read_release(path, **reading_choices())
-    _note_if_rehearsed(path, release)
-    return release
+    return _noted(path, read_release(path, **reading_choices()))
 
 
 def open_function(path: str) -> ReleasedFunction:
     """The released function in a file, with a note where it is a rehearsal."""
     from kmeanalyst.releases.file import read_function
 
-    function = read_function(path, **reading_choices())
-    _note_if_rehearsed(path, function)
-    return function
+    return _noted(path, read_function(path, **reading_choices()))
 
 
-def _note_if_rehearsed(path: str, released: Release | ReleasedFunction) -> None:
+def _noted(path: str, released: Any) -> Any:
     if released.is_rehearsal:
         note(f"{one_line(path)} is a rehearsal and NOT PRIVATE; show it only to those who may see the table")
+    return released
 
 
 def column_names(text: str | None) -> list[str] | None:
@@ -152,7 +150,7 @@ def column_names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-def sample_named(path: str | None, from_table: str | None) -> str | ArrowSource | None:
+def _sample_named(path: str | None, from_table: str | None) -> str | ArrowSource | None:
     """What a command reads as SAMPLE: a path, a table of a database, or nothing; ValueError for half of a database's table."""
     from kmeanalyst.sources.sql import is_database, sql
 

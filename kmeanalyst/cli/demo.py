@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -57,29 +58,23 @@ def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any
     Returns   the seconds it took, and for as_json what each step printed.
     """
     started = time.monotonic()
-    if keep is not None:
-        folder = Path(keep)
+    with tempfile.TemporaryDirectory() if keep is None else nullcontext(keep) as name:
+        folder = Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        _check_new(folder)
+        if there := [made for made in _MADE if (folder / made).exists()]:
+            raise click.ClickException(
+                f"{folder} has a file {there[0]} already, and the demo would replace it. Name a new folder with --keep."
+            )
         steps = _walk(_Stage(folder, as_json))
-    else:
-        with tempfile.TemporaryDirectory() as temporary:
-            steps = _walk(_Stage(Path(temporary), as_json))
     kept = f" The files are in {keep}." if keep else " Its files were removed; --keep FOLDER keeps them."
     seconds = time.monotonic() - started
     say(f"\nThat was every step, in {seconds:.0f} seconds.{kept}", err=as_json)
     return {"seconds": seconds, "folder": keep, "steps": steps}
 
 
-def _check_new(folder: Path) -> None:
-    for name in _MADE:
-        if (folder / name).exists():
-            raise click.ClickException(
-                f"{folder} has a file {name} already, and the demo would replace it. Name a new folder with --keep."
-            )
-
-
 def _walk(stage: _Stage) -> list[dict[str, Any]]:
+    import pandas as pd
+
     folder = stage.folder
     for name, shipped in _FILES.items():
         with (files("kmeanalyst") / "data" / f"{shipped}.csv.gz").open("rb") as source:
@@ -107,10 +102,11 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     stage.say("3. From here on an analyst has only census.kme. Does every claim in the file hold?")
     stage.run("kmeanalyst", "validate", "census.kme")
 
+    private = pd.read_csv(folder / "private.csv")
+    truth = f"{private['age'].mean():.1f}, P(age > 50) {(private['age'] > 50).mean():.3f}"
     stage.say(
         "4. Questions, with error bars. Privacy: the noise that was added. Sampling: the table is itself a sample.",
-        "   Resolution: what the release does not determine of a question. (The private table says: mean age "
-        f"{_truth(folder)}.)",
+        f"   Resolution: what the release does not determine of a question. (The private table says: mean age {truth}.)",
     )
     stage.run("kmeanalyst", "expect", "census.kme", "age", "age > 50", "sex == 'Female' and income == '>50K'")
     stage.run("kmeanalyst", "expect", "census.kme", "`hours-per-week`", "--by", "sex")
@@ -123,23 +119,10 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     stage.run("kmeanalyst", "mmd-test", "census.kme", "my_sample.csv")
 
     stage.say("6. The same people, five years older. Now the p-value should be tiny.")
-    _age_by_five_years(folder)
-    stage.run("kmeanalyst", "mmd-test", "census.kme", "my_older_sample.csv")
-    return stage.steps
-
-
-def _truth(folder: Path) -> str:
-    import pandas as pd
-
-    table = pd.read_csv(folder / "private.csv")
-    return f"{table['age'].mean():.1f}, P(age > 50) {(table['age'] > 50).mean():.3f}"
-
-
-def _age_by_five_years(folder: Path) -> None:
-    import pandas as pd
-
     sample = pd.read_csv(folder / "my_sample.csv")
     sample.assign(age=sample["age"] + 5).to_csv(folder / "my_older_sample.csv", index=False)
+    stage.run("kmeanalyst", "mmd-test", "census.kme", "my_older_sample.csv")
+    return stage.steps
 
 
 def _quoted(argument: str) -> str:

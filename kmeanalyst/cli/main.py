@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kmeanalyst.cli import outputs, questions
 from kmeanalyst.cli.arguments import (
     Answer,
     on_release,
@@ -16,22 +17,7 @@ from kmeanalyst.cli.arguments import (
     reading_options,
     release_argument,
 )
-from kmeanalyst.cli.compare import compare, independence, mmd_test_command
-from kmeanalyst.cli.export import export_command
-from kmeanalyst.cli.plot import plot_command, report_command
-from kmeanalyst.cli.questions import expect, glm_command, quantile, survival, table
-from kmeanalyst.cli.terminal import (
-    ClearErrors,
-    argument,
-    command,
-    json_option,
-    note,
-    option,
-    program,
-    say,
-    show,
-    working,
-)
+from kmeanalyst.cli.terminal import argument, command, json_option, note, option, program, say, show, working
 from kmeanalyst.cli.train import train_command
 from kmeanalyst.releases.texts import one_line
 
@@ -42,7 +28,7 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.function import ReleasedFunction
 
 
-@program("kmeanalyst", ClearErrors)
+@program("kmeanalyst")
 def main() -> None:
     """Ask questions of a differentially private release: a .kme file of weighted rows with the distribution of its noise.
 
@@ -244,8 +230,8 @@ def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
 
 
 for _command in (
-    info, validate, thin, demo, transform, expect, quantile, table, glm_command, survival, independence,
-    mmd_test_command, compare, export_command,
-    plot_command, report_command, evaluate_command, train_command,
+    info, validate, thin, demo, transform, evaluate_command, train_command, questions.expect, questions.quantile,
+    questions.table, questions.glm_command, questions.survival, questions.independence, questions.mmd_test_command,
+    questions.compare, outputs.export_command, outputs.plot_command, outputs.report_command,
 ):  # fmt: skip
     main.add_command(_command)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import click
@@ -44,10 +45,10 @@ def option(names: str, text: str, kind: Any = None, default: Any = None, **facts
     return click.option(*names.split(), type=kind, help=text, **facts)
 
 
-def command(name: str, short: str, *parts: Part, **facts: Any) -> Part:
+def command(name: str, short: str, *parts: Part, **facts: Any) -> Callable[[Command], click.Command]:
     """A command with a line in the list of commands, and these arguments and options in this order."""
 
-    def make(function: Command) -> Command:
+    def make(function: Command) -> click.Command:
         for part in reversed(parts):
             function = part(function)
         return click.command(name, short_help=short, **facts)(function)
@@ -55,7 +56,8 @@ def command(name: str, short: str, *parts: Part, **facts: Any) -> Part:
     return make
 
 
-json_option = option("--json as_json", "Print one JSON object and nothing else.", default=False)
+flag = partial(option, default=False)
+json_option = flag("--json as_json", "Print one JSON object and nothing else.")
 
 
 class ClearErrors(click.Group):
@@ -108,7 +110,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def program(name: str, kind: type[click.Group]) -> Part:
+def program(name: str, kind: type[click.Group] = ClearErrors) -> Callable[[Command], click.Group]:
     """The whole program of this name; its help ends with how to make a shell complete commands, options and files."""
     variable = f"_{name.upper().replace('-', '_')}_COMPLETE"
     epilog = f"""\b
@@ -118,7 +120,7 @@ def program(name: str, kind: type[click.Group]) -> Part:
       fish  {variable}=fish_source {name} > ~/.config/fish/completions/{name}.fish
     """
 
-    def make(function: Command) -> Command:
+    def make(function: Command) -> click.Group:
         function = click.version_option(package_name="kmeanalyst", prog_name=name)(function)
         return click.group(cls=kind, context_settings={"help_option_names": ["-h", "--help"]}, epilog=epilog)(function)
 

@@ -5,19 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kmeanalyst.cli.arguments import (
-    Answer,
-    column_names,
-    from_option,
-    on_release,
-    output_option,
-    sample_named,
-    seed_option,
-)
+from kmeanalyst.cli.arguments import Answer, column_names, from_option, on_release, output_option, seed_option
 from kmeanalyst.cli.terminal import option, say
 
 if TYPE_CHECKING:
@@ -46,34 +38,9 @@ class _Choices:
     settings: Sequence[str]
     columns: str | None
     view: View | None
-    sample_path: str | None
-    from_table: str | None
+    source: Any
     metrics: Sequence[str]
     seed: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Trained:
-    """A trained model, its scores on a sample, and warnings of the fit."""
-
-    model: TrainedPipeline
-    scores: Mapping[str, Estimate]
-    notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report and the scores, as JSON has them."""
-        report, classes = self.model.report, self.model.levels_
-        assert report is not None
-        return vars(report) | {
-            "columns": list(report.columns),
-            "notes": [*report.notes, *self.notes],
-            "classes": None if classes is None else classes.tolist(),
-            "test": {name: score.to_dict() for name, score in self.scores.items()} or None,
-        }
-
-    def __str__(self) -> str:
-        notes = [f"note: {text}" for text in self.notes]
-        return "\n".join(map(str, [self.model.report, *notes, *self.scores.values()]))
 
 
 def _check(metrics: Sequence[str], sample_path: str | None, **_: Any) -> None:
@@ -111,29 +78,30 @@ def train_command(release: Release, output: str, **options: Any) -> Answer:
       kmeanalyst train adult.kme --target age --estimator RandomForestRegressor --set n_estimators=300 --output age.skops
     """
     from kmeanalyst.learning.training.pipeline import check_name, untrusted_types, write_model
+    from kmeanalyst.learning.training.training import fit
     from kmeanalyst.sources.tables import read_table
 
     choices = _Choices(**options)
     check_name(output)
-    source = sample_named(choices.sample_path, choices.from_table)
-    trained = _train(release, choices, None if source is None else read_table(source, release.domain))
-    write_model(trained.model, output)
-    unknown = untrusted_types(output)  # read_model trusts no types but the commonest
-    arguments = repr(output) + (f", trusted={unknown!r}" if unknown else "")
-    say(f"wrote {output}; it is read by kmeanalyst.read_model({arguments})", err=True)
-    return str(trained), lambda: trained.to_dict() | {"output": output}
-
-
-def _train(release: Release, choices: _Choices, sample: pd.DataFrame | None) -> _Trained:
-    from kmeanalyst.learning.training.training import fit
-
-    estimator = _estimator(release, choices)
-    columns = column_names(choices.columns)
+    sample = None if choices.source is None else read_table(choices.source, release.domain)
+    estimator, columns = _estimator(release, choices), column_names(choices.columns)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = fit(estimator, release, choices.target, columns=columns, view=choices.view, rng=choices.seed)
+    notes = list(dict.fromkeys(str(one.message) for one in caught))
     scores = {} if sample is None else _scores(model, sample, choices.metrics)
-    return _Trained(model, scores, tuple(dict.fromkeys(str(one.message) for one in caught)))
+    write_model(model, output)
+    unknown = untrusted_types(output)  # read_model trusts no types but the commonest
+    arguments = repr(output) + (f", trusted={unknown!r}" if unknown else "")
+    say(f"wrote {output}; it is read by kmeanalyst.read_model({arguments})", err=True)
+    report, classes = model.report, model.levels_
+    assert report is not None
+    text = "\n".join(map(str, [report, *(f"note: {note}" for note in notes), *scores.values()]))
+    return text, lambda: vars(report) | {
+        "columns": list(report.columns), "notes": [*report.notes, *notes],
+        "classes": None if classes is None else classes.tolist(),
+        "test": {name: score.to_dict() for name, score in scores.items()} or None, "output": output,
+    }  # fmt: skip
 
 
 def _estimator(release: Release, choices: _Choices) -> Any:

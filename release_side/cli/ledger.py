@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.terminal import argument, command, json_option, option, say, show
+from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, say, show
 from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line
+from release_side.cli.publication import aligned
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _LEDGER = argument("ledger_path", "LEDGER", "file")
     option("--table", "Your name for the private table, as in publish --table.", required=True, metavar="NAME"),
     option("--epsilon", "ε that all releases of the table may spend together.", float),
     option("--delta", "δ that they may spend together; 0 for Laplace noise alone.", float),
-    option("--unlimited", "Count the table's releases and limit none, instead of a budget.", default=False), json_option,
+    flag("--unlimited", "Count the table's releases and limit none, instead of a budget."), json_option,
 )  # fmt: skip
 def ledger_init(
     ledger_path: str, table: str, epsilon: float | None, delta: float | None, unlimited: bool, as_json: bool
@@ -113,15 +114,6 @@ def _digest(head: str) -> str:
             f"--head {head!r:.80} is neither a digest (64 hexadecimal digits) nor an existing file. Name a released file, or "
             "the digest that publish printed."
         )
-    found = _head_in(head)
-    if found is None:
-        raise PublishError(
-            f"{head} was published without a ledger: its header has no digest to compare with. Name a file of a counted release."
-        )
-    return found
-
-
-def _head_in(path: str) -> str | None:
     from kmeanalyst.releases.file.function import read_function
     from kmeanalyst.releases.file.limits import HoldsFunction
     from kmeanalyst.releases.file.reading import read_release
@@ -129,12 +121,16 @@ def _head_in(path: str) -> str | None:
 
     try:
         try:
-            statement: Any = read_release(path, ReleaseData, allow_rehearsal=True).statement
+            statement: Any = read_release(head, ReleaseData, allow_rehearsal=True).statement
         except HoldsFunction:
-            statement = read_function(path, allow_rehearsal=True).statement
+            statement = read_function(head, allow_rehearsal=True).statement
     except ValueError as error:
         raise PublishError(str(error)) from None
-    return None if statement is None else statement.ledger_head
+    if statement is None or statement.ledger_head is None:
+        raise PublishError(
+            f"{head} was published without a ledger: its header has no digest to compare with. Name a file of a counted release."
+        )
+    return statement.ledger_head
 
 
 def _account_text(account: TableAccount) -> str:
@@ -161,7 +157,7 @@ _ADAPTIVE = (
 
 
 def _release_lines(account: TableAccount) -> list[str]:
-    rows = [("time (UTC)", "epsilon", "delta", "noise", "N", "method", "file")]
+    rows: list[tuple[str, ...]] = [("time (UTC)", "epsilon", "delta", "noise", "N", "method", "file")]
     for release in account.releases:
         spend = release.spend
         time = one_line(release.time.removesuffix("+00:00").replace("T", " "))
@@ -169,8 +165,7 @@ def _release_lines(account: TableAccount) -> list[str]:
         counted = f"{spend.n_rows} {'rows' if spend.unit is None else 'units'}"
         file = "not published" if release.output is None else one_line(release.output)
         rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return aligned(rows, texts=range(7))
 
 
 for _command in (ledger_init, ledger_show, ledger_verify):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 import click
 
-from kmeanalyst.cli.terminal import argument, command, json_option, option, program, say, show, working
+from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, program, say, show, working
 from kmeanalyst.releases.texts import escaped, one_line
 from release_side.choices.internal_files import BESIDE
 from release_side.cli.ledger import ledger
@@ -95,15 +96,9 @@ def main() -> None:
 
 @command(
     "draft-domain", "Draft a domain file from a PUBLIC sample.", argument("public_sample", "PUBLIC_SAMPLE"),
-    option(
-        "--this-sample-is-public", "Required: you declare that everybody may see every row of PUBLIC_SAMPLE.",
-        default=False,
-    ),
+    flag("--this-sample-is-public", "Required: you declare that everybody may see every row of PUBLIC_SAMPLE."),
     option("--output", "Where to write the domain; standard output by default.", "file"),
-    option(
-        "--collapse-rare", "Draft levels seen fewer than ten times as one level, the default of its column.",
-        default=False,
-    ),
+    flag("--collapse-rare", "Draft levels seen fewer than ten times as one level, the default of its column."),
     json_option,
 )  # fmt: skip
 def draft_domain_command(
@@ -144,29 +139,16 @@ class _ManyEpsilons(click.Command):
     """A command whose --epsilon takes several values (--epsilon 0.1 1 10), which options of click do not."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _repeated("--epsilon", args))
-
-
-def _repeated(option: str, args: list[str]) -> list[str]:
-    """The arguments, with the option named again before its second value and each later one."""
-    spread: list[str] = []
-    values = 0  # values seen plus 1, if the last option named is this one; else 0
-    for word in args:
-        if word.startswith("-") and not (values and _is_number(word)):
-            values = 1 if word == option else 2 if word.startswith(f"{option}=") else 0
-        elif values:
-            spread += [option] * (values > 1)
-            values += 1
-        spread.append(word)
-    return spread
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
+        words: list[str] = []
+        values = 0  # values seen plus 1, if the last option named is --epsilon; else 0
+        for word in args:
+            if word.startswith("-") and not (values and re.match(r"-(\d|\.\d|inf|nan)", word)):
+                values = 1 if word == "--epsilon" else 2 if word.startswith("--epsilon=") else 0
+            elif values:
+                words += ["--epsilon"] * (values > 1)
+                values += 1
+            words.append(word)
+        return super().parse_args(ctx, words)
 
 
 @command(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import Field, fields
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from kmeanalyst.cli.terminal import Part, argument, command, json_option, option, say, show, working
+from kmeanalyst.cli.terminal import Part, argument, command, flag, json_option, option, say, show, working
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
 from release_side.choices.choices import METHOD_NAMES, Account, Choices, FunctionChoices, Reading
@@ -30,7 +30,7 @@ _GUARANTEE = (
     option("--epsilon", "ε > 0 of the guarantee; up to 1 is strong.", float, required=True),
     option("--delta", f"δ of the guarantee: {guarantee()}. Well below 1/N, e.g. 1e-6.", float, required=True),
     option("--output", "File to write.", "file", required=True, metavar="FILE.kme"),
-    option("--force", "Replace FILE.kme if it exists.", default=False),
+    flag("--force", "Replace FILE.kme if it exists."),
 )
 _EXECUTORS = (
     option("--processes", "Read PRIVATE in N processes, instead of threads. Changes no bit.", int, metavar="N"),
@@ -45,14 +45,12 @@ _EXECUTORS = (
 
 def options_of(choices: type, *, without: tuple[str, ...] = ()) -> list[Part]:
     """An option for each field of a dataclass of choices that has a help text: name and default are the field's."""
-    return [_option_of(choice) for choice in fields(choices) if choice.metadata and choice.name not in without]
-
-
-def _option_of(choice: Field[Any]) -> Part:
-    facts = dict(choice.metadata)
-    default = None if "required" in facts else choice.default
-    kind = facts.pop("choices", None) or facts.pop("type", None)
-    return option("--" + choice.name.replace("_", "-"), facts.pop("help"), kind, default, **facts)
+    parts = []
+    for choice in (field for field in fields(choices) if field.metadata and field.name not in without):
+        facts = dict(choice.metadata)
+        kind, default = facts.pop("type", facts.pop("choices", None)), None if "required" in facts else choice.default
+        parts.append(option("--" + choice.name.replace("_", "-"), facts.pop("help"), kind, default, **facts))
+    return parts
 
 
 def opened_for_publishing(
@@ -78,8 +76,7 @@ def opened_for_publishing(
     return table
 
 
-@contextmanager
-def executor_of(choices: dict[str, Any]) -> Iterator[Any]:
+def executor_of(choices: dict[str, Any]) -> AbstractContextManager[Any]:
     """Who reads the table: processes, a cluster, or None. Removes the two options from the choices."""
     from release_side.executors.dask import connected
     from release_side.executors.processes import Processes
@@ -89,11 +86,8 @@ def executor_of(choices: dict[str, Any]) -> Iterator[Any]:
         raise PublishError(
             "--processes are of this machine, and --cluster is another. Nothing was spent. Name one of the two."
         )
-    if cluster is None:
-        yield None if processes is None else Processes(processes)
-        return
-    with connected(cluster) as executor:
-        yield executor
+    here = nullcontext(None if processes is None else Processes(processes))
+    return here if cluster is None else connected(cluster)
 
 
 def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool, **facts: Any) -> None:
@@ -121,26 +115,19 @@ def _counted(ledger_path: str, table: str) -> str:
     from release_side.budget.ledger import Ledger
 
     account = Ledger(ledger_path).account(table)
-    epsilon = rounded(account.total_epsilon, up=True)
-    spent = (
-        f"has spent epsilon {epsilon} of {account.epsilon:g}"
-        if account.epsilon
-        else f"is unlimited and has spent epsilon {epsilon}"
-    )
+    spent = f"has spent epsilon {rounded(account.total_epsilon, up=True)}"
+    spent = f"{spent} of {account.epsilon:g}" if account.epsilon else f"is unlimited and {spent}"
     return (
         f"counted in {ledger_path} as a release of table {account.name}, which {spent} at delta {account.total_delta:g}"
     )
 
 
-def aligned(lines: list[tuple[str, ...]], texts: tuple[int, ...] = ()) -> list[str]:
+def aligned(lines: list[tuple[str, ...]], texts: Sequence[int] = ()) -> list[str]:
     """Lines of columns of equal width: to the right, and those of texts to the left."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(
-            c.ljust(w) if i in texts else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    sides = ["<" if i in texts else ">" for i in range(len(widths))]
+    form = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
+    return [form.format(*line).rstrip() for line in lines]
 
 
 # ---------------------------------------------------------------------- the commands

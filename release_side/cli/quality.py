@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kmeanalyst.cli.terminal import argument, command, option, say, working
+from kmeanalyst.cli.terminal import argument, command, flag, option, say, working
 from release_side.cli.publication import FROM, PRIVATE
 from release_side.errors import PublishError
 
@@ -26,7 +26,7 @@ from release_side.errors import PublishError
         "The questions to compare, one on each line, as in publish; by default 50 that are drawn from the domain.", "file",
         metavar="FILE",
     ),
-    option("--allow-rehearsal", "Read a FILE.kme stamped NOT PRIVATE too (a rehearsal).", default=False),
+    flag("--allow-rehearsal", "Read a FILE.kme stamped NOT PRIVATE too (a rehearsal)."),
 )  # fmt: skip
 def quality_command(
     release_path: str, private: str, from_table: str | None, output: str, json_output: str | None, allow_rehearsal: bool,
@@ -51,13 +51,12 @@ def quality_command(
     from release_side.quality.quality import quality
 
     table = open_private(table_or_path(private, from_table))
-    others = (release_path, choices["workload"])
-    check_internal_outputs((output, json_output), private=table, others=others)
+    check_internal_outputs((output, json_output), private=table, others=(release_path, choices["workload"]))
     try:
         release = read_release(release_path, allow_rehearsal=allow_rehearsal)
     except ValueError as error:  # of the file alone, which is to be published
         raise PublishError(str(error)) from None
     with working("comparing") as progress:
-        found = quality(release, table, source=release_path, progress=progress, **choices)
-    write_quality(found, output, json_output)
+        page = quality(release, table, source=release_path, progress=progress, **choices)
+    write_quality(page, output, json_output)
     say("\n".join(f"wrote {path}" for path in (output, json_output) if path is not None))
