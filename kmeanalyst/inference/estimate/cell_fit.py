@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import csr_matrix
 
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs, left_open
@@ -42,13 +41,13 @@ _SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the 
 _CAUTION = 1.2  # factor on κ and its standard error
 _STILL_TO_GO = 2.0  # an error of the answers, in units of what a second step would add to them
 _MOST_ALONE, _LARGEST_BLOCK = 400, 512  # cells of single columns, and of a block, in the preconditioner
-_ROUNDING = 1e-9
+_ROUNDING, _NOTHING = 1e-9, 1e-30
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
 _TOGETHER = 32  # questions
 _HARDLY, _PROJECTED = 0.02, 0.02  # noise variance of a projection, relative; a step that gains less than this ends it
-_SINGLE = 1e-5  # least noise variance, relative to the largest prior variance
+_LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _DRAWN = 1e-3  # draws are solved for to this share
-_SETTLED = 1e-7  # the best answers are solved for to this share of their change
+_SETTLED = 1e-12  # the best answers are solved for to this share of what steps gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +70,6 @@ class FeatureCovariance:
     def __matmul__(self, A: Array) -> Array:
         return self.with_features(self.features @ A) - np.outer(self.mean, self.mean @ A)
 
-    def nearly(self, A: Array) -> Array:
-        features, transposed, weights, mean = self._single
-        B = A.astype(np.float32)
-        return transposed @ (weights * (features @ B)) - np.outer(mean, mean @ B)
-
-    @cached_property
-    def _single(self) -> tuple[Any, Any, Array, Array]:
-        features, transposed = (
-            csr_matrix((each.data.astype(np.float32), each.indices, each.indptr), each.shape)
-            for each in (self.features, self.transposed)
-        )
-        return features, transposed, self.weights[:, None].astype(np.float32), self.mean.astype(np.float32)
-
     def with_features(self, values: Array) -> Array:
         return self.transposed @ (self.weights[:, None] * values)
 
@@ -94,7 +80,7 @@ class _Blocks:
 
     C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone.
 
-    inverses     each block's cells, and the inverse (of κ (C − C_A) + τ²I) there, in single precision.
+    inverses     each block's cells, and the inverse (of κ (C − C_A) + τ²I) there.
     explained    (F, r) the blocks' inverses times a root of κ C_A.
     inner        Cholesky factor of the Woodbury identity's (r, r) matrix.
     """
@@ -108,23 +94,21 @@ class _Blocks:
         cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float
     ) -> _Blocks:
         root = np.sqrt(spread) * _explained_by_columns(covariance, feature_map)
-        inverses, explained = [], np.empty_like(root)
+        inverses, explained = [], np.zeros_like(root)
         for block in _blocks(feature_map):
             mean, own = covariance.mean[block], root[block]
             size = np.diag(spread * (covariance.diagonal[block] + mean**2) + noise_variance)
             inverse = np.linalg.inv(size - spread * np.outer(mean, mean) - own @ own.T)
             explained[block] = inverse @ own
-            inverses.append((block, ((inverse + inverse.T) / 2).astype(np.float32)))
+            inverses.append((block, (inverse + inverse.T) / 2))
         inner = cho_factor(np.eye(root.shape[1]) + root.T @ explained)
-        return cls(tuple(inverses), explained.astype(np.float32), inner)
+        return cls(tuple(inverses), explained, inner)
 
     def __matmul__(self, B: Array) -> Array:
-        single = B.astype(np.float32)
-        found = np.empty_like(B)
+        solved = -self.explained @ cho_solve(self.inner, self.explained.T @ B)
         for block, inverse in self.inverses:
-            found[block] = inverse @ single[block]
-        found -= self.explained @ cho_solve(self.inner, self.explained.T @ single).astype(np.float32)
-        return found
+            solved[block] += inverse @ B[block]
+        return solved
 
 
 def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Array:
@@ -160,29 +144,40 @@ class _System:
     inverse: _Blocks  # nearly
 
     def __matmul__(self, A: Array) -> Array:
-        return self.spread * self.covariance.nearly(A) + self.noise_variance * A
+        return self.spread * (self.covariance @ A) + self.noise_variance * A
 
     def solved(
-        self, B: Array, enough: Callable[[Array], bool] = lambda gained: False, most: int = _MOST_STEPS
+        self, B: Array, enough: Callable[[Array], Array] = lambda gains: gains[-1] < 0, most: int = _MOST_STEPS
     ) -> Array:
-        """A (F, k) by conjugate gradients, until `enough` is true of what a step adds to Bᵀ A, for each column (k,)."""
-        A, rest = np.zeros_like(B), B
+        """A (F, k) by conjugate gradients, each column by itself: it ends when `enough` is true of its gains.
+
+        enough   from what each step so far added to Bᵀ A (steps, k) → (k,).
+        most     steps. ValueError where one is not finite.
+        """
+        A, rest, gains = np.zeros_like(B), B.copy(), np.zeros((most, B.shape[1]))
         step = direction = self.inverse @ rest
         size = (rest * step).sum(axis=0)
-        for _ in range(most):
+        going = np.arange(B.shape[1])
+        for i in range(most):
+            kept = ~(size <= _NOTHING * gains.sum(axis=0)[going])
+            going, rest, direction, size = going[kept], rest[:, kept], direction[:, kept], size[kept]
+            if not len(going):
+                break
             image = self @ direction
-            curvature = (direction * image).sum(axis=0)
-            left = (size > 0) & (curvature > 0)  # in single precision nothing may be left to gain
-            if not left.any():
-                break
-            length = np.where(left, size / np.where(left, curvature, 1.0), 0.0)
-            A += length * direction
-            rest = rest - length * image
-            if enough(length * size):
-                break
+            length = size / (direction * image).sum(axis=0)
+            if not (np.isfinite(length) & (length > 0)).all():
+                raise ValueError(
+                    f"the equations of the measurement were not solved: step {i + 1} has no length. Where errors are not known "
+                    "there is no answer; please report it with the file."
+                )
+            A[:, going] += length * direction
+            rest -= length * image
+            gains[i, going] = length * size
+            left = ~enough(gains[: i + 1])[going]
+            going, rest, direction, before = going[left], rest[:, left], direction[:, left], size[left]
             step = self.inverse @ rest
-            size, before = (rest * step).sum(axis=0), size
-            direction = step + np.where(left, size / np.where(left, before, 1.0), 0.0) * direction
+            size = (rest * step).sum(axis=0)
+            direction = step + size / before * direction
         return A
 
 
@@ -402,11 +397,11 @@ class CellFit:
         centred = influence - self.probabilities @ influence
         with_features = self.system.covariance.with_features(centred)
         variance = self.probabilities @ centred**2
-        left = [(self.spread + 1 / self.measurement.n_rows) * variance]  # the squared error after each step
+        most = (self.spread + 1 / self.measurement.n_rows) * variance  # the squared error before the first step
 
-        def narrow(gained: Array) -> bool:
-            left.append(left[-1] - gained)
-            return len(left) > _PATIENCE and bool((left[-1 - _PATIENCE] <= (1 + 2 * _GAIN) * left[-1]).all())
+        def narrow(gains: Array) -> Array:
+            now = most - gains.sum(axis=0)
+            return (len(gains) >= _PATIENCE) & (gains[-_PATIENCE:].sum(axis=0) <= 2 * _GAIN * now)
 
         return self.system.solved(self.spread * with_features, narrow), centred, with_features
 
@@ -447,8 +442,8 @@ def prior_draws(probabilities: Array, k: int, rng: np.random.Generator) -> Array
 
 
 def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: float) -> float:
-    """The noise variance, or as much as single precision needs: a is then a little shorter than the best one."""
-    return max(variance, _SINGLE * spread * float(covariance.diagonal.max()))
+    """The noise variance, or as much as the solver needs to end: a is then a little shorter than the best one."""
+    return max(variance, _LEAST_NOISE * spread * float(covariance.diagonal.max()))
 
 
 def _fit_around(
@@ -469,15 +464,9 @@ def _fit_around(
     return CellFit(rows, answers, system, determined, measurement, unmeasured)
 
 
-def _until(share: float, *, last: int = _PATIENCE, fewest: int = 1) -> Callable[[Array], bool]:
+def _until(share: float, *, last: int = _PATIENCE, fewest: int = 1) -> Callable[[Array], Array]:
     """Whether none of the last steps, of this many at least, gained more than this share of what all of them did."""
-    gains: list[float] = []
-
-    def settled(gained: Array) -> bool:
-        gains.append(float(gained.sum()))
-        return len(gains) >= fewest and max(gains[-last:]) < share * sum(gains)
-
-    return settled
+    return lambda gains: (len(gains) >= fewest) & (gains[-last:].max(axis=0) < share * gains.sum(axis=0))
 
 
 def _few_columns(values: Array) -> Iterator[Array]:
