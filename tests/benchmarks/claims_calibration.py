@@ -12,7 +12,6 @@ that is false, which the rule promises to be at most .05, and the same of Benjam
 from __future__ import annotations
 
 import argparse
-import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +20,7 @@ from itertools import pairwise
 import draws_coverage
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
 
 import kmeanalyst as ka
 from kmeanalyst.inference.estimate.estimate import Estimate
@@ -67,34 +66,35 @@ def of_release(number: int, epsilon: float, options: argparse.Namespace, truths:
     })  # fmt: skip
 
 
-def summary(found: pd.DataFrame) -> str:
+def summary(found: pd.DataFrame) -> None:
+    """Print stated and true shares by range, and what the two rules keep."""
     opposite = found["probability"] < 0.5
     stated = np.where(opposite, 1 - found["probability"], found["probability"])
     holds = np.where(opposite, ~found["holds"], found["holds"])
-    lines = ["stated by       claims  mean stated  holds"]
-    for low, high in pairwise(RANGES):
+    lines = []
+    for low, high in [*pairwise(RANGES), (RANGES[0], RANGES[-1])]:
         used = (stated >= low) & ((stated < high) | (high == 1.0))
-        lines.append(f"{low:.2f} to {high:.2f}  {used.sum():8d}  {stated[used].mean():11.3f}  {holds[used].mean():.3f}")
-    lines.append(f"all           {len(stated):8d}  {stated.mean():11.3f}  {holds.mean():.3f}")
-    for rule in ("bayes", "yekutieli"):
-        kept = found[found[rule]]
-        shares = 1 - kept.groupby("release")["holds"].mean()
-        error = shares.std() / np.sqrt(len(shares))
-        lines.append(f"{rule}: {len(kept)} kept, {1 - kept['holds'].mean():.4f} false (s.e. by release {error:.4f})")
-    return "\n".join(lines)
+        lines.append(
+            {"from": low, "to": high, "claims": used.sum(), "stated": stated[used].mean(), "holds": holds[used].mean()}
+        )
+    show(lines)
+    kept = {rule: found[found[rule]] for rule in ("bayes", "yekutieli")}
+    by_release = {rule: 1 - some.groupby("release")["holds"].mean() for rule, some in kept.items()}
+    show(
+        {"rule": rule, "kept": len(some), "false": 1 - some["holds"].mean(),
+         "s.e. by release": by_release[rule].std() / np.sqrt(len(by_release[rule]))}
+        for rule, some in kept.items()
+    )  # fmt: skip
 
 
 def main() -> None:
     options = command_line(__doc__, releases=16, rows=5000, epsilon=(1.0, 0.1), claims=8, first=0)
     warnings.filterwarnings("ignore")
     truths = [float(statistic(population()).value) for statistic in STATISTICS]
+    numbers = range(options.first, options.first + options.releases)
     for epsilon in options.epsilon:
-        parts = []
-        for number in range(options.first, options.first + options.releases):
-            parts.append(of_release(number, epsilon, options, truths))
-            print(f"epsilon {epsilon:g}, release {number}", file=sys.stderr, flush=True)
-        print(f"\nAdult, epsilon {epsilon:g}, {options.rows} rows, {options.releases} releases")
-        print(summary(pd.concat(parts)), flush=True)
+        print(f"\nAdult, epsilon {epsilon:g}, {options.rows} rows, {options.releases} releases", flush=True)
+        summary(pd.concat([of_release(number, epsilon, options, truths) for number in numbers]))
 
 
 if __name__ == "__main__":

@@ -15,15 +15,15 @@ rare     a simulated class of .5 %.
 from __future__ import annotations
 
 import logging
-import time
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import synthesis
-from harness import DATA, command_line, is_there, read_text
+from harness import DATA, command_line, is_there, read_text, show
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
@@ -47,16 +47,15 @@ MODELS: dict[str, Callable[[], Any]] = {
 Split = tuple[Domain, pd.DataFrame, pd.DataFrame, str]
 
 
-def of_synthesis(name: str) -> Split:
-    table = synthesis.TABLES[name]()
-    return table.domain, table.train, table.test, table.target
-
-
 def acs() -> Split:
     """A quarter of the rows to test with."""
     domain = read_domain(DATA / "acs" / "domain.toml")
     train, test = train_test_split(read_text("acs/ma2019.csv.gz"), test_size=0.25, random_state=0)
     return domain, train, test, "MSP"
+
+
+def of_synthesis(table: synthesis.Table) -> Split:
+    return table.domain, table.train, table.test, table.target
 
 
 def simulated(classes: int, rare: bool = False) -> Split:
@@ -82,13 +81,9 @@ def simulated(classes: int, rare: bool = False) -> Split:
 
 
 TABLES: dict[str, Callable[[], Split]] = {
-    "adult": lambda: of_synthesis("adult"),
-    "housing": lambda: of_synthesis("housing"),
-    "acs": acs,
-    "seven": lambda: simulated(7),
-    "many": lambda: simulated(23),
-    "rare": lambda: simulated(2, rare=True),
-}
+    "adult": lambda: of_synthesis(synthesis.adult()), "housing": lambda: of_synthesis(synthesis.housing()), "acs": acs,
+    "seven": lambda: simulated(7), "many": lambda: simulated(23), "rare": lambda: simulated(2, rare=True),
+}  # fmt: skip
 REAL = ("adult", "housing", "acs")
 
 
@@ -110,42 +105,27 @@ def lines(name: str, epsilon: float, draws: int, models: list[str], labels: list
     domain, train, test, target = TABLES[name]()
     test = domain.decode(domain.encode(test))
     rows = domain.decode(domain.encode(train)).assign(weight=1.0)
-    tenth = rows.sample(frac=0.1, random_state=0)
-    settings: dict[str, Any] = {
-        "real rows": ka.from_frame(rows, domain=domain),
-        "a tenth": ka.from_frame(tenth, domain=domain),
+    parts = {"real rows": rows, "a tenth": rows.sample(frac=0.1, random_state=0)}
+    settings = {setting: ka.from_frame(part, domain=domain) for setting, part in parts.items()} | {
+        f"release {draw}": publish(train, domain, epsilon=epsilon, delta=1e-5, target=target, uncounted=True)
+        for draw in range(draws)
     }
-    for draw in range(draws):
-        settings[f"release {draw}"] = publish(train, domain, epsilon=epsilon, delta=1e-5, target=target, uncounted=True)
-    for setting, release in settings.items():
-        for model in models:
-            for source in labels if "release" in setting else [None]:
-                started = time.monotonic()
-                encoding: Any = "cells" if model == "LR" else None
-                fitted = ka.fit(MODELS[model](), release, target, encoding=encoding, labels=source)  # type: ignore[arg-type]
-                found = scores(fitted, test, target) | {"s": time.monotonic() - started}
-                yield {"table": name, "epsilon": epsilon, "setting": setting, "labels": source, "model": model} | found
+    for (setting, release), model in product(settings.items(), models):
+        encoding: Any = "cells" if model == "LR" else None
+        for source in labels if "release" in setting else [None]:
+            fitted = ka.fit(MODELS[model](), release, target, encoding=encoding, labels=source)  # type: ignore[arg-type]
+            made = {"table": name, "ε": epsilon, "rows": setting, "labels": source, "model": model}
+            yield made | scores(fitted, test, target)
 
 
 def main() -> None:
-    """The tables asked for, one after the other."""
-    arguments = command_line(
+    asked = command_line(
         __doc__, tables=TABLES, epsilon=(1.0,), draws=1, models=MODELS, labels=("smoothed", "released")
     )
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    for name in arguments.tables:
-        if name in REAL and not is_there(DATA):
-            continue
-        for epsilon in arguments.epsilon:
-            for line in lines(name, epsilon, arguments.draws, arguments.models, arguments.labels):
-                print(shown(line), flush=True)
-
-
-def shown(line: dict[str, Any]) -> str:
-    what = f"{line['table']:8} {line['epsilon']:<4g} {line['setting']:10} {line['labels'] or '':9} {line['model']:5}"
-    found = f"ROC-AUC {line['roc_auc']:.4f}  log loss {line['log_loss']:.4f}  macro F1 {line['macro_f1']:.3f}"
-    return f"{what} {found}  {line['s']:.0f} s"
+    for name, epsilon in product((name for name in asked.tables if name not in REAL or is_there(DATA)), asked.epsilon):
+        show(lines(name, epsilon, asked.draws, asked.models, asked.labels))
 
 
 if __name__ == "__main__":

@@ -16,10 +16,11 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
 
 import release_side
 from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
@@ -41,14 +42,6 @@ class Law:
     draw: Callable[[int, np.random.Generator], pd.DataFrame]
     given: pd.DataFrame
     truth: Callable[[pd.DataFrame], Array]
-
-
-def _on_bump(x: Array) -> Array:
-    return 3 * np.exp(-0.5 * ((x - 1) / 0.8) ** 2) - 0.5
-
-
-def _on_step(x: Array) -> Array:
-    return np.where(x > 0, 1.5, -1.0)
 
 
 def _curve(
@@ -85,8 +78,14 @@ LAWS = {
     "wave": _curve(
         _EVEN, lambda n, rng: rng.normal(0, 1.8, n), lambda x: 2 * np.sin(x), 0.7, [-2.5, -1.5, -0.75, 0.0, 0.75, 1.5, 2.5]
     ),
-    "bump": _curve(_EVEN, lambda n, rng: rng.uniform(-5, 5, n), _on_bump, 0.7, [-3.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.5]),
-    "step": _curve(_EVEN, lambda n, rng: rng.normal(0, 2.5, n), _on_step, 0.7, [-3.0, -1.5, -0.75, 0.75, 1.5, 3.0]),
+    "bump": _curve(
+        _EVEN, lambda n, rng: rng.uniform(-5, 5, n), lambda x: 3 * np.exp(-0.5 * ((x - 1) / 0.8) ** 2) - 0.5, 0.7,
+        [-3.0, -1.0, 0.0, 0.5, 1.0, 2.0, 3.5],
+    ),
+    "step": _curve(
+        _EVEN, lambda n, rng: rng.normal(0, 2.5, n), lambda x: np.where(x > 0, 1.5, -1.0), 0.7,
+        [-3.0, -1.5, -0.75, 0.75, 1.5, 3.0],
+    ),
     "saturating": _curve(
         (0, 30, -5, 20), lambda n, rng: rng.gamma(2, 3, n), lambda x: 4 * np.log1p(x), 1.5, [1.5, 3.0, 5.0, 7.0, 10.0, 13.0]
     ),
@@ -115,28 +114,24 @@ def _answers(smooth: Smoother, law: Law) -> tuple[Array, Array, Array]:
     return found - law.truth(law.given), np.sqrt(sum(part**2 for part in parts.values())), left
 
 
-def _line(name: str, regulariser: float, found: list[tuple[Array, Array, Array]], spread: float) -> str:
+def _line(name: str, regulariser: float, found: list[tuple[Array, Array, Array]], spread: float) -> dict[str, Any]:
     errors, standard, left = (np.array(part) for part in zip(*found, strict=True))
-    columns = []
-    for wide in (np.hypot(standard, left), standard):
-        held = np.abs(errors) <= _Z * wide
-        columns.append(f"{held.mean():.2f} ({held.mean(axis=0).min():.2f})")
-    return (
-        f"  {name:<28} {regulariser:8.1e}  {np.sqrt((errors**2).mean()) / spread:6.3f}  {columns[0]:>12}  {columns[1]:>12}  "
-        f"{np.hypot(standard, left).mean() / spread:6.3f}"
-    )
+    line = {"rule": name, "λ": regulariser, "error": np.sqrt((errors**2).mean()) / spread}
+    for key, error in {"held": np.hypot(standard, left), "without bias": standard}.items():
+        held = np.abs(errors) <= _Z * error
+        line |= {key: held.mean(), f"{key}, worst": held.mean(axis=0).min()}
+    return line | {"± error": np.hypot(standard, left).mean() / spread}
 
 
-def _setting(law: Law, rows: int, epsilon: float, asked: argparse.Namespace) -> list[str]:
-    found: dict[str, list[tuple[Array, Array, Array]]] = {}
+def _setting(law: Law, rows: int, epsilon: float, asked: argparse.Namespace) -> list[dict[str, Any]]:
+    found: dict[str, list[tuple[Array, Array, Array]]] = {"as answered": [], "of the points alone": []}
     options = {} if asked.tables else {"points": 300, "features": 500}
     for seed in range(asked.releases):
         frame = law.draw(rows, np.random.default_rng(seed))
         release = release_side.publish(frame, law.domain, epsilon=epsilon, delta=1e-6, uncounted=True, **options)
-        names = list(law.given.columns)
-        smooth = smoother(release, names, where=None, view=None, kernel=None)
-        found.setdefault("as answered", []).append(_given(release, law))
-        found.setdefault("of the points alone", []).append(_answers(smooth, law))
+        smooth = smoother(release, list(law.given.columns), where=None, view=None, kernel=None)
+        found["as answered"].append(_given(release, law))
+        found["of the points alone"].append(_answers(smooth, law))
     spread = float(law.draw(100_000, np.random.default_rng(0))["y"].std())
     return [_line(name, smooth.regulariser, answers, spread) for name, answers in found.items()]
 
@@ -145,8 +140,7 @@ def main() -> None:
     asked = command_line(__doc__, releases=12, rows=(20_000,), epsilon=(1.0, 0.1), tables=False, laws=LAWS)
     for rows, epsilon, name in product(asked.rows, asked.epsilon, asked.laws):
         print(f"{name}, N = {rows:,}, ε = {epsilon:g}, {asked.releases} releases")
-        print(f"  {'rule':<28} {'λ':>8}  {'error':>6}  {'95 % holds':>12}  {'without bias':>12}  {'± error':>6}")
-        print("\n".join(_setting(LAWS[name], rows, epsilon, asked)), flush=True)
+        show(_setting(LAWS[name], rows, epsilon, asked))
 
 
 if __name__ == "__main__":

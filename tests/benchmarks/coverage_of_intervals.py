@@ -13,15 +13,14 @@ weights of a view, not of the default answers. Cited by tutorials/measured.md, "
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
 
 import release_side
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
@@ -131,19 +130,9 @@ def _values(question: str, frame: pd.DataFrame, domain: Domain) -> Array:
     return np.asarray(parse(question).evaluate(frame, domain), dtype=float)
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """Of one release, for each question."""
-
-    value: Array  # the answer
-    weights: Array
-    fitted: Array
-    standard_error: Array
-    known_error: Array  # privacy and sampling alone
-
-
-def answers(name: str, epsilon: float, rows: int, number: int, kernel: str, view: View | None) -> Predictions:
-    """All the questions put to the release of a fresh table."""
+def answers(name: str, epsilon: float, rows: int, number: int, kernel: str, view: View | None) -> Array:
+    """(5, questions) put to the release of a fresh table: answers, their standard errors, those of privacy and sampling alone,
+    and what the weights and the fitted population say."""
     (domain, draw), questions = TABLES[name], asked(name)[0]
     rng = np.random.default_rng([number, rows])
     sizes = {"features": 500, "points": 300} if kernel == "table" else {"kernel": kernel}
@@ -156,62 +145,43 @@ def answers(name: str, epsilon: float, rows: int, number: int, kernel: str, view
     h = np.column_stack([_values(question, model.frame, domain) for question in questions])
     at_points, at_rows = (h, h) if model.fit.on_points else (h[: len(release)], h[len(release) :])
     parts = model.fit.parts(at_rows)
-    return Predictions(
-        value=np.array([estimate.value for estimate in estimates]),
-        weights=model.weights @ at_points,
-        fitted=model.fit.weights @ at_rows,
-        standard_error=np.array([estimate.standard_error for estimate in estimates]),
-        known_error=np.hypot(parts["privacy"], parts["sampling"]),
-    )
+    value, error = np.array([(estimate.value, estimate.standard_error) for estimate in estimates]).T
+    known = np.hypot(parts["privacy"], parts["sampling"])
+    return np.array([value, error, known, model.weights @ at_points, model.fit.weights @ at_rows])
 
 
 def main() -> None:
-    """Print the table."""
     choice = command_line(
-        __doc__,
-        releases=20,
-        tables=TABLES,
-        rows=(5000, 20_000, 100_000),
-        epsilon=(0.1, 1.0, 5.0),
-        kernel="table",
-        workers=2,
+        __doc__, releases=20, tables=TABLES, rows=(5000, 20_000, 100_000), epsilon=(0.1, 1.0, 5.0), kernel="table", workers=2,
         view=None,
-    )
+    )  # fmt: skip
     print(
         f"{choice.releases} releases a setting; rms errors and widths in standard deviations of the question, medians"
-    )
-    print(
-        "table               N     ε  held smooth sharp worst  width: smooth sharp  90 %  /known  rms: weights fitted"
     )
     with ProcessPoolExecutor(choice.workers) as pool:
         for name, rows, epsilon in product(choice.tables, choice.rows, choice.epsilon):
             settings = [(name, epsilon, rows, i, choice.kernel, choice.view) for i in range(choice.releases)]
-            _tell(name, rows, epsilon, list(pool.map(answers, *zip(*settings, strict=True))))
+            found = np.array(list(pool.map(answers, *zip(*settings, strict=True))))
+            _tell({"table": name, "N": rows, "ε": epsilon}, name, found)
 
 
-def _tell(name: str, rows: int, epsilon: float, found: Sequence[Predictions]) -> None:
+def _tell(setting: dict[str, Any], name: str, found: Array) -> None:
+    """Print a line of this setting, and of each question that was held in fewer than .85 of its releases."""
     questions, truth, sd, smooth = asked(name)
-    value, error, known = (
-        np.array([getattr(each, field) for each in found]) for field in ("value", "standard_error", "known_error")
-    )
+    value, error, known, weights, fitted = found.transpose(1, 0, 2)
     held = (np.abs(value - truth) <= 1.959964 * error).mean(axis=0)
-    rms = [
-        np.median(np.sqrt((((np.array([getattr(each, field) for each in found]) - truth) / sd) ** 2).mean(axis=0)))
-        for field in ("weights", "fitted")
-    ]
     width = 3.92 * error / sd
-    print(
-        f"{name:13} {rows:7} {epsilon:5g}  {held.mean():.3f}  {held[smooth].mean():.3f} {held[~smooth].mean():.3f}  "
-        f"{held.min():.2f}         {np.median(width[:, smooth]):.3f} {np.median(width[:, ~smooth]):.3f} "
-        f"{np.quantile(width[:, ~smooth], 0.9):.3f}    {np.median((error / known)[:, smooth]):.2f}         "
-        f"{rms[0]:.4f} {rms[1]:.4f}",
-        flush=True,
-    )
+    show([setting | {
+        "held": held.mean(), "smooth": held[smooth].mean(), "sharp": held[~smooth].mean(), "worst": held.min(),
+        "width, smooth": np.median(width[:, smooth]), "width, sharp": np.median(width[:, ~smooth]),
+        "sharp, 90 %": np.quantile(width[:, ~smooth], 0.9), "/ known": np.median((error / known)[:, smooth]),
+    } | {
+        f"rms, {label}": np.median(np.sqrt((((answer - truth) / sd) ** 2).mean(axis=0)))
+        for label, answer in (("weights", weights), ("fitted", fitted))
+    }])  # fmt: skip
     for j in np.flatnonzero(held < 0.85):
         off = (value[:, j].mean() - truth[j]) / sd[j]
-        print(
-            f"      {questions[j]:48} held {held[j]:.2f}, off by {off:.3f} on average, ± {error[:, j].mean() / sd[j]:.3f}"
-        )
+        print(f"      {questions[j]:48} held {held[j]:.2f}, off by {off:.3f}, ± {error[:, j].mean() / sd[j]:.3f}")
 
 
 if __name__ == "__main__":

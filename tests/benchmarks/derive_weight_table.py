@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import sklearn
 import weighted_fits as fits
 from sklearn.utils import all_estimators
-from weighted_fits import Design, FitFailed, Predictions, Problem
+from weighted_fits import FitFailed, Predictions, Problem
 
 from kmeanalyst.learning.weights.weight_support import (
     EXACT,
@@ -76,15 +75,14 @@ class Harness:
         moved = fits.distance(self.repeated, self.unweighted) > MOVES_NOTHING * self.unweighted.size
         return moved and fits.distance(self.weighted, self.unweighted) <= MOVES_NOTHING * self.effect
 
-    def ask(self, design: Callable[[Problem], Design]) -> Predictions:
-        return fits.averaged(self.estimator, self.problem, design(self.problem), self.seeds)
+    def ask(self, name: str) -> Predictions:
+        return fits.averaged(self.estimator, self.problem, fits.design(self.problem, name), self.seeds)
 
     def same_for_each_seed(self, left: Predictions, right: Predictions) -> bool:
         """Whether the models are one with every seed by itself: the seed aside, the measure alone decides."""
         if not np.isfinite(fits.distance(left, right)):
             return False
-        gaps = np.sqrt(np.mean(left.minus(right).each ** 2, axis=(1, 2)))
-        return bool(gaps.max() <= TOLERANCE * self.effect)
+        return bool(np.sqrt(np.mean(left.minus(right).each ** 2, axis=(1, 2))).max() <= TOLERANCE * self.effect)
 
     def same(self, left: Predictions, right: Predictions) -> bool:
         """Whether two models are one, up to solver tolerance or, in the mean over seeds, their spread."""
@@ -97,21 +95,16 @@ class Harness:
 
 def harness(estimator: Any, problem: Problem) -> Harness:
     """The estimator on the problem: one seed where neither seed nor order matters, else enough to see the effect."""
-    tried = fits.averaged(estimator, problem, fits.weighted(problem), 3)
+    tried = fits.averaged(estimator, problem, fits.design(problem, "weighted"), 3)
     if tried.error <= MOVES_NOTHING * tried.size:
         return _harness(estimator, problem, 1)
     trial = _harness(estimator, problem, SEEDS)
-    if trial.noise <= CLEAR_NOISE:
-        return trial
-    return _harness(estimator, problem, 2 * SEEDS)
+    return trial if trial.noise <= CLEAR_NOISE else _harness(estimator, problem, 2 * SEEDS)
 
 
 def _harness(estimator: Any, problem: Problem, seeds: int) -> Harness:
-    asked = [
-        fits.averaged(estimator, problem, design(problem), seeds)
-        for design in (fits.repeated, fits.unweighted, fits.weighted)
-    ]
-    return Harness(estimator, problem, seeds, *asked)
+    designs = (fits.design(problem, name) for name in ("repeated", "unweighted", "weighted"))
+    return Harness(estimator, problem, seeds, *[fits.averaged(estimator, problem, one, seeds) for one in designs])
 
 
 def probe(estimator: Any) -> Verdict:
@@ -142,23 +135,19 @@ def _tested(estimator: Any) -> Verdict:
     failure = ""
     for problem in (make() for make in fits.problems_for(estimator)):
         try:
-            fits.averaged(model, problem, fits.unweighted(problem), 1)
+            fits.averaged(model, problem, fits.design(problem, "unweighted"), 1)
         except FitFailed as error:
             failure = failure or str(error)
             continue
-        return _tested_on(problem, estimator, model)
+        try:
+            fits.averaged(model, problem, fits.design(problem, "weighted"), 1)
+        except FitFailed as error:
+            return Verdict(NONE, f"fit takes no sample_weight, not even a positive one ({error}).", False)
+        try:
+            return _judged(estimator, harness(model, problem))
+        except FitFailed as error:
+            return Verdict(NONE, f"its fits with several seeds cannot be compared ({error}).", False)
     return Verdict(NONE, f"it could be fitted to none of the test problems ({failure}).", False)
-
-
-def _tested_on(problem: Problem, estimator: Any, model: Any) -> Verdict:
-    try:
-        fits.averaged(model, problem, fits.weighted(problem), 1)
-    except FitFailed as error:
-        return Verdict(NONE, f"fit takes no sample_weight, not even a positive one ({error}).", False)
-    try:
-        return _judged(estimator, harness(model, problem))
-    except FitFailed as error:
-        return Verdict(NONE, f"its fits with several seeds cannot be compared ({error}).", False)
 
 
 def _judged(estimator: Any, trial: Harness) -> Verdict:
@@ -187,89 +176,64 @@ def _of_nonnegative(trial: Harness) -> tuple[bool, str]:
 
 def _of_signed(trial: Harness) -> tuple[str, str]:
     """The verdict on negative weights and the behaviour it rests on."""
-    batches = fits.in_batches(trial.estimator, 32)
     if trial.seeds > 1:
-        trial = _harness(batches, trial.problem, SIGNED_SEEDS)
-    seen: list[str] = []
+        trial = _harness(fits.in_batches(trial.estimator, 32), trial.problem, SIGNED_SEEDS)
+    questions = [
+        ("pairs", "weighted", "pairs of rows that cancel change the model"),
+        ("split rows", "weighted", "rows split into w + 2 and −2 change the model"),
+        ("near pairs", "weighted", "pairs of rows that all but cancel change the model grossly"),
+        ("negative", "negative, split", "rows of a negative measure, split, give another model"),
+    ]
+    faults: list[str] = []
     errors: list[FitFailed] = []
-    for comparison in _comparisons(trial):
+    for name, other, fault in questions:
+        if name == "near pairs" and not trial.problem.continuous:
+            continue
         try:
-            seen.append(comparison())
+            left, right = trial.ask(name), trial.weighted if other == "weighted" else trial.ask(other)
         except FitFailed as error:
             errors.append(error)
-    wrong = next((fault for fault in seen if fault), "")
-    if errors and not seen and not any(error.at_times for error in errors) and _refuses_the_least(trial):
+            continue
+        nonsense = left.nonsense or right.nonsense
+        faults.append(f"give {nonsense}" if nonsense else "" if trial.same_for_each_seed(left, right) else fault)
+    if errors and not faults and not any(error.at_times for error in errors) and _refuses_the_least(trial):
         return NONNEGATIVE_ONLY, f"negative weights end in an error ({errors[0]})"
     if errors:
         return SILENTLY_WRONG, f"negative weights end in an error at times ({errors[0]}) and are accepted at others"
-    if wrong:
-        return SILENTLY_WRONG, f"negative weights are accepted, but {wrong}"
+    if any(faults):
+        return SILENTLY_WRONG, f"negative weights are accepted, but {next(filter(None, faults))}"
     return EXACT, "pairs of rows that cancel change nothing, nor do rows split into w + 2 and −2"
 
 
 def _refuses_the_least(trial: Harness) -> bool:
     """Whether one row of slightly negative weight is refused too, with any seed: else an error is an accident."""
-    design = fits.with_one_negative(trial.problem)
+    design = fits.design(trial.problem, "one negative")
     return not any(fits.can_be_fitted(trial.estimator, design, seed) for seed in range(SIGNED_SEEDS))
 
 
-def _comparisons(trial: Harness) -> list[Callable[[], str]]:
-    """Questions on negative weights; each answers what was wrong, or nothing, or raises FitFailed."""
-    pairs = [
-        (fits.with_pairs, "pairs of rows that cancel change the model"),
-        (fits.with_split_rows, "rows split into w + 2 and −2 change the model"),
-    ]
-    if trial.problem.continuous:
-        pairs.append((fits.with_near_pairs, "pairs of rows that all but cancel change the model grossly"))
-
-    def of_design(design: Callable[[Problem], Design], fault: str) -> Callable[[], str]:
-        return lambda: _fault(trial, trial.ask(design), trial.weighted, fault)
-
-    def of_negative() -> str:
-        fault = "rows of a negative measure, split, give another model"
-        return _fault(trial, trial.ask(fits.with_few_negative), trial.ask(fits.with_few_negative_split), fault)
-
-    return [*(of_design(design, fault) for design, fault in pairs), of_negative]
-
-
-def _fault(trial: Harness, left: Predictions, right: Predictions, fault: str) -> str:
-    """What is wrong with two models that should be one; empty if nothing is."""
-    if left.nonsense or right.nonsense:
-        return f"give {left.nonsense or right.nonsense}"
-    return "" if trial.same_for_each_seed(left, right) else fault
-
-
 def _splits_into_folds(estimator: Any) -> bool:
-    parameters = parameters_of(estimator)
-    return "cv" in parameters or parameters.get("early_stopping") is True
+    return "cv" in (parameters := parameters_of(estimator)) or parameters.get("early_stopping") is True
 
 
 def _notes(estimator: Any, trial: Harness) -> list[str]:
     """What a caller should know besides."""
-    parameters = parameters_of(estimator)
-    notes = []
-    if trial.seeds > 1:
-        notes.append("judged by the mean of fits with several seeds")
-    if parameters.get("gamma") == "scale":
-        notes.append("gamma='scale' looks at the rows without their weights")
-    if parameters.get("min_samples_leaf", 1) != 1:
-        notes.append("min_samples_leaf counts rows whatever they weigh")
-    if "max_samples" in parameters and parameters["max_samples"] is None:
-        notes.append("a bootstrap holds as many rows as there are, whatever they weigh, unless max_samples is given")
-    if parameters.get("class_weight") == "balanced":
-        notes.append("class_weight='balanced' is reckoned from rows as this scikit-learn counts them")
-    if parameters.get("early_stopping") == "auto":
-        notes.append("above 10,000 rows it holds out a part of them, unless early_stopping=False")
-    return notes + _note_on_empty_rows(trial)
-
-
-def _note_on_empty_rows(trial: Harness) -> list[str]:
+    given = parameters_of(estimator)
+    notes = {
+        "judged by the mean of fits with several seeds": trial.seeds > 1,
+        "gamma='scale' looks at the rows without their weights": given.get("gamma") == "scale",
+        "min_samples_leaf counts rows whatever they weigh": given.get("min_samples_leaf", 1) != 1,
+        "a bootstrap holds as many rows as there are, whatever they weigh, unless max_samples is given":
+            given.get("max_samples", 0) is None,
+        "class_weight='balanced' is reckoned from rows as this scikit-learn counts them":
+            given.get("class_weight") == "balanced",
+        "above 10,000 rows it holds out a part of them, unless early_stopping=False":
+            given.get("early_stopping") == "auto",
+    }  # fmt: skip
     try:
-        return (
-            [] if trial.same(trial.ask(fits.with_empty_rows), trial.weighted) else ["rows of weight 0 change the model"]
-        )
+        of_empty = "" if trial.same(trial.ask("empty rows"), trial.weighted) else "rows of weight 0 change the model"
     except FitFailed as error:
-        return [f"rows of weight 0 end in an error ({error})"]
+        of_empty = f"rows of weight 0 end in an error ({error})"
+    return [note for note, holds in notes.items() if holds] + [of_empty]
 
 
 # ------------------------------------------------------------------------------------------------ without weights
@@ -388,16 +352,11 @@ def table_entry(estimator: Any) -> dict[str, Any]:
     return probe(estimator)._asdict()
 
 
-def derive_table() -> dict[str, Any]:
-    """The table for the installed scikit-learn: its version, and {key: verdict, reason, nonnegative_ok}. Minutes."""
-    entries = {key: table_entry(estimator) for key, estimator in table_estimators().items()}
-    return {"scikit-learn": sklearn.__version__, "entries": dict(sorted(entries.items()))}
-
-
 def main() -> None:
-    """Write the table of the installed scikit-learn to the package."""
-    text = json.dumps(derive_table(), indent=1, sort_keys=True, ensure_ascii=False)
-    TABLE_PATH.write_text(text + "\n", encoding="utf-8")
+    """Write the table of the installed scikit-learn to the package: its version, and {key: verdict, reason, …}. Minutes."""
+    entries = {key: table_entry(estimator) for key, estimator in table_estimators().items()}
+    table = {"scikit-learn": sklearn.__version__, "entries": entries}
+    TABLE_PATH.write_text(json.dumps(table, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ last line of a block is that of the shares by release.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import product
 from typing import Any
 
 import coverage_of_intervals
@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 import real_answers
 import statsmodels.api as sm
-from harness import DATA, command_line, require
+from harness import DATA, command_line, require, show
 from scipy.stats import norm, t
 
 from kmeanalyst.kernels.base import Array
@@ -148,24 +148,19 @@ def estimates(table: Table, frame: pd.DataFrame, weights: Array | None = None) -
 def intervals(table: Table, release: Release, options: Any, seed: int) -> dict[str, tuple[Array, Array]]:
     """Centres and half-widths of each rule."""
     m, R, z = options.draws, options.replicates, float(norm.ppf(ABOVE))
-    found: dict[str, tuple[Array, Array]] = {}
     ours = release.expectations(table.all_questions)
     missing = np.full(len(table.predictors), np.nan)
     centres, errors = (np.append([getattr(e, name) for e in ours], missing) for name in ("value", "standard_error"))
-    found["ours"] = centres, z * errors
     values, usual = _of_tables(table, release.draws(m, rng=seed))
     mean, U, B = values.mean(axis=0), (usual**2).mean(axis=0), values.var(axis=0, ddof=1)
-    reiter = (m - 1) * (1 + m * U / B) ** 2
-    found["draws"] = _by_rubin(values, usual)
-    named = release.draws(m, columns=table.of_regression, rng=seed)
-    found["named"] = _by_rubin(*_of_tables(table, named))
-    found["pool.syn"] = mean, t.ppf(ABOVE, reiter) * np.sqrt(U + B / m)
-    found["lm.synds"] = mean, z * np.sqrt(U)
-    found["one draw"] = values[0], z * usual[0]
-    if R:
-        found["replicates"] = _by_replicates(table, release.replicates(R, rng=seed), R)
-        named_rows = release.replicates(R, columns=table.of_regression, rng=seed)
-        found["named repl."] = _by_replicates(table, named_rows, R)
+    named = _of_tables(table, release.draws(m, columns=table.of_regression, rng=seed))
+    found = {
+        "ours": (centres, z * errors), "draws": _by_rubin(values, usual), "named": _by_rubin(*named),
+        "pool.syn": (mean, t.ppf(ABOVE, (m - 1) * (1 + m * U / B) ** 2) * np.sqrt(U + B / m)),  # degrees by Reiter
+        "lm.synds": (mean, z * np.sqrt(U)), "one draw": (values[0], z * usual[0]),
+    }  # fmt: skip
+    for rule, columns in (("replicates", None), ("named repl.", table.of_regression)) if R else ():
+        found[rule] = _by_replicates(table, release.replicates(R, columns=columns, rng=seed), R)
     return found
 
 
@@ -206,20 +201,19 @@ def one_release(table: Table, options: Any, epsilon: float, number: int) -> pd.D
     return pd.DataFrame(rows).assign(release=number)
 
 
-def summary(found: pd.DataFrame) -> str:
-    """A line for each rule: held and median width for each kind of question, and its standard error by release."""
-    kinds = list(dict.fromkeys(found["kind"]))
-    lines = ["".join(["rule".ljust(12), *(kind.rjust(18) for kind in [*kinds, "all", "s.e. of all"])])]
+def summary(found: pd.DataFrame) -> None:
+    """Print a line for each rule: held and median width for each kind of question, and its standard error by release."""
+    lines = []
     for rule in [rule for rule in RULES if rule in set(found["rule"])]:
         own = found[found["rule"] == rule]
-        cells = [
-            f"{part['held'].mean():.3f} ({part['width'].median():.2f})" if len(part) else "-"
-            for part in [*(own[own["kind"] == kind] for kind in kinds), own]
-        ]
+        parts = {kind: own[own["kind"] == kind] for kind in dict.fromkeys(found["kind"])} | {"all": own}
+        cells = {
+            kind: f"{part['held'].mean():.3f} ({part['width'].median():.2f})" if len(part) else "-"
+            for kind, part in parts.items()
+        }
         shares = own.groupby("release")["held"].mean()
-        cells.append(f"{shares.std() / np.sqrt(len(shares)):.3f}")
-        lines.append("".join([rule.ljust(12), *(cell.rjust(18) for cell in cells)]))
-    return "\n".join(lines)
+        lines.append({"rule": rule} | cells | {"s.e. of all": shares.std() / np.sqrt(len(shares))})
+    show(lines)
 
 
 def main() -> None:
@@ -227,15 +221,13 @@ def main() -> None:
         __doc__, table=TABLES, releases=40, rows=5000, epsilon=(1.0, 0.1), draws=20, replicates=100, first=0
     )
     warnings.filterwarnings("ignore")
-    for name in options.table:
-        for epsilon in options.epsilon:
-            parts = []
-            for number in range(options.first, options.first + options.releases):
-                parts.append(one_release(TABLES[name](), options, epsilon, number))
-                heading = f"{name}, epsilon {epsilon:g}, {options.rows} rows, {len(parts)} releases"
-                print(heading, file=sys.stderr, flush=True)
-                if len(parts) % 10 == 0 or len(parts) == options.releases:
-                    print(f"\n{heading}\n{summary(pd.concat(parts))}", flush=True)
+    for name, epsilon in product(options.table, options.epsilon):
+        parts = []
+        for number in range(options.first, options.first + options.releases):
+            parts.append(one_release(TABLES[name](), options, epsilon, number))
+            if len(parts) % 10 == 0 or len(parts) == options.releases:
+                print(f"\n{name}, epsilon {epsilon:g}, {options.rows} rows, {len(parts)} releases")
+                summary(pd.concat(parts))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Figure 1 of Balog, Tolstikhin & Schölkopf 2018: Algorithm 1 with the first M private rows public.
 
-    python tests/benchmarks/figure_1.py [--most-points 3000] [--draws 5] [--dimension 2 5] [--figure figure_1.pdf]
+    python tests/benchmarks/figure_1.py [--most-points 3000] [--draws 5] [--dimension 2 5]
 
-Reads ../shared/anchors (data and published curves) and says so when they are not there. First the papers'
-own weights at the papers' own noise scale, next to the published numbers: the projection distances must
-agree, the privacy error on average. Then, at this package's own (smaller) noise scale, the raw weights on the
-better of two bases, and every view of weights: median error and (largest − smallest)/median over draws. Last,
-where any view is above the uniform baseline or above the raw weights by more than the draws vary.
+Reads ../shared/anchors (data and published curves) and says so when they are not there. First the papers' own weights at the
+papers' own noise scale, next to the published numbers: the projection distances must agree, the privacy error on average. Then,
+at this package's own (smaller) noise scale, the raw weights on the better of two bases, and every view of weights: median error
+and (largest − smallest)/median over draws. Last, where any view is above the uniform baseline or above the raw weights by more
+than the draws vary.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from harness import ANCHORS, command_line, require
+from simulated_releases import measurement_of
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
@@ -101,14 +102,8 @@ def measure(setting: Setting, feature_map: Nystroem, noise_scale: float, rng: np
     index_of = {row.tobytes(): m for m, row in enumerate(setting.rows[: len(setting.inner)])}
     inner = setting.inner[[index_of[row.tobytes()] for row in feature_map.points]]
     exact = np.linalg.solve(feature_map.function_values(np.eye(len(inner))), inner)
-    return Measurement(
-        vector=exact + noise_scale * rng.standard_normal(len(exact)),
-        noise_scale=noise_scale or 1e-300,
-        noise_law="normal",
-        n_rows=len(setting.rows),
-        feature_map=feature_map,
-        noisy_sum=np.zeros(len(exact), dtype=np.int64),
-    )
+    noisy = exact + noise_scale * rng.standard_normal(len(exact))
+    return measurement_of(feature_map, noisy, noise_scale or 1e-300, len(setting.rows), "normal")
 
 
 def certified(basis: Nystroem) -> Nystroem:
@@ -192,47 +187,11 @@ def closing_line(curves: Curves) -> str:
     return f"D = {curves.dimension}, {beyond}: " + ("; ".join(found) or "no view is above uniform or raw") + "."
 
 
-def draw(all_curves: list[Curves], path: str) -> None:
-    """One panel per dimension and ε: the published curve, raw, uniform, and the views."""
-    from matplotlib.figure import Figure
-
-    styles = {  # colours of Okabe & Ito, which colour-blind readers distinguish, and marks for print in grey
-        "published": ("#999999", "--", ""), "raw": ("#56B4E9", ":", "s"), "uniform": ("#000000", "-.", ""),
-        "probability": ("#009E73", "-", "^"), "bounded": ("#E69F00", "-", "v"), "signed": ("#D55E00", "-", "o"),
-    }  # fmt: skip
-    labels = {"published": "Algorithm 1, as published", "raw": "Algorithm 1, our noise", "uniform": "uniform, no noise"}
-    figure = Figure(figsize=(10, 3.2 * len(all_curves) + 0.6), layout="constrained")
-    panels = figure.subplots(len(all_curves), len(all_curves[0].epsilons), squeeze=False)
-    for row, curves in zip(panels, all_curves, strict=True):
-        for panel, epsilon in zip(row, curves.epsilons, strict=True):
-            for name, (colour, line, mark) in styles.items():
-                panel.loglog(
-                    curves.numbers, curves.median(name, epsilon), color=colour, linestyle=line, marker=mark,
-                    markersize=4, linewidth=1.3, markerfacecolor="white", label=labels.get(name, f"{name} weights"),
-                )  # fmt: skip
-            low, high = (
-                [function(draws) for draws in curves.draws["signed", epsilon]] for function in (np.min, np.max)
-            )
-            panel.fill_between(curves.numbers, low, high, color=styles["signed"][0], alpha=0.2, linewidth=0)
-            panel.set_title(f"D = {curves.dimension}, ε = {epsilon:g}", fontsize=10)
-            panel.grid(alpha=0.3, linewidth=0.5)
-            panel.set_xlabel("public rows M")
-        row[0].set_ylabel("RKHS distance to the table")
-    figure.legend(
-        *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8, frameon=False
-    )
-    figure.savefig(path, dpi=200)
-
-
 def main() -> None:
-    """Both dimensions, or one."""
-    arguments = command_line(__doc__, most_points=3000, draws=5, dimension=(2, 5), figure=None)
+    arguments = command_line(__doc__, most_points=3000, draws=5, dimension=(2, 5))
     require(ANCHORS)
     all_curves = [compare(dimension, arguments.most_points, arguments.draws) for dimension in arguments.dimension]
-    for curves in all_curves:
-        print(closing_line(curves))
-    if arguments.figure:
-        draw(all_curves, arguments.figure)
+    print(*map(closing_line, all_curves), sep="\n")
 
 
 if __name__ == "__main__":

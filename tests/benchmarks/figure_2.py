@@ -1,12 +1,11 @@
 """Figure 2 of Balog, Tolstikhin & Schölkopf 2018: no public rows, points and random features free to choose.
 
-    python tests/benchmarks/figure_2.py [--points 10 31 ...] [--draws 5] [--dimension 2 5] [--figure figure_2.pdf]
+    python tests/benchmarks/figure_2.py [--points 10 31 ...] [--draws 5] [--dimension 2 5]
 
-Reads ../shared/anchors (data and published curves) and says so when they are not there. Next to the published
-Algorithms 1 and 2: points and weights of random features as a release has them by default (`represent`), and
-Algorithm 1 with probability weights on points drawn from the domain. Error is the RKHS distance to the embedding
-of all rows; the line to compare with is the distance of that embedding to the population's. Last, at the default
-number of points, how the errors stand to the targets.
+Reads ../shared/anchors and says so when it is not there. Points and weights of random features as a release has them by default
+(`represent`), and Algorithm 1 with probability weights on points drawn from the domain. Error is the RKHS distance to the
+embedding of all rows; the line to compare with is the distance of that embedding to the population's. Last, at the default
+number of points, how the errors stand to the targets and to the published Algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ import argparse
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from figure_1 import DELTA, Setting, load
-from harness import ANCHORS, command_line, require
+from harness import ANCHORS, command_line, require, show
+from simulated_releases import measurement_of
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -61,10 +61,6 @@ class Results:
         """The M at which there are errors."""
         return sorted(m for n, e, m in self.errors if (n, e) == (name, epsilon))
 
-    def over_draws(self, name: str, epsilon: float, function: Callable[[Any], Any]) -> list[float]:
-        """A function of the draws, for each M."""
-        return [function(self.errors[name, epsilon, m]) for m in self.numbers(name, epsilon)]
-
 
 def domain_of(dimension: int) -> Domain:
     return Domain(tuple(Real(name=f"x{j}", lower=-700, upper=700) for j in range(dimension)))
@@ -75,14 +71,8 @@ def measure(feature_map: FeatureMap, exact: Any, n_rows: int, epsilon: float, dr
     sensitivity = grid_sensitivity(feature_map) * mean_unit(n_rows=n_rows, feature_map=feature_map)
     noise_scale = GaussianNoise(epsilon, DELTA).multiplier() * sensitivity
     rng = np.random.default_rng([draw, EPSILONS.index(epsilon)])
-    return Measurement(
-        vector=exact + noise_scale * rng.standard_normal(len(exact)),
-        noise_scale=noise_scale,
-        noise_law="normal",
-        n_rows=n_rows,
-        feature_map=feature_map,
-        noisy_sum=np.zeros(len(exact), dtype=np.int64),
-    )
+    noisy = exact + noise_scale * rng.standard_normal(len(exact))
+    return measurement_of(feature_map, noisy, noise_scale, n_rows, "normal")
 
 
 def distance(table: Setting, points: Any, weights: Any) -> float:
@@ -189,72 +179,30 @@ def study(dimension: int, options: argparse.Namespace) -> Results:
     return results
 
 
-def print_targets(results: Results) -> None:
-    """At the default number of points: target, error, and whether that is met."""
-    for epsilon, target in zip(EPSILONS, TARGETS[results.dimension], strict=True):
+def summary(results: Results) -> Iterator[dict[str, Any]]:
+    """At the default number of points: target, error, whether it is met, and the best of the published errors at any M."""
+    for e, (epsilon, target) in enumerate(zip(EPSILONS, TARGETS[results.dimension], strict=True)):
         key = "random features", epsilon, results.default[epsilon]
         draws, middle = results.errors[key], float(np.median(results.errors[key]))
-        print(
-            f"D = {results.dimension}, ε = {epsilon:<4} | {target:.4f} | {middle:.5f} | {min(draws):.5f} to {max(draws):.5f}"
-            f" | {np.median(results.seconds[key]):.1f} s | {'met' if middle <= target else 'not met'}"
-        )
+        yield {
+            "D": results.dimension, "ε": epsilon, "target": target, "median": middle, "smallest": min(draws),
+            "largest": max(draws), "s": np.median(results.seconds[key]), "met": middle <= target,
+        } | {f"Algorithm {k}": min(published(results.dimension, k)[e]) for k in (1, 2)}  # fmt: skip
 
 
-def published(dimension: int, algorithm: int) -> tuple[list[int], list[list[float]]]:
-    """(M, a list of errors for each ε)."""
+def published(dimension: int, algorithm: int) -> list[list[float]]:
+    """The errors for each ε."""
     facts = json.loads((ANCHORS / f"published_D{dimension}_alg{algorithm}_random_M10000.json").read_text())
     assert tuple(facts["epsilons"]) == EPSILONS
-    return facts["Ns_public" if algorithm == 1 else "Ms_report"], facts[f"dists_alg{algorithm}"]
-
-
-def draw(all_results: list[Results], path: str) -> None:
-    """One row of panels for each dimension, one column for each ε."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.2 * len(all_results) + 0.6), layout="constrained")
-    panels = figure.subplots(len(all_results), len(EPSILONS), squeeze=False, sharey="row")
-    for row, results in zip(panels, all_results, strict=True):
-        for e, panel in enumerate(row):
-            fill(panel, results, e)
-        row[0].set_ylabel("RKHS distance to the table")
-    figure.legend(
-        *panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False
-    )
-    figure.savefig(path, dpi=200)
-
-
-def fill(panel: Any, results: Results, e: int) -> None:
-    """One panel. Colours of Okabe & Ito, which colour-blind readers distinguish; dashes and marks for print in grey."""
-    epsilon = EPSILONS[e]
-    for algorithm, line, colour in ((1, ":", "#56B4E9"), (2, "--", "#999999")):
-        numbers, errors = published(results.dimension, algorithm)
-        panel.loglog(numbers, errors[e], line, color=colour, label=f"Algorithm {algorithm}, as published")
-    for name, mark, colour, label in (
-        ("subspace", "s", "#E69F00", "Algorithm 1, points from the domain, probability weights"),
-        ("random features", "o", "#D55E00", "random features, the default (filled: its M)"),
-    ):
-        numbers = results.numbers(name, epsilon)
-        filled = [m == results.default[epsilon] and name == "random features" for m in numbers]
-        middle, low, high = (results.over_draws(name, epsilon, function) for function in (np.median, min, max))
-        panel.plot(numbers, middle, marker=mark, color=colour, markersize=4, markerfacecolor="white", label=label)
-        panel.fill_between(numbers, low, high, color=colour, alpha=0.25, linewidth=0)
-        panel.plot(np.compress(filled, numbers), np.compress(filled, middle), mark, color=colour, markersize=6)
-    panel.axhline(results.finite_sample, color="black", linestyle="-.", linewidth=1, label="table to its population")
-    panel.set_title(f"D = {results.dimension}, ε = {epsilon:g}", fontsize=10)
-    panel.set_xlabel("points M")
-    panel.grid(alpha=0.3, linewidth=0.5)
+    return facts[f"dists_alg{algorithm}"]
 
 
 def main() -> None:
-    """Both dimensions, or one."""
-    options = command_line(__doc__, points=POINTS, draws=5, dimension=(2, 5), figure=None)
+    options = command_line(__doc__, points=POINTS, draws=5, dimension=(2, 5))
     require(ANCHORS)
     all_results = [study(dimension, options) for dimension in options.dimension]
-    print("\nsetting | target | median error | smallest to largest | seconds | at the default number of points")
-    for results in all_results:
-        print_targets(results)
-    if options.figure:
-        draw(all_results, options.figure)
+    print("\nat the default number of points")
+    show(line for results in all_results for line in summary(results))
 
 
 if __name__ == "__main__":

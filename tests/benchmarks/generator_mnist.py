@@ -1,13 +1,11 @@
 """DP-MERF on MNIST: digits that a generator draws from one private mean, and classifiers trained on them.
 
     python tests/benchmarks/generator_mnist.py [--epsilon 1] [--rows 60000] [--features 2000] [--points 10000]
-        [--figure generator_mnist.pdf]
 
 Reads ../shared/data/mnist and says so when it is not there. The training images are a table of 784 numbers from 0 to
 255 and a label (its classes are nearly even), published at δ = 1e-5 with the kernel 1(label = label') · exp(−‖x − x'‖²/2ℓ²)
 of Harder, Adamczewski & Park (2021), with the labels' own table; ℓ from the bounds alone. Classifiers trained on the
-generated rows are scored on the real test images; the same on real rows for comparison. --figure draws ten generated
-digits of each class.
+generated rows are scored on the real test images; the same on real rows for comparison.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import DATA, command_line, require
+from harness import DATA, command_line, require, show
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
@@ -65,33 +63,12 @@ def accuracies(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, float]:
     return found
 
 
-def draw_digits(frame: pd.DataFrame, path: str) -> None:
-    """Ten rows of ten digits: a class in each."""
-    from matplotlib.figure import Figure
-
-    rows = []
-    for label in "0123456789":
-        own = frame.loc[frame["label"] == label, PIXELS].to_numpy(float)[:10]
-        own = np.vstack([own, np.zeros((10 - len(own), SIDE**2))])  # a class may have few
-        rows.append(np.hstack(list(own.reshape(10, SIDE, SIDE))))
-    figure = Figure(figsize=(5, 5), layout="constrained")
-    panel = figure.subplots()
-    panel.imshow(np.vstack(rows), cmap="gray_r", vmin=0, vmax=255)
-    panel.set_axis_off()
-    figure.savefig(path, dpi=200)
-
-
-def line(name: str, found: dict[str, float]) -> str:
-    return f"{name:28}" + "".join(f"  {model} {accuracy:.3f}" for model, accuracy in found.items())
-
-
 def main() -> None:
-    """Publish, train, score, draw."""
-    arguments = command_line(__doc__, epsilon=(1.0,), rows=60_000, features=2000, points=10_000, figure=None)
+    arguments = command_line(__doc__, epsilon=(1.0,), rows=60_000, features=2000, points=10_000)
     require(IMAGES)
     logging.disable()
     train, test = images("train")[: arguments.rows], images("t10k")
-    print(line(f"{arguments.points:,} real rows", accuracies(train[: arguments.points], test)), flush=True)
+    lines: list[dict[str, Any]] = [{"rows": "real"} | accuracies(train[: arguments.points], test)]
     for epsilon in arguments.epsilon:
         started = time.perf_counter()
         release = publish(
@@ -99,10 +76,8 @@ def main() -> None:
             features=arguments.features, points=arguments.points,
         )  # fmt: skip
         seconds = time.perf_counter() - started
-        frame = release.to_frame()
-        print(line(f"epsilon {epsilon:g}, {seconds:.0f} s", accuracies(frame, test)), flush=True)
-    if arguments.figure:
-        draw_digits(frame, arguments.figure)
+        lines.append({"rows": f"ε = {epsilon:g}"} | accuracies(release.to_frame(), test) | {"s": seconds})
+    show(lines)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import resource
 import sys
-from collections.abc import Mapping
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,7 @@ import pandas as pd
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 DATA, ANCHORS = SHARED / "data", SHARED / "anchors"
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))  # some of whose modules scripts use
 
 
 def command_line(document: str | None, **defaults: Any) -> argparse.Namespace:
@@ -44,10 +50,32 @@ def require(*paths: Path) -> None:
         sys.exit()
 
 
+def show(lines: Iterable[Mapping[str, Any]], digits: int = 4) -> None:
+    """Print a table of results, a line for each mapping; numbers to so many digits."""
+    table = pd.DataFrame(list(lines))
+    print(table.to_string(index=False, float_format=lambda x: f"{x:.{digits}g}", na_rep="-"), flush=True)
+
+
 def read_text(*files: str) -> pd.DataFrame:
     """Files of the data folder below each other, as text, cell by cell."""
     parts = [pd.read_csv(DATA / file, dtype=str, keep_default_na=False) for file in files]
     return pd.concat(parts, ignore_index=True).apply(lambda column: column.str.strip())
+
+
+def publish_alone(rows: Any, domain: Any, **options: Any) -> tuple[Any, float, float, float]:
+    """A release made in a process of its own; its seconds on the clock and of the processor, and the peak MB of the process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_publish, rows, domain, options).result()
+
+
+def _publish(rows: Any, domain: Any, options: dict[str, Any]) -> tuple[Any, float, float, float]:
+    import release_side
+
+    logging.disable()
+    warnings.simplefilter("ignore")
+    clock, work = time.perf_counter(), time.process_time()
+    release = release_side.publish(rows, domain, **options)
+    return release, time.perf_counter() - clock, time.process_time() - work, peak()
 
 
 def peak() -> float:

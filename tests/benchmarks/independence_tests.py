@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
+from level_of_mmd_test import fit_nothing
 from populations import population
 from scipy.stats import chi2, chi2_contingency
 
@@ -30,18 +31,12 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation import represent
 
 LEVEL = 0.05
 _LEVELS = tuple("klm")
-COLLIDER = Domain(
-    tuple(
-        Categorical(name=f"{name}{t}", levels=_LEVELS if name != "c" else tuple("vwxyz"))
-        for t in range(5)
-        for name in "abc"
-    )
-)
+COLLIDER = Domain(tuple(
+    Categorical(name=f"{name}{t}", levels=_LEVELS if name != "c" else tuple("vwxyz")) for t in range(5) for name in "abc"
+))  # fmt: skip
 
 
 def collider_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -77,7 +72,7 @@ def pvalues(setting: Setting, releases: int) -> Array:
     """(releases, pairs, 5): weighted, χ² (or CMH), HSIC, of the private rows, and whether the pair was counted."""
     domain, draw, pairs = drawn(setting)
     if not setting.fit:
-        represent.REPRESENT["random-features"] = _no_fit  # type: ignore[assignment]
+        fit_nothing()
     found = np.ones((releases, len(pairs), 5))
     for i in range(releases):
         rng = np.random.default_rng([i, int(setting.epsilon * 10), setting.rows])
@@ -87,8 +82,7 @@ def pvalues(setting: Setting, releases: int) -> Array:
             rehearsal=int(rng.integers(2**62)), uncounted=True,
         )  # fmt: skip
         cells = release.measurement.feature_map.kernel.cells(domain.encode(rows))  # type: ignore[attr-defined, union-attr]
-        for k, (a, b) in enumerate(pairs):
-            found[i, k] = _tests(setting, release, cells, a, b)
+        found[i] = [_tests(setting, release, cells, a, b) for a, b in pairs]
     return found
 
 
@@ -119,34 +113,18 @@ def _private(cells: Array, names: tuple[str, ...], a: str, b: str, given: str | 
     return float(chi2.sf(statistic, degrees)) if degrees else 1.0
 
 
-def _no_fit(measurement: Measurement, domain: Domain, *_: object) -> tuple[Array, Array]:
-    return domain.draw(10, 0), np.full(10, 0.1)
-
-
 def main() -> None:
-    """Print the table."""
     asked = command_line(
-        __doc__,
-        releases=60,
-        tables=("independent", "simulated"),
-        kernels=("margins", "adaptive"),
-        epsilon=(0.1, 1.0, 10.0),
-        rows=(1000, 10_000),
-        target=None,
-        fit=False,
-    )
-    print("rejected at 5 %: weighted, χ² (CMH given a column), HSIC, χ² of the private rows; share of pairs counted")
+        __doc__, releases=60, tables=("independent", "simulated"), kernels=("margins", "adaptive"), epsilon=(0.1, 1.0, 10.0),
+        rows=(1000, 10_000), target=None, fit=False,
+    )  # fmt: skip
     for table, kernel, rows, epsilon in product(asked.tables, asked.kernels, asked.rows, asked.epsilon):
         found = pvalues(Setting(table, kernel, epsilon, rows, asked.target, asked.fit), asked.releases)
-        rejected = (found[..., :4] <= LEVEL).mean(axis=(0, 1))
-        rejected = np.where(np.isnan(found[..., :4]).all(axis=(0, 1)), np.nan, rejected)
-        error = np.sqrt(LEVEL * (1 - LEVEL) / found[..., 0].size)
-        shown = " ".join(f"{share:.3f}" for share in rejected)
-        counted = found[..., 4].mean()
-        print(
-            f"{table} {kernel} N={rows} ε={epsilon:g}: {shown}; {counted:.2f} (3 s.e. of the level {3 * error:.3f})",
-            flush=True,
-        )
+        rejected = np.where(np.isnan(found), np.nan, found <= LEVEL).mean(axis=(0, 1))
+        line = {"table": table, "kernel": kernel, "N": rows, "ε": epsilon}
+        line |= dict(zip(("weighted", "χ² or CMH", "HSIC", "private"), rejected, strict=False))
+        error = 3 * np.sqrt(LEVEL * (1 - LEVEL) / found[..., 0].size)
+        show([line | {"counted": found[..., 4].mean(), "3 s.e. of the level": error}])
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import synthesis
 from door_throughput import bare_loop
-from harness import SHARED, command_line, is_there, peak
+from harness import SHARED, command_line, is_there, publish_alone, show
 from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -35,7 +35,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from release_side import publish
 from release_side.door.private_tables import count_tables
 from release_side.private_rows.rows import open_private
 
@@ -92,14 +91,6 @@ def write_table(path: Path, domain: Domain, rows: int, rng: np.random.Generator)
         pd.DataFrame(frame).to_csv(path, mode="w" if start == 0 else "a", header=start == 0, index=False)
 
 
-def published(path: Path, domain: Domain, target: str | None) -> tuple[float, float, float]:
-    """Seconds, those of the processor, and the peak memory in MB of this process."""
-    started, busy = time.perf_counter(), time.process_time()
-    publish(path, domain, epsilon=1.0, delta=1e-7, target=target, output=path.with_suffix(".kme"), uncounted=True)
-    seconds, busy = time.perf_counter() - started, time.process_time() - busy
-    return seconds, busy, peak()
-
-
 def door_and_bare(path: Path, domain: Domain, feature_map: MarginFeatures) -> tuple[float, float, float]:
     """Seconds of reading, of the door, and of counting alone."""
     reading = door = bare = 0.0
@@ -119,15 +110,16 @@ def door_and_bare(path: Path, domain: Domain, feature_map: MarginFeatures) -> tu
 
 def report(path: Path, domain: Domain, rows: int, target: str | None = None) -> None:
     feature_map = MarginFeatures(kernel_from_spec("margins" if target else "adaptive", domain, target))  # type: ignore[arg-type]
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        seconds, busy, megabytes = pool.submit(published, path, domain, target).result()
-        reading, door, bare = pool.submit(door_and_bare, path, domain, feature_map).result()
-    print(
-        f"{rows:9,} rows × {len(domain):3} columns, {path.stat().st_size / 1e6:.0f} MB, {feature_map.dimension:,} cells: "
-        f"published in {seconds:.0f} s (processor {busy:.0f} s), peak {megabytes:.0f} MB; read {reading:.1f} s, "
-        f"door {door:.1f} s ({rows / door:,.0f} rows/s, one thread), ratio {door / bare:.2f}",
-        flush=True,
+    _, seconds, busy, megabytes = publish_alone(
+        path, domain, epsilon=1.0, delta=1e-7, target=target, output=path.with_suffix(".kme"), uncounted=True
     )
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        reading, door, bare = pool.submit(door_and_bare, path, domain, feature_map).result()
+    show([{
+        "rows": rows, "columns": len(domain), "file, MB": path.stat().st_size / 1e6, "cells": feature_map.dimension,
+        "published, s": seconds, "processor, s": busy, "peak, MB": megabytes, "read, s": reading, "door, s": door,
+        "rows/s": rows / door, "ratio": door / bare,
+    }])  # fmt: skip
 
 
 def main() -> None:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,7 +27,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
-from harness import DATA, command_line, is_there
+from harness import DATA, command_line, is_there, show
 from sklearn.base import is_classifier
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -37,6 +36,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import all_estimators
 
 import kmeanalyst as ka
+from kmeanalyst.learning.training.training import _CODES
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
@@ -113,41 +113,26 @@ def models(epsilon: float, arguments: argparse.Namespace) -> Iterator[dict[str, 
         for target in targets
     }
     for name, estimator in estimators(arguments.only, arguments.task):
-        target = "risk" if is_classifier(estimator) else "cost"
-        quadratic = name.startswith(QUADRATIC)
-        private = private_rows(table.iloc[:FEW] if quadratic else table, DOMAIN)
+        target, few = "risk" if is_classifier(estimator) else "cost", FEW if name.startswith(QUADRATIC) else None
+        ways = {setting: [release[setting] for release in releases[target]] for setting in arguments.settings}
         found: dict[str, Any] = {"model": name}
-        for setting in ("private", *arguments.settings):
-            started = time.monotonic()
-            drawn = [private] if setting == "private" else [release[setting] for release in releases[target]]
-            scores = [reached(estimator, release, target, test, FEW if quadratic else None) for release in drawn]
+        for setting, drawn in ({"private": [private_rows(table.iloc[:few], DOMAIN)]} | ways).items():
+            scores = [reached(estimator, release, target, test, few) for release in drawn]
             refusals = [score for score in scores if isinstance(score, str)]
             found[setting] = refusals[0] if refusals else float(np.mean(scores))
-            if not refusals and setting != "private":
-                found[f"{setting}, each"] = scores
-            found[f"{setting}, s"] = time.monotonic() - started
         yield found
 
 
 def released(table: pd.DataFrame, target: str, epsilon: float, wanted: Sequence[str]) -> dict[str, Any]:
     """The table's columns and one target, released in those of three ways that are wanted."""
     domain = Domain(tuple(DOMAIN[name] for name in (*COLUMNS, target)))
-    settings = {
-        "target named": {"target": target},
-        "random features": {},
-        "signed": {"weights": "signed", "points": 3000},
+    options: dict[str, dict[str, Any]] = {
+        "target named": {"target": target}, "random features": {}, "signed": {"weights": "signed", "points": 3000},
+    }  # fmt: skip
+    return {
+        setting: publish(table[list(domain.names)], domain, epsilon=epsilon, delta=1e-6, **options[setting])
+        for setting in wanted
     }
-    found = {
-        setting: publish(table[list(domain.names)], domain, epsilon=epsilon, delta=1e-6, **options)
-        for setting, options in settings.items()
-        if setting in wanted
-    }
-    if "signed" in found:
-        weights = found["signed"].weights
-        print(
-            f"signed weights: {(weights < 0).mean():.0%} negative, sum of sizes {np.abs(weights).sum():.2f}", flush=True
-        )
-    return found
 
 
 def reached(estimator: Any, release: Any, target: str, test: pd.DataFrame, most: int | None) -> float | str:
@@ -179,33 +164,15 @@ def score_of(model: Any, test: pd.DataFrame, target: str) -> float:
 SETTINGS = ("target named", "random features", "signed")
 
 
-def show_models(lines: list[dict[str, Any]], settings: Sequence[str]) -> None:
+def show_losses(lines: list[dict[str, Any]], settings: Sequence[str]) -> None:
     """How many lose at most 0.05, by release."""
     for setting in settings:
-        known = [(line["private"], line[setting]) for line in lines if not isinstance(line["private"], str)]
-        losses = [own - got for own, got in known if not isinstance(got, str)]
-        refused = sum(isinstance(got, str) for _, got in known)
-        near = sum(loss <= 0.05 for loss in losses)
-        print(f"{setting}: {near} of {len(losses)} lose at most .05, median {np.median(losses):.3f}; {refused} refused")
-        each = [
-            [line["private"] - got for got in line.get(f"{setting}, each", [])]
-            for line in lines
-            if not isinstance(line["private"], str)
-        ]
+        both = [(line["private"], line[setting]) for line in lines if not isinstance(line["private"], str)]
+        losses = np.array([private - score for private, score in both if not isinstance(score, str)])
         print(
-            "    of each draw: "
-            + ", ".join(str(sum(loss <= 0.05 for loss in own)) for own in zip(*filter(None, each), strict=True))
+            f"{setting}: {(losses <= 0.05).sum()} of {len(losses)} lose at most .05, median {np.median(losses):.3f}; "
+            f"{len(both) - len(losses)} refused"
         )
-
-
-def model_line(found: dict[str, Any]) -> str:
-    cells = [f"{found['model']:32}"]
-    for setting in ("private", *SETTINGS):
-        if (got := found.get(setting)) is None:
-            continue
-        cells.append(f"{'refused':>16}" if isinstance(got, str) else f"{got:16.3f}")
-    reasons = {got for got in found.values() if isinstance(got, str) and got.startswith("refused")}
-    return "".join(cells) + ("  " + "; ".join(sorted(reasons)) if reasons else "")
 
 
 # ---------------------------------------------------------------------- Adult
@@ -214,8 +181,6 @@ def model_line(found: dict[str, Any]) -> str:
 def adult(epsilons: list[float]) -> Iterator[dict[str, Any]]:
     """A line for each setting: ROC-AUC and average precision of each model on the real test rows, and their means."""
     table = synthesis.adult()
-    test, target = table.test, table.target
-    truth = test[target] == ">50K"
     made = synthesis.MODELS | {
         "GB": lambda: GradientBoostingClassifier(random_state=0),
         "kNN": lambda: KNeighborsClassifier(20),
@@ -223,42 +188,26 @@ def adult(epsilons: list[float]) -> Iterator[dict[str, Any]]:
     settings: dict[str, Any] = {"real rows": private_rows(table.train, table.domain)}
     for epsilon in epsilons:
         common = {"epsilon": epsilon, "delta": 1e-5}
-        settings[f"{epsilon:g}, target named"] = publish(table.train, table.domain, target=target, **common)
+        settings[f"{epsilon:g}, target named"] = publish(table.train, table.domain, target=table.target, **common)
         settings[f"{epsilon:g}, random features"] = publish(table.train, table.domain, **common)
     for setting, release in settings.items():
-        found: dict[str, Any] = {"setting": setting}
         encoding: Any = "cells" if setting == "real rows" else None  # as releases with a target named have them
-        for name, make in made.items():
-            started = time.monotonic()
-            found[name] = adult_scores(make(), release, target, test, truth, encoding)
-            found[f"{name}, s"] = time.monotonic() - started
-        yield found
+        scores = {name: adult_scores(make(), release, table, encoding) for name, make in made.items()}
+        scores["mean"] = tuple(np.mean([*scores.values()], axis=0))
+        yield {"setting": setting} | {name: f"{roc:.4f}/{pr:.4f}" for name, (roc, pr) in scores.items()}
 
 
-def adult_scores(
-    estimator: Any, release: Any, target: str, test: pd.DataFrame, truth: Any, encoding: Any
-) -> tuple[float, float]:
-    from kmeanalyst.learning.training.training import _CODES
-
+def adult_scores(estimator: Any, release: Any, table: synthesis.Table, encoding: Any) -> tuple[float, float]:
     name = type(estimator).__name__
     if encoding and (_CODES.search(name) or name.startswith("AdaBoost")):
         encoding = "codes"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ka.fit(estimator, release, target, encoding=encoding)
+        model = ka.fit(estimator, release, table.target, encoding=encoding)
         proba = hasattr(model, "predict_proba")
-        return scores(model.predict_proba(test)[:, 1] if proba else model.decision_function(test), truth)
-
-
-def scores(said: Any, truth: Any) -> tuple[float, float]:
+        said = model.predict_proba(table.test)[:, 1] if proba else model.decision_function(table.test)
+    truth = table.test[table.target] == ">50K"
     return float(roc_auc_score(truth, said)), float(average_precision_score(truth, said))
-
-
-def adult_line(found: dict[str, Any]) -> str:
-    own = {name: got for name, got in found.items() if isinstance(got, tuple)}
-    mean = np.mean(list(own.values()), axis=0)
-    each = "  ".join(f"{name} {roc:.3f}/{pr:.3f}" for name, (roc, pr) in own.items())
-    return f"{found['setting']:22} mean of {len(own)} {mean[0]:.4f}/{mean[1]:.4f}  {each}"
 
 
 # ---------------------------------------------------------------------- refits
@@ -270,26 +219,15 @@ def refits(epsilon: float) -> Iterator[dict[str, Any]]:
     table, test = simulated(ROWS, rng), simulated(300, rng)
     domain = Domain(tuple(DOMAIN[name] for name in (*COLUMNS, "risk")))
     releases = [publish(table[list(domain.names)], domain, epsilon=epsilon, delta=1e-6) for _ in range(8)]
-    made = {
-        "LogisticRegression": LogisticRegression(max_iter=1000),
-        "RandomForest": RandomForestClassifier(random_state=0),
-    }
-    for name, estimator in made.items():
+    for estimator in (LogisticRegression(max_iter=1000), RandomForestClassifier(random_state=0)):
         fitted = [ka.fit(estimator, release, "risk", columns=list(COLUMNS)) for release in releases]
-        true = spread([model.predict_proba(test)[:, 1] for model in fitted])
-        stated = [
-            ka.refit(model, release, redraws=8).predict(test)["standard_error"].to_numpy()
-            for model, release in zip(fitted[:2], releases[:2], strict=True)
+        said = [model.predict_proba(test)[:, 1] for model in fitted]
+        errors = [
+            ka.refit(fitted[k], releases[k], redraws=8).predict(test)["standard_error"].to_numpy() for k in (0, 1)
         ]
-        yield {
-            "model": name,
-            "over releases": true,
-            "by refits": [float(np.sqrt((error**2).mean())) for error in stated],
+        yield {"model": type(estimator).__name__, "over releases": np.sqrt(np.var(said, axis=0, ddof=1).mean())} | {
+            f"by refits of release {k}": np.sqrt((error**2).mean()) for k, error in enumerate(errors)
         }
-
-
-def spread(said: list[Any]) -> float:
-    return float(np.sqrt(np.var(said, axis=0, ddof=1).mean()))
 
 
 def main() -> None:
@@ -299,20 +237,13 @@ def main() -> None:
     )
     logging.disable(logging.WARNING)
     if "models" in arguments.parts:
-        print(f"{'model':32}" + "".join(f"{setting:>16}" for setting in ("private", *arguments.settings)))
-        show_models(shown(models(arguments.epsilon[0], arguments), model_line), arguments.settings)
+        lines = list(models(arguments.epsilon[0], arguments))
+        show(lines)
+        show_losses(lines, arguments.settings)
     if "adult" in arguments.parts and is_there(DATA):
-        shown(adult(arguments.epsilon), adult_line)
+        show(adult(arguments.epsilon))
     if "refits" in arguments.parts:
-        shown(refits(arguments.epsilon[0]), str)
-
-
-def shown(lines: Iterator[dict[str, Any]], line: Any) -> list[dict[str, Any]]:
-    found = []
-    for one in lines:
-        print(line(one), flush=True)
-        found.append(one)
-    return found
+        show(refits(arguments.epsilon[0]))
 
 
 if __name__ == "__main__":

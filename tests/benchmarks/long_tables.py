@@ -17,12 +17,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from harness import SHARED, command_line, is_there, peak
+from harness import SHARED, command_line, is_there, peak, show
 from populations import population
 from postgres import binaries, started
 
@@ -78,8 +78,8 @@ def write(folder: Path, domain: Domain, draw: Any, rows: int) -> None:
                 csv.write_table(table)
 
 
-def read(source: str, domain_path: str, unit: str, processes: int) -> None:
-    """What a child process does: the exact sum, without noise. Its figures are printed."""
+def read(source: str, domain_path: Path, unit: str, processes: int) -> dict[str, Any]:
+    """What a child process does: the exact sum, without noise; its figures."""
     domain = release_side.read_domain(domain_path)
     features = MarginFeatures(kernel_from_spec("margins", domain))
     sums = ExactSums(features, integer_heights(features))
@@ -88,15 +88,25 @@ def read(source: str, domain_path: str, unit: str, processes: int) -> None:
     before, clock, work = peak(), time.perf_counter(), time.process_time()
     with counted_rows(open_private(private), domain, unit or None, executor) as (rows, size):
         sum_over_rows(rows, sums, n_rows=size.count)
-    spent = time.process_time() - work
-    print(f"{size.count:11,} {time.perf_counter() - clock:9.1f} {spent:9.1f} {peak() - before:9.0f}")
+    spent = {"count": size.count, "clock, s": time.perf_counter() - clock, "work, s": time.process_time() - work}
+    return spent | {"over, MB": peak() - before}
 
 
-def child(*words: object) -> str:
-    """The figures that a process of its own prints."""
-    command = [sys.executable, __file__, "--child", *map(str, words)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.rstrip()
+def publish(source: str, domain_path: Path, output: Path) -> dict[str, Any]:
+    """What a child process does: a whole publication; its figures."""
+    words = ["postgresql:", "--from", source.removeprefix("postgresql:")] if ":" in source else [source]
+    words += ["--domain", str(domain_path), "--output", str(output)]
+    clock, work = time.perf_counter(), time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        options = ["--epsilon", "1", "--delta", "1e-9", "--force", "--uncounted"]
+        curator(["publish", *words, *options], standalone_mode=False)
+    return {"clock, s": time.perf_counter() - clock, "work, s": time.process_time() - work, "peak, MB": peak()}
+
+
+def alone(work: Callable[..., dict[str, Any]], source: str, *more: Any) -> dict[str, Any]:
+    """The figures that a process of its own gives."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return {"source": Path(source).name} | pool.submit(work, source, *more).result()
 
 
 @contextmanager
@@ -116,66 +126,36 @@ def database(folder: Path, sizes: list[int]) -> Iterator[bool]:
         yield True
 
 
-def publish(source: str, domain_path: str, output: str) -> None:
-    """What a child process does: a whole publication. Its figures are printed."""
-    words = ["postgresql:", "--from", source.removeprefix("postgresql:")] if ":" in source else [source]
-    options = [
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-9",
-        "--domain",
-        domain_path,
-        "--output",
-        output,
-        "--force",
-        "--uncounted",
-    ]
-    clock, work = time.perf_counter(), time.process_time()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        curator(["publish", *words, *options], standalone_mode=False)
-    print(f"{'':11} {time.perf_counter() - clock:9.1f} {time.process_time() - work:9.1f} {peak():9.0f}")
-
-
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        what, source, domain_path, *words = sys.argv[2:]
-        if what == "publish":
-            publish(source, domain_path, *words)
-        else:
-            read(source, domain_path, words[0], int(words[1]))
-        return
-    parts = ("read", "units", "processes", "publish")
-    choice = command_line(__doc__, parts=parts, rows=(100_000, 1_000_000, 10_000_000))
-    found = "adult" if is_there(SHARED) else "simulated"
-    domain, draw, _ = population(found)
+    choice = command_line(
+        __doc__, parts=("read", "units", "processes", "publish"), rows=(100_000, 1_000_000, 10_000_000)
+    )
+    domain, draw, _ = population("adult" if is_there(SHARED) else "simulated")
+    os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as kept, ExitStack() as servers:
         folder = Path(kept)
         domain_path = folder / "domain.toml"
         domain_path.write_text(domain_toml(domain), encoding="utf-8")
         for rows in choice.rows:
             write(folder, domain, draw, rows)
-        with_database = servers.enter_context(database(folder, choice.rows))
-        head = f"{'':28}{'count':>11} {'clock, s':>9} {'work, s':>9} {'over, MB':>9}"
-        for part in [each for each in ("read", "units") if each in choice.parts]:
-            print(f"\n{part}\n{head}")
-            for rows in choice.rows:
-                paths = [folder / f"{rows}.csv", folder / f"{rows}.parquet"]
-                sources = [str(path) for path in paths if path.exists()] + [f"postgresql:t{rows}"] * with_database
-                for source in sources:
-                    unit = UNIT if part == "units" else ""
-                    print(f"{Path(source).name:28}{child('read', source, domain_path, unit, 0)}", flush=True)
-        if "processes" in choice.parts:
-            print(f"\nprocesses\n{head}")
-            for processes in (1, 2, 1, 2):
-                found = child("read", folder / f"{choice.rows[-1]}.parquet", domain_path, "", processes)
-                print(f"{processes:<28}{found}", flush=True)
-        if "publish" in choice.parts:
-            print(f"\npublish\n{'':40}{'clock, s':>9} {'work, s':>9} {'peak, MB':>9}")
-            for rows in choice.rows:
-                for source in [str(folder / f"{rows}.parquet"), f"postgresql:t{rows}"][: 1 + with_database]:
-                    found = child("publish", source, domain_path, folder / "out.kme")
-                    print(f"{Path(source).name:28}{found}", flush=True)
+        in_database = servers.enter_context(database(folder, choice.rows))
+        sources = [
+            source for rows in choice.rows
+            for source in [*map(str, folder.glob(f"{rows}.*")), *[f"postgresql:t{rows}"] * in_database]
+        ]  # fmt: skip
+        figures = {
+            "read": lambda: (alone(read, source, domain_path, "", 0) for source in sources),
+            "units": lambda: (alone(read, source, domain_path, UNIT, 0) for source in sources),
+            "processes": lambda: (
+                {"processes": n} | alone(read, str(folder / f"{choice.rows[-1]}.parquet"), domain_path, "", n) for n in (1, 2, 1, 2)
+            ),
+            "publish": lambda: (
+                alone(publish, source, domain_path, folder / "out.kme") for source in sources if not source.endswith(".csv")
+            ),
+        }  # fmt: skip
+        for part in choice.parts:
+            print(f"\n{part}")
+            show(figures[part]())
 
 
 if __name__ == "__main__":

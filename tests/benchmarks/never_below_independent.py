@@ -34,7 +34,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
-from harness import DATA, command_line, is_there, read_text
+from harness import DATA, command_line, is_there, read_text, show
+from simulated_releases import measurement_of
 
 from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.kernels.base import Array
@@ -43,7 +44,6 @@ from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
 from kmeanalyst.representation.wanted import Wanted
 from release_side import publish
@@ -131,32 +131,22 @@ def independent_rows(table: Table, epsilon: float, n_rows: int, seed: int) -> pd
     scale = math.sqrt(2) * noise_for("gaussian", epsilon, table.delta).deviation(1.0) / len(table.rows)
     vector = features.mean(table.domain.encode(table.rows), np.full(len(table.rows), 1 / len(table.rows)))
     vector = vector + scale * rng.standard_normal(len(vector))
-    measurement = Measurement(
-        vector=vector, noise_scale=scale, noise_law="discrete gaussian", n_rows=len(table.rows), feature_map=features,
-        noisy_sum=np.zeros(len(vector), dtype=np.int64),
-    )  # fmt: skip
+    measurement = measurement_of(features, vector, scale, len(table.rows))
     return table.domain.decode(rows_from_tables(measurement, table.domain, Wanted(n_points=n_rows, rng=rng)))
 
 
 # ---------------------------------------------------------------------- scores
 
 
-def codes(table: Table, frame: pd.DataFrame) -> tuple[Array, list[int]]:
-    """(n, d) ranges, levels, atoms and missing cells, and how many each column has."""
-    rows = synthesis.natural_rows(table.domain, frame)
-    found = [synthesis.binned(column, values) for column, values in zip(table.domain.columns, rows.T, strict=True)]
-    return np.column_stack([own for own, _ in found]), [size for _, size in found]
-
-
 def points(table: Table, frame: pd.DataFrame) -> tuple[float, float]:
     """k-marginal (0 to 1000), and the total variation of single columns."""
-    private, sizes = codes(table, table.rows)
-    ours, _ = codes(table, frame)
+    private, ours = (synthesis.natural_rows(table.domain, rows) for rows in (table.rows, frame))
+    (private, sizes), (ours, _) = (synthesis.codes_of(table.domain, rows) for rows in (private, ours))
     group = [] if table.group is None else [table.domain.position(table.group)]
     others = [j for j in range(len(sizes)) if j not in group]
     pairs = [[*group, *pair] for pair in itertools.combinations(others, 2)]
     two, one = (
-        float(np.mean([synthesis.total_variation(ours[:, js], private[:, js], sizes, js) for js in tables]))
+        float(np.mean([synthesis.total_variation(ours, private, sizes, js) for js in tables]))
         for tables in (pairs, [[j] for j in range(len(sizes))])
     )
     return 1000 * (1 - two), one
@@ -174,50 +164,45 @@ def compared(table: Table, epsilon: float, seed: int, options: dict[str, Any]) -
 
 def slopes(releases: int, epsilon: float, options: dict[str, Any]) -> None:
     """Print how the regression of income on education fares."""
-    table = excerpt()
+    table, names = excerpt(), ["EDU", "PINCP_DECILE"]
     numbers = {"PINCP_DECILE": Integer(name="PINCP_DECILE", lower=0, upper=9, missing=True),
                "EDU": Integer(name="EDU", lower=1, upper=12, missing=True)}  # fmt: skip
     domain = Domain(tuple(numbers.get(column.name, column) for column in table.domain.columns))
-    rows = table.rows.replace({"PINCP_DECILE": {"N": ""}, "EDU": {"N": ""}})
-    asked = rows[["EDU", "PINCP_DECILE"]].replace("", np.nan).dropna().astype(float)
+    rows = table.rows.replace({name: {"N": ""} for name in names})
+    asked = rows[names].replace("", np.nan).dropna().astype(float)
     truth = float(np.polyfit(asked["EDU"], asked["PINCP_DECILE"], 1)[0])
     found = []
     for seed in range(releases):
         release = publish(rows, domain, epsilon=epsilon, delta=table.delta, rehearsal=seed, **options)
-        slope = release.regression("PINCP_DECILE", ["EDU"], where="not missing(PINCP_DECILE) and not missing(EDU)")[
-            "EDU"
-        ]
-        found.append((slope.value, *slope.interval()))
+        fit = release.regression("PINCP_DECILE", ["EDU"], where="not missing(PINCP_DECILE) and not missing(EDU)")
+        found.append((fit["EDU"].value, *fit["EDU"].interval()))
     value, low, high = np.array(found).T
-    held = int(((low <= truth) & (truth <= high)).sum())
-    print(
-        f"slope of PINCP_DECILE on EDU, ε = {epsilon:g}: {truth:.3f} in the table, {value.mean():.3f} ± {value.std():.3f} in "
-        f"{releases} releases; held by {held} intervals, of mean width {(high - low).mean():.3f}"
-    )
+    print(f"slope of PINCP_DECILE on EDU, ε = {epsilon:g}, {releases} releases")
+    show([{
+        "in the table": truth, "in releases": value.mean(), "sd": value.std(), "mean width": (high - low).mean(),
+        "held": int(((low <= truth) & (truth <= high)).sum()),
+    }])  # fmt: skip
 
 
 def main() -> None:
-    """A line for each table and ε."""
     logging.disable()
     arguments = command_line(
         __doc__, tables=TABLES, epsilon=(0.1, 1.0, 10.0), draws=3, draws_at_tenth=10, kernel="adaptive", slope=0
     )
     options = {} if arguments.kernel == "default" else {"kernel": arguments.kernel}
     there = is_there(DATA) and is_there(synthesis.PROTOCOL)
-    print(f"{'table':10} {'ε':>4}  {'points':>15} {'independent':>15} {'difference':>11}  {'1-way':>14}  wins")
     for name in (name for name in arguments.tables if there or name == "simulated"):
         table = TABLES[name]()
         for epsilon in arguments.epsilon:
-            draws = arguments.draws if epsilon > 0.1 else arguments.draws_at_tenth
-            found = np.array([compared(table, epsilon, seed, options) for seed in range(draws)])
-            (ours, alone), spread = found[:, :, 0].mean(axis=0), found[:, :, 0].std(axis=0)
-            one = found[:, :, 1].mean(axis=0)
-            wins = int((found[:, 0, 0] > found[:, 1, 0]).sum())
-            print(
-                f"{name:10} {epsilon:4g}  {ours:7.1f} ± {spread[0]:5.1f} {alone:7.1f} ± {spread[1]:5.1f} {ours - alone:+11.1f}  "
-                f"{one[0]:.4f} {one[1]:.4f}  {wins}/{draws}",
-                flush=True,
-            )
+            draws = range(arguments.draws if epsilon > 0.1 else arguments.draws_at_tenth)
+            found = np.array([compared(table, epsilon, seed, options) for seed in draws])
+            (ours, one), (alone, one_alone) = found.mean(axis=0)
+            spread, others = found[:, :, 0].std(axis=0)
+            show([{
+                "table": name, "ε": epsilon, "points": ours, "sd": spread, "independent": alone, "sd of independent": others,
+                "1-way": one, "1-way independent": one_alone,
+                "wins": f"{(found[:, 0, 0] > found[:, 1, 0]).sum()}/{len(draws)}",
+            }])  # fmt: skip
     if arguments.slope and there:
         slopes(arguments.slope, 1.0, options)
 

@@ -1,6 +1,6 @@
 """Models of numbers: regressors trained on releases with a number as target, compared with the private rows and samples of them.
 
-    python tests/benchmarks/numeric_targets.py [--tables linear skewed spiked interactions date housing diabetes]
+    python tests/benchmarks/numeric_targets.py [--tables linear skewed spiked interactions date housing]
         [--epsilon 1 0.1] [--draws 2]
 
 linear        20,000 rows of `learning.py`: a cost that depends on five columns by slopes, a step and noise.
@@ -8,7 +8,7 @@ skewed        an income: the exponential of the like, on a logarithmic scale tha
 spiked        the cost, 0 of those with few visits: two fifths of the rows, an atom that the domain declares.
 interactions  slopes that change sign with a boolean, and a product of two numbers: tables of pairs do not show them.
 date          a day, predicted in days since 1970-01-01.
-housing       the value of Californian houses (../shared; left out, and said, without it); diabetes: scikit-learn's 442 rows.
+housing       the value of Californian houses (../shared; left out, and said, without it).
 
 Each line is a table, a source of rows and R² on real test rows by regressor: private rows, a tenth and a hundredth of them, and
 releases at δ = 1e-6, means over draws (noise from the operating system). R² of skewed targets is of logarithms.
@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
-from harness import DATA, command_line, is_there, read_text
+from harness import DATA, command_line, is_there, read_text, show
 from learning import DOMAIN, private_rows, simulated
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
@@ -90,13 +89,6 @@ def housing() -> Task:
     return Task(Domain((*others, value)), train, test, value.name)
 
 
-def diabetes() -> Task:
-    frame = load_diabetes(as_frame=True).frame
-    columns = [Real(name=name, lower=-0.2, upper=0.2) for name in frame if name != "target"]
-    train, test = train_test_split(frame, test_size=0.3, random_state=0)
-    return Task(Domain((*columns, Real(name="target", lower=0, upper=400))), train, test, "target")
-
-
 INCOME = {"lower": 400, "upper": 1e6, "scale": "log", "edges": (2e3, 5e3, 1e4, 2e4, 3e4, 5e4, 1e5, 2e5)}
 TASKS: dict[str, Callable[[], Task]] = {
     "linear": lambda: made(lambda rows, rng: rows["cost"], DOMAIN["cost"]),
@@ -111,27 +103,25 @@ TASKS: dict[str, Callable[[], Task]] = {
         Date(name="seen", lower="2010-01-01", upper="2018-12-31"),
     ),
     "housing": housing,
-    "diabetes": diabetes,
 }
 
 
-def lines(task: Task, epsilons: list[float], draws: int) -> Iterator[dict[str, Any]]:
+def lines(name: str, task: Task, epsilons: list[float], draws: int) -> Iterator[dict[str, Any]]:
     """A line for each source of rows."""
-    for name, part in {"private rows": 1, "a tenth of them": 10, "a hundredth": 100}.items():
-        yield {"rows": name, **scores(task, private_rows(task.train.iloc[::part], task.domain), "cells")}
+    for rows, part in {"private rows": 1, "a tenth of them": 10, "a hundredth": 100}.items():
+        found = scores(task, private_rows(task.train.iloc[::part], task.domain), "cells")
+        yield {"table": name, "rows": rows} | found
     for epsilon in epsilons:
-        found = [
-            scores(task, publish(task.train, task.domain, epsilon=epsilon, delta=1e-6, target=task.target))
-            for _ in range(draws)
-        ]
-        yield {"rows": f"release, ε = {epsilon:g}", **pd.DataFrame(found).mean().to_dict()}
+        made = [publish(task.train, task.domain, epsilon=epsilon, delta=1e-6, target=task.target) for _ in range(draws)]
+        found = pd.DataFrame([scores(task, release) for release in made]).mean().to_dict()
+        yield {"table": name, "rows": f"release, ε = {epsilon:g}"} | found
 
 
 def scores(task: Task, release: Any, encoding: Any = None) -> dict[str, float]:
     """R² on the test rows by regressor."""
     target, test = task.target, private_rows(task.test, task.domain)
     truth, logged = target_of(test, target, "regression").cells(test.frame), np.log if task.logged else np.asarray
-    columns = [name for name in task.domain.names if name != task.target]
+    columns = [name for name in task.domain.names if name != target]
     found = {}
     for name, make in REGRESSORS.items():
         regressor = TransformedTargetRegressor(make(), func=np.log, inverse_func=np.exp) if task.logged else make()
@@ -143,15 +133,10 @@ def scores(task: Task, release: Any, encoding: Any = None) -> dict[str, float]:
 
 
 def main() -> None:
-    """The tables asked for, one after the other."""
-    arguments = command_line(__doc__, tables=TASKS, epsilon=(1.0, 0.1), draws=2)
+    asked = command_line(__doc__, tables=TASKS, epsilon=(1.0, 0.1), draws=2)
     logging.disable(logging.WARNING)
-    for name in arguments.tables:
-        if name == "housing" and not is_there(DATA):
-            continue
-        for found in lines(TASKS[name](), arguments.epsilon, arguments.draws):
-            cells = "  ".join(f"{key} {value:6.3f}" for key, value in found.items() if key != "rows")
-            print(f"{name:13} {found['rows']:16} {cells}", flush=True)
+    for name in (name for name in asked.tables if name != "housing" or is_there(DATA)):
+        show(lines(name, TASKS[name](), asked.epsilon, asked.draws))
 
 
 if __name__ == "__main__":

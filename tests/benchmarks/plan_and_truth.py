@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
-import figure_1
 import numpy as np
 import pandas as pd
-from harness import command_line
+from figure_1 import BOUND
+from harness import ANCHORS, command_line, is_there, show
 from populations import MIXED, NUMERIC, mixed_rows, numeric_rows
 
 from kmeanalyst.kernels import Gaussian, Kernel, KernelMean
@@ -33,27 +34,21 @@ ROWS = 10_000
 
 def tables() -> Iterator[tuple[str, Domain, pd.DataFrame, Kernel | str | None]]:
     """Name, domain, private rows and kernel of each."""
-    rng = np.random.default_rng(0)
-    yield "three clusters in five columns", NUMERIC, numeric_rows(ROWS, rng), Gaussian(3.0)
+    rng, kernel = np.random.default_rng(0), Gaussian(3.0)
+    yield "three clusters in five columns", NUMERIC, numeric_rows(ROWS, rng), kernel
     yield "mixed columns", MIXED, mixed_rows(ROWS, rng), None
-    uniform = NUMERIC.decode(rng.uniform(-6, 6, (ROWS, len(NUMERIC))))
-    yield "uniform rows", NUMERIC, uniform, Gaussian(3.0)
-    narrow = NUMERIC.decode(rng.normal(1, 0.2, (ROWS, len(NUMERIC))))
-    yield "one small cluster", NUMERIC, narrow, Gaussian(3.0)
+    yield "uniform rows", NUMERIC, NUMERIC.decode(rng.uniform(-6, 6, (ROWS, len(NUMERIC)))), kernel
+    yield "one small cluster", NUMERIC, NUMERIC.decode(rng.normal(1, 0.2, (ROWS, len(NUMERIC)))), kernel
     data = files("kmeanalyst") / "data"
     census, sample = (pd.read_csv(str(data / f"demo_{name}.csv.gz"), dtype=str, keep_default_na=False)
                       for name in ("private", "public_sample"))  # fmt: skip
     yield "census", draft_domain(sample).domain, census, None
     for dimension in (2, 5):
-        if figure_1.ANCHORS.is_dir():
-            rows = np.load(figure_1.ANCHORS / f"mixture_of_Gaussians_N100000_D{dimension}.npz")["X_private"]
-            names = [f"x{j}" for j in range(dimension)]
-            bounds = {"lower": -figure_1.BOUND, "upper": figure_1.BOUND}
-            domain = Domain(tuple(Real(name=name, **bounds) for name in names))
+        if is_there(ANCHORS):
+            rows = np.load(ANCHORS / f"mixture_of_Gaussians_N100000_D{dimension}.npz")["X_private"]
+            domain = Domain(tuple(Real(name=f"x{j}", lower=-BOUND, upper=BOUND) for j in range(dimension)))
             kernel = Gaussian(float(np.sqrt(1e4 * dimension / 2)))
-            yield f"published, D = {dimension}", domain, pd.DataFrame(rows[:ROWS], columns=names), kernel
-        else:
-            print(f"the published data are not at {figure_1.ANCHORS}: left out.")
+            yield f"published, D = {dimension}", domain, pd.DataFrame(rows[:ROWS], columns=list(domain.names)), kernel
 
 
 def realised(domain: Domain, table: pd.DataFrame, kernel: Kernel | str | None, **options: Any) -> float:
@@ -66,21 +61,18 @@ def realised(domain: Domain, table: pd.DataFrame, kernel: Kernel | str | None, *
 
 
 def main() -> None:
-    """One line for each table and number of public rows."""
     logging.disable()
-    arguments = command_line(__doc__, epsilon=(0.1, 1.0), public=(0,))
-    for name, domain, table, kernel in tables():
-        for n_public in arguments.public:
-            public = table[:n_public] if n_public else None
-            predicted = plan(
-                domain, rows=len(table), epsilon=arguments.epsilon, delta=DELTA, kernel=kernel, public_points=public
-            ).rkhs_error
-            cells = [
-                f"ε {epsilon:g}: {error / expected:.2f} ({error:.4f} / {expected:.4f})"
-                for epsilon, expected in zip(arguments.epsilon, predicted, strict=True)
-                for error in [realised(domain, table, kernel, epsilon=epsilon, public_points=public)]
-            ]
-            print(f"{name}, {n_public} public rows: " + "  ".join(cells), flush=True)
+    asked = command_line(__doc__, epsilon=(0.1, 1.0), public=(0,))
+    for (name, domain, table, kernel), n_public in product(tables(), asked.public):
+        public = table[:n_public] if n_public else None
+        predicted = plan(
+            domain, rows=len(table), epsilon=asked.epsilon, delta=DELTA, kernel=kernel, public_points=public
+        ).rkhs_error
+        lines = []
+        for epsilon, expected in zip(asked.epsilon, predicted, strict=True):
+            error = realised(domain, table, kernel, epsilon=epsilon, public_points=public)
+            lines.append({"ε": epsilon, "ratio": error / expected, "realised": error, "predicted": expected})
+        show({"table": name, "public rows": n_public} | line for line in lines)
 
 
 if __name__ == "__main__":

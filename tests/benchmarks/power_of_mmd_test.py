@@ -3,12 +3,10 @@
     python tests/benchmarks/power_of_mmd_test.py [--repetitions 40] [--shifts 0 0.06 0.08 0.3] [--simulated]
     python tests/benchmarks/power_of_mmd_test.py --adult adaptive margins [--repetitions 100] [--epsilon 1 10]
 
-Reads ../shared/anchors (the five-dimensional mixture of Balog, Tolstikhin & Schölkopf 2018) and says so when it is not
-there; a simulated mixture takes its place. N = 10,000 rows are the table, L = 500 others the sample, shifted in its
-first column by so many of its standard deviations; level 5 %, default sizes, δ = 1e-6. On the same rows: the
-permutation test of table and sample (nothing private), the noise-aware test of releases at ε = 1 and 0.1, the
-unweighted statistic ‖d‖² with its noise-aware distribution. Nothing is
-fitted, as in `level_of_mmd_test.py`: the test does not look at points.
+Reads ../shared/anchors (the five-dimensional mixture of Balog, Tolstikhin & Schölkopf 2018) and says so when it is not there; a
+simulated mixture takes its place. N = 10,000 rows are the table, L = 500 others the sample, shifted in its first column by so many
+of its standard deviations; level 5 %, default sizes, δ = 1e-6. On the same rows: the permutation test of table and sample (nothing
+private), the noise-aware test of releases at ε = 1 and 0.1.
 
 With --adult instead: 6,000 rows of Adult (../shared/data, drawn with replacement from both files) are the table, 1,500 others
 two years older the sample, and the table is published by these kernels.
@@ -23,19 +21,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import ANCHORS, command_line
+from harness import ANCHORS, command_line, show
+from level_of_mmd_test import fit_nothing
 from populations import NUMERIC, numeric_rows
 from populations import population as population_of
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.inference.two_sample import noise_aware, sides
-from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
-from kmeanalyst.representation import represent
 
 ANCHOR = ANCHORS / "mixture_of_Gaussians_N100000_D5.npz"
 N, L, DELTA = 10_000, 500, 1e-6
@@ -56,12 +52,13 @@ def population(simulated: bool) -> tuple[Domain, Kernel, Array]:
 def pvalues(shifts: Sequence[float], repetitions: int, *, simulated: bool) -> dict[tuple[float, str], list[float]]:
     """p-values by shift and test."""
     domain, kernel, rows = population(simulated)
-    _fit_nothing()
+    fit_nothing()
     found: dict[tuple[float, str], list[float]] = defaultdict(list)
     for repetition in range(repetitions):
         rng = np.random.default_rng(repetition)
-        table, sample = _split(rows, rng)
-        releases = {epsilon: _published(table, domain, epsilon, rng, kernel=kernel) for epsilon in EPSILONS}
+        table, sample = np.split(rows[rng.choice(len(rows), N + L, replace=False)], [N])
+        frame = pd.DataFrame(table, columns=domain.names)
+        releases = {epsilon: _published(frame, domain, epsilon, rng, kernel=kernel) for epsilon in EPSILONS}
         for shift in shifts:
             moved = sample + shift * rows[:, 0].std() * np.eye(rows.shape[1])[0]
             named = pd.DataFrame(np.clip(moved, domain.columns[0].lower, domain.columns[0].upper), columns=domain.names)
@@ -69,66 +66,41 @@ def pvalues(shifts: Sequence[float], repetitions: int, *, simulated: bool) -> di
             found[shift, "not private"].append(plain.pvalue)
             for epsilon, release in releases.items():
                 found[shift, f"ε = {epsilon:g}"].append(ka.mmd_test(release, named).pvalue)
-                found[shift, f"ε = {epsilon:g}, unweighted"].append(_unweighted(release, named))
+
         _tell(found, repetition + 1)
     return found
 
 
-def _fit_nothing() -> None:
-    represent.REPRESENT["random-features"] = lambda measurement, domain, *_: (domain.draw(10, 0), np.full(10, 0.1))
+def _tell(found: dict[tuple[float, str], list[float]], repetitions: int) -> None:
+    if repetitions % 10 == 0:
+        print(f"after {repetitions} repetitions; rejections at 5 %")
+        show(
+            {"shift": shift, "test": name, "rejected": np.mean(np.array(some) <= 0.05)}
+            for (shift, name), some in sorted(found.items())
+        )
 
 
 def tell_older(kernels: Sequence[str], epsilons: Sequence[float], repetitions: int) -> None:
     """Print how often a sample of Adult that is two years older is rejected at 5 %."""
-    _fit_nothing()
-    noise_aware.size_of_difference = lambda *_, **__: {}  # type: ignore[assignment]
+    fit_nothing()
     domain, draw, _ = population_of("adult")
     for kernel, epsilon in product(kernels, epsilons):
         found = []
         for repetition in range(repetitions):
             rng = np.random.default_rng([repetition, int(epsilon * 10)])
             table, sample = draw(6000, rng), draw(1500, rng)
-            release = release_side.publish(
-                table, domain, epsilon=epsilon, delta=DELTA, kernel=kernel, rehearsal=int(rng.integers(2**62)),
-                workers=1,
-            )  # fmt: skip
+            release = _published(table, domain, epsilon, rng, kernel=kernel, workers=1)
             older = sample.assign(age=(sample["age"].astype(int) + 2).astype(str))
             found.append(ka.mmd_test(release, older).pvalue <= 0.05)
         print(f"Adult, ε = {epsilon:g}, {kernel}: {np.mean(found):.3f} of {repetitions}", flush=True)
 
 
-def _tell(found: dict[tuple[float, str], list[float]], repetitions: int) -> None:
-    if repetitions % 10 == 0:
-        print(f"after {repetitions} repetitions; rejections at 5 %")
-        for (shift, name), some in sorted(found.items()):
-            print(f"  shift {shift:5g} sd  {name:48} {np.mean(np.array(some) <= 0.05):.3f}", flush=True)
-
-
-def _published(table: Array, domain: Domain, epsilon: float, rng: np.random.Generator, **options: Any) -> ka.Release:
+def _published(
+    table: pd.DataFrame, domain: Domain, epsilon: float, rng: np.random.Generator, **options: Any
+) -> ka.Release:
     return release_side.publish(
-        pd.DataFrame(table, columns=domain.names), domain, epsilon=epsilon, delta=DELTA,
-        rehearsal=int(rng.integers(2**62)), **options,
-    )  # fmt: skip
-
-
-def _split(rows: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    chosen = rng.choice(len(rows), N + L, replace=False)
-    return rows[chosen[:N]], rows[chosen[N:]].copy()
-
-
-def _unweighted(release: ka.Release, sample: pd.DataFrame) -> float:
-    """p-value of ‖d‖² by its own distribution: what flat noise costs."""
-    measurement = release.measurement
-    assert measurement is not None
-    rows = release.domain.encode(sample)
-    directions = sides.directions_of(release, measurement.feature_map, rows)
-    moments = sides.sample_side(sides.measured_side(release, beforehand=True), directions, [rows])
-    shrink, tau2 = 1 / measurement.n_rows + 1 / moments.n_rows, measurement.noise_scale**2
-    size, remaining = len(directions.variances), measurement.feature_map.dimension - len(directions.variances)
-    left_over = shrink * (moments.variance - np.trace(moments.covariance)) / remaining + tau2
-    coefficients = np.append(np.maximum(np.linalg.eigvalsh(shrink * moments.covariance), 0) + tau2, left_over)
-    square = float(np.sum((measurement.vector - moments.mean) ** 2))
-    return weighted_chi_squared_sf(square, coefficients, degrees=np.append(np.ones(size), remaining))
+        table, domain, epsilon=epsilon, delta=DELTA, rehearsal=int(rng.integers(2**62)), **options
+    )
 
 
 def main() -> None:

@@ -20,10 +20,13 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
 
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.base import Array
@@ -68,29 +71,19 @@ def errors(frame: pd.DataFrame, encoded: Array, family: str, features: int, seed
     return np.array([feature_map.dimension, raw, kept, kernel])
 
 
-def table(options: argparse.Namespace) -> pd.DataFrame:
-    """One row for each family, ε and F."""
+def lines(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A line for each family, ε and F."""
     frame = made_up(options.rows)
-    encoded, lines = DOMAIN.encode(frame), []
-    for family in options.family:
-        for epsilon in options.epsilon:
-            for features in options.features:
-                found = {}
-                for noise, delta in (("gaussian", DELTA), ("laplace", 0.0)):
-                    guarantee = {"epsilon": epsilon, "delta": delta, "noise": noise}
-                    each = [
-                        errors(frame, encoded, family, features, seed, **guarantee) for seed in range(options.seeds)
-                    ]
-                    found[noise] = np.sqrt(np.square(each).mean(axis=0))
-                g, l = found["gaussian"], found["laplace"]  # noqa: E741
-                lines.append([family, epsilon, int(g[0]), g[1], l[1], l[1] / g[1], g[2], l[2], g[3], l[3]])
-                print(_line(lines[-1]), flush=True)
-    names = "family epsilon F raw_gaussian raw_laplace ratio released_gaussian released_laplace kernel_gaussian kernel_laplace"
-    return pd.DataFrame(lines, columns=names.split())
-
-
-def _line(values: list) -> str:
-    return f"{values[0]:>12} {values[1]:>6g} {values[2]:>6} " + " ".join(f"{v:>9.4f}" for v in values[3:])
+    encoded = DOMAIN.encode(frame)
+    for family, epsilon, features in product(options.family, options.epsilon, options.features):
+        line: dict[str, Any] = {"family": family, "ε": epsilon}
+        for noise, delta in (("gaussian", DELTA), ("laplace", 0.0)):
+            guarantee = {"epsilon": epsilon, "delta": delta, "noise": noise}
+            found = [errors(frame, encoded, family, features, seed, **guarantee) for seed in range(options.seeds)]
+            dimension, *means = np.sqrt(np.square(found).mean(axis=0))
+            line["F"] = int(dimension)
+            line |= {f"{name}, {noise}": mean for name, mean in zip(("raw", "released", "kernel"), means, strict=True)}
+        yield line
 
 
 def break_even(epsilon: float) -> float:
@@ -103,12 +96,9 @@ def main() -> None:
         __doc__, rows=20_000, epsilon=(0.1, 1.0, 10.0), features=(20, 80, 320, 1280), family=FAMILIES, seeds=2
     )
     logging.disable(logging.WARNING)
-    for epsilon in options.epsilon:
-        print(
-            f"ε = {epsilon:g}: Laplace noise (δ = 0) is no larger than Gaussian (δ = {DELTA:g}) up to F = {break_even(epsilon):.1f}"
-        )
-    print("      family      ε      F |  raw: gauss laplace ratio | released: gauss laplace | kernel: gauss laplace")
-    table(options)
+    for e in options.epsilon:
+        print(f"ε = {e:g}: Laplace noise is no larger than Gaussian (δ = {DELTA:g}) up to F = {break_even(e):.1f}")
+    show(lines(options))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +33,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
 from mixture import PLANE, Mixture
 
 from kmeanalyst.kernels import Kernel, KernelMean, Matern
@@ -93,6 +92,9 @@ class Setting:
     weights: str
 
 
+ROUGH = Atoms()
+
+
 def _public_share(table: pd.DataFrame) -> dict[str, Any]:
     return {"method": "subspace", "public_points": table.iloc[: len(table) // 20]}
 
@@ -105,16 +107,14 @@ def _features(table: pd.DataFrame) -> dict[str, Any]:
     return {"features": 2 * round(0.05 * len(table) ** (4 / 3)), "points": max(100, len(table) // 5)}
 
 
-ROUGH = Atoms()
 SETTINGS = [
-    Setting("public share, kink", ROUGH, -1 / 2, _public_share, "published"),
-    Setting("public share, kink", ROUGH, -1 / 2, _public_share, "probability"),
-    Setting("public share, smooth", PLANE, -1 / 2, _public_share, "published"),
-    Setting("covering, kink", ROUGH, -1 / 3, _covering, "published"),
-    Setting("covering, kink", ROUGH, -1 / 3, _covering, "probability"),
-    Setting("covering, smooth", PLANE, -1 / 3, _covering, "published"),
-    Setting("features, kink", ROUGH, -1 / 3, _features, "probability"),
-    Setting("features, smooth", PLANE, -1 / 3, _features, "probability"),
+    Setting(f"{name}, {'kink' if population is ROUGH else 'smooth'}", population, exponent, options, weights)
+    for name, exponent, options, some in (
+        ("public share", -1 / 2, _public_share, ("published", "probability")),
+        ("covering", -1 / 3, _covering, ("published", "probability")),
+        ("features", -1 / 3, _features, ("probability",)),
+    )
+    for population, weights in (*((ROUGH, weights) for weights in some), (PLANE, some[0]))
 ]
 
 
@@ -141,27 +141,22 @@ def slope(sizes: Array, errors: Array) -> tuple[float, float]:
     return found, float(np.sqrt(rest @ rest / (len(x) - 2) / (centred @ centred)))
 
 
-def line(setting: Setting, options: argparse.Namespace) -> str:
-    started = time.perf_counter()
+def line(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
     found = np.array([
         [distances(setting, n, seed, options.epsilon) for seed in range(options.seeds)] for n in options.rows
     ])  # fmt: skip
     sizes = np.array(options.rows, dtype=float)
     total, private = (slope(sizes, found[:, :, j]) for j in range(2))
-    errors = " ".join(f"{e:7.4f}" for e in np.sqrt((found[:, :, 0] ** 2).mean(axis=1)))
-    return (
-        f"{setting.name:<21}{setting.weights:<12}{errors}  {setting.exponent:6.2f}  {total[0]:6.2f} ± {total[1]:.2f}"
-        f"  {private[0]:6.2f} ± {private[1]:.2f}  {time.perf_counter() - started:5.0f} s"
-    )
+    errors = np.sqrt((found[:, :, 0] ** 2).mean(axis=1))
+    return {"setting": setting.name, "weights": setting.weights} | dict(zip(options.rows, errors, strict=True)) | {
+        "proved": setting.exponent, "slope": total[0], "s.e.": total[1], "from the table": private[0], "its s.e.": private[1],
+    }  # fmt: skip
 
 
 def main() -> None:
     options = command_line(__doc__, rows=(200, 400, 800, 1600, 3200), seeds=6, epsilon=1.0, only="")
     logging.disable(logging.WARNING)
-    heads = " ".join(f"{n:7d}" for n in options.rows)
-    print(f"setting              weights     {heads}  proved           slope   from the table", flush=True)
-    for setting in (each for each in SETTINGS if options.only in each.name):
-        print(line(setting, options), flush=True)
+    show(line(setting, options) for setting in SETTINGS if options.only in setting.name)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from harness import SHARED, command_line, require
+from harness import SHARED, command_line, require, show
 from populations import population
 from threadpoolctl import threadpool_limits
 
@@ -41,22 +41,18 @@ _PIECE = 20_000  # rows of the product at a time
 def write_sources(folder: Path, rows: int) -> dict[str, Any]:
     """The same rows in every kind of source: numbers as numbers where a source has types."""
     _, draw, _ = population("adult")
-    plain = folder / "adult.csv"
+    plain, zipped, parquet = (folder / f"adult.{ending}" for ending in ("csv", "csv.gz", "parquet"))
     draw(rows, np.random.default_rng(0)).to_csv(plain, index=False)
-    (folder / "adult.csv.gz").write_bytes(gzip.compress(plain.read_bytes(), 6))
+    zipped.write_bytes(gzip.compress(plain.read_bytes(), 6))
     table = pyarrow.csv.read_csv(plain)
-    pq.write_table(table, folder / "adult.parquet")
-    sources = {"CSV": plain, ".csv.gz": folder / "adult.csv.gz", "Parquet": folder / "adult.parquet"}
-    return sources | {"pyarrow stream": table} | polars_frame(table)
-
-
-def polars_frame(table: pa.Table) -> dict[str, Any]:
+    pq.write_table(table, parquet)
+    sources = {"CSV": plain, ".csv.gz": zipped, "Parquet": parquet, "pyarrow stream": table}
     try:
         import polars
     except ImportError:
         print("polars is not installed: its frames are left out. Install the extra [sources].")
-        return {}
-    return {"polars frame": polars.from_arrow(table)}
+        return sources
+    return sources | {"polars frame": polars.from_arrow(table)}
 
 
 def microseconds(work: Callable[[], object], rows: int, rounds: int) -> float:
@@ -96,11 +92,12 @@ def report(options: argparse.Namespace, folder: Path) -> None:
     sources = write_sources(folder, rows)
     tables = MarginFeatures(kernel_from_spec("adaptive", domain, None))
     print(f"{rows:,} rows × {len(domain)} columns, microseconds a row of one core", flush=True)
-    print(f"{'':<34}{'parse':>8}{'encode':>8}{'both':>8}", flush=True)
+    lines = []
     for name, source in sources.items():
-        parsed = microseconds(lambda source=source: parse(source, domain), rows, rounds)  # type: ignore[misc]
-        both = microseconds(lambda source=source: encode(source, domain), rows, rounds)  # type: ignore[misc]
-        print(f"{name:<34}{parsed:8.2f}{both - parsed:8.2f}{both:8.2f}", flush=True)
+        parsed = microseconds(lambda: parse(source, domain), rows, rounds)  # noqa: B023
+        both = microseconds(lambda: encode(source, domain), rows, rounds)  # noqa: B023
+        lines.append({"source": name, "parse": parsed, "encode": both - parsed, "both": both})
+    show(lines)
     encoded = encode(sources["CSV"], domain)
     as_text = dict.fromkeys(domain.names, pa.string())
     others = {
@@ -110,8 +107,7 @@ def report(options: argparse.Namespace, folder: Path) -> None:
         "pyarrow.csv, types inferred": lambda: read_with_pyarrow(sources["CSV"], None),
         "float32 product, 119 by 2,000": lambda: product(rows),
     }
-    for name, work in others.items():
-        print(f"{name:<50}{microseconds(work, rows, rounds):8.2f}", flush=True)
+    show({"for comparison": name, "µs": microseconds(work, rows, rounds)} for name, work in others.items())
 
 
 def main() -> None:

@@ -38,8 +38,8 @@ OUTPUT = Path(__file__).resolve().parents[2] / "tutorials" / "figures" / "level.
 
 def rejections(epsilon: float, rows: int, repetitions: int, pool: ProcessPoolExecutor) -> pd.DataFrame:
     """A row for each sample size and route: rejections of so many repetitions."""
-    setting = Setting("mixed", "random-features", epsilon, rows, SAMPLES, 1, False, "gaussian", repetitions)
-    pvalues = all_pvalues(setting, repetitions, pool)[:, 0]  # (repetitions, sizes, routes)
+    setting = Setting("mixed", "random-features", epsilon, rows, SAMPLES, repetitions)
+    pvalues = all_pvalues(setting, repetitions, pool)  # (repetitions, sizes, routes)
     assert np.isfinite(pvalues).all()
     counts = (pvalues <= LEVEL).sum(axis=0)
     return pd.DataFrame([

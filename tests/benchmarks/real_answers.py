@@ -13,7 +13,7 @@ were fixed before the first run. A line for each question and a summary for each
     bias, rmse  of the answers, in standard errors of sampling alone
     price       width of the interval over the width that sampling alone would give; for questions without a standard error
                 of their own (quantiles, correlations, slopes) sampling alone is measured on 200 tables without privacy
-    parts       median standard errors in the same units: privacy, resolution
+    privacy, resolution  median standard errors of these parts in the same units
     seconds     to the first answer of a release, and of a further one (medians)
 
 and what was held of questions on one column, on two that were counted together, on two that were not, and on more.
@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import DATA, command_line, read_text, require
+from harness import DATA, command_line, read_text, require, show
 
 from kmeanalyst.release import Release
 from release_side import draft_domain, publish
@@ -53,18 +53,14 @@ class Asked:
     of_table: Callable[[pd.DataFrame], float]
 
 
-def expectation(expression: str, of_rows: Callable[[pd.DataFrame], Any]) -> Asked:
-    """The mean of an expression."""
-    return Asked(expression, lambda r: r.expectation(expression), lambda t: float(np.mean(of_rows(t))))
+def mean(expression: str, where: str | None = None) -> Asked:
+    """The mean of an expression, given a condition; on a table as pandas evaluates both."""
 
+    def of_table(table: pd.DataFrame) -> float:
+        return float(np.mean((table if where is None else table.query(where)).eval(expression)))
 
-def conditional(expression: str, where: str, of_rows: Callable[[pd.DataFrame], Any]) -> Asked:
-    """The mean of an expression given a condition; `of_rows` gives its values on the rows that meet it."""
-    return Asked(
-        f"{expression} | {where}",
-        lambda r: r.expectation(expression, where=where),
-        lambda t: float(np.mean(of_rows(t))),
-    )
+    name = expression if where is None else f"{expression} | {where}"
+    return Asked(name, lambda release: release.expectation(expression, where=where), of_table)
 
 
 def _quantile(column: str, level: float) -> Asked:
@@ -80,70 +76,33 @@ def _correlation(x: str, y: str) -> Asked:
 
 
 def _both(a: str, x: str, b: str, y: str) -> Asked:
-    return expectation(f"`{a}` == '{x}' and `{b}` == '{y}'", lambda t: (t[a] == x) & (t[b] == y))
+    return mean(f"`{a}` == '{x}' and `{b}` == '{y}'")
 
 
 OF_ADULT = (
-    expectation("age", lambda t: t["age"]),
-    expectation("age > 50", lambda t: t["age"] > 50),
-    expectation("`hours-per-week` == 40", lambda t: t["hours-per-week"] == 40),
-    expectation("`capital-gain` > 0", lambda t: t["capital-gain"] > 0),
-    _both("sex", "Female", "income", ">50K"),
-    _both("education", "Bachelors", "income", ">50K"),
-    _both("race", "Black", "sex", "Female"),
-    expectation("occupation == 'Sales' and age < 30", lambda t: (t["occupation"] == "Sales") & (t["age"] < 30)),
-    expectation(
-        "`marital-status` == 'Never-married' and age < 25",
-        lambda t: (t["marital-status"] == "Never-married") & (t["age"] < 25),
-    ),
-    expectation("age * `hours-per-week`", lambda t: t["age"] * t["hours-per-week"]),
-    expectation(
-        "education == 'HS-grad' and sex == 'Male' and income == '>50K'",
-        lambda t: (t["education"] == "HS-grad") & (t["sex"] == "Male") & (t["income"] == ">50K"),
-    ),
-    expectation("`hours-per-week`", lambda t: t["hours-per-week"]),
-    expectation("`hours-per-week` > 45", lambda t: t["hours-per-week"] > 45),
-    expectation("race == 'White'", lambda t: t["race"] == "White"),
-    expectation("occupation == 'Exec-managerial'", lambda t: t["occupation"] == "Exec-managerial"),
-    _both("workclass", "Private", "education", "HS-grad"),
-    expectation("relationship == 'Husband' and age > 50", lambda t: (t["relationship"] == "Husband") & (t["age"] > 50)),
-    expectation("`education-num` * age", lambda t: t["education-num"] * t["age"]),
-    _quantile("age", 0.5),
-    _quantile("hours-per-week", 0.9),
-    _correlation("age", "hours-per-week"),
-    _correlation("education-num", "hours-per-week"),
-    conditional("age", "income == '>50K'", lambda t: t.loc[t["income"] == ">50K", "age"]),
-    conditional("`hours-per-week`", "sex == 'Female'", lambda t: t.loc[t["sex"] == "Female", "hours-per-week"]),
-    conditional("income == '>50K'", "education == 'Masters'", lambda t: t.loc[t["education"] == "Masters", "income"] == ">50K"),
-    conditional("income == '>50K'", "age > 40", lambda t: t.loc[t["age"] > 40, "income"] == ">50K"),
-    expectation("`native-country` == 'Mexico'", lambda t: t["native-country"] == "Mexico"),
-    expectation("`capital-loss` > 0 and income == '>50K'", lambda t: (t["capital-loss"] > 0) & (t["income"] == ">50K")),
-    expectation("age >= 30 and age < 40", lambda t: (t["age"] >= 30) & (t["age"] < 40)),
-    expectation("`marital-status` == 'Divorced'", lambda t: t["marital-status"] == "Divorced"),
+    mean("age"), mean("age > 50"), mean("`hours-per-week` == 40"), mean("`capital-gain` > 0"),
+    _both("sex", "Female", "income", ">50K"), _both("education", "Bachelors", "income", ">50K"),
+    _both("race", "Black", "sex", "Female"), mean("occupation == 'Sales' and age < 30"),
+    mean("`marital-status` == 'Never-married' and age < 25"), mean("age * `hours-per-week`"),
+    mean("education == 'HS-grad' and sex == 'Male' and income == '>50K'"), mean("`hours-per-week`"),
+    mean("`hours-per-week` > 45"), mean("race == 'White'"), mean("occupation == 'Exec-managerial'"),
+    _both("workclass", "Private", "education", "HS-grad"), mean("relationship == 'Husband' and age > 50"),
+    mean("`education-num` * age"), _quantile("age", 0.5), _quantile("hours-per-week", 0.9),
+    _correlation("age", "hours-per-week"), _correlation("education-num", "hours-per-week"),
+    mean("age", "income == '>50K'"), mean("`hours-per-week`", "sex == 'Female'"),
+    mean("income == '>50K'", "education == 'Masters'"), mean("income == '>50K'", "age > 40"),
+    mean("`native-country` == 'Mexico'"), mean("`capital-loss` > 0 and income == '>50K'"),
+    mean("age >= 30 and age < 40"), mean("`marital-status` == 'Divorced'"),
 )  # fmt: skip
 
 
 OF_HOUSING = (
-    expectation("median_income", lambda t: t["median_income"]),
-    expectation("median_house_value", lambda t: t["median_house_value"]),
-    expectation("median_house_value > 300000", lambda t: t["median_house_value"] > 300_000),
-    expectation("housing_median_age >= 50", lambda t: t["housing_median_age"] >= 50),
-    expectation("ocean_proximity == 'INLAND'", lambda t: t["ocean_proximity"] == "INLAND"),
-    expectation(
-        "ocean_proximity == 'INLAND' and median_house_value < 100000",
-        lambda t: (t["ocean_proximity"] == "INLAND") & (t["median_house_value"] < 100_000),
-    ),
-    expectation("latitude > 36 and longitude < -120", lambda t: (t["latitude"] > 36) & (t["longitude"] < -120)),
-    expectation("median_income > 6", lambda t: t["median_income"] > 6),
-    expectation("population > 2000", lambda t: t["population"] > 2000),
-    _quantile("median_income", 0.5),
-    _quantile("median_house_value", 0.25),
-    _correlation("median_income", "median_house_value"),
-    _correlation("latitude", "longitude"),
-    conditional(
-        "median_house_value", "ocean_proximity == 'NEAR BAY'",
-        lambda t: t.loc[t["ocean_proximity"] == "NEAR BAY", "median_house_value"],
-    ),
+    mean("median_income"), mean("median_house_value"), mean("median_house_value > 300000"), mean("housing_median_age >= 50"),
+    mean("ocean_proximity == 'INLAND'"), mean("ocean_proximity == 'INLAND' and median_house_value < 100000"),
+    mean("latitude > 36 and longitude < -120"), mean("median_income > 6"), mean("population > 2000"),
+    _quantile("median_income", 0.5), _quantile("median_house_value", 0.25),
+    _correlation("median_income", "median_house_value"), _correlation("latitude", "longitude"),
+    mean("median_house_value", "ocean_proximity == 'NEAR BAY'"),
 )  # fmt: skip
 
 
@@ -225,32 +184,29 @@ def _kind(release: Release, question: str) -> str:
 
 
 def summarised(setting: Any, found: list[dict[str, Any]], truth: np.ndarray, error: np.ndarray) -> None:
-    rows = np.array([each["rows"] for each in found])
+    rows = np.array([one["rows"] for one in found])
     value, low, high = rows[..., 0], rows[..., 1], rows[..., 2]
     held = (low <= truth) & (truth <= high)
     error = np.where(error > 0, error, np.nan)  # the median of whole numbers may be the same in every table
-    price = (high - low) / (2 * 1.96 * error)
-    away = (value - truth) / error
+    away, price = (value - truth) / error, np.median((high - low) / (2 * 1.96 * error), axis=0)
+    rmse, (privacy, resolution) = np.sqrt((away**2).mean(axis=0)), np.nanmedian(rows[..., 3:], axis=0).T / error
+    table = pd.DataFrame({
+        "question": [asked.name for asked in TABLES[setting[0]].questions], "held": held.mean(axis=0),
+        "bias": away.mean(axis=0), "rmse": rmse, "price": price, "privacy": privacy, "resolution": resolution,
+    })  # fmt: skip
     print(f"\n{setting[0]}, {setting[1]}, epsilon {setting[2]:g}, {len(found)} releases")
-    print(f"{'question':58}  held   bias   rmse  price  privacy  resolution")
-    for i, asked in enumerate(TABLES[setting[0]].questions):
-        parts = np.nanmedian(rows[:, i, 3:], axis=0) / error[i]
-        print(
-            f"{asked.name:58} {held[:, i].mean():5.2f} {away[:, i].mean():6.2f} {np.sqrt((away[:, i] ** 2).mean()):6.2f} "
-            f"{np.median(price[:, i]):6.2f} {parts[0]:8.2f} {parts[1]:8.2f}"
-        )
-    first = np.median([each["seconds"][0] for each in found])
-    further = np.median([second for each in found for second in each["seconds"][1:]])
-    kinds = np.array([each["kinds"] for each in found])
-    by_kind = [f"{kind} {held[kinds == kind].mean():.3f} ({(kinds == kind).sum()})" for kind in np.unique(kinds)]
-    prices, errors = np.median(price, axis=0), np.sqrt((away**2).mean(axis=0))
-    print(
-        f"held {held.mean():.3f}, worst question {held.mean(axis=0).min():.2f}; first answer {first:.1f} s, further {further:.3f} s"
+    show(table.to_dict("records"))
+    kinds = np.array([one["kinds"] for one in found])
+    show(
+        {"kind": kind, "answers": (kinds == kind).sum(), "held": held[kinds == kind].mean()}
+        for kind in np.unique(kinds)
     )
-    print(f"held by kind (answers): {', '.join(by_kind)}")
-    print(
-        f"median price {np.nanmedian(prices):.2f}, largest {np.nanmax(prices):.1f}; median rmse {np.nanmedian(errors):.2f}"
-    )
+    show([{
+        "held": held.mean(), "worst": held.mean(axis=0).min(), "median price": np.nanmedian(price),
+        "largest": np.nanmax(price), "median rmse": np.nanmedian(rmse),
+        "first answer, s": np.median([one["seconds"][0] for one in found]),
+        "further, s": np.median([second for one in found for second in one["seconds"][1:]]),
+    }])  # fmt: skip
 
 
 def main() -> None:

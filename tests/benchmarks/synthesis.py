@@ -8,9 +8,7 @@ Reads ../shared (data, and the protocol of anchors/adult_protocol.json) and says
 classifiers learn from those and are scored on the real test rows. A line for each setting, means over draws:
 
     ROC, PR       ROC-AUC and average precision, over the classifiers; at the end of the line for each one
-    1-way to 3-way  total-variation distance to the private rows' tables of binned columns: all tables of one and of
-                  two columns, 100 drawn ones of three
-    query         absolute error of the share of rows that meet three conditions, over 500 drawn from private rows
+    1-way, 2-way  total-variation distance to the private rows' tables of binned columns: all of one and of two columns
     s, MB         of a publication alone: its seconds, and the peak memory of its own process (some 190 MB are imports)
 
 Releases have default settings and the label as their target, where the method and kernel asked for know one.
@@ -20,22 +18,16 @@ For Adult, the figures that the anchors file has of others (measured elsewhere) 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import logging
-import multiprocessing
-import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import ANCHORS, DATA, command_line, peak, read_text, require
+from harness import ANCHORS, DATA, command_line, publish_alone, read_text, require, show
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import AdaBoostClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -50,13 +42,9 @@ from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Number, Real
-from release_side import publish
 
 PROTOCOL = ANCHORS / "adult_protocol.json"
 DELTA = 1e-5
-TRIPLES = 100
-QUERIES = 500
-CONDITIONS = 3  # conditions of a query
 MODELS: dict[str, Callable[[], Any]] = {
     "LR": lambda: LogisticRegression(max_iter=2000, random_state=0),
     "GNB": GaussianNB,
@@ -68,9 +56,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "HGB": lambda: HistGradientBoostingClassifier(random_state=0),
     "MLP": lambda: MLPClassifier(max_iter=15, random_state=0),
 }
-SUMMARY = {  # figure → heading and format; the anchors file has the same names
-    "roc": ("ROC", ".4f"), "pr": ("PR", ".4f"), "tv_1way": ("1-way", ".4f"), "tv_2way": ("2-way", ".4f"),
-    "tv_3way": ("3-way", ".4f"), "query": ("query", ".5f"), "seconds": ("s", ".1f"), "peak_MB": ("MB", ".0f"),
+SUMMARY = {  # figure → heading; the anchors file has the same names
+    "roc": "ROC", "pr": "PR", "tv_1way": "1-way", "tv_2way": "2-way", "seconds": "s", "peak_MB": "MB",
 }  # fmt: skip
 Scores = dict[str, float]  # of one draw: the figures of SUMMARY, and "roc LR", "pr LR" and so on
 
@@ -240,8 +227,7 @@ def model_scores(table: Table, rows: Any) -> Scores:
 
     Where all rows have one label nothing can be learned: 1/2, and the share of positive test rows.
     """
-    target = table.domain.position(table.target)
-    test = natural_rows(table.domain, table.test)
+    target, test = table.domain.position(table.target), natural_rows(table.domain, table.test)
     seen, label, unseen, truth = (
         features(table, rows),
         rows[:, target] == 1,
@@ -250,68 +236,47 @@ def model_scores(table: Table, rows: Any) -> Scores:
     )
     found: Scores = {}
     for name, make in MODELS.items():
-        score = np.zeros(len(test)) if label.all() or not label.any() else trained(make(), seen, label, unseen)
+        score = np.zeros(len(test))
+        if label.any() and not label.all():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of iterations that the protocol cuts short
+                model = make().fit(seen, label)
+            score = (
+                model.predict_proba(unseen)[:, 1]
+                if hasattr(model, "predict_proba")
+                else model.decision_function(unseen)
+            )
         found[f"roc {name}"] = float(roc_auc_score(truth, score))
         found[f"pr {name}"] = float(average_precision_score(truth, score))
     return {kind: float(np.mean([found[f"{kind} {name}"] for name in MODELS])) for kind in ("roc", "pr")} | found
 
 
-def trained(model: Any, seen: Any, label: Any, unseen: Any) -> Any:
-    """The trained model's scores of rows it has not seen, (n,)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of iterations that the protocol cuts short
-        model.fit(seen, label)
-        if hasattr(model, "predict_proba"):
-            return model.predict_proba(unseen)[:, 1]
-        return model.decision_function(unseen)
-
-
 def margin_scores(table: Table, rows: Any) -> Scores:
-    """Distances of tables of one, two and three columns, and the error of queries, to the private rows."""
-    private = natural_rows(table.domain, table.train)
-    pairs = [
-        (binned(column, ours), binned(column, theirs)[0])
-        for column, ours, theirs in zip(table.domain.columns, rows.T, private.T, strict=True)
-    ]
-    codes, sizes = np.column_stack([ours[0] for ours, _ in pairs]), [ours[1] for ours, _ in pairs]
-    private_codes = np.column_stack([theirs for _, theirs in pairs])
-    indices = range(len(sizes))
-    triples = np.array(list(itertools.combinations(indices, 3)))
-    chosen = np.random.default_rng(0).choice(len(triples), min(TRIPLES, len(triples)), replace=False)
-    groups: dict[str, Any] = {
-        "tv_1way": itertools.combinations(indices, 1),
-        "tv_2way": itertools.combinations(indices, 2),
-        "tv_3way": triples[chosen],
-    }
-    distances = {
-        name: float(
-            np.mean([total_variation(codes[:, js], private_codes[:, js], sizes, js) for js in map(list, group)])
+    """Distances of tables of one and two columns to the private rows."""
+    ours, sizes = codes_of(table.domain, rows)
+    private, _ = codes_of(table.domain, natural_rows(table.domain, table.train))
+    return {
+        f"tv_{k}way": float(
+            np.mean([total_variation(ours, private, sizes, list(js)) for js in combinations(range(len(sizes)), k)])
         )
-        for name, group in groups.items()
+        for k in (1, 2)
     }
-    return distances | {"query": query_error(codes, private_codes)}
+
+
+def codes_of(domain: Domain, rows: Any) -> tuple[Any, list[int]]:
+    """(n, d) ranges, levels, atoms and missing cells of natural rows, and how many each column has."""
+    found = [binned(column, values) for column, values in zip(domain.columns, rows.T, strict=True)]
+    return np.column_stack([codes for codes, _ in found]), [size for _, size in found]
 
 
 def total_variation(codes: Any, private_codes: Any, sizes: list[int], columns: list[int]) -> float:
     """Between the shares of rows in each cell of the table of these columns."""
     shape = [sizes[j] for j in columns]
     ours, theirs = (
-        np.bincount(np.ravel_multi_index(tuple(c.T), shape), minlength=np.prod(shape)) / len(c)
+        np.bincount(np.ravel_multi_index(tuple(c[:, columns].T), shape), minlength=np.prod(shape)) / len(c)
         for c in (codes, private_codes)
     )
     return float(np.abs(ours - theirs).sum() / 2)
-
-
-def query_error(codes: Any, private_codes: Any) -> float:
-    """Mean absolute error of the share of rows that agree with a drawn private row in three drawn columns."""
-    rng = np.random.default_rng(0)
-    errors = []
-    for _ in range(QUERIES):
-        columns = rng.choice(codes.shape[1], CONDITIONS, replace=False)
-        wanted = private_codes[rng.integers(len(private_codes)), columns]
-        ours, theirs = ((c[:, columns] == wanted).all(axis=1).mean() for c in (codes, private_codes))
-        errors.append(abs(ours - theirs))
-    return float(np.mean(errors))
 
 
 def scores(table: Table, frame: pd.DataFrame) -> Scores:
@@ -320,98 +285,57 @@ def scores(table: Table, frame: pd.DataFrame) -> Scores:
     return model_scores(table, rows) | margin_scores(table, rows)
 
 
-# ---------------------------------------------------------------------- the releases
-
-
-def released(
-    train: pd.DataFrame, domain: Domain, epsilon: float, draw: int, options: dict[str, Any]
-) -> tuple[pd.DataFrame, float, float]:
-    """As many rows as the table has, drawn from its release; the seconds of publishing and this process's peak MB."""
-    logging.disable()
-    started = time.perf_counter()
-    release = publish(train, domain, epsilon=epsilon, delta=DELTA, **options)
-    seconds = time.perf_counter() - started
-    return release.resample(len(train), rng=draw), seconds, peak()
-
-
 def release_scores(table: Table, epsilon: float, draw: int, options: dict[str, Any]) -> Scores:
     """Scores of one release, published in a process of its own so that its memory can be measured."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("forkserver")) as pool:
-        frame, seconds, megabytes = pool.submit(released, table.train, table.domain, epsilon, draw, options).result()
+    release, seconds, _, megabytes = publish_alone(table.train, table.domain, epsilon=epsilon, delta=DELTA, **options)
+    frame = release.resample(len(table.train), rng=draw)
     return scores(table, frame) | {"seconds": seconds, "peak_MB": megabytes}
 
 
-def settings(
-    table: Table, epsilons: list[float], draws: int, options: dict[str, Any]
-) -> Iterator[tuple[str, list[Scores]]]:
-    """Name and draws of the real rows, then of a release at each ε."""
-    yield "real rows", [scores(table, table.train)]
-    for epsilon in epsilons:
-        yield f"epsilon {epsilon:g}", [release_scores(table, epsilon, draw, options) for draw in range(draws)]
+# ---------------------------------------------------------------------- the releases
+def line(label: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures there are, and those of each model."""
+    models = {
+        model: f"{found[f'roc {model}']:.3f}/{found[f'pr {model}']:.3f}" for model in MODELS if f"roc {model}" in found
+    }
+    return {"setting": label} | {title: found.get(key) for key, title in SUMMARY.items()} | models
 
 
-# ---------------------------------------------------------------------- in print
-
-
-def heading(name: str, table: Table) -> str:
-    """Two lines above a table's settings."""
-    cells = "".join(f"{title:>9}" for title, _ in SUMMARY.values())
-    models = "  ".join(f"{model:^11}" for model in MODELS)
-    sizes = f"{len(table.train):,} training rows, {len(table.test):,} test rows, {len(table.domain)} columns"
-    return f"\n{name}: {sizes}\n{'':24}{cells}  {models}  (ROC/PR)"
-
-
-def line(label: str, found: dict[str, Any], rest: str) -> str:
-    """The figures there are, in their columns."""
-    texts = (format(found[key], form) if found.get(key) is not None else "-" for key, (_, form) in SUMMARY.items())
-    return f"{label:24}" + "".join(f"{text:>9}" for text in texts) + f"  {rest}"
-
-
-def setting_line(setting: str, draws: list[Scores]) -> str:
-    """Means over the draws, and each model's."""
-    mean = {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
-    models = "  ".join(f"{mean[f'roc {model}']:.3f}/{mean[f'pr {model}']:.3f}" for model in MODELS)
-    label = setting if setting == "real rows" else f"{setting}, {len(draws)} draw{'s' * (len(draws) > 1)}"
-    return line(label, mean, models)
-
-
-def anchor_lines(measured: dict[str, Any], epsilons: list[float]) -> Iterator[str]:
+def anchor_lines(measured: dict[str, Any], epsilons: list[float]) -> Iterator[dict[str, Any]]:
     """What the anchors file has: without privacy, then others' releases at these ε."""
-    blocks = {"anchors": {name: row for name, row in measured.items() if name != "columns" and isinstance(row, list)}}
-    for epsilon in epsilons:
-        blocks[f"anchors, epsilon {epsilon:g}"] = measured.get(f"epsilon {epsilon:g}", {})
+    blocks = {"": {name: row for name, row in measured.items() if name != "columns" and isinstance(row, list)}}
+    blocks |= {f", ε = {epsilon:g}": measured.get(f"epsilon {epsilon:g}", {}) for epsilon in epsilons}
     for setting, rows in blocks.items():
         for name, row in rows.items():
-            yield line(setting, dict(zip(measured["columns"], row, strict=True)), name)
+            yield line(f"anchors: {name}{setting}", dict(zip(measured["columns"], row, strict=True)))
 
 
 def option(text: str) -> tuple[str, Any]:
-    """name=value, the value as an int, float, bool or text, whichever it reads as first."""
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        sys.exit(f"an option must be name=value, got {text!r}. Write e.g. features=2000.")
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return name, kind(value)
-    return name, {"true": True, "false": False}.get(value.lower(), value)
+    """name=value, the value as a number, true or false, if it reads as one, else a text."""
+    name, _, value = text.partition("=")
+    with contextlib.suppress(ValueError):
+        return name, json.loads(value)
+    return name, value
 
 
 def main() -> None:
-    """The tables asked for, one after the other."""
-    arguments = command_line(__doc__, data=TABLES, epsilon=(1.0, 0.1), draws=3, no_target=False, option=())
+    asked = command_line(__doc__, data=TABLES, epsilon=(1.0, 0.1), draws=3, no_target=False, option=())
     require(DATA, PROTOCOL)
-    multiprocessing.set_forkserver_preload([])
-    forkserver.ensure_running()  # while this process is small: a new program's peak memory begins at its parent's
-    options = dict(map(option, arguments.option))
+    options = dict(map(option, asked.option))
     untargeted = options.get("kernel", "margins") != "margins" or options.get("method") == "subspace"
-    for name in arguments.data:
+    for name in asked.data:
         table = TABLES[name]()
-        print(heading(name, table), flush=True)
-        target = {} if arguments.no_target or untargeted else {"target": table.target}
-        for setting, draws in settings(table, arguments.epsilon, arguments.draws, target | options):
-            print(setting_line(setting, draws), flush=True)
+        target = {} if asked.no_target or untargeted else {"target": table.target}
+        lines = [line("real rows", scores(table, table.train))]
+        for epsilon in asked.epsilon:
+            draws = [release_scores(table, epsilon, draw, target | options) for draw in range(asked.draws)]
+            lines.append(line(f"ε = {epsilon:g}, {len(draws)} draws", pd.DataFrame(draws).mean()))
         if name == "adult":
-            print(*anchor_lines(json.loads(PROTOCOL.read_text())["measured"], arguments.epsilon), sep="\n", flush=True)
+            lines += anchor_lines(json.loads(PROTOCOL.read_text())["measured"], asked.epsilon)
+        print(
+            f"\n{name}: {len(table.train):,} training rows, {len(table.test):,} test rows, {len(table.domain)} columns"
+        )
+        show(lines)
 
 
 if __name__ == "__main__":

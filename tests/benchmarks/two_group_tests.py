@@ -22,7 +22,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
 from scipy.stats import chi2_contingency, mannwhitneyu, median_test, norm, ttest_ind
 
 import kmeanalyst as ka
@@ -98,16 +98,14 @@ def pvalues(n: int, epsilon: float, effect: float, releases: int) -> Array:
 
 
 def main() -> None:
-    """Print the table."""
     asked = command_line(__doc__, releases=40, epsilon=(0.1, 1.0, 10.0), rows=(1000, 10_000), effect=0.5)
-    print(f"share rejected at 5 %: {', '.join(TESTS)}")
     for n, epsilon, effect in product(asked.rows, asked.epsilon, (0.0, asked.effect)):
         rejected = (pvalues(n, epsilon, effect, asked.releases) <= 0.05).mean(axis=0)
-        shown = "; ".join(
-            f"{name} {' '.join(f'{share:.3f}' for share in each)}"
-            for name, each in zip(("ours", "naive", "private"), rejected, strict=True)
+        setting = {"N": n, "ε": epsilon, "effect": effect}
+        show(
+            setting | {"rejected at 5 %": way} | dict(zip(TESTS, shares, strict=True))
+            for way, shares in zip(("ours", "naive", "private"), rejected, strict=True)
         )
-        print(f"N={n} ε={epsilon:g} effect {effect:g}: {shown}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,10 +44,9 @@ class Design(NamedTuple):
 # ------------------------------------------------------------------------------------------------ the data
 
 
-def _mixed(rng: np.random.Generator, rows: np.ndarray, count: int = 24) -> np.ndarray:
-    """Extra rows around and beyond the given ones, each column by itself."""
-    spread = rows.std(axis=0)
-    return rows[:count] + spread * rng.normal(0, 1.0, (count, rows.shape[1]))
+def _mixed(rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
+    """24 extra rows around and beyond the given ones, each column by itself."""
+    return rows[:24] + rows.std(axis=0) * rng.normal(0, 1.0, (24, rows.shape[1]))
 
 
 def two_classes(labels: int = 2) -> Problem:
@@ -59,11 +59,6 @@ def two_classes(labels: int = 2) -> Problem:
     extra = _mixed(rng, rows)
     wrong = (np.argmax(extra @ slopes.T, axis=1) + 1) % labels
     return Problem(rows, target, repeats, extra, wrong, rng.normal(size=(60, 2)))
-
-
-def three_classes() -> Problem:
-    """Two classes and one more."""
-    return two_classes(3)
 
 
 def counts() -> Problem:
@@ -86,22 +81,11 @@ def positive_numbers(columns: int = 2, targets: int = 1) -> Problem:
     noise = rng.normal(0, 0.4, (120, targets))
     target = np.exp(0.5 + rows @ slopes + noise)
     repeats = 1 + 4 * ((noise[:, 0] > 0) & (rows[:, 0] > -0.3)) + rng.integers(0, 2, 120)
-    extra = _mixed(rng, rows)
-    extra_target = rng.uniform(0.2, 8.0, (24, targets))
+    extra, extra_target = _mixed(rng, rows), rng.uniform(0.2, 8.0, (24, targets))
     grid = rng.uniform(-2, 2, (60, columns))
     if targets == 1:
         target, extra_target = target[:, 0], extra_target[:, 0]
     return Problem(rows, target, repeats, extra, extra_target, grid)
-
-
-def one_column() -> Problem:
-    """Positive targets of a single column."""
-    return positive_numbers(columns=1)
-
-
-def two_targets() -> Problem:
-    """Positive targets, two of them."""
-    return positive_numbers(targets=2)
 
 
 def clusters() -> Problem:
@@ -118,19 +102,15 @@ def clusters() -> Problem:
 
 def positive_columns() -> Problem:
     """Skewed positive columns with two classes as the target, for transformers."""
-    rng = np.random.default_rng(5)
-    plain = two_classes()
-    grid = np.exp(0.4 * rng.normal(size=(60, 2)))
-    assert plain.extra_target is not None
-    return Problem(
-        np.exp(0.4 * plain.rows), plain.target, plain.repeats, np.exp(0.6 * plain.extra_rows), plain.extra_target, grid
-    )
+    plain, grid = two_classes(), np.exp(0.4 * np.random.default_rng(5).normal(size=(60, 2)))
+    return replace(plain, rows=np.exp(0.4 * plain.rows), extra_rows=np.exp(0.6 * plain.extra_rows), grid=grid)
 
 
 def problems_for(estimator: Any) -> list[Callable[[], Problem]]:
     """The problems to try, in this order, until one can be fitted without weights."""
+    one_column, two_targets = partial(positive_numbers, columns=1), partial(positive_numbers, targets=2)
     if holds(is_classifier, estimator):
-        return [two_classes, counts, three_classes]
+        return [two_classes, counts, partial(two_classes, 3)]
     if holds(is_regressor, estimator):
         return [positive_numbers, one_column, two_targets]
     if holds(is_clusterer, estimator) or holds(is_outlier_detector, estimator):
@@ -151,86 +131,37 @@ def holds(question: Callable[[Any], bool], estimator: Any) -> bool:
 # ------------------------------------------------------------------------------------------------ the designs
 
 
-def _with(problem: Problem, weights: np.ndarray, rows: np.ndarray, which: np.ndarray, more: np.ndarray) -> Design:
-    """The problem's rows with some weights, and the extra rows `which`, standing at `rows`, with weights `more`."""
+def design(problem: Problem, name: str) -> Design:
+    """The problem's rows and weights m, and more rows, in one of these ways.
+
+    repeated, unweighted  each row m times or once, without weights; weighted: once, with weight m
+    empty rows            the extra rows with weight 0
+    pairs, near pairs     the extra rows twice, with weights +a and −a, a from 1 to 10; the −a a thousandth of a standard
+                          deviation away
+    split rows            every third row as two rows of weights m + 2 and −2
+    negative              every ninth row with weight −0.3, a measure that is not positive; in one: one row with weight −0.01
+    negative, split       the same measure, each row of weight w as two rows of weights w + 1 and −1
+    """
+    m, n, k = problem.repeats.astype(float), len(problem.rows), len(problem.extra_rows)
+    own, extra, sizes = np.arange(n), n + np.arange(k), np.linspace(1.0, 10.0, k)
+    negative = np.where(own % 9 == 0, -0.3, m)
+    pairs = m, np.tile(extra, 2), np.concatenate([sizes, -sizes])
+    ways: dict[str, tuple[Any, Any, Any]] = {  # weights of the rows, further rows of the problem, and their weights
+        "repeated": (None, np.repeat(own, problem.repeats - 1), None), "unweighted": (None, [], None),
+        "weighted": (m, [], []), "empty rows": (m, extra, np.zeros(k)), "pairs": pairs, "near pairs": pairs,
+        "split rows": (np.where(own % 3 == 0, m + 2.0, m), own[::3], np.full(len(own[::3]), -2.0)),
+        "negative": (negative, [], []), "one negative": (np.where(own == 5, -0.01, m), [], []),
+        "negative, split": (negative + 1.0, own, np.full(n, -1.0)),
+    }  # fmt: skip
+    weights, further, of_further = ways[name]
+    index = np.concatenate([own, np.array(further, dtype=int)])
+    rows = np.concatenate([problem.rows, problem.extra_rows])[index]
+    if name == "near pairs":
+        rows[n + k :] += NEAR * problem.rows.std(axis=0)
     target = None
     if problem.target is not None and problem.extra_target is not None:
-        target = np.concatenate([problem.target, problem.extra_target[which]])
-    return Design(np.concatenate([problem.rows, rows]), target, np.concatenate([weights, more]).astype(float))
-
-
-def repeated(problem: Problem) -> Design:
-    """Each row as often as its weight says, without weights."""
-    which = np.repeat(np.arange(len(problem.rows)), problem.repeats - 1)
-    rows = np.concatenate([problem.rows, problem.rows[which]])
-    target = None if problem.target is None else np.concatenate([problem.target, problem.target[which]])
-    return Design(rows, target, None)
-
-
-def unweighted(problem: Problem) -> Design:
-    """The rows as they are, without weights."""
-    return Design(problem.rows, problem.target, None)
-
-
-def weighted(problem: Problem) -> Design:
-    """Each row once, with its repeats as its weight."""
-    return Design(problem.rows, problem.target, problem.repeats.astype(float))
-
-
-def with_empty_rows(problem: Problem) -> Design:
-    """The extra rows with weight 0."""
-    all_of_them = np.arange(len(problem.extra_rows))
-    return _with(problem, problem.repeats, problem.extra_rows, all_of_them, np.zeros(len(all_of_them)))
-
-
-def with_pairs(problem: Problem) -> Design:
-    """The extra rows twice, with weights +a and −a, a from 1 to 10."""
-    which = np.arange(len(problem.extra_rows))
-    sizes = np.linspace(1.0, 10.0, len(which))
-    rows = np.concatenate([problem.extra_rows, problem.extra_rows])
-    return _with(problem, problem.repeats, rows, np.tile(which, 2), np.concatenate([sizes, -sizes]))
-
-
-def with_near_pairs(problem: Problem) -> Design:
-    """The same pairs, with the −a a thousandth of a standard deviation away."""
-    which = np.arange(len(problem.extra_rows))
-    sizes = np.linspace(1.0, 10.0, len(which))
-    moved = problem.extra_rows + NEAR * problem.rows.std(axis=0)
-    rows = np.concatenate([problem.extra_rows, moved])
-    return _with(problem, problem.repeats, rows, np.tile(which, 2), np.concatenate([sizes, -sizes]))
-
-
-def with_split_rows(problem: Problem) -> Design:
-    """Every third row of weight m as two rows of weights m + 2 and −2."""
-    which = np.arange(0, len(problem.rows), 3)
-    weights = problem.repeats.astype(float)
-    weights[which] += 2.0
-    rows = np.concatenate([problem.rows, problem.rows[which]])
-    target = None if problem.target is None else np.concatenate([problem.target, problem.target[which]])
-    return Design(rows, target, np.concatenate([weights, np.full(len(which), -2.0)]))
-
-
-def with_few_negative(problem: Problem) -> Design:
-    """Every ninth row with weight −0.3: a measure that is not positive."""
-    weights = problem.repeats.astype(float)
-    weights[::9] = -0.3
-    return Design(problem.rows, problem.target, weights)
-
-
-def with_one_negative(problem: Problem) -> Design:
-    """One row with weight −0.01."""
-    weights = problem.repeats.astype(float)
-    weights[5] = -0.01
-    return Design(problem.rows, problem.target, weights)
-
-
-def with_few_negative_split(problem: Problem) -> Design:
-    """The same measure, each row of weight w as two rows of weights w + 1 and −1."""
-    once = with_few_negative(problem)
-    assert once.weights is not None
-    target = None if once.target is None else np.concatenate([once.target, once.target])
-    weights = np.concatenate([once.weights + 1.0, np.full(len(once.weights), -1.0)])
-    return Design(np.concatenate([once.rows, once.rows]), target, weights)
+        target = np.concatenate([problem.target, problem.extra_target])[index]
+    return Design(rows, target, None if weights is None else np.concatenate([weights, of_further]))
 
 
 REGIONS = 6  # parts of the grid over which answers that vary with the seed are averaged
@@ -300,18 +231,11 @@ def prepared(estimator: Any) -> Any:
 def _changes(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters that `prepared` sets, of those that the estimator has."""
     changes: dict[str, Any] = {name: value for name, value in (("verbose", 0), ("n_jobs", None)) if name in parameters}
-    for name, usual, instead in (
-        ("min_samples_leaf", 20, 1),
-        ("gamma", "scale", 0.5),
-        ("hidden_layer_sizes", (100,), (10,)),
-        ("n_clusters", 8, 3),
-        ("n_init", "auto", 10),
-        ("Cs", 10, 3),
-        ("alphas", 100, 10),
-        ("average", False, True),
-    ):
-        if name in parameters and parameters[name] == usual:
-            changes[name] = instead
+    usual = {
+        "min_samples_leaf": (20, 1), "gamma": ("scale", 0.5), "hidden_layer_sizes": ((100,), (10,)), "n_clusters": (8, 3),
+        "n_init": ("auto", 10), "Cs": (10, 3), "alphas": (100, 10), "average": (False, True),
+    }  # fmt: skip
+    changes |= {n: instead for n, (default, instead) in usual.items() if n in parameters and parameters[n] == default}
     if parameters.get("bootstrap") and parameters.get("max_samples", 0) is None:
         changes["max_samples"] = 1.0
     for name, most in (("n_estimators", 10), ("max_depth", 4)):
@@ -323,27 +247,21 @@ def _changes(parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _solver_changes(parameters: dict[str, Any]) -> dict[str, Any]:
     """tol and max_iter, where they steer a solver; in boosting, networks and stochastic descent they are the model."""
-    if {"hidden_layer_sizes", "max_leaf_nodes"} & set(parameters) and isinstance(parameters.get("max_iter"), int):
-        return {"max_iter": min(parameters["max_iter"], 40)}
+    tol, most = parameters.get("tol"), parameters.get("max_iter")
+    if {"hidden_layer_sizes", "max_leaf_nodes"} & set(parameters) and isinstance(most, int):
+        return {"max_iter": min(most, 40)}
     if {"eta0", "n_iter_no_change"} <= set(parameters):
         return {"tol": None, "max_iter": 500} | ({"alpha": 0.01} if parameters.get("alpha") == 0.0001 else {})
-    if {"n_clusters", "cv"} & set(parameters):
+    if {"n_clusters", "cv"} & set(parameters) or not isinstance(tol, float):
         return {}
-    changes: dict[str, Any] = {}
-    if isinstance(parameters.get("tol"), float):
-        changes["tol"] = min(parameters["tol"], 1e-9)
-        if parameters.get("max_iter") == -1:  # no limit: a support vector machine may then never end
-            return {"tol": min(parameters["tol"], 1e-6), "max_iter": 200_000}
-        if isinstance(parameters.get("max_iter"), int) and parameters["max_iter"] > 0:
-            changes["max_iter"] = max(parameters["max_iter"], 5000)
-    return changes
+    if most == -1:  # no limit: a support vector machine may then never end
+        return {"tol": min(tol, 1e-6), "max_iter": 200_000}
+    return {"tol": min(tol, 1e-9)} | ({"max_iter": max(most, 5000)} if isinstance(most, int) and most > 0 else {})
 
 
 def in_batches(estimator: Any, rows: int) -> Any:
     """A copy that takes its rows so many at a time, where the estimator can; else the estimator itself."""
-    if "batch_size" not in parameters_of(estimator):
-        return estimator
-    return fresh(estimator).set_params(batch_size=rows)
+    return fresh(estimator).set_params(batch_size=rows) if "batch_size" in parameters_of(estimator) else estimator
 
 
 def seeded(estimator: Any, seed: int) -> Any:
@@ -435,11 +353,8 @@ def _nonsense(model: Any, said: np.ndarray) -> str:
     """What no model may answer; empty where all is well."""
     if not np.isfinite(said).all():
         return "answers that are no numbers"
-    if hasattr(model, "predict_proba") and not holds(is_regressor, model) and not holds(is_clusterer, model):
-        low, high = float(said.min()), float(said.max())
-        if low < -1e-9 or high > 1 + 1e-9:
-            return "probabilities below 0 or above 1"
-    return ""
+    shares = hasattr(model, "predict_proba") and not holds(is_regressor, model) and not holds(is_clusterer, model)
+    return "probabilities below 0 or above 1" if shares and (said.min() < -1e-9 or said.max() > 1 + 1e-9) else ""
 
 
 def first_line(error: BaseException) -> str:

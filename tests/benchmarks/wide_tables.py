@@ -1,12 +1,13 @@
 """Wide tables: what models lose that learn from a release of forty to sixty columns, and what publishing costs.
 
-    python tests/benchmarks/wide_tables.py [--tables census forest connections awkward acs digits] [--epsilon 1 0.1]
+    python tests/benchmarks/wide_tables.py [--tables census forest awkward acs] [--epsilon 1 0.1]
         [--settings target none crossed one-way] [--draws 1] [--models LR RF HGB]
 
-Four simulated tables (`wide_populations.py`); of ../shared, if it is there, the census excerpt with columns derived from its
-own; scikit-learn's digits, 65 columns. The last two are redrawn with replacement. The domain is drafted from 2,000 public rows,
-with the levels of a code book. A release (replace-one, δ = 1e-6, noise of the right distribution from a seed) is made of the
-table. Logistic regression, random forest and gradient boosting learn through `kmeanalyst.fit`, and are scored on 10,000 other rows.
+Three simulated tables, whose columns follow a few latent numbers as those of real tables do (like a census, like forest cover,
+and one of everything that is awkward); of ../shared, if it is there, the census excerpt, redrawn with replacement, with columns
+derived from its own. The domain is drafted from 2,000 public rows, with the levels of a code book. A release (replace-one, δ =
+1e-6, noise of the right distribution from a seed) is made of the table. Logistic regression, random forest and gradient boosting
+learn through `kmeanalyst.fit`, and are scored on 10,000 other rows.
 
     target    the class is named: `publish(..., target="class")`
     none      it is not
@@ -22,29 +23,25 @@ of its own: seconds of processor time, and peak MB.
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import DATA, command_line, is_there, peak, read_text
-from sklearn.datasets import load_digits
+from harness import DATA, command_line, is_there, publish_alone, read_text, show
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
-from wide_populations import WIDE
 
 import kmeanalyst as ka
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from release_side import publish
 from release_side.quality.score_tables import ScoreTables, k_marginal, shares_of
 
 PUBLIC_ROWS, TEST_ROWS, DELTA = 2_000, 10_000, 1e-6
@@ -56,6 +53,181 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
+# ---------------------------------------------------------------------- simulated rows, n of them, the last column the class
+
+
+@dataclass(eq=False)
+class _Latent:
+    """Latent numbers (n, k) of rows, and columns that follow them."""
+
+    rng: np.random.Generator
+    z: Array
+
+    @property
+    def n(self) -> int:
+        return len(self.z)
+
+    def mixed(self, noise: float = 0.6, seen: int = 2) -> Array:
+        """(n,) a number of variance about 1 that follows a few of the latent ones."""
+        on = self.rng.choice(self.z.shape[1], seen, replace=False)
+        weights = self.rng.normal(size=seen)
+        weights *= np.sqrt((1 - noise**2) / (weights**2).sum())
+        return np.asarray(self.z[:, on] @ weights + noise * self.rng.standard_normal(self.n))
+
+    def levels(self, count: int, along: Array | None = None, even: float = 0.6) -> Array:
+        """(n,) one of so many levels, of which some are rare: by ranges of a number whose order the levels' names do not have."""
+        along = self.mixed() if along is None else along
+        ends = np.quantile(along, np.clip(np.cumsum(self.rng.dirichlet(np.full(count, even)))[:-1], 0, 1))
+        return self.rng.permutation(count)[np.searchsorted(ends, along)]
+
+    def flag(self, share: float, along: Array | None = None) -> Array:
+        along = self.mixed() if along is None else along
+        return (along > np.quantile(along, 1 - share)).astype(int)
+
+    def amounts(self, share: float, scale: float, along: Array | None = None) -> Array:
+        """(n,) whole numbers of heavy tail where the number is large, else 0."""
+        along = self.mixed() if along is None else along
+        some = along > np.quantile(along, 1 - share)
+        sizes = np.exp(np.log(scale) + 0.7 * along + 0.8 * self.rng.standard_normal(self.n))
+        return np.where(some, np.rint(sizes), 0).astype(int)
+
+
+def _named(columns: dict[str, Array], numbers: list[str], kind: Array) -> pd.DataFrame:
+    """Columns of texts but for these numbers, and the class."""
+    texts = {
+        name: values if name in numbers else np.char.add("v", values.astype(str)) for name, values in columns.items()
+    }
+    return pd.DataFrame(texts | {"class": np.char.add("c", kind.astype(str))})
+
+
+def _classes(scores: Array, shares: list[float]) -> Array:
+    """(n,) the class of largest score, after shifts that bring the shares about."""
+    shift = np.zeros(len(shares))
+    for _ in range(60):
+        found = np.bincount((scores + shift).argmax(axis=1), minlength=len(shares)) / len(scores)
+        shift += 0.5 * np.log((np.array(shares) + 1e-5) / (found + 1e-5))
+    return np.asarray((scores + shift).argmax(axis=1))
+
+
+def census(n: int, seed: int = 1) -> pd.DataFrame:
+    """41 columns: 8 numbers, most of them mostly 0, 32 of up to 52 levels, some of which others determine; 6 % positive."""
+    latent = _Latent(rng := np.random.default_rng(seed), np.random.default_rng(seed + 100).standard_normal((n, 7)))
+    z = latent.z
+    age = np.clip(np.rint(35 + 22 * z[:, 0] + 4 * rng.standard_normal(n)), 0, 90).astype(int)
+    works = 0.8 * z[:, 1] - 0.03 * np.abs(age - 42) + 0.5 * rng.standard_normal(n)
+    at_work = works > np.quantile(works, 0.5)
+    school = np.clip(0.8 * z[:, 2] + 0.04 * np.minimum(age, 25) - 0.9 + 0.4 * rng.standard_normal(n), -3, 3)
+    columns: dict[str, Array] = {"age": age}
+    industry = np.where(at_work, 1 + latent.levels(51, 0.6 * z[:, 3] + 0.5 * school), 0)
+    occupation = np.where(at_work, 1 + latent.levels(46, 0.8 * school + 0.4 * z[:, 3]), 0)
+    columns |= {"industry": industry, "occupation": occupation}
+    columns["sector"] = np.where(at_work, 1 + rng.integers(0, 23, 52)[industry], 0)
+    columns["profession"] = np.where(at_work, 1 + rng.integers(0, 14, 47)[occupation], 0)
+    columns["school"] = np.searchsorted(np.linspace(-1.8, 2.2, 16), school)
+    columns["sex"] = latent.flag(0.48, z[:, 4] + 0.3 * rng.standard_normal(n))
+    columns["weeks"] = np.where(at_work, np.where(rng.random(n) < 0.7, 52, rng.integers(1, 52, n)), 0)
+    columns["wage"] = np.where(
+        at_work & (rng.random(n) < 0.11), np.rint(np.exp(6.6 + 0.5 * rng.standard_normal(n))), 0
+    ).astype(int)
+    rich = 0.9 * school + 0.5 * z[:, 5] + 0.02 * np.minimum(age, 60)
+    columns["gains"] = latent.amounts(0.04, 3000, rich + 0.8 * rng.standard_normal(n))
+    columns["losses"] = latent.amounts(0.02, 1500, rich + 1.2 * rng.standard_normal(n))
+    columns["dividends"] = latent.amounts(0.11, 300, rich + 0.6 * rng.standard_normal(n))
+    columns["employers"] = np.where(
+        at_work, np.clip(np.rint(3 + 1.5 * z[:, 3] + rng.standard_normal(n)), 1, 6), 0
+    ).astype(int)
+    married = latent.levels(7, 0.05 * age + 0.7 * z[:, 6] + 0.5 * rng.standard_normal(n), even=2.0)
+    columns |= {"married": married, "household": 8 * (age < 18) + (married + latent.levels(3)) % 8}
+    columns["household_short"] = rng.integers(0, 8, 40)[columns["household"]]
+    columns["born"] = latent.levels(42, even=0.15)
+    columns["father_born"] = np.where(rng.random(n) < 0.85, columns["born"], latent.levels(42, even=0.15))
+    columns["mother_born"] = np.where(rng.random(n) < 0.85, columns["father_born"], latent.levels(42, even=0.15))
+    columns["state"] = latent.levels(51, even=0.2)
+    columns["moved"] = latent.levels(9, even=0.4)
+    columns["moved_region"] = rng.integers(0, 8, 9)[columns["moved"]]
+    columns["moved_within"] = rng.integers(0, 10, 9)[columns["moved"]]
+    columns["year"] = (rng.random(n) < 0.5).astype(int) + 94
+    columns["country"] = np.zeros(n, dtype=int)
+    for k, count in enumerate((2, 3, 3, 5, 3, 6, 3, 8, 9, 3, 4, 3, 2, 10, 5)):
+        along = works + 0.3 * rng.standard_normal(n) if k % 3 == 0 else None
+        columns[f"answer_{k}"] = latent.levels(count, along, even=0.4)
+    pay = (
+        1.5 * school
+        + 1.0 * z[:, 5]
+        + 0.7 * columns["sex"]
+        + 1.3 * at_work * (columns["weeks"] > 45)
+        - 0.0016 * (age - 48) ** 2
+    )
+    pay = (
+        pay + 1.2 * (columns["dividends"] > 0) + 1.5 * (columns["gains"] > 3000) + 0.5 * school * (occupation % 5 == 0)
+    )
+    pay = pay + 1.1 * rng.logistic(size=n)
+    numbers = ["age", "weeks", "wage", "gains", "losses", "dividends", "employers"]
+    return _named(columns, numbers, latent.flag(0.06, pay))
+
+
+def forest(n: int, seed: int = 2) -> pd.DataFrame:
+    """55 columns: 10 numbers, flags of 4 areas and of 40 soils, one each in a row; seven classes, one of half a per cent."""
+    latent = _Latent(rng := np.random.default_rng(seed), np.random.default_rng(seed + 100).standard_normal((n, 5)))
+    z = latent.z
+    area = np.searchsorted(np.quantile(0.9 * z[:, 0] + 0.4 * rng.standard_normal(n), [0.07, 0.12, 0.55]), z[:, 0])
+    height = np.rint(2950 + 280 * (0.85 * z[:, 0] + 0.5 * rng.standard_normal(n))).astype(int)
+    soil = np.searchsorted(np.cumsum(np.random.default_rng(seed + 7).dirichlet(np.full(40, 0.5)))[:-1],
+                           np.argsort(np.argsort(0.7 * z[:, 0] + 0.5 * z[:, 1] + 0.35 * rng.standard_normal(n))) / n)  # fmt: skip
+    aspect = (rng.normal(60, 90, n) % 360).astype(int)
+    slope = np.clip(np.rint(rng.gamma(4, 3.5, n) + 2 * z[:, 2]), 0, 60).astype(int)
+    water = np.maximum(np.rint(rng.gamma(1.4, 190, n) * (rng.random(n) > 0.04)), 0).astype(int)
+    columns: dict[str, Array] = {
+        "height": height, "aspect": aspect, "slope": slope, "to_water": water,
+        "above_water": np.rint(0.16 * water + 30 * rng.standard_normal(n)).astype(int),
+        "to_road": np.rint(np.maximum(2350 + 1500 * (0.5 * z[:, 0] + 0.8 * z[:, 3]), 0)).astype(int),
+        "morning": np.clip(np.rint(212 + slope * np.cos((aspect - 100) / 57.3) * 1.6 - 0.02 * slope**2), 0, 254).astype(int),
+        "noon": np.clip(np.rint(223 + slope * np.cos((aspect - 180) / 57.3) * 0.9 - 0.02 * slope**2), 0, 254).astype(int),
+        "afternoon": np.clip(np.rint(142 + slope * np.cos((aspect - 260) / 57.3) * 2.0 - 0.02 * slope**2), 0, 254).astype(int),
+        "to_fire": np.rint(np.maximum(1980 + 1300 * (0.3 * z[:, 0] + 0.9 * z[:, 4]), 0)).astype(int),
+    }  # fmt: skip
+    columns |= {f"area_{k}": (area == k).astype(int) for k in range(4)}
+    columns |= {f"soil_{k}": (soil == k).astype(int) for k in range(40)}
+    high, tastes = (height - 2950) / 280, np.random.default_rng(seed + 9).normal(size=(40, 7))
+    centres = np.array([0.75, 0.05, -1.9, -2.6, -0.5, -1.8, 1.6])
+    scores = -2.2 * np.abs(high[:, None] - centres) * 1.6 + 0.8 * tastes[soil] + 0.6 * rng.gumbel(size=(n, 7))
+    scores[:, 0] += 0.5 * (water < 150) + 0.4 * z[:, 3]
+    scores[:, 6] += 0.5 * (area == 2) * (slope > 12)
+    scores[:, 4] += 0.8 * (columns["morning"] > 225)
+    kind = _classes(scores, [0.365, 0.487, 0.062, 0.005, 0.016, 0.030, 0.035])
+    return _named(columns, list(columns), kind + 1)
+
+
+def awkward(n: int, seed: int = 4) -> pd.DataFrame:
+    """60 columns: two of 500 levels, five constant, ten near-duplicates, numbers of all shapes; two classes, 20 % positive."""
+    latent = _Latent(rng := np.random.default_rng(seed), np.random.default_rng(seed + 100).standard_normal((n, 6)))
+    columns: dict[str, Array] = {f"code_{k}": latent.levels(500, even=0.3) for k in range(2)}
+    columns |= {f"place_{k}": latent.levels(50) for k in range(4)}
+    columns |= {f"constant_{k}": np.full(n, k) for k in range(5)}
+    columns |= {f"flag_{k}": latent.flag(share) for k, share in enumerate((0.5, 0.3, 0.2, 0.1, 0.03, 0.01, 0.4, 0.002))}
+    columns |= {f"few_{k}": latent.levels(3 + k) for k in range(10)}
+    columns |= {f"number_{k}": np.round(latent.mixed() * 10**k, 2) for k in range(8)}
+    columns |= {
+        f"amount_{k}": latent.amounts(share, 500) for k, share in enumerate((0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.6, 0.3))
+    }
+    columns |= {f"whole_{k}": np.rint(10 + 4 * latent.mixed()).astype(int) for k in range(4)}
+    for k, name in enumerate([*list(columns)[2:6], *list(columns)[19:25]]):
+        columns[f"again_{k}"] = np.where(rng.random(n) < 0.97, columns[name], rng.permutation(columns[name]))
+    score = (
+        latent.z[:, 0] + 0.8 * latent.z[:, 1] * (latent.z[:, 2] > 0) + 0.6 * latent.z[:, 3] + 0.5 * columns["flag_0"]
+    )
+    numbers = [name for name in columns if name.startswith(("number", "amount", "whole"))]
+    return _named(columns, numbers, latent.flag(0.2, score + 0.6 * rng.logistic(size=n)))
+
+
+WIDE: dict[str, tuple[Callable[[int], pd.DataFrame], int]] = {
+    "census": (census, 60_000), "forest": (forest, 50_000), "awkward": (awkward, 50_000),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- tables
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows to publish, others to score on, and the public domain; the column "class" is what is learned."""
@@ -65,17 +237,17 @@ class Table:
     test: pd.DataFrame
 
 
-def _table(frame: pd.DataFrame, n_test: int = TEST_ROWS, public: int = PUBLIC_ROWS) -> Table:
+def _table(frame: pd.DataFrame, n_test: int = TEST_ROWS) -> Table:
     """The first rows are public, the next ones for tests."""
     frame = frame.astype(str)
-    domain = draft_domain(frame.iloc[:public], strings=False, collapse_rare=True).domain
+    domain = draft_domain(frame.iloc[:PUBLIC_ROWS], strings=False, collapse_rare=True).domain
     code_book = [
         Categorical(name=column.name, levels=tuple(sorted(set(frame[column.name]))))
         if isinstance(column, Categorical) and len(set(frame[column.name])) <= 600
         else column
         for column in domain.columns
     ]
-    rest = frame.iloc[public:].reset_index(drop=True)
+    rest = frame.iloc[PUBLIC_ROWS:].reset_index(drop=True)
     return Table(Domain(tuple(code_book)), rest.iloc[n_test:].reset_index(drop=True), rest.iloc[:n_test])
 
 
@@ -100,19 +272,8 @@ def acs() -> Table:
     return _table(frame.drop(columns=["PINCP", "PINCP_DECILE"]), len(test))
 
 
-def digits() -> Table:
-    """Images of 64 pixels in ten classes: 1,000 of 1,797, redrawn with replacement; others are the test."""
-    data = load_digits(as_frame=True)
-    frame = data.frame.rename(columns={"target": "class"}).astype(int)
-    frame["class"] = "c" + frame["class"].astype(str)
-    order = np.random.default_rng(0).permutation(len(frame))
-    train, test = frame.iloc[order[:1000]], frame.iloc[order[1000:]]
-    drawn = train.iloc[np.random.default_rng(1).integers(0, len(train), 20_000)]
-    return _table(pd.concat([train, test, drawn], ignore_index=True), len(test), len(train))
-
-
 TABLES: dict[str, Callable[[], Table]] = {
-    **{name: (lambda name=name: simulated(name)) for name in WIDE}, "acs": acs, "digits": digits,  # type: ignore[misc]
+    **{name: (lambda name=name: simulated(name)) for name in WIDE}, "acs": acs,  # type: ignore[misc]
 }  # fmt: skip
 
 
@@ -126,20 +287,6 @@ def options_of(setting: str, table: Table) -> dict[str, Any]:
     kernel = margin_kernel(table.domain, "class" if setting == "crossed" else None)
     shares = (0.2, 0.7, 0.0, 0.0, 0.0, 0.1) if setting == "crossed" else (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     return {"kernel": replace(kernel, shares=shares)}
-
-
-def published(table: Table, epsilon: float, seed: int, options: dict[str, Any]) -> tuple[Any, float, float]:
-    """A release, its seconds of processor time, and the peak MB of this process."""
-    logging.disable()
-    warnings.simplefilter("ignore")
-    before = time.process_time()
-    release = publish(table.train, table.domain, epsilon=epsilon, delta=DELTA, rehearsal=seed, **options)
-    return release, time.process_time() - before, peak()
-
-
-def in_a_process(*arguments: Any) -> tuple[Any, float, float]:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(published, *arguments).result()
 
 
 # ---------------------------------------------------------------------- scores
@@ -158,12 +305,11 @@ def learned(release: Any, table: Table, models: list[str]) -> dict[str, tuple[fl
             continue
         classes = np.asarray(model.classes_)
         if len(set(truth)) == 2:
-            positive = truth == "c1"
-            score = shares[:, list(classes).index("c1")] if "c1" in classes else np.zeros(len(truth))
-            found[name] = (float(roc_auc_score(positive, score)), float(average_precision_score(positive, score)))
+            right, score = truth == "c1", shares @ (classes == "c1")
+            found[name] = float(roc_auc_score(right, score)), float(average_precision_score(right, score))
         else:
             guess = classes[shares.argmax(axis=1)]
-            found[name] = (float(accuracy_score(truth, guess)), float(f1_score(truth, guess, average="macro")))
+            found[name] = float(accuracy_score(truth, guess)), float(f1_score(truth, guess, average="macro"))
     return found
 
 
@@ -182,42 +328,35 @@ def of_rows(table: Table, share: float) -> Any:
     return ka.from_frame(rows.assign(weight=1.0), domain=table.domain)
 
 
-def line(name: str, found: dict[str, Any]) -> str:
-    def shown(value: Any) -> str:
-        return "/".join(f"{each:.3f}" for each in value) if isinstance(value, tuple | list) else f"[{value}]"
-
-    models = "  ".join(f"{model} {shown(value)}" for model, value in found["models"].items())
-    rest = (
-        f"points {found['points']:5.0f}  {found['seconds']:5.0f} s {found['MB']:5.0f} MB" if "seconds" in found else ""
-    )
-    return f"{name:12} ε {found.get('epsilon', ''):<4} {found['setting']:8} {models}  {rest}"
+def line(name: str, setting: str, models: dict[str, tuple[float, float] | str], **more: Any) -> None:
+    """Print a line of results."""
+    shown = {
+        model: "/".join(f"{x:.3f}" for x in two) if isinstance(two, tuple) else two for model, two in models.items()
+    }
+    show([{"table": name, "setting": setting} | shown | more])
 
 
 def measured(table: Table, epsilon: float, setting: str, seed: int, models: list[str]) -> dict[str, Any]:
-    release, seconds, megabytes = in_a_process(table, epsilon, seed, options_of(setting, table))
+    release, _, seconds, megabytes = publish_alone(
+        table.train, table.domain, epsilon=epsilon, delta=DELTA, rehearsal=seed, **options_of(setting, table)
+    )
     scores = learned(release, table, models)
-    return {"setting": setting, "epsilon": epsilon, "seed": seed, "models": scores, "points": points(table, release),
-            "seconds": seconds, "MB": megabytes}  # fmt: skip
+    return {"models": scores, "ε": epsilon, "points": points(table, release), "s": seconds, "MB": megabytes}
 
 
 def main() -> None:
-    """A line for each release."""
     logging.disable()
     warnings.simplefilter("ignore")
     settings = ("table", "tenth", *SETTINGS)
-    arguments = command_line(__doc__, tables=TABLES, epsilon=(1.0, 0.1), settings=settings, draws=1, models=MODELS)
-    for name in arguments.tables:
-        if name == "acs" and not is_there(DATA):
-            continue
+    asked = command_line(__doc__, tables=TABLES, epsilon=(1.0, 0.1), settings=settings, draws=1, models=MODELS)
+    for name in (name for name in asked.tables if name != "acs" or is_there(DATA)):
         table = TABLES[name]()
         for setting, share in (("table", 1.0), ("tenth", 0.1)):
-            if setting in arguments.settings:
-                scores = learned(of_rows(table, share), table, arguments.models)
-                print(line(name, {"setting": setting, "models": scores}), flush=True)
-        for epsilon in arguments.epsilon:
-            for setting in (each for each in SETTINGS if each in arguments.settings):
-                for seed in range(arguments.draws):
-                    print(line(name, measured(table, epsilon, setting, seed, arguments.models)), flush=True)
+            if setting in asked.settings:
+                line(name, setting, learned(of_rows(table, share), table, asked.models))
+        for epsilon, setting, seed in product(asked.epsilon, SETTINGS, range(asked.draws)):
+            if setting in asked.settings:
+                line(name, setting, **measured(table, epsilon, setting, seed, asked.models))
 
 
 if __name__ == "__main__":

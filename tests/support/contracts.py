@@ -182,23 +182,10 @@ def _random_fourier(case: KernelCase, size: int, rng: np.random.Generator) -> Fe
     return RandomFourier.draw(case.kernel, n_columns=d, dimension=2 * pairs, missing_columns=range(d), rng=rng)
 
 
-def _nystroem(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
-    return Nystroem.fit(case.kernel, case.rows(rng, size), tolerance=1e-6)
-
-
-def _pivots(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
-    return Pivots.fit(case.kernel, case.rows(rng, size))
-
-
 def _certified(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
-    found = CertifiedNystroem.of(Nystroem.fit(case.kernel, case.rows(rng, size)))
-    assert found is not None
-    return found
-
-
-def _margins(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
-    assert isinstance(case.kernel, Margins)
-    return MarginFeatures(case.kernel)  # its size is the kernel's
+    certified = CertifiedNystroem.of(Nystroem.fit(case.kernel, case.rows(rng, size)))
+    assert certified is not None
+    return certified
 
 
 def _composed(case: KernelCase, size: int, rng: np.random.Generator) -> FeatureMap:
@@ -232,10 +219,12 @@ def close_together(feature_map: FeatureMap) -> bool:
     return feature_map.nonnegative or feature_map.pairwise
 
 
-FAMILIES = {
-    "random-binning": _binning, "random-maclaurin": _maclaurin("coordinates"),
-    "random-fourier": _random_fourier, "nystroem": _nystroem, "certified-nystroem": _certified, "pivots": _pivots,
-    "margins": _margins, "sum": _composed, "product": _composed, "scaled": _composed, "on-columns": _composed,
+FAMILIES: dict[str, Callable[[KernelCase, int, np.random.Generator], FeatureMap]] = {
+    "random-binning": _binning, "random-maclaurin": _maclaurin("coordinates"), "random-fourier": _random_fourier,
+    "nystroem": lambda case, size, rng: Nystroem.fit(case.kernel, case.rows(rng, size), tolerance=1e-6),
+    "certified-nystroem": _certified, "pivots": lambda case, size, rng: Pivots.fit(case.kernel, case.rows(rng, size)),
+    "margins": lambda case, *_: MarginFeatures(case.kernel),  # its size is the kernel's
+    "sum": _composed, "product": _composed, "scaled": _composed, "on-columns": _composed,
 }  # fmt: skip
 HATS = [
     KernelCase("laplacian", Laplacian(3.0), (0, 0)),
@@ -243,15 +232,15 @@ HATS = [
     KernelCase("scaled laplacian", Scaled(2.5, Laplacian(2.0)), (0,)),
     KernelCase("matern 1/2 of one column", Matern(0.5, 2.0), (0,)),
 ]
+_CASES = {
+    "random-fourier": SHIFT_INVARIANT, "nystroem": KERNELS,
+    "certified-nystroem": [case for case in KERNELS if case.kernel.nonnegative], "pivots": KERNELS,
+    "margins": [case for case in KERNELS if isinstance(case.kernel, Margins)], "random-binning": HATS,
+    "random-maclaurin": DOT_PRODUCTS,
+}  # fmt: skip
 FEATURE_MAPS = [
-    *(FeatureCase("random-fourier", case, _random_fourier) for case in SHIFT_INVARIANT),
-    *(FeatureCase("nystroem", case, _nystroem) for case in KERNELS),
-    *(FeatureCase("certified-nystroem", case, _certified) for case in KERNELS if case.kernel.nonnegative),
-    *(FeatureCase("pivots", case, _pivots) for case in KERNELS),
-    *(FeatureCase("margins", case, _margins) for case in KERNELS if isinstance(case.kernel, Margins)),
+    *(FeatureCase(family, case, FAMILIES[family]) for family, cases in _CASES.items() for case in cases),
     *(FeatureCase(case.kernel.name, case, _composed) for case in COMPOSED),
-    *(FeatureCase("random-binning", case, _binning) for case in HATS),
-    *(FeatureCase("random-maclaurin", case, _maclaurin("coordinates")) for case in DOT_PRODUCTS),
     *(FeatureCase("signs", case, _maclaurin("signs")) for case in DOT_PRODUCTS),
 ]
 

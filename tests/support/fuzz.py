@@ -1,10 +1,8 @@
 """Property-based fuzzing of what strangers and private tables can feed: headers, members, expressions, domains, cells.
 
-    python tests/fuzz.py --minutes 5
-
-runs each property for its share of the time. The test suite runs the same properties on a few hundred examples that are
-the same every time (test_fuzz.py). The properties use functions that stay whatever the points are held in: the reader as a
-whole, `parse`, `read_domain`, `Column.encode`.
+`python tests/support/fuzz.py --minutes 5` runs each property for its share of the time. The test suite runs the same properties on
+a few hundred examples that are the same every time (test_fuzz.py). The properties use functions that stay whatever the points are
+held in: the reader as a whole, `parse`, `read_domain`, `Column.encode`.
 """
 
 from __future__ import annotations
@@ -76,20 +74,16 @@ def run(name: str, options: settings, *, started_by: int | None = None) -> None:
     def anew(arguments: tuple[Any, ...]) -> None:
         check(*arguments)
 
-    found = options(given(st.tuples(*inputs))(anew))
-    (found if started_by is None else seed(started_by)(found))()
+    property_ = options(given(st.tuples(*inputs))(anew))
+    (property_ if started_by is None else seed(started_by)(property_))()
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
     """Fail if what happens inside warns, logs or takes long."""
     records: list[logging.LogRecord] = []
-
-    class Kept(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
-
-    handler, began = Kept(), time.process_time()
+    handler, began = logging.Handler(), time.process_time()
+    handler.emit = records.append  # type: ignore[method-assign]
     logging.getLogger().addHandler(handler)
     try:
         with warnings.catch_warnings():
@@ -105,40 +99,11 @@ def quietly() -> Iterator[None]:
 # ---------------------------------------------------------------------- values that are out of place
 
 _ODD_NUMBERS = [
-    0,
-    -1,
-    1,
-    2,
-    3,
-    2**31 - 1,
-    2**53 + 1,
-    2**63 - 1,
-    -(2**63),
-    2**64,
-    10**400,
-    0.0,
-    -0.0,
-    0.5,
-    1e-320,
-    1e308,
-    -1e308,
-]
+    0, -1, 1, 2, 3, 2**31 - 1, 2**53 + 1, 2**63 - 1, -(2**63), 2**64, 10**400, 0.0, -0.0, 0.5, 1e-320, 1e308, -1e308,
+]  # fmt: skip
 _ODD_TEXTS = [
-    "",
-    " ",
-    "a",
-    "weight",
-    "x" * 201,
-    "\x1b[2J",
-    "\u202e",
-    "\ud800",
-    "a\x00",
-    "東京",
-    "1e999",
-    "nan",
-    "-0",
-    "0" * 300,
-]
+    "", " ", "a", "weight", "x" * 201, "\x1b[2J", "\u202e", "\ud800", "a\x00", "東京", "1e999", "nan", "-0", "0" * 300,
+]  # fmt: skip
 odd_values = st.one_of(
     st.none(),
     st.booleans(),
@@ -167,7 +132,7 @@ def changed(header: dict[str, Any], path: tuple[Any, ...], change: str, value: A
     try:
         for key in path[:-1]:
             inside = inside[key]
-        found = inside[path[-1]]
+        old = inside[path[-1]]
     except (LookupError, TypeError):  # an earlier change removed the path
         return
     if not isinstance(inside, dict | list):
@@ -177,13 +142,13 @@ def changed(header: dict[str, Any], path: tuple[Any, ...], change: str, value: A
     elif change == "remove":
         del inside[path[-1]]
     elif change == "wrap":
-        inside[path[-1]] = [found]
+        inside[path[-1]] = [old]
     elif change == "twice" and isinstance(inside, list):
-        inside.append(copy.deepcopy(found))
+        inside.append(copy.deepcopy(old))
     elif change == "twice":
-        inside[str(value)[:300]] = copy.deepcopy(found)
-    elif change == "number" and isinstance(found, int | float) and not isinstance(found, bool):
-        inside[path[-1]] = found * value if isinstance(value, float) else -found
+        inside[str(value)[:300]] = copy.deepcopy(old)
+    elif change == "number" and isinstance(old, int | float) and not isinstance(old, bool):
+        inside[path[-1]] = old * value if isinstance(value, float) else -old
 
 
 # ---------------------------------------------------------------------- files
@@ -196,13 +161,10 @@ def sound_files() -> list[Members]:
 
 
 @cache
-def sound_headers() -> list[dict[str, Any]]:
-    return [json.loads(members["release.json"]) for members in sound_files()]
-
-
-@cache
-def header_paths() -> list[list[tuple[Any, ...]]]:
-    return [paths_of(header) for header in sound_headers()]
+def sound_headers() -> list[tuple[dict[str, Any], list[tuple[Any, ...]]]]:
+    """Their headers, each with the paths of its values."""
+    headers = [json.loads(members["release.json"]) for members in sound_files()]
+    return [(header, paths_of(header)) for header in headers]
 
 
 def sealed(header: Any, members: Members) -> bytes:
@@ -234,7 +196,7 @@ def check_file(data: bytes) -> None:
 
 
 header_changes = st.tuples(
-    st.integers(0), st.sampled_from(["set", "set", "set", "remove", "wrap", "twice", "number"]), odd_values
+    st.integers(0), st.sampled_from(["set"] * 3 + ["remove", "wrap", "twice", "number"]), odd_values
 )
 
 
@@ -242,17 +204,14 @@ header_changes = st.tuples(
 def headers(which: int, changes: list[tuple[int, str, Any]]) -> None:
     """Any field of a header replaced, removed, repeated or of another kind."""
     which %= len(sound_files())
-    header, paths = copy.deepcopy(sound_headers()[which]), header_paths()[which]
+    header, paths = copy.deepcopy(sound_headers()[which])
     for at, change, value in changes:
         changed(header, paths[at % len(paths)], change, value)
     check_file(sealed(header, dict(sound_files()[which])))
 
 
-byte_changes = st.lists(
-    st.tuples(st.integers(0), st.sampled_from(["byte", "number", "drop", "add"]), st.integers(0, 255)),
-    min_size=1,
-    max_size=4,
-)
+_KINDS = st.sampled_from(["byte", "number", "drop", "add"])
+byte_changes = st.lists(st.tuples(st.integers(0), _KINDS, st.integers(0, 255)), min_size=1, max_size=4)
 _NUMBERS = [0.0, -0.0, math.nan, math.inf, -1.0, 0.5, 1e300, 5e-324]
 
 
@@ -276,7 +235,7 @@ def members(which: int, member: int, changes: list[tuple[int, str, int]]) -> Non
         else:
             data[index:index] = bytes([value])
     parts[name] = bytes(data)
-    check_file(sealed(copy.deepcopy(sound_headers()[which]), parts))
+    check_file(sealed(copy.deepcopy(sound_headers()[which][0]), parts))
 
 
 # ---------------------------------------------------------------------- domains and cells
@@ -349,21 +308,16 @@ def private_cells(column: Column, rows: list[Any], other: Any, series: bool) -> 
         assert column.missing or not np.isnan(together).any()
 
 
-_SOUND_TOML = domain_toml(DOMAIN)
-_LINES = _SOUND_TOML.splitlines()
+_LINES = domain_toml(DOMAIN).splitlines()
 
 
-@fuzzed(
-    st.lists(
-        st.tuples(
-            st.integers(0, len(_LINES) - 1),
-            st.sampled_from(["drop", "twice", "value", "key", "raw"]),
-            odd_values.filter(lambda value: value is not None),
-            st.text(max_size=10),
-        ),
-        max_size=4,
-    )
-)
+line_changes = st.tuples(
+    st.integers(0, len(_LINES) - 1), st.sampled_from(["drop", "twice", "value", "key", "raw"]),
+    odd_values.filter(lambda value: value is not None), st.text(max_size=10),
+)  # fmt: skip
+
+
+@fuzzed(st.lists(line_changes, max_size=4))
 def domain_files(changes: list[tuple[int, str, Any, str]]) -> None:
     """A domain's TOML with lines changed: a domain that its own text gives back, or a DomainError."""
     lines = list(_LINES)
@@ -443,26 +397,22 @@ def expressions(text: str) -> None:
         assert ((present >= extent.low - room) & (present <= extent.high + room)).all(), (extent, values)
 
 
-def run_for(name: str, minutes: float) -> int:
-    """Run a property with new seeds until the time is over; how many examples it saw."""
-    examples, until, start = 0, time.monotonic() + 60 * minutes, int(time.time())
-    while time.monotonic() < until:
-        options = settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-        run(name, options, started_by=start + examples)
-        examples += 200
-    return examples
-
-
 def main(arguments: list[str]) -> int:
+    """Run properties with new seeds until the time is over; how many failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--only", choices=PROPERTIES)
     options = parser.parse_args(arguments)
     chosen = [name for name in PROPERTIES if options.only in (None, name)]
+    lasting = settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     failed = 0
     for name in chosen:
+        examples, until, start = 0, time.monotonic() + 60 * options.minutes / len(chosen), int(time.time())
         try:
-            print(name, run_for(name, options.minutes / len(chosen)), "examples, nothing found", flush=True)
+            while time.monotonic() < until:
+                run(name, lasting, started_by=start + examples)
+                examples += 200
+            print(name, examples, "examples, nothing found", flush=True)
         except Exception:
             failed += 1
             print(f"{name}: {traceback.format_exc()}", flush=True)

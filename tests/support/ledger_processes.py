@@ -124,27 +124,15 @@ def kill(folder: Path, begun: bool) -> list[dict[str, Any]]:
         if begun:
             shutil.copy(origin, path)
         killed = killed_at(len(findings) + 1, lambda: recording(path, marker, spend, begun))
-        new = not path.exists() or path.stat().st_size == 0
-        unready = new or not tables(path)
-        found = {
-            "killed": killed,
-            "marked": marker.exists(),
-            "found": 0 if unready else len(spends(path)),
-            "whole": True,
-        }
-        if not unready:
-            found["whole"] = integrity(path) == "ok" and all(s == spend for s in spends(path))
-        if unready:
+        ready = path.exists() and path.stat().st_size > 0 and Ledger(path).accounts()  # else it was not made to the end
+        kept = spends(path) if ready else ()
+        whole = not ready or (integrity(path) == "ok" and all(one == spend for one in kept))
+        finding = {"killed": killed, "marked": marker.exists(), "found": len(kept), "whole": whole}
+        if not ready:
             Ledger(path).init("adult", unlimited=True)
         Ledger(path).record("adult", spend)  # whatever happened, the next one can be recorded
-        found["next"] = len(spends(path))
-        findings.append(found)
+        findings.append(finding | {"next": len(spends(path))})
     return findings
-
-
-def tables(path: Path) -> list[str]:
-    """The tables of a ledger; none of one that was not made to the end."""
-    return [account.name for account in Ledger(path).accounts()]
 
 
 def spends(path: Path) -> tuple[Spend, ...]:
@@ -152,11 +140,8 @@ def spends(path: Path) -> tuple[Spend, ...]:
 
 
 def integrity(path: Path) -> str:
-    connection = sqlite3.connect(path)
-    try:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
-    finally:
-        connection.close()
 
 
 def half_written(folder: Path, begun: bool) -> dict[str, Any]:
@@ -169,23 +154,19 @@ def half_written(folder: Path, begun: bool) -> dict[str, Any]:
         Ledger(path).record("adult", spend)
     before = path.read_bytes()
     if (child := os.fork()) == 0:
-        write_half(path)
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA cache_size = 5")  # pages: what does not fit is written to the file early
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE more (text TEXT)")
+        for _ in range(500):
+            connection.execute("INSERT INTO more VALUES (?)", ("half" * 100,))
+        os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     hot = path.read_bytes() != before and journal.exists() and journal.stat().st_size > 0
     with contextlib.suppress(PublishError):  # an empty ledger has no such table
         Ledger(path).check("adult", spend)  # the first to come undoes it
     as_before = spends(path) == (spend,) if begun else path.read_bytes() == b""
     return {"hot": hot, "as_before": as_before, "whole": integrity(path) == "ok", "journal": journal.exists()}
-
-
-def write_half(path: Path) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA cache_size = 5")  # pages: what does not fit is written to the file early
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("CREATE TABLE more (text TEXT)")
-    for _ in range(500):
-        connection.execute("INSERT INTO more VALUES (?)", ("half" * 100,))
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

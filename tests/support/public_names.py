@@ -1,13 +1,11 @@
 """Every public name of both packages, and what the examples in docstrings start from.
 
 Public names are what `__all__` lists, and the methods and properties of what users hold: the classes in `__all__`, what public
-functions and methods of held classes return, and the few that are reached in another way (`_REACHED`). The rest is found by
-annotations, so that nothing new is forgotten.
+functions and methods of held classes return (found by annotations), and the few that are reached in another way (`_REACHED`).
 
 Examples start in a folder of files (`ready_folder`), with a few names, each made when an example uses it (`ready_names`).
 `adult.kme`, `survey.kme`, which is smaller, and `counted.kme`, of tables, are releases of the demo's private table
-(`tests/golden/make_examples.py`), so that answers are the same everywhere; everything else is made from data that
-ships with the package.
+(`tests/golden/make_examples.py`), so that answers are the same everywhere.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import paths
+from sklearn.linear_model import LogisticRegression
 
 import kmeanalyst
 import kmeanalyst as ka
@@ -61,15 +60,12 @@ class PublicName:
         """
         short = self.name.rpartition(".")[2]
         if self.owner is None:
-            own = _examples(inspect.getdoc(self.value))
-            has_docstring = inspect.isroutine(self.value) or inspect.isclass(self.value) or inspect.ismodule(self.value)
-            return (
-                bool(own) if has_docstring else any(f".{short}" in _examples(package.__doc__) for package in PACKAGES)
-            )
+            if inspect.isroutine(self.value) or inspect.isclass(self.value) or inspect.ismodule(self.value):
+                return bool(_examples(inspect.getdoc(self.value)))
+            return any(f".{short}" in _examples(package.__doc__) for package in PACKAGES)
         ancestors = self.owner.__mro__
-        if any(_examples(_unwrapped(vars(cls)[short]).__doc__) for cls in ancestors if short in vars(cls)):
-            return True
-        return any(re.search(rf"\.{short}\b", _examples(cls.__doc__)) for cls in ancestors)
+        own = any(_examples(_unwrapped(vars(cls)[short]).__doc__) for cls in ancestors if short in vars(cls))
+        return own or any(re.search(rf"\.{short}\b", _examples(cls.__doc__)) for cls in ancestors)
 
 
 def _examples(document: str | None) -> str:
@@ -87,18 +83,10 @@ def _unwrapped(value: Any) -> Any:
 @functools.cache
 def _classes() -> dict[str, type]:
     """Every class of the project by its name; except those of the grammar, which users do not hold."""
-    found = {}
-    for package in PACKAGES[:2]:
-        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not each.name.endswith("__main__") and ".expressions" not in each.name:
-                found |= {
-                    c.__name__: c for c in vars(importlib.import_module(each.name)).values() if _is_of(c, each.name)
-                }
-    return found
-
-
-def _is_of(value: Any, module: str) -> bool:
-    return inspect.isclass(value) and value.__module__ == module
+    modules = [one.name for p in PACKAGES[:2] for one in pkgutil.walk_packages(p.__path__, f"{p.__name__}.")]
+    wanted = [name for name in modules if not name.endswith("__main__") and ".expressions" not in name]
+    values = [(value, name) for name in wanted for value in vars(importlib.import_module(name)).values()]
+    return {value.__name__: value for value, name in values if inspect.isclass(value) and value.__module__ == name}
 
 
 def members(cls: type) -> Iterator[tuple[str, Any, type]]:
@@ -119,14 +107,7 @@ def _returned(function: Any) -> list[type]:
     return [_classes()[word] for word in words if word in _classes() and word not in _INSIDE]
 
 
-_INSIDE = (
-    "FeatureMap",
-    "ErrorModel",
-    "FunctionForm",
-    "Witness",
-    "Law",
-    "ArrowSource",
-)  # returned, but internal
+_INSIDE = ("FeatureMap", "ErrorModel", "FunctionForm", "Witness", "Law", "ArrowSource")  # returned, but internal
 
 
 @functools.cache
@@ -183,47 +164,31 @@ def _shipped(name: str) -> pd.DataFrame:
         return pd.read_csv(source, compression="gzip")
 
 
-@functools.cache
-def _release() -> ka.Release:
-    return ka.read_release(_RELEASE)
+_release = functools.cache(lambda: ka.read_release(_RELEASE))
 
 
-@functools.cache
-def _model() -> ka.TrainedPipeline:
-    from sklearn.linear_model import LogisticRegression
-
-    return ka.fit(LogisticRegression(max_iter=1000), _release(), target="income")
+def _fitted(release: Any) -> Any:
+    return ka.fit(LogisticRegression(max_iter=1000), release, target="income")
 
 
-@functools.cache
 def _refits() -> Any:
-    from sklearn.linear_model import LogisticRegression
-
     survey = ka.read_release(_SURVEY)
-    return ka.refit(ka.fit(LogisticRegression(max_iter=1000), survey, target="income"), survey, redraws=3)
+    return ka.refit(_fitted(survey), survey, redraws=3)
 
 
-@functools.cache
 def _comparison() -> ka.Comparison:
     sample = _shipped("demo_sample")
     return ka.compare(_release(), sample.assign(age=sample["age"] + 5))
 
 
 MAKERS: dict[str, Callable[[], Any]] = {
-    "ka": lambda: ka,
-    "release_side": lambda: release_side,
-    "np": lambda: np,
-    "pd": lambda: pd,
-    "release": _release,
-    "counted": functools.cache(lambda: ka.read_release(_COUNTED)),
-    "domain": lambda: _release().domain,
-    "sample": lambda: _shipped("demo_sample").copy(),
-    "model": _model,
-    "refits": _refits,
+    "ka": lambda: ka, "release_side": lambda: release_side, "np": lambda: np, "pd": lambda: pd, "release": _release,
+    "counted": functools.cache(lambda: ka.read_release(_COUNTED)), "domain": lambda: _release().domain,
+    "sample": lambda: _shipped("demo_sample").copy(), "model": functools.cache(lambda: _fitted(_release())),
+    "refits": functools.cache(_refits), "comparison": functools.cache(_comparison),
     "spend": lambda: release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features"),
-    "comparison": _comparison,
     "function": functools.cache(lambda: ka.read_function(_GOLDEN / "function_v1" / "density.kme")),
-}
+}  # fmt: skip
 
 
 def ready_names(sources: Iterable[str]) -> dict[str, Any]:

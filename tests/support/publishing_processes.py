@@ -4,7 +4,7 @@
 
 One process has everything imported and forks a child for each kill. A child publishes a small table with a ledger
 over an older file (with force), and kills itself (SIGKILL) at a line of the code that publishes, records or writes: LINES of them
-spread over all there are (0: every one), and each that puts the file in its place. Or its parent kills it after a
+spread over all there are, and each that puts the file in its place. Or its parent kills it after a
 random time, TIMES times. Just before noise is drawn a child leaves a mark. After each kill the parent checks:
 
 - the file is the older one or a new one, whole and valid; a new one's spend is in the ledger;
@@ -22,6 +22,7 @@ import signal
 import sqlite3
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -67,8 +68,8 @@ def publish_here(folder: Path) -> None:
     )  # fmt: skip
 
 
-def counting(stop: int | None) -> tuple[Callable[..., Any], list[str]]:
-    """A tracer that lists the files of the lines of the traced modules, and kills this process at line `stop`."""
+def counted(folder: Path, stop: int | None) -> list[str]:
+    """Publish; the files of the lines of the traced modules, after `stop` of which this process kills itself."""
     lines: list[str] = []
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -80,7 +81,10 @@ def counting(stop: int | None) -> tuple[Callable[..., Any], list[str]]:
                 os.kill(os.getpid(), signal.SIGKILL)
         return trace
 
-    return trace, lines
+    sys.settrace(trace)
+    publish_here(folder)
+    sys.settrace(None)
+    return lines
 
 
 def new_folder(root: Path, older: bytes) -> Path:
@@ -93,21 +97,14 @@ def new_folder(root: Path, older: bytes) -> Path:
 
 
 def in_child(work: Callable[[], object]) -> int:
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            sys.stderr.write(repr(error))
-            os._exit(1)
-    return child
-
-
-def traced(folder: Path, stop: int) -> None:
-    trace, _ = counting(stop)
-    sys.settrace(trace)
-    publish_here(folder)
+    if child := os.fork():
+        return child
+    try:
+        work()
+        os._exit(0)
+    except BaseException as error:
+        sys.stderr.write(repr(error))
+        os._exit(1)
 
 
 def check(folder: Path, older: bytes) -> str:
@@ -133,25 +130,20 @@ def main(root: Path, n_lines: int, n_times: int) -> dict[str, Any]:
     older_bytes = older.read_bytes()
     read_release(older, allow_rehearsal=True)
     folder = new_folder(root, older_bytes)
-    trace, lines = counting(None)
-    sys.settrace(trace)
-    publish_here(folder)
-    sys.settrace(None)
+    lines = counted(folder, None)
     assert check(folder, older_bytes) == "published"
     start = time.perf_counter()
     assert os.waitpid(in_child(lambda: publish_here(new_folder(root, older_bytes))), 0)[1] == 0
     whole = time.perf_counter() - start
-    left: dict[str, int] = {}
-    spread = range(1, len(lines) + 1) if n_lines == 0 else np.linspace(1, len(lines), n_lines).astype(int).tolist()
+    left: Counter[str] = Counter()
     placing = (i for i, file in enumerate(lines, 1) if file == atomic.__file__ and i > lines.index(DOOR.__file__))
-    stops = sorted({*spread, *placing})  # where the file takes its place, after the door: all
-    for stop in stops:
+    # spread, and all lines where the file takes its place, after the door
+    for stop in sorted({*np.linspace(1, len(lines), n_lines).astype(int).tolist(), *placing}):
         folder = new_folder(root, older_bytes)
-        status = os.waitpid(in_child(lambda folder=folder, stop=stop: traced(folder, stop)), 0)[1]
+        status = os.waitpid(in_child(lambda folder=folder, stop=stop: counted(folder, stop)), 0)[1]
         # a child may run a few lines less than the parent did: what is imported or worked out once
         assert os.WIFSIGNALED(status) or (os.WEXITSTATUS(status) == 0 and stop > 0.9 * len(lines)), status
-        word = check(folder, older_bytes)
-        left[word] = left.get(word, 0) + 1
+        left[check(folder, older_bytes)] += 1
     clock = random.Random(1)
     for _ in range(n_times):
         folder = new_folder(root, older_bytes)
@@ -159,9 +151,8 @@ def main(root: Path, n_lines: int, n_times: int) -> dict[str, Any]:
         time.sleep(clock.uniform(0, 1.2 * whole))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        word = check(folder, older_bytes)
-        left[word] = left.get(word, 0) + 1
-    return {"lines": len(lines), "killed_at_lines": len(stops), "killed_at_times": n_times, "left": left}
+        left[check(folder, older_bytes)] += 1
+    return {"left": left}
 
 
 if __name__ == "__main__":

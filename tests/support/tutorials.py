@@ -34,7 +34,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+import pandas as pd
 import paths
+from matplotlib import pyplot
+from matplotlib.image import imread
 
 ROOT = paths.ROOT
 FOLDER = ROOT / "tutorials"
@@ -76,7 +80,6 @@ class Run:
     shown: list[tuple[Block, str]] = field(default_factory=list)
     pictures: dict[str, bytes] = field(default_factory=dict)
     seconds: float = 0.0
-    busy: float = 0.0  # seconds of a processor
 
 
 def blocks_of(page: str) -> list[Block]:
@@ -92,20 +95,19 @@ def blocks_of(page: str) -> list[Block]:
 
 def run(page: str) -> Run:
     """Run the blocks of a page in a temporary folder; TutorialError at the first that fails."""
-    result, started, before = Run(page), time.perf_counter(), os.times()
+    result, started = Run(page), time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "tutorial"
         shutil.copytree(FOLDER / "files", folder)
         (folder / "figures").mkdir(exist_ok=True)
         environment = _with_commands(Path(temporary) / "bin")
         names: dict[str, Any] = {"__name__": "__tutorial__"}
-        with contextlib.chdir(folder), _bare_figures(), _wide_tables():
+        with contextlib.chdir(folder), _of_one_look():
             for block in blocks_of(page):
                 output = _python(block, names) if block.language == "python" else _shell(block, environment)
                 result.shown.append((block, _tidy(output)))
         result.pictures = {path.name: path.read_bytes() for path in sorted((folder / "figures").glob("*.png"))}
     result.seconds = time.perf_counter() - started
-    result.busy = sum(os.times()[:4]) - sum(before[:4])
     return result
 
 
@@ -140,14 +142,10 @@ def _words(text: str) -> str:
 
 def _near(a: str, b: str) -> bool:
     first, second = (float(text.replace(",", "").replace("−", "-")) for text in (a, b))
-    return abs(first - second) <= max(0.02 * abs(first), 2.001 * _last_digit(a))
-
-
-def _last_digit(text: str) -> float:
-    """One unit of the last digit of a written fraction: 0.01 for 3.14, 1e-9 for 2.50e-7; 0 for a whole number."""
-    digits, _, exponent = text.partition("e")
+    digits, _, exponent = a.partition("e")
     decimals = len(digits.partition(".")[2])
-    return 10.0 ** (int(exponent or 0) - decimals) if decimals else 0.0
+    last_digit = 10.0 ** (int(exponent or 0) - decimals) if decimals else 0.0  # 0.01 for 3.14, 0 for a whole number
+    return abs(first - second) <= max(0.02 * abs(first), 2.001 * last_digit)
 
 
 def _python(block: Block, names: dict[str, Any]) -> str:
@@ -187,29 +185,17 @@ def _with_commands(folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _bare_figures() -> Iterator[None]:
-    """Pictures without a screen, of one look whatever the reader's settings, closed afterwards."""
-    import matplotlib
-    from matplotlib import pyplot
-
+def _of_one_look() -> Iterator[None]:
+    """Pictures without a screen, whatever the reader's settings, closed afterwards; tables of pandas as wide as in a notebook."""
     backend = matplotlib.get_backend()
     pyplot.switch_backend("agg")
-    with matplotlib.rc_context():
+    with matplotlib.rc_context(), pd.option_context("display.max_columns", 20, "display.width", 110):
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({"figure.figsize": (6.4, 3.2), "figure.dpi": 100, "savefig.dpi": 100})
         matplotlib.rcParams.update({"figure.constrained_layout.use": True, "font.size": 9})
         yield
     pyplot.close("all")
     pyplot.switch_backend(backend)
-
-
-@contextlib.contextmanager
-def _wide_tables() -> Iterator[None]:
-    """Tables of pandas as wide as in a notebook, whatever the terminal."""
-    import pandas as pd
-
-    with pd.option_context("display.max_columns", 20, "display.width", 110):
-        yield
 
 
 def _tidy(output: str) -> str:
@@ -234,8 +220,6 @@ def _picture_differences(name: str, result: Run) -> list[str]:
 
 def share_of_other_pixels(first: bytes, second: bytes) -> float:
     """The share of pixels that differ by more than a fifth of full brightness; 1 for pictures of different sizes."""
-    from matplotlib.image import imread
-
     a, b = (imread(io.BytesIO(picture), format="png") for picture in (first, second))
     return float((abs(a - b).max(axis=2) > 0.2).mean()) if a.shape == b.shape else 1.0
 
@@ -260,16 +244,17 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write outputs and pictures into tutorials/")
     arguments = parser.parse_args()
     warnings.simplefilter("error")  # as in the suite
-    chosen = [path for path in TUTORIALS if not arguments.numbers or int(path.name[:2]) in arguments.numbers]
     failed = False
-    for path in chosen:
+    for path in TUTORIALS:
+        if arguments.numbers and int(path.name[:2]) not in arguments.numbers:
+            continue
         result = run(path.read_text(encoding="utf-8"))
-        print(f"{path.name}: {result.seconds:.1f} s ({result.busy:.1f} s of a processor)")
+        print(f"{path.name}: {result.seconds:.1f} s")
         if arguments.write:
-            path.write_text(written(result), encoding="utf-8")
+            result.page = written(result)
+            path.write_text(result.page, encoding="utf-8")
             for name, picture in result.pictures.items():
                 (FOLDER / "figures" / name).write_bytes(picture)
-            result = Run(path.read_text(encoding="utf-8"), result.shown, result.pictures)
             result.shown = list(zip(blocks_of(result.page), [output for _, output in result.shown], strict=True))
         for difference in differences(result):
             failed = True

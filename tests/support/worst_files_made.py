@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,19 @@ import pyarrow as pa
 from kmeanalyst.kernels import (
     ExponentialDot,
     Gaussian,
-    Indicator,
     Kernel,
     Laplacian,
     Margins,
     MultiScale,
+    OnColumns,
+    Product,
     Scaled,
     StringSpectrum,
     Sum,
 )
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
+from kmeanalyst.kernels.features.composed import ColumnFeatures, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -48,7 +51,8 @@ from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PrivacyStatement
 from release_side.door.mechanism import GaussianNoise
 
-ONE = Indicator(levels=2)
+G = Gaussian(1.0)
+FEW = USUAL.cells // USUAL.points  # cells of a row where there are as many points as may be
 
 
 def written(
@@ -106,9 +110,10 @@ def _measurement(feature_map: FeatureMap) -> Measurement:
     )  # fmt: skip
 
 
-def _statement(measurement: Measurement) -> PrivacyStatement:
+def _statement(measurement: Any) -> PrivacyStatement:
+    """Of a measurement, or of anything with its noise."""
     return PrivacyStatement(
-        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism=measurement.noise_law,
+        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian",
         sensitivity=measurement.sensitivity, noise_scale=measurement.noise_scale, calibration="analytic",
         rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2, n_rows=measurement.n_rows,
     )  # fmt: skip
@@ -130,43 +135,15 @@ def spread(columns: Sequence[Column], n: int) -> list[Any]:
 # ---------------------------------------------------------------------- points
 
 
-def long_texts(path: Path) -> None:
-    """Texts of a thousand characters; the file holds one of them."""
-    columns = [Text(name="t", length=1000, alphabet="a")]
-    written(path, columns, USUAL.cells // cells_of_a_row(Domain(tuple(columns))), Gaussian(1.0))
+def full(path: Path, columns: Sequence[Column], **more: Any) -> None:
+    """As many rows of these columns as may be."""
+    written(path, columns, USUAL.cells // cells_of_a_row(Domain(tuple(columns))), G, **more)
 
 
 def long_texts_that_differ(path: Path) -> None:
-    columns = [Text(name="t", length=1000, alphabet="ab")]
-    n = USUAL.cells // cells_of_a_row(Domain(tuple(columns)))
-    written(
-        path, columns, n, Gaussian(1.0), cells=[pa.array([bin(i)[2:].translate({48: "a", 49: "b"}) for i in range(n)])]
-    )
-
-
-def short_texts(path: Path) -> None:
-    columns = [Text(name=f"t{j}", length=8) for j in range((USUAL.cells // USUAL.points - 1) // 4)]
-    written(path, columns, USUAL.points, Gaussian(1.0))
-
-
-def levels_of_points(path: Path) -> None:
-    columns = [Categorical(name=f"c{j}", levels=("a", "b")) for j in range(USUAL.cells // USUAL.points - 1)]
-    written(path, columns, USUAL.points, Gaussian(1.0))
-
-
-def numbers(path: Path) -> None:
-    columns = [Integer(name=f"x{j}", lower=0, upper=1, missing=True) for j in range(USUAL.cells // USUAL.points - 1)]
-    written(path, columns, USUAL.points, Gaussian(1.0))
-
-
-def logarithms(path: Path) -> None:
-    columns = [Real(name=f"x{j}", lower=0, upper=1, scale="log1p") for j in range(USUAL.cells // USUAL.points - 1)]
-    written(path, columns, USUAL.points, Gaussian(1.0))
-
-
-def wide(path: Path) -> None:
-    columns = [Real(name=f"{j:0200}", lower=0, upper=1) for j in range(USUAL.columns)]
-    written(path, columns, USUAL.cells // (USUAL.columns + 1), Gaussian(1.0))
+    column = Text(name="t", length=1000, alphabet="ab")
+    n = USUAL.cells // cells_of_a_row(Domain((column,)))
+    full(path, [column], cells=[pa.array([bin(i)[2:].translate({48: "a", 49: "b"}) for i in range(n)])])
 
 
 def long_numbers(path: Path) -> None:
@@ -174,13 +151,32 @@ def long_numbers(path: Path) -> None:
     columns = [Real(name=f"x{j}", lower=-1, upper=1) for j in range(20)]
     n = USUAL.cells // 21
     cells = np.random.default_rng(0).normal(size=(20, n)) * 1e-300
-    written(path, columns, n, Gaussian(1.0), cells=list(np.clip(cells, -1, 1)))
+    written(path, columns, n, G, cells=list(np.clip(cells, -1, 1)))
 
 
-def long_levels(path: Path) -> None:
-    """Levels of quotation marks, each of which is written twice."""
-    columns = [Categorical(name=f"c{j}", levels=('"' * 200, "b")) for j in range(10)]
-    written(path, columns, USUAL.cells // cells_of_a_row(Domain(tuple(columns))), Gaussian(1.0))
+OF_POINTS: dict[str, Callable[[Path], None]] = {
+    "long_texts": lambda path: full(path, [Text(name="t", length=1000, alphabet="a")]),  # the file holds one of them
+    "long_texts_that_differ": long_texts_that_differ,
+    "short_texts": lambda path: written(
+        path, [Text(name=f"t{j}", length=8) for j in range((FEW - 1) // 4)], USUAL.points, G
+    ),
+    "levels_of_points": lambda path: written(
+        path, [Categorical(name=f"c{j}", levels=("a", "b")) for j in range(FEW - 1)], USUAL.points, G
+    ),
+    "numbers": lambda path: written(
+        path, [Integer(name=f"x{j}", lower=0, upper=1, missing=True) for j in range(FEW - 1)], USUAL.points, G
+    ),
+    "logarithms": lambda path: written(
+        path, [Real(name=f"x{j}", lower=0, upper=1, scale="log1p") for j in range(FEW - 1)], USUAL.points, G
+    ),
+    "wide": lambda path: written(
+        path, [Real(name=f"{j:0200}", lower=0, upper=1) for j in range(USUAL.columns)],
+        USUAL.cells // (USUAL.columns + 1), G,
+    ),
+    "long_numbers": long_numbers,
+    # quotation marks, each of which is written twice
+    "long_levels": lambda path: full(path, [Categorical(name=f"c{j}", levels=('"' * 200, "b")) for j in range(10)]),
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------------- the header
@@ -189,12 +185,11 @@ def long_levels(path: Path) -> None:
 def levels(path: Path) -> None:
     """As many levels as the header's bytes and marks allow."""
     n = min(USUAL.header_marks, USUAL.header_bytes // 12) - 200
-    written(path, [Categorical(name="c", levels=tuple(f"{j:09}" for j in range(n)))], 100, Gaussian(1.0))
+    written(path, [Categorical(name="c", levels=tuple(f"{j:09}" for j in range(n)))], 100, G)
 
 
 def long_names(path: Path) -> None:
-    columns = [Categorical(name=f"{j:0200}", levels=(f"{j:0200}", "b")) for j in range(USUAL.columns)]
-    written(path, columns, 100, Gaussian(1.0))
+    written(path, [Categorical(name=f"{j:0200}", levels=(f"{j:0200}", "b")) for j in range(USUAL.columns)], 100, G)
 
 
 def many_kernels(path: Path) -> None:
@@ -205,7 +200,7 @@ def many_kernels(path: Path) -> None:
 def atoms(path: Path) -> None:
     n = USUAL.header_bytes // 22 - 1000
     values = tuple(float(x) for x in np.linspace(0.001, 0.999, min(n, USUAL.header_marks - 100)))
-    written(path, [Real(name="x", lower=0, upper=1, atoms=values)], 100, Gaussian(1.0))
+    written(path, [Real(name="x", lower=0, upper=1, atoms=values)], 100, G)
 
 
 def draw(path: Path) -> None:
@@ -227,7 +222,7 @@ def derived_work(path: Path) -> None:
     text = "x" + "%3" * (length // 52)
     one = Derived(column=Real(name="y", lower=0.0, upper=3.0), expression=text[:9999])
     cell = np.float64(1e300) % 3
-    written(path, columns, n, Gaussian(1.0), cells=[np.full(n, 1e300)], derived=[one], derived_cells=[np.full(n, cell)])
+    written(path, columns, n, G, cells=[np.full(n, 1e300)], derived=[one], derived_cells=[np.full(n, cell)])
 
 
 def derived_columns(path: Path) -> None:
@@ -236,7 +231,7 @@ def derived_columns(path: Path) -> None:
     room = USUAL.derived_work // (n + 5000 + 100 * 1100) // 100
     text = " or ".join(["b999"] * max(1, room // 8))
     derived = [Derived(column=Boolean(name=f"d{j}"), expression=text) for j in range(100)]
-    written(path, columns, n, Gaussian(1.0), derived=derived, derived_cells=[np.zeros(n, dtype=bool)] * 100)
+    written(path, columns, n, G, derived=derived, derived_cells=[np.zeros(n, dtype=bool)] * 100)
 
 
 def rules_tried(path: Path) -> None:
@@ -252,7 +247,7 @@ def rules_of_many_parts(path: Path) -> None:
     columns = [Boolean(name=f"b{j}") for j in range(1000)]
     text = " or ".join(["b999"] * 240)
     room = USUAL.derived_work // (len(text) * (5000 + 100 * 1000 + 100))
-    written(path, columns, 100, Gaussian(1.0), rules=[Rule("never", text)] * min(room, 200))
+    written(path, columns, 100, G, rules=[Rule("never", text)] * min(room, 200))
 
 
 def combinations(path: Path) -> None:
@@ -260,7 +255,7 @@ def combinations(path: Path) -> None:
     columns = [Categorical(name=name, levels=tuple(f"l{k}" for k in range(100))) for name in ("a", "b")]
     rows = tuple((f"l{i}", f"l{j}") for i in range(100) for j in range(100))
     rule = Rule("combinations", columns=("a", "b"), rows=rows)
-    written(path, columns, 1000, Gaussian(1.0), rules=[rule] * (USUAL.header_marks // (3 * len(rows)) - 1))
+    written(path, columns, 1000, G, rules=[rule] * (USUAL.header_marks // (3 * len(rows)) - 1))
 
 
 # ---------------------------------------------------------------------- measurements
@@ -287,31 +282,16 @@ def _rows_for(per_row: float) -> int:
 
 
 def random_features(path: Path) -> None:
-    columns, kernel = reals(4), Gaussian(1.0)
-    features = RandomFourier(kernel, np.ones((4, 4000)))
-    written(path, columns, _rows_for(4000 * 14), kernel, feature_map=features)
+    features = RandomFourier(G, np.ones((4, 4000)))
+    written(path, reals(4), _rows_for(4000 * 14), G, feature_map=features)
 
 
-def margins_of_columns(path: Path) -> None:
-    d = 300
-    kernel = Margins(((0.5,),) * d, ((),) * d, (False,) * d, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+def margins(path: Path, d: int, n: int | None, cuts: int = 1) -> None:
+    """All pairs of so many columns of two ranges, or one."""
+    kernel = Margins(((0.5,) * cuts,) * d, ((),) * d, (False,) * d, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
     features = MarginFeatures(kernel)
-    written(
-        path, reals(d), min(_rows_for(6 * features.width + 10 * d), USUAL.cells // 301), kernel, feature_map=features
-    )
-
-
-def margins_of_many_columns(path: Path) -> None:
-    """So many tables that their counts are not recomputed."""
-    d = int((2 * USUAL.tables) ** 0.5)
-    kernel = Margins(((),) * d, ((),) * d, (False,) * d, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
-    written(path, reals(d), 1000, kernel, feature_map=MarginFeatures(kernel))
-
-
-def margins_of_points(path: Path) -> None:
-    d = 19
-    kernel = Margins(((0.5,),) * d, ((),) * d, (False,) * d, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
-    written(path, reals(d), USUAL.points, kernel, feature_map=MarginFeatures(kernel))
+    usual = min(_rows_for(6 * features.width + 10 * d), USUAL.cells // (d + 1))
+    written(path, reals(d), usual if n is None else n, kernel, feature_map=features)
 
 
 def maclaurin(path: Path) -> None:
@@ -329,11 +309,8 @@ def binning(path: Path) -> None:
 
 def crossed_features(path: Path) -> None:
     """A product of random features and margins: written out for every point."""
-    from kmeanalyst.kernels import OnColumns, Product
-    from kmeanalyst.kernels.features.composed import ColumnFeatures, TensorProduct
-
     margins = OnColumns(Margins(((0.25, 0.5, 0.75),), ((),), (False,), (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)), (0,))
-    rest = OnColumns(Scaled(0.5, Gaussian(1.0)), (1,))
+    rest = OnColumns(Scaled(0.5, G), (1,))
     product = Product((margins, rest))
     frequencies = RandomFourier(rest, np.vstack([np.zeros(1000), np.ones(1000)]))
     features = TensorProduct(product, (ColumnFeatures(margins, MarginFeatures(margins.kernel)), frequencies))
@@ -346,23 +323,22 @@ def function(path: Path) -> None:
     domain, basis = Domain(tuple(reals(1))), Pivots(kernel, np.linspace(0, 1, n)[:, None])
     form, noise = FunctionForm("density"), GaussianNoise(1.0, 1e-6)
     steps, unit = form.grid_sensitivity(basis), form.unit(basis, 1000)
-    scale = noise.deviation(steps) * unit
-    statement = PrivacyStatement(
-        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism=noise.name, sensitivity=steps * unit,
-        noise_scale=scale, calibration="analytic", rho=0.5 * (steps * unit / scale) ** 2, n_rows=1000,
-    )  # fmt: skip
+    statement = _statement(
+        SimpleNamespace(sensitivity=steps * unit, noise_scale=noise.deviation(steps) * unit, n_rows=1000)
+    )
     sums = np.zeros(n, dtype=np.int64)
     write_function(function_of(form=form, domain=domain, basis=basis, noisy_sum=sums, statement=statement), path)
 
 
-FILES: dict[str, Callable[[Path], None]] = {
-    each.__name__: each
-    for each in (
-        long_texts, long_texts_that_differ, short_texts, levels_of_points, numbers, logarithms, wide, long_numbers, long_levels,
-        levels,
-        long_names, many_kernels, atoms, draw, derived_work, derived_columns, rules_tried, rules_of_many_parts,
-        combinations, subspace, subspace_of_strings,
-        random_features, margins_of_columns, margins_of_many_columns, margins_of_points, maclaurin, binning,
-        crossed_features, function,
+FILES: dict[str, Callable[[Path], None]] = OF_POINTS | {
+    one.__name__: one
+    for one in (
+        levels, long_names, many_kernels, atoms, draw, derived_work, derived_columns, rules_tried, rules_of_many_parts,
+        combinations, subspace, subspace_of_strings, random_features, maclaurin, binning, crossed_features, function,
     )
+} | {
+    "margins_of_columns": lambda path: margins(path, 300, None),
+    # so many tables that their counts are not recomputed
+    "margins_of_many_columns": lambda path: margins(path, int((2 * USUAL.tables) ** 0.5), 1000, cuts=0),
+    "margins_of_points": lambda path: margins(path, 19, USUAL.points),
 }  # fmt: skip

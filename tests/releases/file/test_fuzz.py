@@ -1,4 +1,4 @@
-"""The properties of fuzz.py on examples that are the same every time; `python tests/fuzz.py --minutes 30` looks further."""
+"""The properties of fuzz.py on examples that are the same every time; `python tests/support/fuzz.py --minutes 30` looks further."""
 
 from __future__ import annotations
 
