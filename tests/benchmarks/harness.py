@@ -18,7 +18,8 @@ import pandas as pd
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 DATA, ANCHORS = SHARED / "data", SHARED / "anchors"
-sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))  # some of whose modules scripts use
+SUPPORT = Path(__file__).resolve().parents[1] / "support"
+sys.path.append(str(SUPPORT))  # some of whose modules scripts use
 
 
 def command_line(document: str | None, **defaults: Any) -> argparse.Namespace:

@@ -94,7 +94,6 @@ _SIMULATED: dict[str, Population] = {
     "simulated": (WIDE, wide_rows, {"kernel": "adaptive"}),
     "independent": (WIDE, independent_rows, {"kernel": "adaptive"}),
 }
-POPULATIONS = (*_SIMULATED, "adult")
 
 
 def population(name: str) -> Population:

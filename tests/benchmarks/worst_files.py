@@ -1,6 +1,6 @@
 """Seconds, memory and printed characters of the worst valid file at each limit of the reader.
 
-    python tests/benchmarks/worst_files.py [NAME ...] [--large]
+    python tests/benchmarks/worst_files.py [--names NAME ...] [--large]
 
 One line for each file and reader; a file takes at most 5 seconds and 300 megabytes on a free machine.
 """
@@ -13,37 +13,30 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-SUPPORT = Path(__file__).resolve().parents[1] / "support"
-sys.path.insert(0, str(SUPPORT))
-
-from reader_costs import READERS  # noqa: E402
-from worst_files_made import FILES  # noqa: E402
+from harness import SUPPORT, command_line, show
+from reader_costs import READERS
+from worst_files_made import FILES
 
 
-def line_of(path: Path, reader: str, options: list[str]) -> str:
-    """What one reader took for one file."""
+def cost(path: Path, reader: str, options: list[str]) -> dict[str, Any]:
+    """What one reader took for one file, in a process of its own."""
     command = [sys.executable, str(SUPPORT / "reader_costs.py"), str(path), reader, *options]
     run = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
-    if run.returncode:
-        return f"{path.stem:24} {reader:9} ended with {run.returncode}"
-    took = json.loads(run.stdout)
-    return (
-        f"{path.stem:24} {reader:9} {took['bytes']:>10,} bytes {took['seconds']:7.2f} s {took['megabytes']:5} MB "
-        f"{took['printed']:>10,} printed  {took['outcome'][:60]}"
-    )
+    failed = {"file": path.stem, "reader": reader, "outcome": f"ended with {run.returncode}"}
+    return failed if run.returncode else json.loads(run.stdout)
 
 
-def main(arguments: list[str]) -> None:
-    options = [each for each in arguments if each.startswith("-")]
+def main() -> None:
+    asked = command_line(__doc__, names=FILES, large=False)
     with tempfile.TemporaryDirectory() as folder:
-        for name in [each for each in arguments if each not in options] or FILES:
+        for name in asked.names:
             path = Path(folder) / f"{name}.kme"
             FILES[name](path)
-            for reader in READERS:
-                print(line_of(path, reader, options), flush=True)
+            show(cost(path, reader, ["--large"] * asked.large) for reader in READERS)
             path.unlink()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
