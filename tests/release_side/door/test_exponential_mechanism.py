@@ -99,8 +99,7 @@ def test_two_rows_by_hand():
     databases = databases_of(2, 1, n_rows=2, kernel=Indicator(2))
     assert databases.sensitivity == pytest.approx(2**20, abs=2)
     aa, ab = (probabilities(databases.scores(np.array(c)), 1.5, databases.sensitivity) for c in ((2, 0), (1, 1)))
-    assert aa[0] / aa[1] == pytest.approx(np.exp(1.5), rel=1e-5)
-    assert ab[0] == pytest.approx(0.5, abs=1e-5)
+    assert aa[0] / aa[1] == pytest.approx(np.exp(1.5), rel=1e-5) and ab[0] == pytest.approx(0.5, abs=1e-5)
 
 
 def test_scores_are_the_rounded_norms_of_whole_images():

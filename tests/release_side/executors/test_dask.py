@@ -21,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import refusals
 from click.testing import CliRunner
 from cluster_cases import (
     DOMAIN,
@@ -30,12 +31,14 @@ from cluster_cases import (
     Deadly,
     N,
     in_files,
+    integers_of,
     noisy_integers,
     people,
     raise_first_cell,
 )
 
 import release_side
+from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import domain_toml
 from release_side import Ledger, PublishError, publish
 from release_side.cli.main import main
@@ -47,33 +50,30 @@ distributed = pytest.importorskip("distributed", reason="pip install '.[cluster]
 dask = pytest.importorskip("dask", reason="pip install '.[cluster]'")
 
 
+@contextmanager
+def threads(n_workers: int = 1, **options: Any) -> Iterator[tuple[Any, Any]]:
+    """A cluster in this process, and a client of it."""
+    shape = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "processes": False}
+    with distributed.LocalCluster(**shape | options) as cluster, distributed.Client(cluster) as client:
+        yield cluster, client
+
+
 @pytest.fixture(scope="module")
 def folder_of_cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cluster")
 
 
-@contextmanager
-def two_processes(folder: Path) -> Iterator[Any]:
-    """A client of two workers, which are started again when they die."""
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", local_directory=str(folder)
-        ) as cluster,
-        distributed.Client(cluster) as connected,
-    ):
-        yield connected
-
-
 @pytest.fixture(scope="module")
 def both(folder_of_cluster: Path) -> Iterator[Any]:
-    with two_processes(folder_of_cluster) as client:
+    """A client of two processes, which are started again when they die."""
+    with threads(2, processes=True, local_directory=str(folder_of_cluster)) as (_, client):
         yield client
 
 
 @pytest.fixture
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A cluster of which a test kills workers."""
-    with two_processes(tmp_path_factory.mktemp("mortal")) as client:
+    with threads(2, processes=True, local_directory=str(tmp_path_factory.mktemp("mortal"))) as (_, client):
         yield client
 
 
@@ -108,17 +108,14 @@ def test_the_integers_are_those_of_one_machine(unit: str | None, parts: int, bot
 
 @UNITS
 @pytest.mark.slow
-def test_a_worker_that_dies_inside_a_task_changes_nothing(unit: str | None, mortal: Any, tmp_path: Path):
-    table = in_files(tmp_path, 7)
-    assert noisy_integers(Deadly(tmp_path), Dask(mortal), unit=unit) == noisy_integers(table, unit=unit)
+def test_a_worker_that_dies_inside_a_task_or_between_tasks_changes_nothing(
+    unit: str | None, mortal: Any, tmp_path: Path
+):
+    expected = noisy_integers(in_files(tmp_path, 7), unit=unit)
+    assert noisy_integers(Deadly(tmp_path), Dask(mortal), unit=unit) == expected
     assert (tmp_path / "died").exists()
-
-
-@UNITS
-@pytest.mark.slow
-def test_a_worker_that_dies_between_tasks_changes_nothing(unit: str | None, mortal: Any, tmp_path: Path):
-    table = in_files(tmp_path, 7)
-    assert noisy_integers(table, KillsAWorker(mortal), unit=unit) == noisy_integers(table, unit=unit)
+    (tmp_path / "died").unlink()
+    assert noisy_integers(tmp_path, KillsAWorker(mortal), unit=unit) == expected
 
 
 @UNITS
@@ -205,13 +202,7 @@ def test_what_workers_spill_has_no_cell_of_text(tmp_path: Path):
     """Rows of units may be written to a worker's own folder where memory is short: encoded, without identifiers."""
     spill = {"distributed.worker.memory.target": 1e-9, "distributed.worker.memory.spill": 1e-9}  # at once
     table, scratch = in_files(tmp_path, 7), tmp_path / "scratch"
-    with (
-        dask.config.set(spill),
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=":0", local_directory=str(scratch), processes=False
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with dask.config.set(spill), threads(local_directory=str(scratch)) as (_, client):
         seen = Spied(client, scratch)
         assert noisy_integers(table, seen, unit="who") == noisy_integers(table, unit="who")
         assert len(seen.found) > 20 and MARKER.encode() not in b"".join(seen.found)
@@ -252,27 +243,17 @@ def test_names_of_tasks_have_numbers_alone(both: Any, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_cluster_without_workers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_cluster_without_workers_or_that_loses_them_or_its_scheduler_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(cluster_module, "_PATIENCE", 2.0)
-    table = in_files(tmp_path, 3)
-    with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=":0", processes=False) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    table = in_files(tmp_path, 7)
+    with threads(0) as (_, client):
         start = time.monotonic()
         with pytest.raises(PublishError, match=r"no worker for 2 seconds. Nothing was spent. Start workers"):
             noisy_integers(table, Dask(client))
         assert time.monotonic() - start < 20
-
-
-@pytest.mark.slow
-def test_a_cluster_that_loses_all_workers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cluster_module, "_PATIENCE", 2.0)
-    table = in_files(tmp_path, 7)
-    with (
-        distributed.LocalCluster(n_workers=1, dashboard_address=":0", processes=False) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with threads() as (cluster, client):
         executor = Dask(client)
 
         class Loses(Dask):
@@ -284,11 +265,6 @@ def test_a_cluster_that_loses_all_workers_is_given_up(tmp_path: Path, monkeypatc
 
         with pytest.raises(PublishError, match=r"no worker for 2 seconds"):
             noisy_integers(table, Loses(client))
-
-
-@pytest.mark.slow
-def test_a_cluster_whose_scheduler_is_gone_is_one_sentence(tmp_path: Path):
-    table = in_files(tmp_path, 3)
     with distributed.LocalCluster(n_workers=1, dashboard_address=":0", processes=False) as cluster:
         client = distributed.Client(cluster)
         executor = Dask(client)
@@ -324,28 +300,12 @@ class Unknown:
         return task
 
 
-def test_what_leaves_this_machine_must_be_encrypted():
-    for address, passes in [
-        ("tcp://127.0.0.1:8786", True),
-        ("tcp://[::1]:8786", True),
-        ("localhost:8786", True),
-        ("127.0.0.1:8786", True),
-        ("tls://scheduler:8786", True),
-        ("inproc://10.0.0.7/1/2", True),
-        ("tcp://10.0.0.7:8786", False),
-        ("10.0.0.7:8786", False),
-        ("scheduler:8786", False),
-        ("tcp://0.0.0.0:8786", False),
-        ("ucx://127.0.0.1:8786", False),
-        ("ws://127.0.0.1:8786", False),
-        ("", False),
-        ("tcp://127.0.0.1.example.org:1", False),
-    ]:
-        if passes:
-            check_address(address)
-            continue
-        with pytest.raises(PublishError, match=r"not encrypted.*Nothing was sent or spent.*TLS certificates"):
-            check_address(address)
+def test_what_leaves_this_machine_must_be_encrypted_and_go_to_a_client():
+    for scheduler in ("tcp://127.0.0.1:8786", "tcp://[::1]:8786", "localhost:8786", "127.0.0.1:8786"):
+        check_address(scheduler)
+    for elsewhere in ("tls://scheduler:8786", "inproc://10.0.0.7/1/2"):
+        check_address(elsewhere)
+    refusals.check(Path(__file__).parent / "refusals_dask.txt", lambda text: eval(text, globals()))
 
 
 def test_a_client_or_worker_elsewhere_without_tls_is_refused(
@@ -363,28 +323,10 @@ def test_a_client_or_worker_elsewhere_without_tls_is_refused(
 @pytest.mark.slow
 def test_tls_passes(tmp_path: Path):
     pytest.importorskip("cryptography")
-    table, security = in_files(tmp_path, 3), distributed.Security.temporary()
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            processes=False,
-            protocol="tls://",
-            security=security,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    table = in_files(tmp_path, 3)
+    with threads(protocol="tls://", security=distributed.Security.temporary()) as (_, client):
         assert client.scheduler.address.startswith("tls://")
         assert noisy_integers(table, Dask(client), unit="who") == noisy_integers(table, unit="who")
-
-
-def test_something_else_than_a_client_is_refused():
-    for client_given in ["tcp://127.0.0.1:8786", None, 4]:
-        with pytest.raises(
-            PublishError, match=r"takes a dask.distributed.Client.*got a (str|NoneType|int).*Client\(address\)"
-        ):
-            Dask(client_given)
 
 
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
@@ -422,7 +364,7 @@ def test_the_command_line_names_a_cluster_or_processes(both: Any, tmp_path: Path
     for options in ((), ("--cluster", both.scheduler.address), ("--processes", "2")):
         assert published(*options).exit_code == 0
     assert [type(each).__name__ for each in seen] == ["NoneType", "Dask", "Processes"]
-    integers = {tuple(release_side_read(tmp_path / f"{i}.kme")) for i in range(3)}
+    integers = {tuple(integers_of(read_release(tmp_path / f"{i}.kme", allow_rehearsal=True))) for i in range(3)}
     assert len(integers) == 1
     for options, why in {
         ("--cluster", "tcp://10.0.0.7:8786"): "not on this machine and not encrypted",
@@ -432,14 +374,6 @@ def test_the_command_line_names_a_cluster_or_processes(both: Any, tmp_path: Path
     }.items():
         result = published(*options)
         assert result.exit_code == 1 and why in result.output
-
-
-def release_side_read(path: Path) -> list[int]:
-    from cluster_cases import integers_of
-
-    from kmeanalyst.release import read_release
-
-    return integers_of(read_release(path, allow_rehearsal=True))
 
 
 @pytest.mark.slow

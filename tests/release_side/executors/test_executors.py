@@ -17,15 +17,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import refusals
 from exception_texts import everything_of
 from hostile_parts import MARKER, HostilePart
 
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from release_side import Ledger, Processes, PublishError, publish
 from release_side.door import exact_sums
 from release_side.door.exact_sums import PartialSum
+from release_side.door.private_mean import ExactSums, integer_heights
 from release_side.executors.executor import Executor, Here
 from release_side.private_rows import reading, unit_buckets, unit_rows
 from release_side.private_rows.rows import open_private
@@ -172,27 +176,8 @@ def test_lines_of_a_file_without_rows_or_a_last_newline_are_divided(tmp_path: Pa
             assert sum(part.count() for part in table.divided(n_rows)) == count == table.count()
 
 
-def test_a_table_in_memory_has_no_parts():
-    for table in [frame_of(), pa.Table.from_pandas(frame_of())]:
-        with pytest.raises(
-            PublishError, match=r"no other process can read a part of it\. Write it to Parquet files, or leave"
-        ):
-            publish(table, DOMAIN, executor=Processes(2), **SMALL)
-
-
-def test_wrong_executors_are_refused():
-    for options, said in [
-        ({"executor": 2}, r"executor must be release_side\.Processes\(N\) or .*, got a int\. Pass one"),
-        ({"executor": Backwards(), "workers": 2}, "workers are threads of this process, .* Pass one of the two"),
-    ]:
-        with pytest.raises(PublishError, match=said):
-            publish(frame_of(), DOMAIN, **SMALL, **options)
-
-
-def test_processes_are_counted_in_whole_numbers():
-    for count in [0, -1, 1.5, True, "2"]:
-        with pytest.raises(PublishError, match="processes must be a whole number of at least 1"):
-            Processes(count)
+def test_wrong_executors_and_tables_without_parts_are_refused():
+    refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, globals()))
 
 
 # ---------------------------------------------------------------------- answers that cannot be trusted
@@ -370,13 +355,11 @@ def test_a_folder_that_cannot_be_removed_is_named_and_the_release_is_made(
 def test_a_unit_on_the_disk_gives_its_first_rows_alone(little_memory: Path, tmp_path: Path, monkeypatch):
     """Of more rows than 64 bits can sum the first count."""
     frame = frame_of().assign(who="A")
-    more = integers(frame[:26], unit="who")
+    more, expected = (integers(frame[:n], unit="who") for n in (26, 25))
     monkeypatch.setattr(unit_buckets, "MOST_ROWS", 25)
     monkeypatch.setattr(unit_rows, "MOST_ROWS", 25)
     frame.to_csv(tmp_path / "all.csv", index=False)
-    frame[:25].to_csv(tmp_path / "first.csv", index=False)
-    found, expected = (integers(tmp_path / name, unit="who") for name in ("all.csv", "first.csv"))
-    assert found == expected != more
+    assert integers(tmp_path / "all.csv", unit="who") == expected != more
 
 
 # ---------------------------------------------------------------------- the sum
@@ -386,25 +369,15 @@ def test_a_partial_sum_is_of_64_bits_and_n_rows_of_any_size(tmp_path: Path, monk
     """Parts of more rows than could ever be read here: their sums are added exactly."""
     monkeypatch.setattr(reading, "_LEAST", 50)
     monkeypatch.setattr(reading, "_MOST", 50)
-    table, times = open_private(as_csv(tmp_path)), 2**23
-    sums = exact_sums_of(table, Backwards(changed_all(times)), N * times)
-    assert sums.tolist() == [times * each for each in exact_sums_of(table, Backwards(), N).tolist()]
-    assert sums.max() > 2**55
+    table, feature_map = open_private(as_csv(tmp_path)), MarginFeatures(margin_kernel(DOMAIN))
 
+    def sums(times: int) -> Any:
+        def repeat(found: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+            for number, (partial,) in found:
+                yield number, (replace(partial, vector=partial.vector * times, n_rows=partial.n_rows * times),)
 
-def changed_all(times: int) -> Callable[[Iterator[tuple[int, Any]]], Iterator[Any]]:
-    return lambda found: (
-        (number, (replace(partial, vector=partial.vector * times, n_rows=partial.n_rows * times),))
-        for number, (partial,) in found
-    )
+        with reading.counted_rows(table, DOMAIN, None, Backwards(repeat)) as (rows, _):
+            exact = ExactSums(feature_map, integer_heights(feature_map))
+            return exact_sums.sum_over_rows(rows, exact, n_rows=N * times)
 
-
-def exact_sums_of(table: PrivateTable, executor: Executor, n_rows: int) -> Any:
-    from kmeanalyst.kernels.margins import MarginFeatures
-    from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
-    from release_side.door.private_mean import ExactSums, integer_heights
-
-    feature_map = MarginFeatures(margin_kernel(DOMAIN))
-    with reading.counted_rows(table, DOMAIN, None, executor) as (rows, _):
-        sums = ExactSums(feature_map, integer_heights(feature_map))
-        return exact_sums.sum_over_rows(rows, sums, n_rows=n_rows)
+    assert sums(2**23).tolist() == [2**23 * each for each in sums(1).tolist()] and sums(2**23).max() > 2**55

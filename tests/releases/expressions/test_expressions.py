@@ -1,11 +1,9 @@
-"""Expressions as text: each operator against numpy, precedence against Python, every refusal with its hint."""
+"""Expressions as text: what each form means, and every refusal with its hint. test_random_expressions.py compares with numpy."""
 
 from __future__ import annotations
 
 import copy
-import datetime
 import pickle
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,35 +14,15 @@ import pandas as pd
 import pytest
 import refusals
 from contracts import every
-from hypothesis import example, given, settings
+from expression_cases import DOMAIN, random_frame
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.levels import Categorical, Ordinal
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.expressions import DEEPEST, Expression, ExpressionError, parse
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
-
-DOMAIN = Domain(
-    (
-        Integer(name="age", lower=0, upper=99),
-        Real(name="wage", lower=-5, upper=5, missing=True),
-        Real(name="hours-per-week", lower=0, upper=80),
-        Integer(name="children", lower=0, upper=9, missing=True),
-        Categorical(name="sex", levels=("Female", "Male"), missing=True),
-        Categorical(name="old sex", levels=("Male", "Other", "Female")),
-        Ordinal(name="grade", levels=("low", "mid", "high"), missing=True),
-        Ordinal(name="former_grade", levels=("low", "mid", "high"), missing=True),
-        Ordinal(name="size", levels=("s", "m")),
-        Boolean(name="married", missing=True),
-        Boolean(name="veteran"),
-        Date(name="joined", lower="1960-01-01", upper="2025-01-01", missing=True),
-        Date(name="born", lower="1900-01-01", upper="2025-01-01"),
-        Categorical(name="unordered", levels=("low", "mid", "high")),
-        Categorical(name="code", levels=("1", "1.0", "13", "-4", "it's", "True")),
-    )
-)
-GRADES = ("low", "mid", "high")
 
 
 def rows(*cells: dict[str, Any]) -> pd.DataFrame:
@@ -104,209 +82,6 @@ def test_number_reads_a_level_as_the_number_it_is_written_as_and_others_as_missi
     amounts = Domain((Categorical(name="x", levels=("1e3", "+2.", "1e999", "inf", "1_0", "２", " 7"[1:], "nan")),))
     found = parse("number(x)").evaluate(amounts.decode(np.arange(8.0)[:, None]), amounts)
     np.testing.assert_array_equal(found, [1000, 2, np.nan, np.nan, np.nan, np.nan, 7, np.nan])
-
-
-# ------------------------------------------------------------------ every operator against numpy, on random trees
-
-Part = tuple[str, Callable[[pd.DataFrame], Any]]  # an expression's text, and the same computed directly
-
-
-def cells(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """A column of numbers, cell by cell."""
-    return np.array([np.nan if pd.isna(cell) else float(cell) for cell in frame[name]], dtype=float)
-
-
-def each(frame: pd.DataFrame, name: str, test: Callable[[Any], bool]) -> np.ndarray:
-    """A test of every cell that is not missing; a missing one passes none."""
-    return np.array([bool(not pd.isna(cell) and test(cell)) for cell in frame[name]], dtype=bool)
-
-
-def power(a: Any, b: Any) -> Any:
-    return np.where(np.isnan(a) | np.isnan(b), np.nan, np.power(a, b))
-
-
-BINARY = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.mod, "**": power}
-PAIRS = {"min": np.minimum, "max": np.maximum}
-SINGLE = {
-    "abs": np.abs, "log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt,
-    "floor": np.floor, "ceil": np.ceil, "round": np.round, "-": np.negative, "+": np.positive,
-}  # fmt: skip
-COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "==": lambda a, b: a == b, "!=": lambda a, b: (a != b) & (a == a) & (b == b),
-    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-}  # fmt: skip
-blank = st.sampled_from(["", " ", "  ", "\n", "\t"])
-
-
-@st.composite
-def numbers(draw: st.DrawFn, depth: int) -> Part:
-    forms = ["column", "literal"] if depth == 0 else ["binary", "single", "pair", "where", "truth"]
-    form = draw(st.sampled_from(forms))
-    if form == "column":
-        name = draw(st.sampled_from(["age", "wage", "hours-per-week", "children"]))
-        return (f"`{name}`" if "-" in name or draw(st.booleans()) else name), lambda f: cells(f, name)
-    if form == "literal":
-        number = draw(st.floats(0, 1e6) | st.integers(0, 20))
-        return repr(number), lambda f: np.full(len(f), float(number))
-    if form == "where":
-        c, condition = draw(conditions(depth - 1))
-        (a, left), (b, right) = draw(numbers(depth - 1)), draw(numbers(depth - 1))
-        return f"where({c}, {a},{b})", lambda f: np.where(condition(f), left(f), right(f))
-    if form == "truth":
-        c, condition = draw(conditions(depth - 1))
-        return f"(1 * (({c}) == true))", lambda f: condition(f).astype(float)
-    a, left = draw(numbers(depth - 1))
-    if form == "single":
-        word, function = draw(st.sampled_from(sorted(SINGLE.items())))
-        return f"({word}({a}))", lambda f: function(left(f))
-    b, right = draw(numbers(depth - 1))
-    sign, calculate = draw(st.sampled_from(sorted((BINARY if form == "binary" else PAIRS).items())))
-    text = f"({a}{draw(blank)}{sign}{draw(blank)}{b})" if form == "binary" else f"{sign}({a},{b})"
-    return text, lambda f: calculate(left(f), right(f))
-
-
-@st.composite
-def questions_of_columns(draw: st.DrawFn) -> Part:
-    forms = ["level", "levels", "order", "orders", "boolean", "alone", "date", "missing", "year", "in"]
-    form = draw(st.sampled_from(forms))
-    sign = draw(st.sampled_from(sorted(COMPARE)))
-    same = draw(st.sampled_from(["==", "!="]))
-    if form == "level":
-        level = draw(st.sampled_from(["Female", "Male"]))
-        return f"(sex {same} '{level}')", lambda f: each(f, "sex", lambda cell: (cell == level) == (same == "=="))
-    if form == "levels":
-        levels = draw(st.lists(st.sampled_from(["Female", "Male"]), min_size=1))
-        word = draw(st.sampled_from(["in", "not in"]))
-        return f"(sex {word} {levels!r})", lambda f: each(f, "sex", lambda cell: (cell in levels) == (word == "in"))
-    if form == "order":
-        level = draw(st.sampled_from(GRADES))
-        code, compare = GRADES.index(level), COMPARE[sign]
-        return f'(grade {sign} "{level}")', lambda f: each(f, "grade", lambda cell: compare(GRADES.index(cell), code))
-    if form == "orders":
-        compare = COMPARE[sign]
-        codes = [lambda f, n=n: np.array([GRADES.index(c) if c in GRADES else np.nan for c in f[n]], dtype=float)
-                 for n in ("grade", "former_grade")]  # fmt: skip
-        return f"(grade {sign} former_grade)", lambda f: compare(codes[0](f), codes[1](f))
-    if form == "boolean":
-        words = {"true": True, "False": False, "1": True, "0": False, "'yes'": True}
-        word, truth = draw(st.sampled_from(list(words.items())))
-        return f"({word} {same} married)", lambda f: each(f, "married", lambda cell: (cell == truth) == (same == "=="))
-    if form == "alone":
-        name = draw(st.sampled_from(["married", "veteran"]))
-        return name, lambda f: each(f, name, bool)
-    if form == "date":
-        day = draw(st.dates(datetime.date(1960, 1, 1), datetime.date(2025, 1, 1)))
-        compare = COMPARE[sign]
-        return f"(joined {sign} '{day}')", lambda f: each(f, "joined", lambda cell: compare(cell, pd.Timestamp(day)))
-    if form == "missing":
-        name = draw(st.sampled_from(DOMAIN.names))
-        return f"missing(`{name}`)", lambda f: f[name].isna().to_numpy(dtype=bool)
-    if form == "year":
-        word = draw(st.sampled_from(["year", "month"]))
-        number = draw(st.integers(1, 12) if word == "month" else st.integers(1960, 2025))
-        compare, of = COMPARE[sign], {"year": lambda cell: cell.year, "month": lambda cell: cell.month}[word]
-        return f"({word}(joined) {sign} {number})", lambda f: each(f, "joined", lambda cell: compare(of(cell), number))
-    some = draw(st.lists(st.integers(0, 9), min_size=1))
-    return f"(children in {some!r})", lambda f: each(f, "children", lambda cell: cell in some)
-
-
-@st.composite
-def conditions(draw: st.DrawFn, depth: int) -> Part:
-    if depth == 0:
-        return draw(questions_of_columns())
-    form = draw(st.sampled_from(["compare", "chain", "and", "or", "not", "where"]))
-    if form in ("compare", "chain"):
-        parts = [draw(numbers(depth - 1)) for _ in range(2 if form == "compare" else 3)]
-        signs = [draw(st.sampled_from(sorted(COMPARE))) for _ in parts[1:]]
-        tail = [f"{draw(blank)}{sign} {part}" for sign, (part, _) in zip(signs, parts[1:], strict=True)]
-        text = parts[0][0] + "".join(tail)
-
-        def compared(f: pd.DataFrame) -> Any:
-            values = [run(f) for _, run in parts]
-            return np.all([COMPARE[s](a, b) for s, a, b in zip(signs, values, values[1:], strict=False)], axis=0)
-
-        return f"({text})", compared
-    a, left = draw(conditions(depth - 1))
-    if form == "not":
-        return f"(not {a})", lambda f: ~left(f)
-    b, right = draw(conditions(depth - 1))
-    if form == "where":
-        return f"where(veteran, {a}, {b})", lambda f: np.where(each(f, "veteran", bool), left(f), right(f))
-    return f"({a} {form} {b})", (lambda f: left(f) & right(f)) if form == "and" else (lambda f: left(f) | right(f))
-
-
-def random_frame(seed: int, n: int) -> pd.DataFrame:
-    return DOMAIN.decode(DOMAIN.draw(n, np.random.default_rng(seed)))
-
-
-@every([(numbers, "number", np.float64), (conditions, "condition", bool)], of="parts, kind, dtype")
-@settings(max_examples=300, deadline=None)
-@given(data=st.data(), depth=st.integers(0, 3), seed=st.integers(0, 2**32), n=st.integers(0, 30))
-@pytest.mark.slow
-def test_expressions_are_what_numpy_computes(parts, kind, dtype, data, depth, seed, n):
-    text, direct = data.draw(parts(depth))
-    frame = random_frame(seed, n)
-    got = parse(text).evaluate(frame, DOMAIN)
-    assert got.dtype == dtype and got.shape == (n,)
-    with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(got, direct(frame))
-    assert parse(text).check(DOMAIN) == kind
-
-
-# ------------------------------------------------------------------ precedence is Python's
-
-XYZ = Domain(tuple(Real(name=name, lower=-10, upper=10) for name in "xyz"))
-
-
-class Cells(np.ndarray):
-    """An array with the two rules for NaN in which expressions differ from numpy."""
-
-    def __pow__(self, other: Any) -> Any:
-        return power(self, other).view(Cells)
-
-    def __ne__(self, other: Any) -> Any:
-        return COMPARE["!="](np.asarray(self), np.asarray(other))
-
-
-def bare_number(rng: random.Random, depth: int = 2) -> str:
-    """Operators strung together with hardly a parenthesis."""
-    parts = []
-    for _ in range(rng.randint(1, 4)):
-        nested = depth > 0 and rng.random() < 0.3
-        part = f"({bare_number(rng, depth - 1)})" if nested else rng.choice("xyz")
-        parts.append(rng.choice(["", "", "-", "--", "+"]) + part)
-    return "".join(part + rng.choice([" + ", "-", "*", " / ", "%", "**"]) for part in parts[:-1]) + parts[-1]
-
-
-def bare_condition(rng: random.Random, depth: int = 2) -> str:
-    parts = []
-    for _ in range(rng.randint(1, 4)):
-        chain = "".join(f" {rng.choice(list(COMPARE))} {bare_number(rng, 1)}" for _ in range(rng.randint(1, 3)))
-        nested = depth > 0 and rng.random() < 0.3
-        part = f"({bare_condition(rng, depth - 1)})" if nested else bare_number(rng, 1) + chain
-        parts.append(rng.choice(["", "", "not ", "not not "]) + part)
-    return "".join(part + rng.choice([" and ", " or "]) for part in parts[:-1]) + parts[-1]
-
-
-def bare_text(seed: int) -> str:
-    rng = random.Random(seed)
-    return rng.choice([bare_number, bare_condition])(rng)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**32).map(bare_text), st.lists(st.integers(-3, 3).map(float), min_size=3, max_size=3))
-@example("-x ** y ** -z * x - y - z", [2.0, 3.0, 2.0])
-@example("not x == y and y < z or x > z", [1.0, 1.0, 2.0])
-@example("x ** -y ** z", [2.0, 3.0, 2.0])
-@example("x < y == y < z", [1.0, 2.0, 3.0])
-@example("not x != y + z != z", [1.0, 2.0, 3.0])
-def test_precedence_and_associativity_are_pythons(text, point):
-    arrays = {name: np.array([number]) for name, number in zip("xyz", point, strict=True)}
-    with np.errstate(all="ignore"):
-        cells_of = {name: array.view(Cells) for name, array in arrays.items()}
-        theirs = eval(text, {"__builtins__": {}}, cells_of)  # and, or, not and chains work on arrays of one element
-    got = parse(text).evaluate(pd.DataFrame(arrays), XYZ)
-    np.testing.assert_array_equal(got, np.broadcast_to(theirs, 1))
 
 
 # ------------------------------------------------------------------ names, texts, numbers as written
@@ -404,13 +179,14 @@ def test_the_difference_of_two_dates_is_a_number_of_days():
 # ------------------------------------------------------------------ missing and undefined
 
 
+SIGNS = ("==", "!=", "<", "<=", ">", ">=")
 COMPARED = ["wage {} 1", "1 {} wage", "wage {} wage", "wage + 1 {} 2", "log(-1) {} 0",
             "grade {} 'mid'", "grade {} former_grade", "joined {} '2020-01-01'"]  # fmt: skip
 NEITHER = ["sex in ['Male']", "sex not in ['Male']", "wage in [1]", "wage not in [1]", "married", "married == true",
            "married != true", "joined not in ['2020-01-01']"]  # fmt: skip
 
 
-@every([*(text.format(sign) for text in COMPARED for sign in COMPARE), *NEITHER], of="text")
+@every([*(text.format(sign) for text in COMPARED for sign in SIGNS), *NEITHER], of="text")
 def test_nothing_holds_of_a_missing_cell_and_not_is_plain_negation(text):
     assert not value(text) and value(f"not ({text})")
 
@@ -502,7 +278,7 @@ def refuse(text: str) -> None:
 def test_a_refusal_says_what_why_and_how_to_fix_it_and_points_at_the_position():
     refusals.check(Path(__file__).parent / "refusals.txt", refuse)
     with pytest.raises(ExpressionError, match="This domain has no date column: leave it out"):
-        parse("year(x)").check(XYZ)
+        parse("year(x)").check(Domain((Real(name="x", lower=0, upper=1),)))
     assert "the expression is empty" in str(refusal("   ")) and "such as age > 50" in str(refusal("   "))
 
 
