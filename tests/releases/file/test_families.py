@@ -177,6 +177,12 @@ def test_a_subspace_can_be_of_the_new_kernels(kernel: str, tmp_path: Path):
     assert embedding.distance(KernelMean(release.kernel, rows)) < 0.2 * release.kernel.bound
 
 
+def test_the_plan_takes_a_family():
+    choice = {"kernel": "laplacian:lengthscale=3", "family": "binning", "features": 200, "points": 40}
+    plan = release_side.plan(DOMAIN, rows=3000, epsilon=[1.0], delta=1e-6, **choice)
+    assert 100 < plan["features"].item() <= 200
+
+
 # ---------------------------------------------------------------- what users type
 
 
