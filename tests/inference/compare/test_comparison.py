@@ -156,8 +156,10 @@ def test_a_shift_in_one_column_flags_that_column_and_not_the_others(method):
 
 @pytest.mark.parametrize("method", ["random-features", "margins"])
 @pytest.mark.levels(but="margins")
-def test_a_changed_association_flags_the_pair_and_not_the_columns(method):
-    columns, pairs = verdicts(method, 5, n=6000, sample_size=3000, tie=0.7)
+def test_a_changed_association_flags_the_pair_and_not_the_columns(method, monkeypatch):
+    if method == "random-features":  # smooth features need all reference rows to tell a pair from its neighbours
+        monkeypatch.undo()
+    columns, pairs = verdicts(method, 8, n=6000, sample_size=3000, tie=0.7)
     assert (pairs[:, 1] <= 0.01).mean() > 0.8
     assert (columns <= 0.01).mean() <= 0.1 and (pairs[:, [0, 2]] <= 0.01).mean() <= 0.1
 
