@@ -145,9 +145,9 @@ def test_questions_about_added_columns_are_not_decided_by_rules_of_others(releas
 
 
 @pytest.mark.levels
-@pytest.mark.parametrize(("epsilon", "draws"), [(1.0, 20), (5.0, 8)])
+@pytest.mark.parametrize(("epsilon", "draws"), [(1.0, 20), (5.0, 24)])
 def test_intervals_hold_the_population_that_keeps_the_rules(epsilon: float, draws: int):
-    """Releases of tables drawn from one population: 95 % intervals of 18 questions hold its values, .93 at least; of 8, .9."""
+    """Releases of tables drawn from one population: 95 % intervals of 18 questions hold its values, 93 of 100 at least."""
     plain = replace(HOSPITAL, rules=())
     people = plain.decode(plain.encode(hospital(300_000, 99)))
     truth = np.array([parse(question).evaluate(people, plain).mean() for question in QUESTIONS])
@@ -158,7 +158,7 @@ def test_intervals_hold_the_population_that_keeps_the_rules(epsilon: float, draw
         low, high = np.array([one.interval() for one in answers]).T
         held.append((low <= truth) & (truth <= high))
         values.append([one.value for one in answers])
-    assert np.mean(held) >= (0.93 if draws > 8 else 0.9)
+    assert np.mean(held) >= 0.93
     errors = np.array([one.standard_error for one in answers])
     # no answer has a bias far above its error; that of stay > 7, which cuts a range of a skewed number, is 1.2 to 1.4 at ε = 5
     assert np.abs((np.mean(values, axis=0) - truth) / errors).max() < 1.6

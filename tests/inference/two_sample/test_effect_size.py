@@ -7,6 +7,7 @@ import pytest
 from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, L, N, noisy, population
 
 import kmeanalyst as ka
+from kmeanalyst.inference.two_sample.noise_aware import direction_weights, size_of_difference
 from kmeanalyst.inference.two_sample.sides import directions_of
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.releases.memo import memo
@@ -62,6 +63,17 @@ def test_a_test_of_a_release_has_an_interval_that_holds_the_distance_of_the_popu
         low, high = ka.mmd_test(release, DOMAIN.decode(population(L, rng, shift))).mmd_interval
         missed += not low <= truth <= high
     assert missed <= 5
+
+
+def test_of_rows_that_hardly_vary_the_detectable_distance_is_that_of_the_noise():
+    feature_map, rng, shrink = MAPS["random-features"], np.random.default_rng(4), 1e-3
+    release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[0.1], rng)
+    directions, measurements = directions_of(release, feature_map), [release.measurement]
+    still = 1e-12 * np.diag(directions.variances)
+    found = size_of_difference(release.measurement.vector, directions, still, 1e-12, shrink, measurements, 0.05)
+    weights = direction_weights(directions, shrink, measurements)
+    alone = NormalQuadraticForm(np.full(len(weights), release.measurement.noise_scale**2), weights)
+    assert found["detectable_mmd"] == pytest.approx(alone.detectable(directions.variances, level=0.05), rel=1e-6)
 
 
 def test_the_noise_floor_is_the_size_of_the_difference_that_one_population_shows():
