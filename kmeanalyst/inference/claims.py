@@ -136,13 +136,10 @@ def largest_set(probabilities: Array, rate: float) -> Array:
 
 
 def benjamini_yekutieli(pvalues: Array) -> Array:
-    """Adjusted p-values (k,), valid under any dependence: p₍ᵢ₎ k/i Σ1/j, made monotone (Benjamini & Yekutieli 2001, Thm 1.3)."""
-    k, ranks = len(pvalues), np.arange(1, len(pvalues) + 1)
-    order = np.argsort(pvalues, kind="stable")
-    scaled = pvalues[order] * k / ranks * (1 / ranks).sum()
-    adjusted = np.empty(k)
-    adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
-    return adjusted
+    """Adjusted p-values (k,), valid under any dependence (Benjamini & Yekutieli 2001, Thm 1.3)."""
+    from scipy.stats import false_discovery_control  # late: it takes long to import
+
+    return false_discovery_control(pvalues, method="by")
 
 
 def _share(share: float) -> str:

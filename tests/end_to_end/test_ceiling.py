@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 148,
     "kmeanalyst/cli": 1_547,
-    "kmeanalyst/inference": 13_250,
+    "kmeanalyst/inference": 13_247,
     "kmeanalyst/kernels": 3_447,
     "kmeanalyst/learning": 3_803,
     "kmeanalyst/plots": 1_264,
