@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute as pc  # noqa: F401  (refusals_arrow.txt)
 import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import refusals
 import source_cases
 from exception_texts import everything_of
 from hypothesis import given
@@ -329,48 +330,11 @@ def test_other_types_are_read():
         assert opened.check_columns(domain) == [] and sum(map(len, opened.encoded(domain))) == 2, (kind, name)
 
 
-def test_types_of_files_are_refused_too(tmp_path):
-    table = pa.table({"x": pa.array([0.1], pa.float32())})
-    pq.write_table(pa.table({"x": ["a"]}), tmp_path / "0.parquet")
-    pq.write_table(table, tmp_path / "1.parquet")
-    for source in (tmp_path / "1.parquet", tmp_path, ds.dataset(tmp_path)):
-        with pytest.raises(PublishError, match="in single precision"):
-            publish(source, Domain((KINDS["categorical"],)), epsilon=1, delta=1e-6)
-
-
-def test_types_that_only_metadata_names_are_refused():
-    """Money of PostgreSQL arrives as whole numbers of cents."""
-    for key in (b"ARROW:extension:name", b"ADBC:postgresql:typname"):
-        schema = pa.schema([pa.field("x", pa.int64(), metadata={key: b"money"})])
-        with pytest.raises(PublishError, match=r"column 'x' has the type int64: money is a type of its own"):
-            publish(Unread(schema), Domain((KINDS["real"],)), epsilon=1, delta=1e-6)
-
-
-def test_every_refused_column_is_named():
-    schema = pa.schema({"age": pa.binary(), "city": pa.float32()})
-    with pytest.raises(PublishError, match=r"column 'age' .* column 'city' "):
-        open_private(Unread(schema)).check_columns(Domain((DOMAIN["age"], DOMAIN["city"])))
-
-
-def test_types_of_identifiers_are_judged_too():
-    domain = Domain((KINDS["real"],))
-    for kind in (pa.list_(pa.int8()), pa.duration("s"), pa.time32("s"), pa.timestamp("us", "Mars/Phobos")):
-        with pytest.raises(PublishError, match=r"column 'who' has the type .*\. Cast the column"):
-            publish(Unread(pa.schema({"x": pa.float64(), "who": kind})), domain, epsilon=1, delta=1e-6, unit="who")
+def test_types_of_identifiers_are_read():
+    """Refused ones are in refusals_arrow.txt."""
     for kind in IDENTIFIERS:
         table = pa.table({"x": pa.nulls(2, pa.float64()), "who": pa.nulls(2, kind)})
         assert open_private(table).refusal("who", None) == ""
-
-
-def test_columns_by_other_names_or_twice_are_refused_before_a_row_is_read():
-    domain = Domain((KINDS["real"],))
-    for names, message in [
-        (["y"], "names no column of the domain"), (["x", "x"], 'the private table has "x" more than once'),
-        (["x", "who", "who"], "more than one column 'who'"), (["x", "y"], "no column 'who'"),
-    ]:  # fmt: skip
-        schema = pa.schema([pa.field(name, pa.float64()) for name in names])
-        with pytest.raises(ValueError, match=message):
-            publish(Unread(schema), domain, epsilon=1, delta=1e-6, unit="who")
 
 
 # ---------------------------------------------------------------------- refusals of sources
@@ -411,41 +375,38 @@ def test_the_number_of_rows_is_not_public_with_units_and_not_compared():
     assert integers(in_odd_batches(table), unit="who", n_rows=None) == expected
 
 
-def test_n_rows_is_a_whole_number():
-    for wrong in (0, -1, 2.0, True, "300"):
-        refused(private_table(), r"n_rows must be a whole number of at least 1", n_rows=wrong)
-
-
-def test_n_rows_belongs_to_streams(tmp_path):
+def test_sources_and_columns_that_cannot_be_read_are_refused(tmp_path):
+    """refusals_arrow.txt, each in a folder f of its own."""
+    folders = (tmp_path / str(number) for number in range(1000))
     table = private_table()
-    for source in (as_csv(table, tmp_path), table.to_pandas(), ds.dataset(table)):
-        refused(source, r"n_rows is the number of rows of an Arrow stream, .* Leave it out", n_rows=N)
+
+    def column(private: Any, kind: str, **options: Any) -> Any:
+        return publish(private, Domain((KINDS[kind],)), epsilon=1, delta=1e-6, **options)
+
+    def unread(*columns: Any, kind: str = "real", unit: str | None = "who") -> Any:
+        return column(Unread(pa.schema(columns)), kind, unit=unit)
+
+    def source(private: Any, **options: Any) -> Any:
+        return publish(private, DOMAIN, **SMALL | options)
+
+    def csv(folder: Path) -> Path:
+        return as_csv(table, folder)
+
+    def in_single_precision(folder: Path) -> Path:
+        pq.write_table(pa.table({"x": ["a"]}), folder / "0.parquet")
+        pq.write_table(pa.table({"x": pa.array([0.1], pa.float32())}), folder / "1.parquet")
+        return folder / "1.parquet"
+
+    names = globals() | {key: value for key, value in locals().items() if key not in ("folders", "tmp_path")}
+
+    def run(text: str) -> object:
+        (folder := next(folders)).mkdir()
+        return eval(text, names | {"f": folder})
+
+    refusals.check(Path(__file__).parent / "refusals_arrow.txt", run)
 
 
-def test_a_table_without_rows_is_refused(tmp_path):
-    empty = private_table().slice(0, 0)
-    for source in (empty, ds.dataset(empty), as_parquet(empty, tmp_path), as_csv(empty, tmp_path)):
-        for unit in (None, "who"):
-            refused(source, "has no rows: nothing can be released|has no files, and no rows", unit=unit)
-
-
-def test_a_dataset_is_what_its_files_declare(tmp_path):
-    table = private_table()
-    as_csv(table, tmp_path)
-    reader = pyarrow.csv.open_csv(tmp_path / "t.csv")
-    refused(reader, r"the reader is of a text file, whose types .* Pass the path of the files", n_rows=N)
-    texts = ds.dataset(tmp_path / "t.csv", format="csv")
-    refused(texts, r"is of text files, whose types .* Pass the path of the files")
-    filtered = ds.dataset(table).filter(pc.field("age") > 40)
-    refused(filtered, r"has a filter or a projection, .* Pass the dataset as it was")
-    (tmp_path / "none").mkdir()
-    none = ds.dataset(tmp_path / "none", schema=table.schema)
-    refused(none, r"the dataset has no files, and no rows\. Name the folder")
-
-
-def test_what_is_no_table_is_refused():
-    for wrong in ([1, 2], {"age": [1]}, 3, None):
-        refused(wrong, rf"a {type(wrong).__name__} is not a table that can be read\. Pass a path")
+def test_what_polars_has_and_is_no_frame_is_refused():
     polars = pytest.importorskip("polars")
     refused(polars.LazyFrame({"age": [1]}), r"a LazyFrame is not a table .* \(collect a lazy frame first\)")
     refused(polars.Series([1]), r"could not be opened as a table of Arrow record batches")

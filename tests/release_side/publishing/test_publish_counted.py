@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import replace  # noqa: F401
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import refusals
 from curator_calls import call
 
-from kmeanalyst.kernels import Gaussian, Sum
+from kmeanalyst.kernels import Gaussian, Sum  # noqa: F401  (refusals_counted.txt)
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
-from kmeanalyst.releases.file.limits import USUAL
+from kmeanalyst.releases.file.limits import USUAL  # noqa: F401
 from release_side.budget.ledger import Ledger, RecordedRelease
 from release_side.door import door
 from release_side.door.mechanism import GaussianNoise, PublishError
@@ -25,6 +26,7 @@ from release_side.publishing.publish import publish
 
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B", "C"))))
 FRAME = DOMAIN.decode(DOMAIN.draw(80, 1))
+NUMBERS = Domain((DOMAIN["age"], Integer(name="more", lower=0, upper=9)))
 SMALL: dict[str, Any] = {"points": 10, "features": 40}
 ONE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, **SMALL}
 
@@ -100,26 +102,6 @@ def test_a_budget_that_another_process_spends_meanwhile_is_not_overspent(counted
     assert drawn == ["first", "noise"] and len(recorded(counted)) == 1
 
 
-def test_noise_that_is_refused_spends_nothing(counted):
-    with pytest.raises(PublishError, match="noise too large"):
-        publish(FRAME, DOMAIN, epsilon=1e-5, delta=0, noise="laplace", points=10, features=800_000, **counted)
-    assert recorded(counted) == ()
-
-
-def test_a_ledger_and_a_table_go_together(counted):
-    for given in ("ledger", "table"):
-        with pytest.raises(
-            PublishError, match=r"ledger and table go together.*names of tables\. Pass both, or neither"
-        ):
-            publish(FRAME, DOMAIN, **ONE, **{given: counted[given]})
-
-
-def test_a_rehearsal_is_not_counted(counted):
-    with pytest.raises(PublishError, match=r"a rehearsal is not private, so a ledger has nothing to count\. Leave out"):
-        publish(FRAME, DOMAIN, **ONE, **counted, rehearsal=1)
-    assert recorded(counted) == ()
-
-
 def test_a_file_that_cannot_be_written_after_the_draw_is_an_error_and_counts(counted, tmp_path, monkeypatch):
     """The check before the spend cannot foresee this: the file cannot get its name at the end."""
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("device is gone")))
@@ -133,31 +115,29 @@ def test_a_file_that_cannot_be_written_after_the_draw_is_an_error_and_counts(cou
 # ---------------------------------------------------------------- rare cases
 
 
-def test_a_release_replaces_no_input_file(counted, tmp_path):
-    private, toml, public = tmp_path / "rows" / "p.csv", tmp_path / "d.toml", tmp_path / "q.csv"
-    private.parent.mkdir()
-    for path in (private, public):
+def test_what_is_refused_spends_nothing_and_replaces_no_file(counted, tmp_path, monkeypatch):
+    """refusals_counted.txt."""
+    rows, toml, public = tmp_path / "rows", tmp_path / "d.toml", tmp_path / "q.csv"
+    rows.mkdir()
+    for path in (rows / "p.csv", public):
         FRAME.to_csv(path, index=False)
     toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
-    message = r"the release's file and as another \(.*which it would replace\. Name a new"
-    for named, output in (
-        (private, private), (private, toml), (private, public), (private.parent, private), (f"{private.parent}/*.csv", private),
-    ):  # fmt: skip
-        before = output.read_bytes()
-        with pytest.raises(PublishError, match=message):
-            publish(named, toml, **ONE, **counted, public_points=public, output=output)
-        assert output.read_bytes() == before and recorded(counted) == ()
+    Ledger(tmp_path / "first").init("people", 5.0, 1e-6)
+    (tmp_path / "second").hardlink_to(tmp_path / "first")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
+    def one(private: Any = FRAME, domain: Any = DOMAIN, **options: Any) -> Any:
+        return publish(private, domain, **(ONE | counted | options))
 
-def test_a_ledger_of_two_names_is_refused(counted, tmp_path):
-    """Each name would have a journal of its own: after a crash one could undo what the other had recorded."""
-    Ledger(counted["ledger"]).init("people", 5.0, 1e-6)
-    (tmp_path / "second").hardlink_to(counted["ledger"])
-    for name in ("ledger", "second"):
-        with pytest.raises(
-            PublishError, match=r"has a second name \(a hard link\).*Remove the other name, or link it sym"
-        ):
-            publish(FRAME, DOMAIN, **ONE, ledger=tmp_path / name, table="people")
+    def limited(name: str, limit: Any, **options: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"release_side.choices.options.{name}", limit)
+            return one(_Unread(FRAME), **options)
+
+    names = globals() | locals()
+    refusals.check(Path(__file__).parent / "refusals_counted.txt", lambda text: eval(text, names))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert recorded(counted) == ()
 
 
 def test_every_failure_after_the_draw_says_that_it_counts(counted, monkeypatch):
@@ -184,37 +164,6 @@ def test_a_ledger_that_is_lost_after_the_draw_does_not_hide_that_the_file_is_the
     publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "r.kme")
     assert "is written and counted as spent; the ledger could not note its name" in caplog.text
     assert (tmp_path / "r.kme").exists() and len(recorded(counted)) == 1
-
-
-def test_a_release_that_no_reader_would_accept_is_refused_before_anything_is_spent(counted):
-    domain = Domain((Integer(name="age", lower=17, upper=90), Integer(name="more", lower=0, upper=9)))
-    frame = _Unread(domain.decode(domain.draw(20, 1)))
-    for choice, message in (
-        ({"points": 300_000}, r"would have 300,000 points, and readers allow 250,000\. Pass fewer points"),
-        ({"kernel": Sum((Gaussian(1.0),) * 60_000)}, r"make the kernel's matrix.*100,000\. Choose a simpler kernel"),
-    ):
-        with pytest.raises(PublishError, match=message):
-            publish(frame, domain, **(ONE | choice), **counted)
-    assert recorded(counted) == ()
-
-
-def test_publish_keeps_each_limit_of_readers(counted, monkeypatch):
-    subspace, features = {"method": "subspace"}, {"features": 40}
-    for limit, choice, message in (
-        ("basis_points", subspace, "basis points of the subspace, and readers allow 3. Pass fewer points"),
-        ("basis_work", subspace, "steps to make the subspace, and readers allow 3. Pass fewer points"),
-        ("columns", features, "2 columns, and readers allow 1. Publish fewer columns"),
-        ("MOST_BYTES", features, "bytes, and readers allow 3. Pass fewer features"),
-    ):
-        with monkeypatch.context() as patch:
-            if limit == "MOST_BYTES":
-                patch.setattr("release_side.choices.options.MOST_BYTES", 3)
-            else:
-                lower = replace(USUAL, **{limit: 1 if limit == "columns" else 3})
-                patch.setattr("release_side.choices.options.USUAL", lower)
-            with pytest.raises(PublishError, match=message):
-                publish(_Unread(FRAME), DOMAIN, epsilon=1.0, delta=1e-6, points=10, **choice, **counted)
-    assert recorded(counted) == ()
 
 
 # ---------------------------------------------------------------- the command line
