@@ -37,6 +37,11 @@ def table(n: int = 40, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"age": rng.integers(20, 90, n), "wage": [f"{w:.3f}" for w in rng.uniform(10, 99, n)]})
 
 
+def compare(private: Any, public: Any, domain: Domain = DOMAIN) -> None:
+    """Refuse public rows that are the private table; nothing is published."""
+    refuse_private_as_public(open_private(private), public, domain)
+
+
 def write(path: Path, frame: pd.DataFrame | None = None) -> Path:
     """A file of these rows, by default those of `table`."""
     frame = table() if frame is None else frame
@@ -133,12 +138,6 @@ def account(folder: Path) -> Path:
     return folder / "l.ledger"
 
 
-def test_a_private_table_is_refused_as_its_own_public_points(tmp_path):
-    for private, public in every_one(SAME, tmp_path):
-        with pytest.raises(PublishError, match=REFUSED):
-            publish(private, DOMAIN, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
-
-
 Names = Iterable[str] | None
 
 
@@ -150,11 +149,10 @@ def every_one(pairs: dict[str, Callable[[Path], Pair]], folder: Path, names: Nam
 
 
 EPSILON = {"epsilon": 1, "rehearsal": 1}
+DRAW = {"delta": 0, "method": "exponential", "points": 2}
 ENTRIES: tuple[Callable[..., Any], ...] = (
     lambda private, public: publish(private, DOMAIN, delta=1e-6, public_points=public, **EPSILON),
-    lambda private, public: publish(
-        private, DOMAIN, delta=0, method="exponential", points=2, public_points=public, **EPSILON
-    ),
+    lambda private, public: publish(private, DOMAIN, public_points=public, **DRAW, **EPSILON),
     lambda private, public: publish_function(private, DOMAIN, kind="density", delta=1e-6, pivots=public, **EPSILON),
 )
 
@@ -217,11 +215,11 @@ REWRITTEN: dict[str, Callable[[Path], Pair]] = {
 OPTIONAL = Domain((Integer(name="age", lower=17, upper=90), Real(name="wage", lower=0, upper=100, missing=True)))
 
 
-def test_the_rows_of_the_private_table_are_refused_in_every_form(tmp_path):
-    for private, public in every_one(REWRITTEN, tmp_path):
+def test_a_private_table_is_refused_as_its_own_public_points_in_every_form(tmp_path):
+    for private, public in every_one(SAME | REWRITTEN, tmp_path):
         for domain in (DOMAIN, OPTIONAL):
             with pytest.raises(PublishError, match=REFUSED):
-                publish(private, domain, epsilon=1, delta=1e-6, method="subspace", public_points=public, rehearsal=1)
+                publish(private, domain, delta=1e-6, method="subspace", public_points=public, **EPSILON)
 
 
 def test_pivots_are_compared_in_the_columns_that_the_function_looks_at(tmp_path):
@@ -243,25 +241,13 @@ def test_a_refusal_of_the_same_rows_leaves_the_ledger_as_it_is(tmp_path):
     assert counted["ledger"].read_bytes() == before
 
 
-def test_private_rows_are_read_only_where_the_numbers_of_rows_agree(tmp_path, monkeypatch):
-    read: list[int] = []
-    encoded = csv_file.CsvFile._pieces
-    monkeypatch.setattr(csv_file.CsvFile, "_pieces", lambda self, names: read.append(1) or encoded(self, names))
-    private = write(tmp_path / "t.csv", table(50))
-    for rows in (20, 80):
-        refuse_private_as_public(open_private(private), table(rows), DOMAIN)
-    assert read == []
-    refuse_private_as_public(open_private(private), table(50, seed=1), DOMAIN)
-    assert read == [1]
-
-
 def test_a_table_that_differs_in_one_cell_or_holds_one_row_twice_is_another(tmp_path):
     private = write(tmp_path / "t.csv")
     changed, twice = table(), table()
     changed.loc[7, "age"] = 17
     twice.loc[7] = twice.loc[8]
     for public in (changed, twice, table()[:20], pd.concat([table(), table(seed=1)])):
-        refuse_private_as_public(open_private(private), public, DOMAIN)
+        compare(private, public)
 
 
 HOSTILE = [np.nan, None, pd.NA, [1], {}, object(), 1 + 2j, b"x", 10**400, "\ud800"]
@@ -274,10 +260,10 @@ def test_comparing_rows_never_raises_or_warns_by_a_cell(cells, recwarn):
     hostile = pd.DataFrame({"age": pd.Series(cells, dtype=object), "wage": pd.Series(cells, dtype=object)})
     others = (pd.DataFrame({"age": np.arange(len(cells)), "wage": 1.0}), hostile.assign(age=1))
     for other in others:
-        refuse_private_as_public(open_private(hostile), other, domain)
+        compare(hostile, other, domain)
     for same in (hostile.iloc[::-1], hostile.copy()):
         with pytest.raises(PublishError, match=REFUSED):
-            refuse_private_as_public(open_private(hostile), same, domain)
+            compare(hostile, same, domain)
     assert not recwarn.list
 
 
@@ -316,18 +302,22 @@ def test_one_file_under_two_names_is_recognised_without_reading_it(tmp_path, mon
     monkeypatch.setattr("release_side.choices.public_inputs.open_bytes", lambda path: pytest.fail(f"{path} was read"))
     for private, public in every_one(SAME, tmp_path, names):
         with pytest.raises(PublishError, match=REFUSED):
-            refuse_private_as_public(open_private(private), public, DOMAIN)
+            compare(private, public)
 
 
-def test_content_is_read_only_where_sizes_agree(tmp_path, monkeypatch):
-    read: list[Path] = []
-    opened = csv_file.open_bytes
+def test_files_are_read_only_where_their_sizes_agree_and_rows_where_their_numbers_do(tmp_path, monkeypatch):
+    read: list[Any] = []
+    opened, encoded = csv_file.open_bytes, csv_file.CsvFile._pieces
     monkeypatch.setattr("release_side.choices.public_inputs.open_bytes", lambda path: read.append(path) or opened(path))
+    monkeypatch.setattr(csv_file.CsvFile, "_pieces", lambda self, names: read.append("rows") or encoded(self, names))
     private = write(tmp_path / "t.csv", table(50))
-    refuse_private_as_public(open_private(private), write(tmp_path / "other.csv", table(40)), DOMAIN)
+    for public in (write(tmp_path / "other.csv", table(40)), table(20), table(80)):
+        compare(private, public)
     assert read == []
-    refuse_private_as_public(open_private(private), write(tmp_path / "other.csv", table(50, seed=1)), DOMAIN)
-    assert sorted(path.name for path in read) == ["other.csv", "t.csv"]
+    compare(private, table(50, seed=1))
+    assert read == ["rows"]
+    compare(private, write(tmp_path / "other.csv", table(50, seed=1)))
+    assert sorted(path.name for path in read if path != "rows") == ["other.csv", "t.csv"]
 
 
 # ---------------------------------------------------------------------- files that cannot be compared
@@ -343,23 +333,18 @@ def test_a_pipe_is_refused_at_once(tmp_path):
             publish(private, DOMAIN, epsilon=1, delta=1e-6, public_points=public, rehearsal=1)
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
-    private = write(tmp_path / "t.csv")
-    public = write(tmp_path / "other.csv", table(seed=1))
+def test_a_file_that_cannot_be_read_or_is_damaged_is_refused(tmp_path, monkeypatch):
+    private, public = write(tmp_path / "t.csv"), write(tmp_path / "other.csv", table(seed=1))
+    (tmp_path / "other.csv.gz").write_bytes(b"no gzip")
+    with pytest.raises(PublishError, match=r"other\.csv\.gz is cut off, damaged or no \.gz file"):
+        compare(private, tmp_path / "other.csv.gz")
 
     def denied(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("release_side.choices.public_inputs.open_bytes", denied)
     with pytest.raises(PublishError, match=r"(t|other)\.csv could not be read, so .* compared .*\. Make it readable"):
-        refuse_private_as_public(open_private(private), public, DOMAIN)
-
-
-def test_a_damaged_compressed_file_is_refused(tmp_path):
-    private = write(tmp_path / "t.csv")
-    (tmp_path / "other.csv.gz").write_bytes(b"no gzip")
-    with pytest.raises(PublishError, match=r"other\.csv\.gz is cut off, damaged or no \.gz file"):
-        refuse_private_as_public(open_private(private), tmp_path / "other.csv.gz", DOMAIN)
+        compare(private, public)
 
 
 # ---------------------------------------------------------------------- the sample a domain was drafted from
@@ -401,14 +386,6 @@ def test_every_way_to_publish_checks_the_sample_of_the_domain(tmp_path):
                 publish(private, domain, epsilon=1, delta=0 if method == "exponential" else 1e-6, method=method)
         with pytest.raises(PublishError, match=SAMPLE_REFUSED):
             publish_function(private, domain, kind="density", epsilon=1, delta=1e-6)
-
-
-def test_a_domain_drafted_from_a_file_of_the_private_folder_is_refused(tmp_path):
-    for seed, name in enumerate("abc"):
-        write(tmp_path / "t" / f"{name}.csv", table(seed=seed))
-    domain = drafted(tmp_path / "t" / "b.csv", tmp_path)
-    with pytest.raises(PublishError, match=SAMPLE_REFUSED):
-        publish(tmp_path / "t", domain, epsilon=1, delta=1e-6)
 
 
 def test_a_rehearsal_on_the_sample_itself_is_allowed(tmp_path):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
+import refusals
 from curator_calls import call
 from exception_texts import everything_of
 from quality_cases import DOMAIN, people
@@ -29,6 +30,8 @@ from release_side.quality import quality as room
 from release_side.quality.quality import quality
 
 MARKER = "kept4711"
+STAMPED = json.dumps({"not_for_publication": STAMP}, ensure_ascii=False)
+PUBLISH = ("publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--points", 40)
 
 
 @pytest.fixture
@@ -85,56 +88,28 @@ def test_its_files_are_of_their_owner_alone_before_they_have_a_byte(here: Path, 
     assert [stat.S_IMODE(os.stat(name).st_mode) for name in ("x.internal.html", "x.internal.json")] == [0o600, 0o600]
 
 
-def no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("a row was read")
-
-    monkeypatch.setattr(PrivateTable, "encoded", refuse)
-    monkeypatch.setattr("kmeanalyst.release.read_release", refuse)
-
-
-def test_a_file_that_is_not_internal_or_replaces_another_is_refused_before_anything_is_read(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-):
-    no_reading(monkeypatch)
+def test_what_does_not_fit_is_refused_before_a_row_is_read(here: Path, monkeypatch: pytest.MonkeyPatch):
+    """refusals.txt: names of files before anything is read, and the rest by public facts."""
+    monkeypatch.setattr(PrivateTable, "encoded", lambda *_: pytest.fail("a row was read"))
     os.symlink(here / "elsewhere", "link.internal.html")
     os.link("table.kme", "hard.internal.kme")
     os.link("private.csv", "rows.internal.csv")
     Path("w.internal.txt").write_text("age\n", encoding="utf-8")
-    before = {name: Path(name).read_bytes() for name in ("table.kme", "private.csv", "w.internal.txt")}
-    refused = {
-        "--output x.html": "x.html will hold exact numbers of private rows.*Name it with .internal, such as x.internal.html",
-        "--json x.json": "x.json will hold exact numbers.*x.internal.json",
-        "--json x.internal.html": "named as two files",
-        "--json ./x.internal.html": "named as two files",
-        "--output no/x.internal.html": "does not exist or is not writable",
-        "--output link.internal.html": "symbolic link: the page would replace",
-        "--output hard.internal.kme": "as the page.s file and as another.*which it would replace",
-        "--output rows.internal.csv": "which it would replace",
-        "--workload w.internal.txt --output w.internal.txt": "which it would replace",
-    }
-    for options, reason in refused.items():
-        result = compare(*options.split())
-        assert result.exit_code == 1 and re.search(reason, result.stderr, re.DOTALL), result.stderr
-        assert result.stdout == ""
-    assert {name: Path(name).read_bytes() for name in before} == before and not Path("x.internal.html").exists()
-
-
-def test_options_that_do_not_fit_are_refused_by_public_facts_before_a_row_is_read(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(PrivateTable, "encoded", lambda *_: pytest.fail("a row was read"))
-    refused = {
-        "--group nothing": "no column 'nothing'", "--target nothing": "the target 'nothing'",
-        "--workload private.csv": "the workload is the private table itself", "--workload none.txt": "no workload at none.txt",
-    }  # fmt: skip
-    for options, reason in refused.items():
-        result = compare(*options.split())
-        assert result.exit_code == 1 and reason in result.stderr and result.stdout == "", options
     people(20).drop(columns="age").to_csv("other.csv", index=False)
-    result = compare(private="other.csv")
-    assert result.exit_code == 1 and "lacks" in result.stderr and '"age"' in result.stderr
-    assert not Path("x.internal.html").exists()
+    before = {path: path.read_bytes() for path in here.iterdir() if path.is_file()}
+
+    def read(options: str, **named: str) -> None:
+        result = compare(*options.split(), **named)
+        assert (result.exit_code, result.stdout) == (1, "")
+        raise click.ClickException(result.stderr.replace("\n", " "))
+
+    def unread(options: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("kmeanalyst.release.read_release", lambda *_: pytest.fail("the release was read"))
+            read(options)
+
+    refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, {"read": read, "unread": unread}))
+    assert {path: path.read_bytes() for path in here.iterdir() if path.is_file()} == before
 
 
 def test_a_rehearsal_is_compared_only_if_that_is_asked_for_and_no_other_file_is_a_release(here: Path):
@@ -226,32 +201,25 @@ def test_a_table_without_the_column_of_the_units_is_refused(visits: tuple[pd.Dat
 
 
 def test_publish_ends_by_naming_the_command_that_runs_as_printed(here: Path):
-    result = call(
-        "publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--output", "new.kme",
-        "--rehearsal", 1, "--points", 40,
-    )  # fmt: skip
+    result = call(*PUBLISH, "--output", "new.kme", "--rehearsal", 1)
     last = result.stderr.splitlines()[-1]
     assert last.endswith("release-side quality new.kme private.csv --output new.internal.html --allow-rehearsal"), last
     named = last.partition("release-side ")[2].split()
     assert call(*named).exit_code == 0 and Path("new.internal.html").exists()
-    quiet = call(
-        "publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--output", "json.kme",
-        "--rehearsal", 1, "--points", 40, "--json",
-    )  # fmt: skip
+    quiet = call(*PUBLISH, "--output", "json.kme", "--rehearsal", 1, "--json")
     assert "quality" not in quiet.stderr and json.loads(quiet.stdout)["output"] == "json.kme"
 
 
 def test_publish_warns_next_to_an_internal_page_and_spends_all_the_same(here: Path):
     Ledger("budget.ledger").init("people", 5.0, 1e-4)
-    words = ("publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--points", 40)
     counted = ("--ledger", "budget.ledger", "--table", "people")
-    assert "warning" not in call(*words, "--output", "one.kme", *counted).stderr
-    Path("x.internal.json").write_text(json.dumps({"not_for_publication": STAMP}, ensure_ascii=False), encoding="utf-8")
-    result = call(*words, "--output", "two.kme", *counted)
+    assert "warning" not in call(*PUBLISH, "--output", "one.kme", *counted).stderr
+    Path("x.internal.json").write_text(STAMPED, encoding="utf-8")
+    result = call(*PUBLISH, "--output", "two.kme", *counted)
     (warning,) = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
     assert "x.internal.json" in warning and "no ε covers that choice" in warning and "release-side plan" in warning
     assert result.exit_code == 0 and Path("two.kme").exists()
-    rehearsed = call(*words, "--output", "three.kme", "--rehearsal", 1)
+    rehearsed = call(*PUBLISH, "--output", "three.kme", "--rehearsal", 1)
     assert "warning" not in rehearsed.stderr
 
 
@@ -267,9 +235,7 @@ def test_only_files_of_this_command_are_named(tmp_path: Path):
     (tmp_path / "b.internal.json").mkdir()
     (tmp_path / "page.html").write_text(STAMP, encoding="utf-8")
     assert warning_of_internal_files(tmp_path / "x.kme") is None
-    (tmp_path / "c.internal.json").write_text(
-        json.dumps({"not_for_publication": STAMP}, ensure_ascii=False), encoding="utf-8"
-    )
+    (tmp_path / "c.internal.json").write_text(STAMPED, encoding="utf-8")
     assert "c.internal.json" in str(warning_of_internal_files(tmp_path / "x.kme"))
 
 
