@@ -6,6 +6,7 @@ no noise was drawn, no temporary file is left, and the other files are unchanged
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -102,32 +103,15 @@ def existing(folder: Path) -> Path:
     return folder / "old.kme"
 
 
-def linked(folder: Path, target: Path) -> Path:
-    (folder / "out.kme").symlink_to(target)
-    return folder / "out.kme"
-
-
-def a_folder(folder: Path) -> Path:
-    (folder / "out.kme").mkdir()
-    return folder / "out.kme"
-
-
-def hard_link(folder: Path) -> Path:
-    (folder / "out.kme").hardlink_to(folder / "rows" / "private.csv")
-    return folder / "out.kme"
-
-
-def pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "out.kme")
+def made(folder: Path, make: Callable[[Path], object]) -> Path:
+    """The output of this folder, where something is already."""
+    make(folder / "out.kme")
     return folder / "out.kme"
 
 
 def a_socket(folder: Path) -> Path:
-    with socket.socket(socket.AF_UNIX) as opened:
-        here = Path.cwd()
-        os.chdir(folder)  # a socket's whole path may have a hundred characters
-        opened.bind("out.kme")
-        os.chdir(here)
+    with socket.socket(socket.AF_UNIX) as opened, contextlib.chdir(folder):
+        opened.bind("out.kme")  # its whole path may have a hundred characters
     return folder / "out.kme"
 
 
@@ -135,7 +119,7 @@ def device(folder: Path) -> Path:
     try:
         os.mknod(folder / "out.kme", stat.S_IFCHR | 0o666, os.makedev(1, 3))  # as /dev/null
     except PermissionError:  # makes a device, which needs rights
-        return pipe(folder)
+        return made(folder, os.mkfifo)
     return folder / "out.kme"
 
 

@@ -28,7 +28,6 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import feature_mean
-from release_side.door.mechanism import PublishError
 from release_side.private_rows.rows import open_private
 from release_side.publishing.methods import METHODS as EVERY_METHOD
 from release_side.publishing.methods import MeanMethod
@@ -485,17 +484,3 @@ def test_a_secret_in_a_cell_leaves_no_trace(method, domain, frame, tmp_path, cap
     for trace in (SECRET, SECRET.encode().decode("latin-1"), "cret-4711", "diary"):
         assert trace not in seen
     assert "Gallen" in seen  # the public levels are there, so a trace would be seen
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (f"{SECRET},1,2\n3,4,5\n", "names no column of the domain.*so it may be a row.*Give the table a first line"),
-        (f"age,income,city\r41,1,{SECRET}\r42,2,Basel", "carriage returns alone.*one long line.*again with newlines"),
-    ],
-    ids=["no header", "one long line"],
-)
-def test_a_first_line_that_may_be_a_row_is_not_shown(table, message, tmp_path):
-    with pytest.raises(PublishError, match=message) as caught:
-        publish(saved(tmp_path / "t.csv", table), three_columns(), **FIRST)
-    assert "cret-4711" not in str(caught.value)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import refusals
 from curator_calls import call
 from file_tools import SCHEMA_TEST, forged, members_of, refused, setting
 
@@ -50,6 +51,9 @@ KINDS = Domain((
     Date(name="day", lower="2000-01-01", upper="2009-12-31"),
     Integer(name="wage", lower=1, upper=10**6, scale="log"), Categorical(name="c | #", levels=LEVELS),
 ))  # fmt: skip
+WIDE = Domain([
+    Categorical(name=name, levels=tuple(map(str, range(600))) if name in "ab" else LEVELS) for name in "abcdefg"
+])  # fmt: skip
 QUESTIONS = ["p == 'a' and age < 25", "table(r, s)", "age > 60"]
 ASKED = ((0, 1), (3, 4))
 
@@ -62,10 +66,12 @@ def table(n: int = 3000, seed: int = 0) -> pd.DataFrame:
     return frame.assign(age=rng.integers(0, 100, n), **{"hours-per-week": rng.integers(0, 100, n)}).astype(str)
 
 
-def published(workload: Any = tuple(QUESTIONS), frame: pd.DataFrame | None = None, **choice: Any) -> Release:
-    usual: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "kernel": "adaptive", "rehearsal": 1, "points": 50}
+USUAL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "kernel": "adaptive", "rehearsal": 1, "points": 50}
+
+
+def published(workload: Any = tuple(QUESTIONS), frame: Any = None, domain: Domain = DOMAIN, **choice: Any) -> Release:
     frame = table() if frame is None else frame
-    return release_side.publish(frame, DOMAIN, workload=workload, **(usual | choice))
+    return release_side.publish(frame, domain, workload=workload, **(USUAL | choice))
 
 
 def measured(release: Release) -> tuple[Measurement, ChosenMargins]:
@@ -161,21 +167,6 @@ def test_a_workload_asks_for_adaptive_margins():
         assert type(method) is METHODS["adaptive"] and isinstance(method.choices.workload, Workload)
 
 
-MEASURED_OTHERWISE: list[dict[str, Any]] = [
-    {"kernel": "table"}, {"kernel": "margins"}, {"features": 100}, {"noise": "laplace", "delta": 0.0},
-    {"weights": "signed"}, {"method": "subspace", "points": 20},
-]  # fmt: skip
-
-
-def test_a_workload_is_refused_where_something_else_is_measured():
-    for choices in MEASURED_OTHERWISE:
-        message = r'what adaptive margins measure, .*Leave the workload out, or choose the kernel "adapt'
-        with pytest.raises(PublishError, match=message):
-            published(**({"kernel": None, "points": None} | choices))
-        with pytest.raises(PublishError, match="what adaptive margins measure"):
-            plan(DOMAIN, rows=2000, workload=QUESTIONS, **({"delta": 1e-6} | choices))
-
-
 def test_pairs_that_a_question_names_are_measured_before_any_score():
     release = published()
     measurement, kernel = measured(release)
@@ -208,21 +199,29 @@ def test_several_targets_are_measured_with_every_other_column(tmp_path: Path, mo
     assert measured(ka.read_release(tmp_path / "t.kme"))[0].beforehand == measured(both)[0].beforehand
 
 
-def test_heights_minimise_the_sum_over_questions_of_root_cells_over_height(monkeypatch: pytest.MonkeyPatch):
-    """h² ∝ (questions · √cells) ** ⅔, so that the derivative questions · √cells / h³ is the same for all of them."""
-    first: list[tuple[Any, Any]] = []
+Requests = list[tuple[int, Any, Any]]  # the rounds, with the tables that each measures and their heights
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
+    seen: Requests = []
     honest = TableRounds.measure
 
     def measure(self: TableRounds, wanted: Any, heights: Any) -> Any:
-        if not self._round:
-            first.append((wanted, heights))
+        seen.append((self._round, wanted, heights))
         return honest(self, wanted, heights)
 
     monkeypatch.setattr(TableRounds, "measure", measure)
-    published(["table(r, s)", "p == 'a' and age < 25", "p == 'b' and age < 25", "q == 'a'"])
-    published(["table(r, s)", "p == 'a' and age < 25", "p == 'b' and age < 25", "q == 'a'"], table(seed=5))
+    return seen
+
+
+def test_heights_minimise_the_sum_over_questions_of_root_cells_over_height(requests: Requests):
+    """h² ∝ (questions · √cells) ** ⅔, so that the derivative questions · √cells / h³ is the same for all of them."""
+    questions = ["table(r, s)", "p == 'a' and age < 25", "p == 'b' and age < 25", "q == 'a'"]
+    published(questions)
+    published(questions, table(seed=5))
     published(["p == 'a' and q == 'a' and age < 25"])  # nothing is fixed of three columns; the range ends at 25
-    (wanted, heights), (again, same), (plain, before) = first
+    (wanted, heights), (again, same), (plain, before) = (asked for number, *asked in requests if not number)
     np.testing.assert_array_equal(wanted, again)
     np.testing.assert_array_equal(heights, same)  # whatever the rows are
     squares = (heights / GRID) ** 2
@@ -241,20 +240,10 @@ def test_heights_minimise_the_sum_over_questions_of_root_cells_over_height(monke
     np.testing.assert_allclose(weights / asked**1.5 / (weights[0] / asked[0] ** 1.5), 1.0, rtol=1e-4)
 
 
-def test_a_tree_that_the_workload_names_is_not_measured_again(monkeypatch: pytest.MonkeyPatch):
-    rounds: list[set[int]] = []
-    honest = TableRounds.measure
-
-    def measure(self: TableRounds, wanted: Any, heights: Any) -> Any:
-        rounds.append(set(wanted.tolist()))
-        return honest(self, wanted, heights)
-
-    monkeypatch.setattr(TableRounds, "measure", measure)
+def test_a_tree_that_the_workload_names_is_not_measured_again(requests: Requests, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shares_module, "_FEW_LEFT", 0)
     published([each for each in ALL_PAIRS if "age" in each])
-    one_way, *pairs = (
-        {t for t in tables if 6 <= t < 21} for tables in rounds
-    )  # the tables of pairs, after those of columns
+    one_way, *pairs = ({t for t in wanted.tolist() if 6 <= t < 21} for _, wanted, _ in requests)  # the tables of pairs
     assert len(one_way) == 5 and any(pairs)
     assert not one_way & pairs[0] and not one_way & pairs[1] and not pairs[0] & pairs[1]
 
@@ -287,10 +276,7 @@ def test_where_all_pairs_are_measured_those_of_the_workload_are_measured_best():
     domain = Domain(DOMAIN.columns[1:4])
 
     def squares(workload: list[str] | None) -> tuple[float, ...]:
-        found = release_side.publish(
-            table()[list("pqr")], domain, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=1, workload=workload
-        )
-        kernel = measured(found)[1]
+        kernel = measured(published(workload, table()[list("pqr")], domain))[1]
         return (*kernel.squares[0], *kernel.squares[2])
 
     plain = squares(None)
@@ -385,13 +371,6 @@ def test_the_rounds_spend_the_same_with_a_workload():
         assert plain.allowances() == [math.sqrt(2 * part / plain.of_tables) * GRID for part in plain.parts]
 
 
-def test_tables_of_too_many_cells_are_refused_before_the_door():
-    levels = tuple(f"level {i}" for i in range(600))
-    domain = Domain(tuple(Categorical(name=name, levels=levels if name in "ab" else LEVELS) for name in "abcdefg"))
-    with pytest.raises(PublishError, match=r"names have 360,000 cells, and at most 250,000 .*Ask of fewer pairs"):
-        plan(domain, rows=10_000, delta=1e-6, workload=["table(a, b)"])
-
-
 # ---------------------------------------------------------------------- what tests and files make of it
 
 
@@ -461,13 +440,6 @@ def test_other_pairs_than_those_of_the_kernel_are_refused(asked_path: Path, tmp_
         refused(forged(asked_path, setting("measurement", "beforehand", to=pairs)), tmp_path, PAIRS, why)
 
 
-def test_a_measurement_in_memory_holds_to_the_same_rule(asked_path: Path):
-    measurement = measured(ka.read_release(asked_path, allow_rehearsal=True))[0]
-    for wrong in ({"beforehand": ((0, 99),)}, {"scores": ()}):
-        with pytest.raises(ValueError, match=r"are chosen ones, and go with scores or choices\. Leave them out"):
-            dataclasses.replace(measurement, **wrong)
-
-
 # ---------------------------------------------------------------------- privacy
 
 
@@ -484,16 +456,23 @@ def test_a_workload_that_is_the_private_table_is_refused_and_not_quoted(tmp_path
         assert "line 1" not in found.stderr and not (tmp_path / "r.kme").exists()
 
 
-def test_a_wrong_workload_is_refused_before_a_private_row_is_read(monkeypatch: pytest.MonkeyPatch):
+def test_a_wrong_workload_is_refused_before_a_private_row_is_read(asked_path, tmp_path, monkeypatch):
+    """refusals_workload.txt. A plan refuses what publish refuses."""
     monkeypatch.setattr("release_side.publishing.publish.counted_rows", lambda *_: pytest.fail("a row could be read"))
-    with pytest.raises(PublishError, match="line 1 of the workload: no column agee"):
-        published(["agee > 3"])
-
-
-def test_the_output_does_not_replace_the_workload(tmp_path: Path):
     (tmp_path / "q.txt").write_text("age > 3\n")
-    with pytest.raises(PublishError, match=r"q\.txt"):
-        published(tmp_path / "q.txt", output=tmp_path / "q.txt", force=True)
+    measurement = measured(ka.read_release(asked_path, allow_rehearsal=True))[0]
+
+    def otherwise(**choices: Any) -> Any:
+        return published(**({"kernel": None, "points": None} | choices))
+
+    def planned(domain: Domain = DOMAIN, **choices: Any) -> Any:
+        return plan(domain, rows=10_000, **({"delta": 1e-6, "workload": QUESTIONS} | choices))
+
+    def without(**parts: Any) -> Any:
+        return dataclasses.replace(measurement, **parts)
+
+    names = globals() | {key: value for key, value in locals().items() if key != "monkeypatch"}
+    refusals.check(Path(__file__).parent / "refusals_workload.txt", lambda text: eval(text, names))
     assert (tmp_path / "q.txt").read_text() == "age > 3\n"
 
 
@@ -561,20 +540,14 @@ def test_the_command_prints_a_line_for_each_question_and_budget(tmp_path: Path):
 
 def test_tables_that_are_too_large_are_refused_before_the_spend_or_left_out():
     """All pairs; what a workload leaves; so few rows that no pair is measured."""
-    cases = (
-        ((1100, 1100, 2), 150, None),
-        ((1010, 1001, 70, 70), 2000, ["table(c2, c3)"]),
-        ((1100, 1100, 2, 2), 300, None),
-    )
-    for sizes, n, lines in cases:
-        domain = Domain(
-            [Categorical(name=f"c{j}", levels=tuple(f"v{i}" for i in range(m))) for j, m in enumerate(sizes)]
-        )
-        frame = pd.DataFrame({name: "v0" for name in domain.names}, index=range(n))
-        choice: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "kernel": "adaptive", "points": 50, "rehearsal": 0}
-        if len(sizes) == 4 and not lines:
-            assert measured(release_side.publish(frame, domain, **choice))[1].chosen == ()  # noise exceeds any relation
-            continue
+
+    def release_of(sizes: tuple[int, ...], n: int, workload: list[str] | None = None) -> Release:
+        levels = [tuple(f"v{i}" for i in range(m)) for m in sizes]
+        domain = Domain([Categorical(name=f"c{j}", levels=own) for j, own in enumerate(levels)])
+        return published(workload, pd.DataFrame({name: "v0" for name in domain.names}, index=range(n)), domain)
+
+    for case in (((1100, 1100, 2), 150), ((1010, 1001, 70, 70), 2000, ["table(c2, c3)"])):
         with pytest.raises(PublishError, match="too many cells to be measured") as caught:
-            release_side.publish(frame, domain, workload=lines, **choice)
+            release_of(*case)  # type: ignore[arg-type]
         assert SPENT not in str(caught.value)
+    assert measured(release_of((1100, 1100, 2, 2), 300))[1].chosen == ()  # noise exceeds any relation
