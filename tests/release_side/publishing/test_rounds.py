@@ -26,7 +26,7 @@ from kmeanalyst.representation.tables.tree import connected_parts
 from release_side.choices.choices import Choices
 from release_side.door import door as door_module
 from release_side.door.door import Door
-from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
+from release_side.door.mechanism import RehearsalNoise, noise_for
 from release_side.door.private_tables import TableRounds, count_tables
 from release_side.errors import PublishError
 from release_side.private_rows.unit_rows import UnitRows
@@ -55,6 +55,10 @@ def columns(n: int) -> Domain:
         lambda name: ka.Integer(name=name, lower=0, upper=20, missing=True),
     )  # fmt: skip
     return Domain(tuple(kinds[k % 5](name=f"c{k}") for k in range(n)))  # type: ignore[operator]
+
+
+def adaptive(domain: Domain, **choice: Any) -> Any:
+    return chosen_method("random-features", Choices(**{"kernel": "adaptive", **choice}), domain)
 
 
 def edged(n: int) -> Domain:
@@ -112,7 +116,7 @@ EVERY_KIND = pytest.mark.parametrize(
 def prepared(kind: str) -> tuple[AdaptiveMargins, Domain, PopulationSize, RehearsalNoise, MarginFeatures]:
     domain, rows, epsilon, choice, _ = KINDS[kind]
     noise = noise_for("gaussian", epsilon, 1e-6, calibration=choice.get("calibration"), rehearsal=1)
-    method = chosen_method("random-features", Choices(**{"kernel": "adaptive", **choice}), domain)
+    method = adaptive(domain, **choice)
     assert isinstance(method, AdaptiveMargins) and isinstance(noise, RehearsalNoise)
     everything = method.prepare(domain, PopulationSize(rows), noise)
     assert isinstance(everything, MarginFeatures)
@@ -140,9 +144,7 @@ class Watched(TableRounds):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.used: list[float] = []
-        self.asked: list[
-            tuple[float, Callable[[Array], Array], float, int]
-        ] = []  # allowance, exact; of draws b and count
+        self.asked: list[tuple[float, Callable[[Array], Array], float, int]] = []  # allowance, exact; of draws b, count
 
     def _next_round(self, moved: float, exact: Callable[[Array], Array]) -> Array:
         self.used.append(moved / self.allowances[self.made])
@@ -195,28 +197,27 @@ def test_the_requests_of_a_release_move_by_no_more_than_their_allowances_when_a_
     kind: str, watched: list[Watched]
 ) -> None:
     """A draw with scale b whose scores move by an interval of length r is √(2π)/4 · r/b-Gaussian differentially private."""
-    method, domain, size, noise, everything = prepared(kind)
-    rows, rng = related_rows(domain, size.count), np.random.default_rng(1)
-    door: Door[Noise | RehearsalNoise] = Door([rows], noise, size)
-    method.measure(door, domain, size)
-    counts, (rounds,) = count_tables([rows], everything, n_rows=size.count), watched
-    reached = np.zeros(len(rounds.asked))
-    for _ in range(15):
-        old, new = rows[rng.integers(size.count)][None], domain.draw(1, rng)
-        one, other = (count_tables([own], everything, n_rows=1) for own in (old, new))
-        reached = np.maximum(reached, parts_used(rounds, counts, counts - one + other))
+    rows, rng = related_rows(KINDS[kind][0], KINDS[kind][1]), np.random.default_rng(1)
+    replaced = (([rows[rng.integers(len(rows))][None]], [KINDS[kind][0].draw(1, rng)]) for _ in range(15))
+    reached = reached_by(kind, watched, [rows], PopulationSize(len(rows)), replaced)
     assert reached.max() <= 1
     assert reached.min() > 0.5, "the neighbours are too near to show anything"
 
 
-def parts_used(rounds: Watched, counts: Array, others: Array) -> Array:
-    """For each round how far neighbours with these counts move what it asked for, as a part of its allowance."""
-    found = []
-    for allowance, exact, scale, count in rounds.asked:
-        moved = (exact(others) - exact(counts)).astype(float)
-        of_draws = math.sqrt(2 * math.pi * count) / 4 * np.ptp(moved) / scale * rounds.deviation if count else 0.0
-        found.append((of_draws if count else float(np.linalg.norm(moved))) / allowance)
-    return np.array(found)
+def reached_by(kind: str, watched: list[Watched], pieces: Any, size: PopulationSize, replaced: Any) -> Array:
+    """For each round of a release of these pieces the most that a replacement, (old, new), uses of its allowance."""
+    method, domain, _, noise, _ = prepared(kind)
+    everything = method.prepare(domain, size, noise)
+    method.measure(Door(pieces, noise, size), domain, size)
+    counts, (rounds,) = count_tables(pieces, everything, n_rows=size.count), watched  # type: ignore[arg-type]
+    reached = np.zeros(len(rounds.asked))
+    for pair in replaced:
+        one, other = (count_tables(own, everything, n_rows=1) for own in pair)  # type: ignore[arg-type]
+        for r, (allowance, exact, scale, count) in enumerate(rounds.asked):
+            moved = (exact(counts - one + other) - exact(counts)).astype(float)
+            of_draws = math.sqrt(2 * math.pi * count) / 4 * np.ptp(moved) / scale * rounds.deviation if count else 0.0
+            reached[r] = max(reached[r], (of_draws if count else float(np.linalg.norm(moved))) / allowance)
+    return reached
 
 
 @pytest.mark.parametrize("kind", ["scores by target", "merged ranges", "many columns, a target and a workload"])
@@ -224,15 +225,12 @@ def test_the_requests_move_by_no_more_when_all_rows_are_alike_and_one_differs_in
     kind: str, watched: list[Watched]
 ) -> None:
     """Nothing is related, so that later rounds measure the tables of the first once more; every table moves, and the same way."""
-    method, domain, size, noise, everything = prepared(kind)
+    domain, n = KINDS[kind][:2]
     first = np.nan_to_num(np.array(domain.draw(1, 0)))
     own = np.array([len(getattr(column, "levels", range(100))) for column in domain.columns])
     other = (first + (own > 1) * np.maximum(own // 2, 1)) % own
-    rows = np.repeat(first, size.count, axis=0)
-    method.measure(Door([rows], noise, size), domain, size)
-    counts, (rounds,) = count_tables([rows], everything, n_rows=size.count), watched
-    one, new = (count_tables([row], everything, n_rows=1) for row in (first, other))
-    reached = parts_used(rounds, counts, counts - one + new)
+    alike = [np.repeat(first, n, axis=0)]
+    reached = reached_by(kind, watched, alike, PopulationSize(n), [([first], [other])])
     assert reached.max() <= 1
     assert reached[0] > 0.9
 
@@ -242,21 +240,13 @@ def test_the_requests_move_by_no_more_than_their_allowances_when_a_unit_is_repla
     kind: str, watched: list[Watched]
 ) -> None:
     """400 units of 1 to 7 rows: averages are rounded, each cell by less than 1."""
-    method, domain, _, noise, _ = prepared(kind)
-    size, rng = PopulationSize(400, "who"), np.random.default_rng(2)
-    everything = method.prepare(domain, size, noise)
+    domain, rng = KINDS[kind][0], np.random.default_rng(2)
     units = np.repeat(np.arange(400), rng.integers(1, 8, 400))
     rows = related_rows(domain, len(units))
-    method.measure(Door(grouped(units, rows), noise, size), domain, size)
-    counts, (rounds,) = count_tables(grouped(units, rows), everything, n_rows=400), watched  # type: ignore[arg-type]
-    reached = np.zeros(len(rounds.asked))
-    for unit in range(15):
-        new = domain.draw(int(rng.integers(1, 8)), rng)
-        one, other = (
-            count_tables(grouped(np.zeros(len(own)), own), everything, n_rows=1)  # type: ignore[arg-type]
-            for own in (rows[units == unit], new)
-        )
-        reached = np.maximum(reached, parts_used(rounds, counts, counts - one + other))
+    new = (domain.draw(int(rng.integers(1, 8)), rng) for _ in range(15))
+    pairs = ((rows[units == unit], other) for unit, other in enumerate(new))
+    replaced = (tuple(grouped(np.zeros(len(own)), own) for own in pair) for pair in pairs)
+    reached = reached_by(kind, watched, grouped(units, rows), PopulationSize(400, "who"), replaced)
     assert reached.max() <= 1
     assert reached.min() > 0.2, "the neighbours are too near to show anything"
 
@@ -264,17 +254,16 @@ def test_the_requests_move_by_no_more_than_their_allowances_when_a_unit_is_repla
 # ---------------------------------------------------------------------- what cannot be finished
 
 MANY_CELLS = (levels("a", 1930), levels("b", 1930), *(Boolean(name=f"c{k}") for k in range(27)))
-UNFINISHED: tuple[tuple[tuple[Any, ...], str | None, int, str], ...] = (
-    (MANY_CELLS, None, 10**6, "too many cells to be scored"),
-    ((levels("y", 40), levels("a", 30_000)), "y", 10**6, "1,230,080 numbers with noise"),
-    (tuple(Boolean(name=f"c{k}") for k in range(999)), None, 10**8, "numbers with noise"),  # scores of very many pairs
-)
 
 
 def test_rounds_that_could_not_be_finished_are_refused_before_a_row_is_read() -> None:
     """Otherwise the budget would be spent, and nothing released."""
-    for own, target, rows, message in UNFINISHED:
-        method = chosen_method("random-features", Choices(kernel="adaptive", target=target), Domain(own))
+    for own, target, rows, message in (
+        (MANY_CELLS, None, 10**6, "too many cells to be scored"),
+        ((levels("y", 40), levels("a", 30_000)), "y", 10**6, "1,230,080 numbers with noise"),
+        (tuple(Boolean(name=f"c{k}") for k in range(999)), None, 10**8, "numbers with noise"),  # scores of many pairs
+    ):
+        method = adaptive(Domain(own), target=target)
         with pytest.raises(PublishError, match=f"{message}.*Name fewer"):
             method.prepare(Domain(own), PopulationSize(rows), noise_for("gaussian", 10.0, 1e-6))
 
@@ -289,6 +278,14 @@ def drawn_among_few(n: int) -> list[tuple[int, int]]:
     return drawn
 
 
+def simulated_rounds(domain: Domain, n: int, rows: Array) -> Rounds:
+    """The rounds of adaptive margins at a simulated door, before the first one."""
+    size, noise = PopulationSize(n), noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
+    everything = adaptive(domain).prepare(domain, size, noise)
+    door = SimulatedDoor(SyntheticRows(rows), noise, size)  # type: ignore[arg-type]
+    return Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
+
+
 def test_no_order_of_draws_takes_more_pairs_than_are_counted() -> None:
     for n in (30, 31, 60, 100):
         assert 2 * n < len(drawn_among_few(n)) <= most_drawn(n) <= len(drawn_among_few(n)) + 3
@@ -298,8 +295,6 @@ def test_no_order_of_draws_takes_more_pairs_than_are_counted() -> None:
 def test_draws_that_connect_few_columns_can_be_finished(worth_it: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the rows are. 13 of 31 columns have large tables; so many pairs are worth their noise, and all of them are drawn."""
     domain = Domain((*(levels(f"a{k}", 20) for k in range(13)), *(Boolean(name=f"c{k}") for k in range(18))))
-    method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
-    size, noise = PopulationSize(10_000), noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
     honest, drawn = Rounds._choose, list[int]()
 
     def choose(self: Rounds, pairs: list[int], guesses: list[Array], count: int, costs: Array) -> list[int]:
@@ -312,9 +307,7 @@ def test_draws_that_connect_few_columns_can_be_finished(worth_it: int, monkeypat
     distances = iter([2.0 * (pair in worth) for pair in combinations(range(31), 2)])
     monkeypatch.setattr(Rounds, "_choose", choose)
     monkeypatch.setattr(rounds_module, "largest_distance", lambda guess: next(distances))
-    everything = method.prepare(domain, size, noise)
-    door = SimulatedDoor(SyntheticRows(related_rows(domain, 300)), noise, size)  # type: ignore[arg-type]
-    rounds = Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
+    rounds = simulated_rounds(domain, 10_000, related_rows(domain, 300))
     rounds.measure_one_way()
     rounds.measure_pairs()
     counted = _most_numbers(rounds.kernel, rounds.shares, [], rounds._cells_of_pairs().tolist())
@@ -337,7 +330,7 @@ def test_the_rounding_of_units_is_covered_or_refused_before_a_row_is_read(last: 
     """What the workload leaves of the second round covers 731,038 cells. Of rows nothing is rounded."""
     domain = Domain(tuple(levels(f"c{k}", n) for k, n in enumerate((600, 600, last))))
     noise = noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
-    method = chosen_method("random-features", Choices(kernel="adaptive", workload=["c0 == '1'"]), domain)
+    method = adaptive(domain, workload=["c0 == '1'"])
     population = SyntheticRows(domain.draw(300, 0))
     for unit in ("who", None):
         size = PopulationSize(300, unit)
@@ -363,7 +356,7 @@ def test_the_cells_that_units_may_have_leave_room_for_the_rounding_of_heights() 
 def test_of_the_most_rows_a_table_of_one_cell_is_scored(rows: int, epsilon: float) -> None:
     """step · N is no float64: rounded up, the guess of the one cell would be more than the table."""
     domain = Domain(tuple(levels(f"c{k}", n) for k, n in enumerate((1, 1, 1, 2, 3, 2, 4, 3, 5))))
-    method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
+    method = adaptive(domain)
     size, noise = PopulationSize(rows), noise_for("gaussian", epsilon, 1e-6, rehearsal=1)
     door = SimulatedDoor(SyntheticRows(domain.draw(300, 0)), noise, size)  # type: ignore[arg-type]
     (measurement,) = method.measure(door, domain, size).rounds
@@ -372,11 +365,7 @@ def test_of_the_most_rows_a_table_of_one_cell_is_scored(rows: int, epsilon: floa
 
 def test_small_tables_that_are_added_to_the_last_round_leave_it_within_its_room(monkeypatch) -> None:
     domain = Domain((levels("a", 300), *(Boolean(name=f"c{k}") for k in range(9))))
-    method = chosen_method("random-features", Choices(kernel="adaptive"), domain)
-    size, noise = PopulationSize(10**6), noise_for("gaussian", 1.0, 1e-6, rehearsal=1)
-    everything = method.prepare(domain, size, noise)
-    door = SimulatedDoor(SyntheticRows(domain.draw(300, 0)), noise, size)  # type: ignore[arg-type]
-    rounds = Rounds.of(door, everything, domain, size, None)  # type: ignore[arg-type]
+    rounds = simulated_rounds(domain, 10**6, domain.draw(300, 0))
     pairs, cells = rounds._pairs(), rounds._cells_of_pairs()
     large = [p for p, (i, j) in enumerate(pairs) if i == 0]
     small = [p for p in range(len(pairs)) if p not in large]
