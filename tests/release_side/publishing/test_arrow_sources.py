@@ -312,13 +312,11 @@ class Unread:
 def test_a_type_that_cannot_be_read_is_refused_before_a_row_is_read(tmp_path):
     ledger = Ledger(tmp_path / "budget.ledger")
     ledger.init("people", epsilon=2, delta=1e-5)
+    budget: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "ledger": ledger.path, "table": "people"}
     for kind, name, message in ((kind, name, message) for kind, columns, message in REFUSED for name in columns):
-        unread = Unread(pa.schema({"x": kind}))
+        options = {"method": "subspace", "public_points": PUBLIC} if name == "text" else {}
         with pytest.raises(PublishError, match=r"^column 'x' has the type .*: .*" + message) as caught:
-            options = {"method": "subspace", "public_points": PUBLIC} if name == "text" else {}
-            publish(
-                unread, Domain((KINDS[name],)), epsilon=1, delta=1e-6, ledger=ledger.path, table="people", **options
-            )
+            publish(Unread(pa.schema({"x": kind})), Domain((KINDS[name],)), **budget, **options)
         assert "a row was read" not in str(caught.value)
     assert ledger.account("people").total_epsilon == 0
 
@@ -426,12 +424,8 @@ def test_public_points_are_compared_with_the_rows_of_a_stream(tmp_path):
     refused(table, "are the private table itself: .*hold the same rows", public_points=same, rehearsal=None)
     assert len(publish(table, DOMAIN, **SMALL, public_points=other)) == 5
     reader = in_odd_batches(table)
-    refused(
-        reader,
-        r"public rows are compared with .* can be read once only\. .* leave the public",
-        public_points=other,
-        n_rows=N,
-    )
+    message = r"public rows are compared with .* can be read once only\. .* leave the public"
+    refused(reader, message, public_points=other, n_rows=N)
     integers(reader)  # none of its rows was read
 
 
@@ -542,9 +536,8 @@ def test_objects_with_private_rows_do_not_show_them():
     table = pa.table({"age": [4711], "who": ["x4711"]})
     opened = open_private(table)
     with counted_rows(opened, Domain((DOMAIN["age"],)), "who", Here()) as (units, _):
-        assert "4711" not in repr(opened) + repr(units) + repr(next(iter(units))) + repr(
-            open_private(table.to_pandas())
-        )
+        shown = opened, units, next(iter(units)), open_private(table.to_pandas())
+        assert "4711" not in "".join(map(repr, shown))
 
 
 def test_a_day_beyond_the_calendar_is_no_cell():

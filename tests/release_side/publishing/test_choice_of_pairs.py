@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,13 @@ from release_side.publishing.methods.adaptive.choice_of_pairs import Distances, 
 from release_side.publishing.methods.adaptive.shares_of_rounds import shares_of_rounds
 
 LEVELS = ("a", "b", "c", "d")
-DOMAIN = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in "vwxyz"))
+
+
+def of_levels(names: Iterable[str]) -> Domain:
+    return Domain(tuple(Categorical(name=name, levels=LEVELS) for name in names))
+
+
+DOMAIN = of_levels("vwxyz")
 
 
 def rows(n: int, *, related: bool) -> pd.DataFrame:
@@ -38,9 +45,9 @@ def rows(n: int, *, related: bool) -> pd.DataFrame:
     return frame.assign(y=frame["x"]) if related else frame
 
 
-def released(frame: pd.DataFrame, seed: int = 0, **options: Any) -> ReleaseData:
+def released(frame: pd.DataFrame, domain: Domain = DOMAIN, **options: Any) -> ReleaseData:
     return publish(
-        frame, DOMAIN, epsilon=1.0, delta=1e-6, kernel="adaptive", points=6, rehearsal=seed, workers=1, **options
+        frame, domain, **({"epsilon": 1.0, "delta": 1e-6, "points": 6, "rehearsal": 0, "workers": 1} | options)
     )
 
 
@@ -99,14 +106,14 @@ def test_a_round_takes_the_related_pairs_alone_and_nothing_without_any():
 
 
 def test_without_related_columns_the_budget_goes_to_single_ones():
-    kernel = chosen_margins(released(rows(500, related=False)))
+    kernel = chosen_margins(released(rows(500, related=False), kernel="adaptive"))
     assert kernel.shares[0] > 0.5  # .39 in the first round
     assert sum(kernel.shares) == pytest.approx(1.0)
 
 
 def test_a_column_that_repeats_another_is_found():
     for n in (1000, 20_000):
-        kernel = chosen_margins(released(rows(n, related=True)))
+        kernel = chosen_margins(released(rows(n, related=True), kernel="adaptive"))
         assert (2, 3) in kernel.pairs and kernel.shares[2] > 0.2
 
 
@@ -123,9 +130,8 @@ def test_a_table_measured_in_several_rounds_has_the_noise_it_claims():
         assert isinstance(features, MarginFeatures)
         group = features.groups[0]
         heights = np.sqrt(np.repeat(group.squares, 4))
-        scores.append(
-            (measurement.vector[group.start : group.stop] / heights - truth) * heights / measurement.noise_scale
-        )
+        shares = measurement.vector[group.start : group.stop] / heights
+        scores.append((shares - truth) * heights / measurement.noise_scale)
     found = np.array(scores)
     assert abs(found.mean()) < 5 / np.sqrt(found.size)
     assert abs((found**2).mean() - 1) < 5 * np.sqrt(2 / found.size)
@@ -135,7 +141,7 @@ def test_where_noise_exceeds_any_relation_no_pair_is_measured():
     """40 rows: all of the budget is for single columns, and no test sees a pair."""
     domain = Domain([Categorical(name=name, levels=tuple("abcdefgh")) for name in "pqrst"])
     frame = pd.DataFrame({name: ["a"] * 40 for name in "pqrst"})
-    release = publish(frame, domain, epsilon=0.1, delta=1e-6, kernel="adaptive", points=50, rehearsal=1)
+    release = released(frame, domain, epsilon=0.1, kernel="adaptive", points=50, rehearsal=1)
     measurement = release.measurement
     assert measurement is not None and not measurement.chosen_by_rows and measurement.feature_map.kernel.chosen == ()
     assert measurement.grid_sensitivity == pytest.approx(math.sqrt(2) * GRID, rel=1e-6)
@@ -154,10 +160,8 @@ def wide_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
 
 def test_drawn_pairs_of_many_columns_lead_to_nearly_every_column(tmp_path):
     frame = wide_rows(10_000, np.random.default_rng(0))
-    domain = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in frame.columns))
-    release = publish(
-        frame, domain, epsilon=1.0, delta=1e-6, points=6, rehearsal=0, workers=1, output=tmp_path / "w.kme"
-    )
+    domain = of_levels(frame.columns)
+    release = released(frame, domain, output=tmp_path / "w.kme")
     chosen, measurement = chosen_margins(release).chosen, release.measurement
     assert measurement is not None and not measurement.scores and len(measurement.choices) == 6
     # 66 pairs of columns that repeat one another are the strongest; drawn by strength alone, 31 pairs would be among them
@@ -168,7 +172,7 @@ def test_drawn_pairs_of_many_columns_lead_to_nearly_every_column(tmp_path):
 
 
 def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not():
-    domain = Domain(tuple(Categorical(name=f"c{k}", levels=LEVELS) for k in range(32)))
+    domain = of_levels(f"c{k}" for k in range(32))
     for n, rounds in ((10**6, (1, 3)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))):
         shares = shares_of_rounds(adaptive_kernel(domain), PopulationSize(n), noise_for("gaussian", 1.0, 1e-6))
         assert shares.scores == rounds and math.isclose(sum(shares.parts), 1)
@@ -197,10 +201,7 @@ def test_a_target_whose_tables_have_many_cells_is_crossed_with_chosen_pairs():
 def test_the_last_class_of_many_columns_is_seen_in_single_tables_and_chosen_pairs():
     """Of 12 columns: every column is crossed with the target, and so is every pair that was chosen."""
     frame = wide_rows(5000, np.random.default_rng(1)).iloc[:, 20:]
-    domain = Domain(tuple(Categorical(name=name, levels=LEVELS) for name in frame.columns))
-    release = publish(
-        frame, domain, epsilon=1.0, delta=1e-6, points=50, rehearsal=0, workers=1, target="chain_19", kernel="adaptive"
-    )
-    kernel = chosen_margins(release)
+    domain = of_levels(frame.columns)
+    kernel = chosen_margins(released(frame, domain, points=50, target="chain_19", kernel="adaptive"))
     assert kernel.target == 11 and len(kernel.squares[1]) == 11 and 0 < len(kernel.chosen) < 55
     assert not kernel.squares[2] and len(kernel.squares[3]) == len(kernel.chosen)

@@ -245,10 +245,8 @@ def test_half_the_steps_would_not_be_enough():
     rows, targets = np.zeros((60, 1)), np.full(60, form.reach)
     plan, gram = plan_machine(form, basis, 60), basis.kernel.gram(rows, rows)
     exact = np.linalg.solve(gram + 60 * 0.01 * np.eye(60), targets)
-    distances = [
-        norm_of(basis.kernel, rows, machine_weights(form, gram, targets, 1.0, replace(plan, steps=steps)) - exact)
-        for steps in (plan.steps, plan.steps // 2)
-    ]
+    plans = (plan, replace(plan, steps=plan.steps // 2))
+    distances = [norm_of(basis.kernel, rows, machine_weights(form, gram, targets, 1.0, each) - exact) for each in plans]
     assert distances[0] <= 2**-13 * form.machine_sensitivity(1.0, 60) < distances[1]
 
 
@@ -396,12 +394,8 @@ HOSTILE = (["nan", "inf", "-inf", "1e999", "", "x", "\x00", "999999999999", '"',
 
 def test_no_cell_shows_in_warnings_logs_or_output(caplog: Any, capfd: Any):
     caplog.set_level(logging.DEBUG, logger="release_side")
-    cases = (
-        *((kind, HOSTILE[0]) for kind in ("density", *MACHINES)),
-        ("logistic", HOSTILE[1]),
-        ("logistic", HOSTILE[2]),
-    )
-    for kind, cells in cases:
+    cases = [(kind, HOSTILE[0]) for kind in ("density", *MACHINES)]
+    for kind, cells in [*cases, ("logistic", HOSTILE[1]), ("logistic", HOSTILE[2])]:
         table = pd.DataFrame({"x": cells, "y": cells[::-1]}, dtype=str)
         function = released(kind, table, kernel=Gaussian(0.7), grid=9)
         assert np.isfinite(function.coordinates).all()

@@ -228,10 +228,8 @@ def test_the_trial_file_is_written_like_the_output(tmp_path, monkeypatch):
 
 def test_the_command_line_asks_for_force(curator):
     output = existing(curator.folder)
-    words = [
-        "--domain", curator.folder / "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--output", output,
-        "--ledger", curator.ledger.path, "--table", "people",
-    ]  # fmt: skip
+    counted = ("--ledger", curator.ledger.path, "--table", "people", "--output", output)
+    words = ("--domain", curator.folder / "domain.toml", "--epsilon", 1, "--delta", 1e-6, *counted)
     for command in (["publish", curator.private, "--points", 4, "--features", 8],
                     ["publish-function", curator.private, "--kind", "density", "--grid", 4]):  # fmt: skip
         refused = call(*command, *words)

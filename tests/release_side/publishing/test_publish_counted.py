@@ -73,9 +73,8 @@ def test_the_ledger_has_what_the_statement_has(counted, tmp_path):
 def test_a_release_over_the_budget_is_refused_before_a_row_is_read_with_what_is_left(counted, tmp_path):
     Ledger(counted["ledger"]).init("people", 1.5, 1e-6)
     publish(FRAME, DOMAIN, **ONE, **counted)
-    with pytest.raises(
-        PublishError, match=r"budget of epsilon 1\.5, .*spent epsilon 1.*of epsilon up to (1\.0\d+|0\.\d+)"
-    ):
+    message = r"budget of epsilon 1\.5, .*spent epsilon 1.*of epsilon up to (1\.0\d+|0\.\d+)"
+    with pytest.raises(PublishError, match=message):
         publish(_Unread(FRAME), DOMAIN, **(ONE | {"epsilon": 1.3}), **counted, output=tmp_path / "r.kme")
     assert len(recorded(counted)) == 1 and not (tmp_path / "r.kme").exists()
     publish(FRAME, DOMAIN, **(ONE | {"epsilon": 0.9}), **counted)  # Gaussians add up by their squares
@@ -105,9 +104,8 @@ def test_a_budget_that_another_process_spends_meanwhile_is_not_overspent(counted
 def test_a_file_that_cannot_be_written_after_the_draw_is_an_error_and_counts(counted, tmp_path, monkeypatch):
     """The check before the spend cannot foresee this: the file cannot get its name at the end."""
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("device is gone")))
-    with pytest.raises(
-        PublishError, match=r"was not written: device is gone.*had been drawn: count this release as spent"
-    ):
+    message = r"was not written: device is gone.*had been drawn: count this release as spent"
+    with pytest.raises(PublishError, match=message):
         publish(FRAME, DOMAIN, **ONE, **counted, output=tmp_path / "r.kme")
     assert [release.output for release in recorded(counted)] == [None]
 

@@ -218,10 +218,9 @@ def test_a_private_table_in_a_store_is_no_public_file(memory, tmp_path):
     path = as_csv(people(), tmp_path / "public.csv")
     url = put(memory, path)
     other = as_csv(people(pa.string())[:50], tmp_path / "other.csv")
+    message = r"the public points are the private table itself: .*\((memory|/).* (same|file)"
     for public in (path, str(path), url, "memory://visits/*.csv"):
-        with pytest.raises(
-            PublishError, match=r"the public points are the private table itself: .*\((memory|/).* (same|file)"
-        ):
+        with pytest.raises(PublishError, match=message):
             refuse_private_as_public(open_private(url), public, DOMAIN)
     with pytest.raises(PublishError, match="the public points are the private table itself"):
         refuse_private_as_public(open_private(path), url, DOMAIN)

@@ -44,9 +44,8 @@ def rows(n: int, seed: int, rich: float = 0.3) -> pd.DataFrame:
     kinds = rng.random(n) < rich
     codes = ["".join(rng.choice(list("ACGT"), rng.integers(8, 25), p=LETTERS[bool(kind)])) for kind in kinds]
     codes = [code if there else "" for code, there in zip(codes, rng.random(n) < 0.95, strict=True)]
-    return pd.DataFrame(
-        {"code": codes, "lab": rng.choice(["basel", "bern"], n), "mass": rng.gamma(4, 1, n).clip(0, 10)}
-    )
+    labs, masses = rng.choice(["basel", "bern"], n), rng.gamma(4, 1, n).clip(0, 10)
+    return pd.DataFrame({"code": codes, "lab": labs, "mass": masses})
 
 
 TABLE, PUBLIC = rows(4000, 1), rows(100, 2, rich=0.5)
@@ -76,9 +75,7 @@ def test_the_release_is_nearer_to_the_private_table_than_its_public_rows(release
 def test_a_release_of_strings_read_back_is_the_release_written(release, path):
     back = read_release(path)
     same(release, back)
-    path.with_name("sound.kme").write_bytes(
-        forged(path, basis(lambda array: None))
-    )  # the power of the forged files below
+    path.with_name("sound.kme").write_bytes(forged(path, basis(lambda array: None)))  # the power of the forged files
     same(read_release(path.with_name("sound.kme")), back)
     assert list(back.to_frame()["code"].fillna("")) == list(PUBLIC["code"])  # public strings, to the letter
     assert validate_release(path) == [] and SCHEMA_TEST.is_valid(json.loads(members_of(path)["release.json"]))
@@ -95,16 +92,15 @@ def test_one_private_string_moves_the_mean_by_no_more_than_the_sensitivity(relea
     assert gaps.max() <= release.statement.sensitivity * len(TABLE) and gaps.max() > 0.3
 
 
-def test_strings_are_published_from_the_command_line(tmp_path):
+def test_strings_are_published_from_the_command_line(tmp_path, monkeypatch):
     TABLE.to_csv(tmp_path / "table.csv", index=False)
     PUBLIC.to_csv(tmp_path / "public.csv", index=False)
     (tmp_path / "domain.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
-    words = f"publish {tmp_path}/table.csv --domain {tmp_path}/domain.toml --epsilon 1 --delta 1e-6 --uncounted"
-    done = CliRunner().invoke(main, [*words.split(), "--output", f"{tmp_path}/r.kme"])
+    monkeypatch.chdir(tmp_path)
+    words = "publish table.csv --domain domain.toml --epsilon 1 --delta 1e-6 --uncounted --output r.kme"
+    done = CliRunner().invoke(main, words.split())
     assert done.exit_code == 1 and 'Use method "subspace" with public points' in done.output
-    words += (
-        f" --method subspace --public-points {tmp_path}/public.csv --kernel table:length=2 --output {tmp_path}/r.kme"
-    )
+    words += " --method subspace --public-points public.csv --kernel table:length=2"
     done = CliRunner().invoke(main, words.split())
     assert done.exit_code == 0, done.output
     back = read_release(tmp_path / "r.kme")

@@ -53,9 +53,8 @@ def test_answers_over_pieces_are_those_of_the_whole_table():
 def test_a_row_of_weight_2_is_two_rows():
     rows = DOMAIN.encode(people(300))
     weights = np.random.default_rng(0).integers(1, 4, 300)
-    np.testing.assert_allclose(
-        answered(LINES, rows, weights.astype(float)), answered(LINES, np.repeat(rows, weights, axis=0)), rtol=1e-11
-    )
+    repeated = answered(LINES, np.repeat(rows, weights, axis=0))
+    np.testing.assert_allclose(answered(LINES, rows, weights.astype(float)), repeated, rtol=1e-11)
 
 
 def test_the_table_answers_as_a_release_of_its_own_rows_does():
@@ -132,11 +131,7 @@ def test_the_interval_is_without_the_part_for_sampling_and_the_farthest_stand_fi
     release = read_release(compared.release, allow_rehearsal=True)
     question = read_workload(["age", "ill == true", "town == 'A'"], DOMAIN).questions
     values = [release.expectation(each.arguments[0]) for each in question]
-    own = [
-        values[0].value,
-        values[1].value + 9 * values[1].standard_error,
-        values[2].value - 5 * values[2].standard_error,
-    ]
+    own = [each.value + times * each.standard_error for each, times in zip(values, (0, 9, -5), strict=True)]
     found = compare_answers(release, "here", question, own)
     assert [each.question for each in found.compared] == ["ill == true", "town == 'A'", "age"]
     assert (found.held, found.known) == (1, 3)

@@ -161,10 +161,8 @@ def numbers_in(source: Any, name: str = "i") -> list[int]:
 
 
 def numbered(server: Server, n: int, *, name: str = "numbers", more: str = "") -> Any:
-    server.run(
-        f"drop table if exists {name} cascade",
-        f"create table {name} as select i, i % 100 as age {more} from generate_series(1, {n}) i",
-    )
+    rows = f"select i, i % 100 as age {more} from generate_series(1, {n}) i"
+    server.run(f"drop table if exists {name} cascade", f"create table {name} as {rows}")
     return sql(server.uri, name)
 
 
@@ -293,9 +291,7 @@ def test_parts_are_the_table_in_one_moment_in_any_process(server):
     n_rows = source.count()
     parts = source.divided(700)
     assert len(parts) in (7, 8, 9)
-    server.run(
-        "insert into numbers select i, 1 from generate_series(6000, 9000) i", "update numbers set i = -i where i < 999"
-    )
+    server.run("insert into numbers select i, 1 from generate_series(6000, 9000) i", "update numbers set i = -i")
     assert sum(part.count() for part in parts) == n_rows
     sizes = [part.count() for part in parts]
     assert max(sizes) < 1000 and min(sizes[:-1]) > 500
@@ -304,9 +300,8 @@ def test_parts_are_the_table_in_one_moment_in_any_process(server):
     elsewhere = subprocess.run([sys.executable, "-c", reads], input=written, capture_output=True, check=True).stdout
     found = [int(line) for line in elsewhere.split()]
     assert found == numbers_in(parts[3])
-    assert sorted([*found, *(i for part in parts if part is not parts[3] for i in numbers_in(part))]) == [
-        *range(1, 5001)
-    ]
+    others = [number for part in (*parts[:3], *parts[4:]) for number in numbers_in(part)]
+    assert sorted(found + others) == [*range(1, 5001)]
     assert parts[3].divided(10) == [parts[3]]
     del source, parts  # with them goes the moment
     with pytest.raises(Exception, match="snapshot"):
@@ -327,13 +322,12 @@ def test_what_cannot_be_divided_is_refused(server, tmp_path):
         "create table split (i int) partition by range (i)", "create table split_1 partition of split for values from (0) to (9)",
     )  # fmt: skip
     table = private_table()
-    open_one = by_an_open_connection(table, server, tmp_path)
-    for source in (
+    of_server = (
+        by_an_open_connection(table, server, tmp_path),
         sql(server.uri, "of_numbers"),
         sql(server.uri, "split"),
-        open_one,
-        in_duckdb(table, server, tmp_path),
-    ):
+    )
+    for source in (*of_server, in_duckdb(table, server, tmp_path)):
         with pytest.raises(PublishError, match="no other process can read a part of it"):
             open_private(source).divided(5)
 
@@ -396,9 +390,8 @@ def test_numeric_and_times_beyond_the_calendar_are_read_row_by_row(server):
         "drop table if exists odd", "create table odd (x numeric, d timestamptz)",
         "insert into odd values ('NaN', 'infinity'), (1.50, '2001-01-01 00:30+01'), (1e30, null)",
     )  # fmt: skip
-    domain = Domain(
-        (Real(name="x", lower=0, upper=9, missing=True), Date(name="d", lower="2000-01-01", upper="2020-12-31"))
-    )
+    days = Date(name="d", lower="2000-01-01", upper="2020-12-31")
+    domain = Domain((Real(name="x", lower=0, upper=9, missing=True), days))
     (rows,) = open_private(sql(server.uri, "odd")).encoded(domain)
     day = 11322.0  # 2000-12-31: days are those of UTC
     assert rows.tolist()[1:] == [[1.5, day], [9.0, 10957.0]] and rows[0, 1] == 10957.0

@@ -64,10 +64,9 @@ def filled(server: Server) -> Server:
 def visits(filled: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """A server that the environment names, and a table of it."""
     server = filled
-    monkeypatch.setenv("PGHOST", str(server.folder))
-    monkeypatch.setenv("PGUSER", "postgres")
-    monkeypatch.setenv("PGDATABASE", "postgres")
-    monkeypatch.setenv("PGPASSWORD", MARKER)
+    known = {"PGHOST": server.folder, "PGUSER": "postgres", "PGDATABASE": "postgres", "PGPASSWORD": MARKER}
+    for name, value in known.items():
+        monkeypatch.setenv(name, str(value))
     return server
 
 
@@ -75,10 +74,8 @@ def visits(filled: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 def numbers(server: Server) -> None:
-    server.run(
-        "drop table if exists numbers cascade",
-        "create table numbers as select i % 100 as age, i from generate_series(1, 200000) i",
-    )
+    rows = "select i % 100 as age, i from generate_series(1, 200000) i"
+    server.run("drop table if exists numbers cascade", f"create table numbers as {rows}")
 
 
 def killed(server: Server) -> tuple[Any, Callable[[], None]]:
@@ -89,9 +86,8 @@ def killed(server: Server) -> tuple[Any, Callable[[], None]]:
 
 def failing_view(server: Server) -> tuple[Any, Callable[[], None]]:
     numbers(server)
-    server.run(
-        f"create view bad as select case when i = 150000 then ('{MARKER}' || i)::int else age end as age, i from numbers"
-    )
+    age = f"case when i = 150000 then ('{MARKER}' || i)::int else age end"
+    server.run(f"create view bad as select {age} as age, i from numbers")
     return sql(server.uri, "bad"), lambda: None
 
 
@@ -161,12 +157,10 @@ def test_a_server_that_is_lost_is_reported_without_its_message(ledger, monkeypat
 def test_a_view_of_duckdb_that_fails_shows_no_cell(tmp_path, capfd, caplog, recwarn):
     connection = pytest.importorskip("duckdb").connect()
     connection.execute("create table n as select i from range(200000) t(i)")
-    connection.execute(
-        f"create view bad as select case when i > 150000 then cast('{MARKER}' || i as int) else 20 end age from n"
-    )
-    shown = refused_and_shown(
-        sql(connection, "bad"), AGES, tmp_path / "out", (capfd, caplog, recwarn), match="failed while it was read"
-    )
+    age = f"case when i > 150000 then cast('{MARKER}' || i as int) else 20 end"
+    connection.execute(f"create view bad as select {age} age from n")
+    source, watched = sql(connection, "bad"), (capfd, caplog, recwarn)
+    shown = refused_and_shown(source, AGES, tmp_path / "out", watched, match="failed while it was read")
     assert "HIV" not in shown
 
 
@@ -206,9 +200,8 @@ def test_columns_are_names_of_the_table_each_once(visits):
 def test_a_service_file_says_where_the_server_is(visits, tmp_path, monkeypatch):
     for name in ("PGHOST", "PGUSER", "PGDATABASE"):
         monkeypatch.delenv(name)
-    (tmp_path / "services").write_text(
-        f"[registry]\nhost={visits.folder}\nuser=postgres\ndbname=postgres\n", encoding="utf-8"
-    )
+    service = f"[registry]\nhost={visits.folder}\nuser=postgres\ndbname=postgres\n"
+    (tmp_path / "services").write_text(service, encoding="utf-8")
     monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
     monkeypatch.setenv("PGSERVICE", "registry")
     assert sql("postgresql:", "visits").count() == 300
@@ -249,9 +242,8 @@ def test_a_missing_driver_is_named_with_the_extra_that_has_it(missing, tmp_path,
     monkeypatch.setitem(sys.modules, missing, None)
     (tmp_path / "x.duckdb").touch()
     source, what = ("postgresql:", "ADBC's driver") if "adbc" in missing else (tmp_path / "x.duckdb", "DuckDB")
-    with pytest.raises(
-        PublishError, match=rf"is read by {what} .*, which is not installed\. Run pip install 'kmeanalyst\[sources\]'"
-    ):
+    message = rf"is read by {what} .*, which is not installed\. Run pip install 'kmeanalyst\[sources\]'"
+    with pytest.raises(PublishError, match=message):
         sql(source, "visits")
 
 
@@ -260,10 +252,8 @@ def test_files_and_variables_are_no_tables_of_duckdb(tmp_path):
     connection = pytest.importorskip("duckdb").connect()
     (tmp_path / "v.csv").write_text("age\n30\n", encoding="utf-8")
     frame = connection.sql("select 30 as age")
-    assert (
-        connection.execute(f'select * from "{tmp_path}/v.csv"').fetchall()
-        == connection.execute("from frame").fetchall()
-    )
+    of_file = connection.execute(f'from "{tmp_path}/v.csv"').fetchall()
+    assert of_file == connection.execute("from frame").fetchall()
     for name in (f'"{tmp_path}/v.csv"', "frame", "main.frame"):
         with pytest.raises(PublishError, match=r"the database has no table or view .* pass connection\.sql"):
             sql(connection, name)
@@ -303,12 +293,10 @@ def test_tables_of_databases_are_published_from_the_command_line(visits, folder,
     with duckdb.connect("registry.duckdb") as connection:
         connection.execute("create table visits as select 20 + i % 50 as age, i as who from range(300) t(i)")
     common = ("--domain", "d.toml", "--epsilon", ".5", "--delta", "1e-6", "--ledger", ledger.path, "--table", "people")
-    runs = [
-        ("publish", "postgresql:", "--from", "public.visits", "--output", "1.kme", "--unit", "who"),
-        ("publish", "registry.duckdb", "--from", "visits", "--output", "2.kme", "--unit", "who"),
-    ]
-    for command in runs:
-        result = call("release-side", *command, *common, "--kernel", "table", "--points", 5, "--features", 64)
+    small = ("--kernel", "table", "--points", 5, "--features", 64, "--unit", "who")
+    for number, (private, name) in enumerate((("postgresql:", "public.visits"), ("registry.duckdb", "visits")), 1):
+        own = (private, "--from", name, "--output", f"{number}.kme")
+        result = call("release-side", "publish", *own, *common, *small)
         assert result.exit_code == 0 and "300 units of 'who'" in result.stdout, result.stderr
     result = call(
         "release-side", "publish-function", "postgresql:", "--from", "visits", "--kind", "density", *common[:6], "--uncounted",
@@ -331,13 +319,10 @@ def test_check_source_lists_types_and_reads_no_row(visits, folder, monkeypatch):
         monkeypatch.setattr(owner, "count", lambda *_: pytest.fail("a row was read"))
     monkeypatch.setattr(Batches, "cut", lambda *_: pytest.fail("a row was read"))
     visits.run("create view failing as select (1 / (age - age))::money as age, who from visits")
-    result = call(
-        "release-side", "check-source", "postgresql:", "--from", "visits", "--domain", "d.toml", "--unit", "who"
-    )
+    check = ("release-side", "check-source", "postgresql:", "--domain", "d.toml", "--from")
+    result = call(*check, "visits", "--unit", "who")
     assert result.exit_code == 0, result.stderr
-    assert [line.split() for line in result.stdout.splitlines()[1:]] == [
-        ["age", "integer", "int32"],
-        ["who", "unit", "int32"],
-    ]
-    result = call("release-side", "check-source", "postgresql:", "--from", "failing", "--domain", "d.toml")
+    age, who = (line.split() for line in result.stdout.splitlines()[1:])
+    assert (age, who) == (["age", "integer", "int32"], ["who", "unit", "int32"])
+    result = call(*check, "failing")
     assert result.exit_code == 1 and "it is money, which arrives as a whole number of cents" in result.stderr
