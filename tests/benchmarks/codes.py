@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
 
 import kmeanalyst as ka
 import release_side
@@ -88,11 +88,9 @@ def main() -> None:
     often = found[found.truth >= 10 / chosen.rows]
     for which, some in (("all", found), ("of ten rows or more", often)):
         by = some.groupby("depth")
-        print(which)
-        print(pd.DataFrame({
-            "nodes": by.size() / chosen.draws, "held": by.held.mean(), "price": by.price.median(),
-            "mean |error|": by.error.apply(lambda error: error.abs().mean()),
-        }).loc[list(DEPTHS)].round(5))  # fmt: skip
+        table = pd.DataFrame({"nodes": by.size() / chosen.draws, "held": by.held.mean(), "price": by.price.median()})
+        table["mean |error|"] = by.error.apply(lambda error: error.abs().mean())
+        show({"nodes of": f"{depth}, {which}"} | table.loc[depth].to_dict() for depth in DEPTHS)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 
 Five distributions: a wave, a narrow bump, a step and a saturating curve over one column of numbers, and lines of unlike
 slopes in three cities. For each setting: the root mean square error over given values and releases, in standard
-deviations of Y; how often 95 % intervals hold the truth, on average and for the worst given value, with the bias term and
-without it; and the mean standard error. First the answers as they are given, then as the released points say (without
+deviations of Y; how often 95 % intervals hold the truth, on average and for the worst given value; and the mean
+standard error. First the answers as they are given, then as the released points say (without
 `amplitude`). --tables publishes with the default method, adaptive tables, in place of random features: there are no amplitudes
 there.
 """
@@ -99,32 +99,30 @@ LAWS = {
 }  # fmt: skip
 
 
-def _given(release: Release, law: Law) -> tuple[Array, Array, Array]:
-    """Errors (q,), standard errors and no bias terms, which they include."""
+def _given(release: Release, law: Law) -> tuple[Array, Array]:
+    """Errors (q,) and standard errors, which include bias terms."""
     answers = release.conditional_expectation("y", given=law.given)
     values, errors = np.array([(answer.value, answer.standard_error) for answer in answers]).T
-    return values - law.truth(law.given), errors, np.zeros_like(errors)
+    return values - law.truth(law.given), errors
 
 
-def _answers(smooth: Smoother, law: Law) -> tuple[Array, Array, Array]:
-    """Errors (q,), standard errors and bias terms."""
+def _answers(smooth: Smoother, law: Law) -> tuple[Array, Array]:
+    """The same of the released points."""
     values, at = smooth.population.values("y"), smooth.at(smooth.conditioning.encode(law.given))
     found, influences, left = smooth.answers(values, at)
     parts = smooth.population.model.parts(influences)
-    return found - law.truth(law.given), np.sqrt(sum(part**2 for part in parts.values())), left
+    return found - law.truth(law.given), np.sqrt(sum(part**2 for part in parts.values()) + left**2)
 
 
-def _line(name: str, regulariser: float, found: list[tuple[Array, Array, Array]], spread: float) -> dict[str, Any]:
-    errors, standard, left = (np.array(part) for part in zip(*found, strict=True))
-    line = {"rule": name, "λ": regulariser, "error": np.sqrt((errors**2).mean()) / spread}
-    for key, error in {"held": np.hypot(standard, left), "without bias": standard}.items():
-        held = np.abs(errors) <= _Z * error
-        line |= {key: held.mean(), f"{key}, worst": held.mean(axis=0).min()}
-    return line | {"± error": np.hypot(standard, left).mean() / spread}
+def _line(name: str, regulariser: float, found: list[tuple[Array, Array]], spread: float) -> dict[str, Any]:
+    errors, standard = (np.array(part) for part in zip(*found, strict=True))
+    held = np.abs(errors) <= _Z * standard
+    line = {"rule": name, "λ": regulariser, "error": np.sqrt((errors**2).mean()) / spread, "held": held.mean()}
+    return line | {"worst": held.mean(axis=0).min(), "± error": standard.mean() / spread}
 
 
 def _setting(law: Law, rows: int, epsilon: float, asked: argparse.Namespace) -> list[dict[str, Any]]:
-    found: dict[str, list[tuple[Array, Array, Array]]] = {"as answered": [], "of the points alone": []}
+    found: dict[str, list[tuple[Array, Array]]] = {"as answered": [], "of the points alone": []}
     options = {} if asked.tables else {"points": 300, "features": 500}
     for seed in range(asked.releases):
         frame = law.draw(rows, np.random.default_rng(seed))

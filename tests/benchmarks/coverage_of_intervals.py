@@ -60,12 +60,10 @@ def mixed(n: int, rng: np.random.Generator) -> pd.DataFrame:
     job = rng.choice(list("abcde"), n, p=[0.5, 0.3, 0.15, 0.04, 0.01])
     wage = np.exp(rng.normal(7.5, 0.8, n) + age / 90 + 0.4 * (job == "c"))
     wage[rng.random(n) < 0.1] = np.nan
-    return pd.DataFrame(
-        {
-            "age": age, "wage": wage, "gain": np.where(rng.random(n) < 0.88, 0, rng.gamma(1.5, 1500, n)), "job": job,
-            "sex": np.where(rng.random(n) < 0.4 + 0.2 * (job == "b"), "F", "M"),
-        }
-    )  # fmt: skip
+    return pd.DataFrame({
+        "age": age, "wage": wage, "gain": np.where(rng.random(n) < 0.88, 0, rng.gamma(1.5, 1500, n)), "job": job,
+        "sex": np.where(rng.random(n) < 0.4 + 0.2 * (job == "b"), "F", "M"),
+    })  # fmt: skip
 
 
 def _numbers(*bounds: tuple[float, float]) -> Domain:
@@ -77,18 +75,14 @@ TABLES = {
     "heavy-tailed": (_numbers((-30, 30), (0, 100), (-30, 30)), heavy_tailed),
     "multi-modal": (_numbers((-10, 10), (-10, 10), (-10, 10)), multi_modal),
     "mixed": (
-        Domain(
-            (
-                Integer(name="age", lower=17, upper=90),
-                Real(name="wage", lower=100, upper=1e5, scale="log", missing=True),
-                Real(name="gain", lower=0, upper=10_000, atoms=(0,)),
-                Categorical(name="job", levels=("a", "b", "c", "d", "e")),
-                Categorical(name="sex", levels=("F", "M")),
-            )
-        ),
+        Domain((
+            Integer(name="age", lower=17, upper=90), Real(name="wage", lower=100, upper=1e5, scale="log", missing=True),
+            Real(name="gain", lower=0, upper=10_000, atoms=(0,)),
+            Categorical(name="job", levels=("a", "b", "c", "d", "e")), Categorical(name="sex", levels=("F", "M")),
+        )),
         mixed,
     ),
-}
+}  # fmt: skip
 OF_MIXED = (
     "age", "gain", "age * age", "age * gain", "age * (sex == 'F')", "gain * (sex == 'M')", "age * (job == 'b')",
     "exp(-(age - 40) ** 2 / 400)", "sex == 'F'", "job == 'a'", "job == 'd'", "job == 'e'", "missing(wage)", "gain == 0",

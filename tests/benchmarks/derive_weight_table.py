@@ -347,14 +347,9 @@ def table_estimators() -> dict[str, Any]:
     return found
 
 
-def table_entry(estimator: Any) -> dict[str, Any]:
-    """One row of the table."""
-    return probe(estimator)._asdict()
-
-
 def main() -> None:
     """Write the table of the installed scikit-learn to the package: its version, and {key: verdict, reason, …}. Minutes."""
-    entries = {key: table_entry(estimator) for key, estimator in table_estimators().items()}
+    entries = {key: probe(estimator)._asdict() for key, estimator in table_estimators().items()}
     table = {"scikit-learn": sklearn.__version__, "entries": entries}
     TABLE_PATH.write_text(json.dumps(table, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 

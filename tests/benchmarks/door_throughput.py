@@ -10,11 +10,10 @@ other, on one thread and in the same blocks; the ratio is of their fastest round
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
-from harness import show
+from harness import seconds, show
 from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels import Gaussian
@@ -71,12 +70,6 @@ def bare_loop(rows: Array, feature_map: FeatureMap) -> Array:
     for block in blocks:
         total += features(rows[block]).sum(axis=0)
     return total / len(rows)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def compare(label: str, rows: Array, feature_map: FeatureMap) -> None:

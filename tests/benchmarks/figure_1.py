@@ -29,7 +29,6 @@ from release_side.door.mechanism import GaussianNoise
 DELTA = 1e-6
 NUMBERS = (1, 2, 3, 5, 8, 12, 19, 31, 49, 79, 126, 200, 319, 509, 811, 1072, 1555, 2056, 2983)  # among the published
 VIEWS = ("signed", "probability", "bounded")
-EPSILONS = (0.01, 0.1, 1.0)
 BOUND = 700.0  # bound of every column, in the papers' code
 NEGLIGIBLE = 0.01  # relative; less is no difference worth a line
 
@@ -66,24 +65,15 @@ class Curves:
         spread = f" ±{np.ptp(draws) / 2 / np.median(draws):4.0%}" if len(draws) > 1 else ""
         return f"{np.median(draws):.5f}{spread}"
 
-    def median(self, name: str, epsilon: float) -> Any:
-        """(number of M,)."""
-        return np.array([np.median(draws) for draws in self.draws[name, epsilon]])
-
-    def standard_error(self, name: str, epsilon: float) -> Any:
-        """Of the medians, (number of M,)."""
-        return np.array([1.25 * draws.std() / np.sqrt(len(draws)) for draws in self.draws[name, epsilon]])
-
     def above(self, view: str, reference: str, epsilon: float) -> list[str]:
         """The M, and the ratio, where the view's error is above the reference's by more than the draws vary."""
-        ours, theirs = self.median(view, epsilon), self.median(reference, epsilon)
-        noise = np.hypot(self.standard_error(view, epsilon), self.standard_error(reference, epsilon))
-        worse = (ours - theirs > 2 * noise) & (ours > (1 + NEGLIGIBLE) * theirs)
-        return [
-            f"{m} (×{ratio:.2f})"
-            for m, ratio, is_worse in zip(self.numbers, ours / theirs, worse, strict=True)
-            if is_worse
-        ]
+        found = []
+        for m, *both in zip(self.numbers, self.draws[view, epsilon], self.draws[reference, epsilon], strict=True):
+            ours, theirs = (float(np.median(draws)) for draws in both)
+            noise = np.hypot(*(1.25 * draws.std() / np.sqrt(len(draws)) for draws in both))  # of the medians
+            if ours - theirs > 2 * noise and ours > (1 + NEGLIGIBLE) * theirs:
+                found.append(f"{m} (×{ours / theirs:.2f})")
+        return found
 
 
 def load(dimension: int, most_points: int) -> Setting:

@@ -5,7 +5,7 @@
 Reads ../shared/anchors and says so when it is not there. Points and weights of random features as a release has them by default
 (`represent`), and Algorithm 1 with probability weights on points drawn from the domain. Error is the RKHS distance to the
 embedding of all rows; the line to compare with is the distance of that embedding to the population's. Last, at the default
-number of points, how the errors stand to the targets and to the published Algorithms 1 and 2.
+number of points, how the errors stand to the published Algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from figure_1 import DELTA, Setting, load
 from harness import ANCHORS, command_line, require, show
 from simulated_releases import measurement_of
@@ -27,7 +27,6 @@ from simulated_releases import measurement_of
 from kmeanalyst.kernels import KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.certified import CertifiedNystroem
-from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean, grid_sensitivity, mean_unit
@@ -37,29 +36,12 @@ from kmeanalyst.representation.wanted import Wanted
 from kmeanalyst.representation.weights.reweight import weights_for
 from release_side.choices.choices import Choices
 from release_side.door.mechanism import GaussianNoise
-from release_side.door.private_mean import private_mean
 from release_side.publishing.methods.random_features import RandomFeatures
 from release_side.publishing.methods.subspace import Subspace
 
 POINTS = (10, 31, 100, 316, 1000)  # among the published
 SUBSPACE = (100, 316, 1000)
 EPSILONS = (0.01, 0.1, 1.0)
-TARGETS = {5: (0.080, 0.015, 0.0035), 2: (0.040, 0.0075, 0.0014)}  # at EPSILONS
-
-
-@dataclass
-class Results:
-    """Of one dimension: errors and seconds, by (name, ε, M), one for each draw of the noise."""
-
-    dimension: int
-    finite_sample: float
-    errors: dict[tuple[str, float, int], list[float]] = field(default_factory=lambda: defaultdict(list))
-    seconds: dict[tuple[str, float, int], list[float]] = field(default_factory=lambda: defaultdict(list))
-    default: dict[float, int] = field(default_factory=dict)  # ε → M
-
-    def numbers(self, name: str, epsilon: float) -> list[int]:
-        """The M at which there are errors."""
-        return sorted(m for n, e, m in self.errors if (n, e) == (name, epsilon))
 
 
 def domain_of(dimension: int) -> Domain:
@@ -82,52 +64,35 @@ def distance(table: Setting, points: Any, weights: Any) -> float:
     return Setting(table.kernel, points, inner, table.squared_norm).error(len(points), weights)
 
 
-def since(start: float) -> float:
-    return time.perf_counter() - start
-
-
-def door(table: Setting, feature_map: FeatureMap, exact: Any) -> str:
-    """The time of one real measurement, and whether its noise has the size that is simulated here."""
-    start = time.perf_counter()
-    real = private_mean([table.rows], feature_map, GaussianNoise(1.0, DELTA), n_rows=len(table.rows))
-    seconds = since(start)
-    size = np.linalg.norm(real.vector - exact) / (real.noise_scale * np.sqrt(len(exact)))
-    return f"{seconds:.1f} s for {len(exact)} random features of {len(table.rows)} rows (size of its noise: {size:.3f})"
-
-
-def place(
-    results: Results, name: str, measurement: Measurement, table: Setting, epsilon: float, numbers: tuple[int, ...]
-) -> None:
-    """Denoise once and place each number of points, and the default number.
+def place(measurement: Measurement, table: Setting, numbers: list[int]) -> Iterator[dict[str, Any]]:
+    """Denoise once and place each number of points, and the default number; the error and the seconds of each.
 
     The draws of `place_points` continue those of `denoise_measurement`: points and weights are those of `represent`, rng=0.
     """
     domain, rng = domain_of(table.rows.shape[1]), np.random.default_rng(0)
     start = time.perf_counter()
     estimate = denoise.denoise_measurement(measurement, domain, rng=rng)
-    denoising = since(start)
-    results.default[epsilon] = RandomFeatures(Choices()).default_points(measurement, domain)
-    for m in sorted({*numbers, results.default[epsilon]}):
+    denoising = time.perf_counter() - start
+    default = RandomFeatures(Choices()).default_points(measurement, domain)
+    for m in sorted({*numbers, default}):
         start = time.perf_counter()
         points, weights = place_points(estimate, measurement, domain, Wanted(n_points=m, rng=deepcopy(rng)))
-        results.seconds[name, epsilon, m].append(denoising + since(start))
-        results.errors[name, epsilon, m].append(distance(table, points, weights))
+        took = denoising + time.perf_counter() - start
+        yield {"M": m, "default": m == default, "error": distance(table, points, weights), "s": took}
 
 
-def random_features(
-    results: Results, table: Setting, feature_map: RandomFourier, exact: Any, options: argparse.Namespace
-) -> None:
+def random_features(table: Setting, domain: Domain, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The default method."""
-    for epsilon in EPSILONS:
-        for draw in range(options.draws):
-            measurement = measure(feature_map, exact, len(table.rows), epsilon, draw)
-            place(results, "random features", measurement, table, epsilon, tuple(options.points))
-        print_lines(results, "random features", epsilon)
+    feature_map = RandomFeatures(Choices()).features(table.kernel, domain)
+    exact = feature_mean(feature_map, table.rows)
+    for epsilon, draw in product(EPSILONS, range(options.draws)):
+        measurement = measure(feature_map, exact, len(table.rows), epsilon, draw)
+        for one in place(measurement, table, options.points):
+            yield {"method": "random features", "ε": epsilon} | one
 
 
-def subspace(results: Results, table: Setting, draws: int) -> None:
+def subspace(table: Setting, domain: Domain, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Algorithm 1 with probability weights, on points drawn from the domain."""
-    domain = domain_of(results.dimension)
     for m in SUBSPACE:
         method = Subspace(Choices(points=m))
         plain, points = method.features(table.kernel, domain), method.spanning(table.kernel, domain)
@@ -137,72 +102,44 @@ def subspace(results: Results, table: Setting, draws: int) -> None:
         of_basis = inner[[position[point.tobytes()] for point in feature_map.points]]
         exact = np.linalg.solve(feature_map.function_values(np.eye(len(of_basis))), of_basis)
         setting = Setting(table.kernel, points, inner, table.squared_norm)
-        for epsilon in EPSILONS:
-            for draw in range(draws):
-                measurement = measure(feature_map, exact, len(table.rows), epsilon, draw)
-                start = time.perf_counter()
-                weights = weights_for("probability", points, measurement)
-                results.seconds["subspace", epsilon, m].append(since(start))
-                results.errors["subspace", epsilon, m].append(setting.error(m, weights))
-    for epsilon in EPSILONS:
-        print_lines(results, "subspace", epsilon)
+        for epsilon, draw in product(EPSILONS, range(options.draws)):
+            measurement = measure(feature_map, exact, len(table.rows), epsilon, draw)
+            start = time.perf_counter()
+            weights = weights_for("probability", points, measurement)
+            took = time.perf_counter() - start
+            error = setting.error(m, weights)
+            yield {"method": "subspace", "ε": epsilon, "M": m, "default": False, "error": error, "s": took}
 
 
-def print_lines(results: Results, name: str, epsilon: float) -> None:
-    """One line for each M."""
-    for m in results.numbers(name, epsilon):
-        draws, seconds = results.errors[name, epsilon, m], results.seconds[name, epsilon, m]
-        usual = " (default)" if name == "random features" and m == results.default[epsilon] else ""
-        print(
-            f"D = {results.dimension}  ε {epsilon:<5} {name:<15} M {m:5d}  {np.median(draws):.5f}"
-            f"  {min(draws):.5f} to {max(draws):.5f}  {np.median(seconds):6.1f} s{usual}",
-            flush=True,
-        )
+def study(dimension: int, options: argparse.Namespace) -> pd.DataFrame:
+    """Everything of one dimension, printed and returned: median, smallest and largest error, and seconds, over the draws."""
+    table, domain = load(dimension, 1), domain_of(dimension)
+    of_population = float(np.sqrt((1 - table.squared_norm) / len(table.rows)))
+    print(f"\nD = {dimension}: embedding of the rows to that of the population {of_population:.5f}", flush=True)
+    lines = []
+    for method in (random_features, subspace):
+        draws = pd.DataFrame(method(table, domain, options)).groupby(["method", "ε", "M", "default"])
+        lines.append(draws["error"].agg(["median", "min", "max"]).assign(s=draws["s"].median()).reset_index())
+        show(lines[-1].to_dict("records"))
+    return pd.concat(lines).assign(D=dimension)
 
 
-# The whole
-
-
-def study(dimension: int, options: argparse.Namespace) -> Results:
-    """One dimension, printed as it goes."""
-    table = load(dimension, 1)
-    results = Results(dimension, float(np.sqrt((1 - table.squared_norm) / len(table.rows))))
-    domain = domain_of(dimension)
-    feature_map = RandomFeatures(Choices()).features(table.kernel, domain)
-    assert isinstance(feature_map, RandomFourier)
-    exact = feature_mean(feature_map, table.rows)
-    print(f"\nD = {dimension}: embedding of the rows to that of the population {results.finite_sample:.5f}")
-    print(f"D = {dimension}: the door takes {door(table, feature_map, exact)}", flush=True)
-    print("setting, method, M, median error, smallest to largest, seconds from measurement to points and weights")
-    random_features(results, table, feature_map, exact, options)
-    subspace(results, table, options.draws)
-    return results
-
-
-def summary(results: Results) -> Iterator[dict[str, Any]]:
-    """At the default number of points: target, error, whether it is met, and the best of the published errors at any M."""
-    for e, (epsilon, target) in enumerate(zip(EPSILONS, TARGETS[results.dimension], strict=True)):
-        key = "random features", epsilon, results.default[epsilon]
-        draws, middle = results.errors[key], float(np.median(results.errors[key]))
-        yield {
-            "D": results.dimension, "ε": epsilon, "target": target, "median": middle, "smallest": min(draws),
-            "largest": max(draws), "s": np.median(results.seconds[key]), "met": middle <= target,
-        } | {f"Algorithm {k}": min(published(results.dimension, k)[e]) for k in (1, 2)}  # fmt: skip
-
-
-def published(dimension: int, algorithm: int) -> list[list[float]]:
-    """The errors for each ε."""
+def published(dimension: int, algorithm: int) -> list[float]:
+    """The smallest error at any M, for each ε."""
     facts = json.loads((ANCHORS / f"published_D{dimension}_alg{algorithm}_random_M10000.json").read_text())
     assert tuple(facts["epsilons"]) == EPSILONS
-    return facts[f"dists_alg{algorithm}"]
+    return [min(errors) for errors in facts[f"dists_alg{algorithm}"]]
 
 
 def main() -> None:
     options = command_line(__doc__, points=POINTS, draws=5, dimension=(2, 5))
     require(ANCHORS)
-    all_results = [study(dimension, options) for dimension in options.dimension]
-    print("\nat the default number of points")
-    show(line for results in all_results for line in summary(results))
+    found = pd.concat([study(dimension, options) for dimension in options.dimension])
+    print("\nat the default number of points, and the smallest of the published errors at any M")
+    show(
+        line | {f"Algorithm {k}": published(line["D"], k)[EPSILONS.index(line["ε"])] for k in (1, 2)}
+        for line in found[found["default"]].to_dict("records")
+    )
 
 
 if __name__ == "__main__":

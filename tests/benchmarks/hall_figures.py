@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import command_line
+from harness import command_line, show
+from matplotlib.figure import Figure
+from scipy.stats import norm
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
@@ -30,9 +32,7 @@ from release_side.publishing.functions import publish_function
 DELTA = 1e-6
 LINE = Domain((Real(name="x", lower=-4.0, upper=4.0),))
 CURVE = Domain((Real(name="x", lower=-4.0, upper=4.0), Real(name="y", lower=-1.0, upper=1.0)))
-Picture = tuple[
-    pd.DataFrame, pd.DataFrame, Array, pd.DataFrame
-]  # rows, grid, the exact function there, the answers there
+Picture = tuple[pd.DataFrame, pd.DataFrame, Array, pd.DataFrame]  # rows, grid, and there the exact function and answers
 MOONS = Domain((Real(name="x", lower=-2.0, upper=3.0), Real(name="z", lower=-1.5, upper=2.0), Boolean(name="y")))
 
 
@@ -45,9 +45,7 @@ def mixture(n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
 def population_density(x: Array) -> Array:
     """Of the mixture."""
     parts = ((0.6, -1.2, 0.5), (0.4, 1.4, 0.8))
-    return sum(share / scale * np.exp(-(((x - centre) / scale) ** 2) / 2) for share, centre, scale in parts) / np.sqrt(
-        2 * np.pi
-    )
+    return sum(share * norm.pdf(x, centre, scale) for share, centre, scale in parts)
 
 
 def moons(n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -150,13 +148,8 @@ def draw_boundary(path: Path, picture: Picture, epsilon: float, n_rows: int) -> 
 
 
 def _axes(size: tuple[float, float]) -> tuple[Any, Any]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=size, layout="constrained")
-    return axes, figure
+    figure = Figure(figsize=size, layout="constrained")
+    return figure.subplots(), figure
 
 
 def main() -> None:
@@ -167,7 +160,7 @@ def main() -> None:
         line, pictures[kind] = measured(kind, options.rows, options.epsilon, options.draws)
         lines.append(line)
     print(f"{options.rows} rows, epsilon {options.epsilon:g}, delta {DELTA:g}, {options.draws} draws")
-    print(pd.DataFrame(lines).to_string(index=False, float_format=lambda number: f"{number:.4g}", na_rep=""))
+    show(lines)
     if options.folder:
         folder = Path(options.folder)
         folder.mkdir(parents=True, exist_ok=True)

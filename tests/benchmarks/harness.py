@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -61,6 +61,26 @@ def read_text(*files: str) -> pd.DataFrame:
     """Files of the data folder below each other, as text, cell by cell."""
     parts = [pd.read_csv(DATA / file, dtype=str, keep_default_na=False) for file in files]
     return pd.concat(parts, ignore_index=True).apply(lambda column: column.str.strip())
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """The time it takes, once."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def margins_apart(
+    domain: Any, rows: pd.DataFrame, others: pd.DataFrame, group: int | None = None
+) -> tuple[float, float]:
+    """Mean total variation between tables of one column and of two, these within the groups of a column if it is given."""
+    from release_side.quality.score_tables import ScoreTables, shares_of, total_variations
+
+    tables = ScoreTables(domain, group)
+    apart = total_variations(
+        tables, *(shares_of(tables, tables.counts(domain.encode(part))) for part in (rows, others))
+    )
+    return float(apart[tables.one_way].mean()), float(apart[tables.compared].mean())
 
 
 def publish_alone(rows: Any, domain: Any, **options: Any) -> tuple[Any, float, float, float]:

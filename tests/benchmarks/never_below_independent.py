@@ -24,7 +24,6 @@ the income decile on education, how often its 95 % interval holds the table's sl
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from collections.abc import Callable
@@ -34,7 +33,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import synthesis
-from harness import DATA, command_line, is_there, read_text, show
+from harness import DATA, command_line, is_there, margins_apart, read_text, show
 from simulated_releases import measurement_of
 
 from kmeanalyst.kernels import ChosenMargins
@@ -140,15 +139,8 @@ def independent_rows(table: Table, epsilon: float, n_rows: int, seed: int) -> pd
 
 def points(table: Table, frame: pd.DataFrame) -> tuple[float, float]:
     """k-marginal (0 to 1000), and the total variation of single columns."""
-    private, ours = (synthesis.natural_rows(table.domain, rows) for rows in (table.rows, frame))
-    (private, sizes), (ours, _) = (synthesis.codes_of(table.domain, rows) for rows in (private, ours))
-    group = [] if table.group is None else [table.domain.position(table.group)]
-    others = [j for j in range(len(sizes)) if j not in group]
-    pairs = [[*group, *pair] for pair in itertools.combinations(others, 2)]
-    two, one = (
-        float(np.mean([synthesis.total_variation(ours, private, sizes, js) for js in tables]))
-        for tables in (pairs, [[j] for j in range(len(sizes))])
-    )
+    group = None if table.group is None else table.domain.position(table.group)
+    one, two = margins_apart(table.domain, frame, table.rows, group)
     return 1000 * (1 - two), one
 
 

@@ -1,10 +1,9 @@
 """How near a plan comes: realised over predicted error in the kernel's space, on tables that no plan has seen.
 
-    python tests/benchmarks/plan_and_truth.py [--epsilon 0.1 1] [--public 100 1000]
+    python tests/benchmarks/plan_and_truth.py [--epsilon 0.1 1]
 
 Seven tables: two simulated ones, uniform rows, rows all in one small cluster, the demo's census rows and, where
-../shared/anchors is there, the published mixtures of Balog, Tolstikhin & Schölkopf (2018). With --public, the first so
-many rows of each are public as well, for the plan and for the release.
+../shared/anchors is there, the published mixtures of Balog, Tolstikhin & Schölkopf (2018).
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from importlib.resources import files
-from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,9 +48,9 @@ def tables() -> Iterator[tuple[str, Domain, pd.DataFrame, Kernel | str | None]]:
             yield f"published, D = {dimension}", domain, pd.DataFrame(rows[:ROWS], columns=list(domain.names)), kernel
 
 
-def realised(domain: Domain, table: pd.DataFrame, kernel: Kernel | str | None, **options: Any) -> float:
+def realised(domain: Domain, table: pd.DataFrame, kernel: Kernel | str | None, epsilon: float) -> float:
     """The RKHS distance of a release from its table."""
-    release = publish(table, domain, kernel=kernel, delta=DELTA, **options)
+    release = publish(table, domain, kernel=kernel, epsilon=epsilon, delta=DELTA)
     chosen = kernel_from_spec(kernel, domain)
     ours = KernelMean(chosen, domain.encode(release.points.to_dataframe()), release.weights)
     theirs = KernelMean(chosen, domain.encode(table))
@@ -62,17 +59,14 @@ def realised(domain: Domain, table: pd.DataFrame, kernel: Kernel | str | None, *
 
 def main() -> None:
     logging.disable()
-    asked = command_line(__doc__, epsilon=(0.1, 1.0), public=(0,))
-    for (name, domain, table, kernel), n_public in product(tables(), asked.public):
-        public = table[:n_public] if n_public else None
-        predicted = plan(
-            domain, rows=len(table), epsilon=asked.epsilon, delta=DELTA, kernel=kernel, public_points=public
-        ).rkhs_error
+    asked = command_line(__doc__, epsilon=(0.1, 1.0))
+    for name, domain, table, kernel in tables():
+        predicted = plan(domain, rows=len(table), epsilon=asked.epsilon, delta=DELTA, kernel=kernel).rkhs_error
         lines = []
         for epsilon, expected in zip(asked.epsilon, predicted, strict=True):
-            error = realised(domain, table, kernel, epsilon=epsilon, public_points=public)
+            error = realised(domain, table, kernel, epsilon=epsilon)
             lines.append({"ε": epsilon, "ratio": error / expected, "realised": error, "predicted": expected})
-        show({"table": name, "public rows": n_public} | line for line in lines)
+        show({"table": name} | line for line in lines)
 
 
 if __name__ == "__main__":

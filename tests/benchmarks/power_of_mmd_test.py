@@ -1,10 +1,10 @@
 """Power of the noise-aware two-sample test compared with the non-private one.
 
-    python tests/benchmarks/power_of_mmd_test.py [--repetitions 40] [--shifts 0 0.06 0.08 0.3] [--simulated]
+    python tests/benchmarks/power_of_mmd_test.py [--repetitions 40] [--shifts 0 0.06 0.08 0.3]
     python tests/benchmarks/power_of_mmd_test.py --adult adaptive margins [--repetitions 100] [--epsilon 1 10]
 
-Reads ../shared/anchors (the five-dimensional mixture of Balog, Tolstikhin & Schölkopf 2018) and says so when it is not there; a
-simulated mixture takes its place. N = 10,000 rows are the table, L = 500 others the sample, shifted in its first column by so many
+Reads ../shared/anchors (the five-dimensional mixture of Balog, Tolstikhin & Schölkopf 2018) and says so when it is not
+there. N = 10,000 rows are the table, L = 500 others the sample, shifted in its first column by so many
 of its standard deviations; level 5 %, default sizes, δ = 1e-6. On the same rows: the permutation test of table and sample (nothing
 private), the noise-aware test of releases at ε = 1 and 0.1.
 
@@ -21,15 +21,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import ANCHORS, command_line, show
+from harness import ANCHORS, command_line, require, show
 from level_of_mmd_test import fit_nothing
-from populations import NUMERIC, numeric_rows
-from populations import population as population_of
+from populations import population
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import Gaussian, Kernel
-from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels import Gaussian
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Real
 
@@ -38,20 +36,12 @@ N, L, DELTA = 10_000, 500, 1e-6
 EPSILONS = (1.0, 0.1)
 
 
-def population(simulated: bool) -> tuple[Domain, Kernel, Array]:
-    """Domain, kernel and 100,000 rows."""
-    if ANCHOR.exists() and not simulated:
-        rows = np.load(ANCHOR)["X_private"]
-        domain = Domain(tuple(Real(name=f"x{j}", lower=-700, upper=700) for j in range(rows.shape[1])))
-        return domain, Gaussian(float(np.sqrt(1e4 * rows.shape[1] / 2))), rows
-    if not simulated:
-        print("../shared/anchors is not there: a simulated mixture takes its place")
-    return NUMERIC, Gaussian(3.0), numeric_rows(100_000, np.random.default_rng(0)).to_numpy()
-
-
-def pvalues(shifts: Sequence[float], repetitions: int, *, simulated: bool) -> dict[tuple[float, str], list[float]]:
+def pvalues(shifts: Sequence[float], repetitions: int) -> dict[tuple[float, str], list[float]]:
     """p-values by shift and test."""
-    domain, kernel, rows = population(simulated)
+    require(ANCHOR)
+    rows = np.load(ANCHOR)["X_private"]
+    domain = Domain(tuple(Real(name=f"x{j}", lower=-700, upper=700) for j in range(rows.shape[1])))
+    kernel = Gaussian(float(np.sqrt(1e4 * rows.shape[1] / 2)))
     fit_nothing()
     found: dict[tuple[float, str], list[float]] = defaultdict(list)
     for repetition in range(repetitions):
@@ -83,7 +73,7 @@ def _tell(found: dict[tuple[float, str], list[float]], repetitions: int) -> None
 def tell_older(kernels: Sequence[str], epsilons: Sequence[float], repetitions: int) -> None:
     """Print how often a sample of Adult that is two years older is rejected at 5 %."""
     fit_nothing()
-    domain, draw, _ = population_of("adult")
+    domain, draw, _ = population("adult")
     for kernel, epsilon in product(kernels, epsilons):
         found = []
         for repetition in range(repetitions):
@@ -105,14 +95,12 @@ def _published(
 
 def main() -> None:
     """Print the rates, after every ten repetitions."""
-    choice = command_line(
-        __doc__, repetitions=40, shifts=(0.0, 0.06, 0.08, 0.3), simulated=False, adult=(), epsilon=(1.0, 10.0)
-    )
+    choice = command_line(__doc__, repetitions=40, shifts=(0.0, 0.06, 0.08, 0.3), adult=(), epsilon=(1.0, 10.0))
     if choice.adult:
         tell_older(choice.adult, choice.epsilon, choice.repetitions)
         return
     print(f"N = {N}, L = {L}")
-    pvalues(choice.shifts, choice.repetitions, simulated=choice.simulated)
+    pvalues(choice.shifts, choice.repetitions)
 
 
 if __name__ == "__main__":

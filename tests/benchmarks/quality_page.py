@@ -2,10 +2,12 @@
 
     python tests/benchmarks/quality_page.py [--rows 1000000]
 
-1. ../shared/data/acs (where it is there): a release at ε = 1, its page with --group PUMA, and ../shared/anchors/acs_score.py on the
+Reads ../shared/data/acs, and says so when it is not there.
+
+1. A release at ε = 1, its page with --group PUMA, and ../shared/anchors/acs_score.py on the
    rows of the same file: k-marginal, worst group and mean distances of both.
-2. So many rows of 20 columns in a CSV file (rows of the same data, three tenths of their cells exchanged; made up without them):
-   seconds of the command on the clock and of the processor, and its largest memory.
+2. So many rows of 20 columns in a CSV file (rows of the same data, three tenths of their cells exchanged): seconds of the
+   command on the clock and of the processor, and its largest memory.
 """
 
 from __future__ import annotations
@@ -22,9 +24,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import ANCHORS, DATA, command_line, is_there, read_text
+from harness import ANCHORS, DATA, command_line, read_text, require
 
-import kmeanalyst as ka
 import release_side
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 
@@ -62,14 +63,8 @@ def compare_with_scorer(folder: Path) -> None:
 
 def large_table(n_rows: int) -> tuple[pd.DataFrame, Domain]:
     """Rows with their columns tied to each other, as text."""
-    rng = np.random.default_rng(0)
-    if ACS.exists():
-        frame = read_text("acs/ma2019.csv.gz")
-        domain = Domain(read_domain(ACS / "domain.toml").columns[:COLUMNS])
-    else:
-        levels = [ka.Categorical(name=f"a{k}", levels=tuple(map(str, range(4 + k)))) for k in range(12)]
-        domain = Domain((*levels, *(ka.Real(name=f"x{k}", lower=0, upper=1) for k in range(8))))
-        frame = domain.decode(domain.draw(10_000, rng))
+    rng, frame = np.random.default_rng(0), read_text("acs/ma2019.csv.gz")
+    domain = Domain(read_domain(ACS / "domain.toml").columns[:COLUMNS])
     own = np.arange(n_rows) % len(frame)
     exchanged = {
         name: frame[name].to_numpy()[np.where(rng.random(n_rows) < 0.3, rng.integers(0, len(frame), n_rows), own)]
@@ -95,7 +90,7 @@ def measure(n_rows: int, folder: Path) -> None:
 
 if __name__ == "__main__":
     arguments = command_line(__doc__, rows=10**6)
+    require(ACS)
     with tempfile.TemporaryDirectory() as made:
-        if is_there(ACS):
-            compare_with_scorer(Path(made))
+        compare_with_scorer(Path(made))
         measure(arguments.rows, Path(made))

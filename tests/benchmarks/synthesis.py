@@ -22,12 +22,11 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import ANCHORS, DATA, command_line, publish_alone, read_text, require, show
+from harness import ANCHORS, DATA, command_line, margins_apart, publish_alone, read_text, require, show
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import AdaBoostClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -184,21 +183,6 @@ def natural_rows(domain: Domain, frame: pd.DataFrame) -> Any:
     return rows
 
 
-def binned(column: Column, values: Any) -> tuple[Any, int]:
-    """Codes (n,) of bins or levels, and how many there are; an atom and a missing cell have codes of their own."""
-    missing = np.isnan(values)
-    if isinstance(column, Number):
-        codes, size = np.searchsorted(column.edges, values, side="right"), len(column.edges) + 1
-        for atom in column.atoms:
-            codes[values == atom] = size
-            size += 1
-    else:
-        assert isinstance(column, Categorical)
-        codes, size = np.where(missing, 0, values).astype(int), len(column.levels)
-    codes[missing] = size
-    return codes, size + column.missing
-
-
 def features(table: Table, rows: Any) -> Any:
     """What the classifiers see, (n, F): numbers within [0, 1], one-hot levels, a mark where a cell may be missing."""
     parts = []
@@ -228,12 +212,7 @@ def model_scores(table: Table, rows: Any) -> Scores:
     Where all rows have one label nothing can be learned: 1/2, and the share of positive test rows.
     """
     target, test = table.domain.position(table.target), natural_rows(table.domain, table.test)
-    seen, label, unseen, truth = (
-        features(table, rows),
-        rows[:, target] == 1,
-        features(table, test),
-        test[:, target] == 1,
-    )
+    (seen, label), (unseen, truth) = ((features(table, some), some[:, target] == 1) for some in (rows, test))
     found: Scores = {}
     for name, make in MODELS.items():
         score = np.zeros(len(test))
@@ -241,48 +220,17 @@ def model_scores(table: Table, rows: Any) -> Scores:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of iterations that the protocol cuts short
                 model = make().fit(seen, label)
-            score = (
-                model.predict_proba(unseen)[:, 1]
-                if hasattr(model, "predict_proba")
-                else model.decision_function(unseen)
-            )
+            proba = hasattr(model, "predict_proba")
+            score = model.predict_proba(unseen)[:, 1] if proba else model.decision_function(unseen)
         found[f"roc {name}"] = float(roc_auc_score(truth, score))
         found[f"pr {name}"] = float(average_precision_score(truth, score))
     return {kind: float(np.mean([found[f"{kind} {name}"] for name in MODELS])) for kind in ("roc", "pr")} | found
 
 
-def margin_scores(table: Table, rows: Any) -> Scores:
-    """Distances of tables of one and two columns to the private rows."""
-    ours, sizes = codes_of(table.domain, rows)
-    private, _ = codes_of(table.domain, natural_rows(table.domain, table.train))
-    return {
-        f"tv_{k}way": float(
-            np.mean([total_variation(ours, private, sizes, list(js)) for js in combinations(range(len(sizes)), k)])
-        )
-        for k in (1, 2)
-    }
-
-
-def codes_of(domain: Domain, rows: Any) -> tuple[Any, list[int]]:
-    """(n, d) ranges, levels, atoms and missing cells of natural rows, and how many each column has."""
-    found = [binned(column, values) for column, values in zip(domain.columns, rows.T, strict=True)]
-    return np.column_stack([codes for codes, _ in found]), [size for _, size in found]
-
-
-def total_variation(codes: Any, private_codes: Any, sizes: list[int], columns: list[int]) -> float:
-    """Between the shares of rows in each cell of the table of these columns."""
-    shape = [sizes[j] for j in columns]
-    ours, theirs = (
-        np.bincount(np.ravel_multi_index(tuple(c[:, columns].T), shape), minlength=np.prod(shape)) / len(c)
-        for c in (codes, private_codes)
-    )
-    return float(np.abs(ours - theirs).sum() / 2)
-
-
 def scores(table: Table, frame: pd.DataFrame) -> Scores:
     """All scores of rows to learn from."""
-    rows = natural_rows(table.domain, frame)
-    return model_scores(table, rows) | margin_scores(table, rows)
+    margins = zip(("tv_1way", "tv_2way"), margins_apart(table.domain, frame, table.train), strict=True)
+    return model_scores(table, natural_rows(table.domain, frame)) | dict(margins)
 
 
 def release_scores(table: Table, epsilon: float, draw: int, options: dict[str, Any]) -> Scores:

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import DATA, command_line, is_there, publish_alone, read_text, show
+from harness import DATA, command_line, is_there, margins_apart, publish_alone, read_text, show
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
@@ -42,7 +42,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from release_side.quality.score_tables import ScoreTables, k_marginal, shares_of
 
 PUBLIC_ROWS, TEST_ROWS, DELTA = 2_000, 10_000, 1e-6
 SETTINGS = ("target", "none", "crossed", "one-way")
@@ -315,12 +314,7 @@ def learned(release: Any, table: Table, models: list[str]) -> dict[str, tuple[fl
 
 def points(table: Table, release: Any) -> float:
     """k-marginal of all pairs, 0 to 1000."""
-    tables = ScoreTables(table.domain)
-    own, drawn = (
-        shares_of(tables, tables.counts(table.domain.encode(frame)))
-        for frame in (table.train, release.to_frame().drop(columns="weight"))
-    )
-    return k_marginal(tables, own, drawn) or 0.0
+    return 1000 * (1 - margins_apart(table.domain, release.to_frame().drop(columns="weight"), table.train)[1])
 
 
 def of_rows(table: Table, share: float) -> Any:

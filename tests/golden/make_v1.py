@@ -86,10 +86,7 @@ def releases() -> Iterator[tuple[str, Release]]:
     yield "zcdp", release_side.publish(mixed, MIXED, calibration="zcdp", **small, **usual)
     yield "rehearsal", release_side.publish(mixed, MIXED, rehearsal=1, **small, **usual)
     yield "kernel-algebra", release_side.publish(mixed, MIXED, kernel=KERNEL, **small, **usual)
-    yield (
-        "foreign",
-        from_frame(mixed[:7].assign(weight=rng.normal(size=7)), domain=MIXED),
-    )
+    yield ("foreign", from_frame(mixed[:7].assign(weight=rng.normal(size=7)), domain=MIXED))
     column_of = [f"{number % 60}" for number in range(len(mixed))]
     yield "persons", release_side.publish(mixed.assign(owner=column_of), MIXED, unit="owner", **small, **usual)
     yield from releases_of_other_parts(mixed, rng)

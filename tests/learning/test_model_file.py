@@ -19,7 +19,6 @@ import paths
 import pytest
 import skops
 from every import every
-from file_tools import changed
 from sklearn.base import is_classifier
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -251,7 +250,7 @@ def test_a_model_of_a_rehearsal_says_so_in_its_file(mixed_release: ka.Release, t
     statement = replace(mixed_release.statement, mechanism="rehearsal of discrete gaussian")
     measurement = replace(mixed_release.measurement, noise_law=statement.mechanism)
     model = ka.fit(
-        LogisticRegression(), changed(mixed_release, statement=statement, measurement=measurement), "married"
+        LogisticRegression(), mixed_release.replaced(statement=statement, measurement=measurement), "married"
     )
     model.write(tmp_path / "model.skops")
     assert "NOT PRIVATE (a rehearsal)" in str(ka.read_model(tmp_path / "model.skops").report)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
-from derive_weight_table import probe, table_entry, table_estimators
+from derive_weight_table import probe, table_estimators
 from every import every
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
@@ -185,7 +185,7 @@ def _cases() -> list[Any]:
 @pytest.mark.parametrize("key", _cases())
 @pytest.mark.estimators(but="AffinityPropagation")
 def test_the_answer_is_what_the_probe_finds(key: str):
-    found, answer = table_entry(ESTIMATORS[key]), support(ESTIMATORS[key])
+    found, answer = probe(ESTIMATORS[key])._asdict(), support(ESTIMATORS[key])
     assert (answer, answer.nonnegative_ok) == (found["verdict"], found["nonnegative_ok"]), found["reason"]
     assert answer.source == f"table, scikit-learn {sklearn.__version__}"
 

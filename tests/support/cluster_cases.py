@@ -1,4 +1,4 @@
-"""Tables for executors: of people with odd identifiers, in parts; and parts that fail, or that kill the worker that reads them.
+"""Tables for executors: of people with odd identifiers, in parts; and a part that fails, or that kills the worker that reads it.
 
 Workers import this file, so that it imports no cluster.
 """
@@ -19,7 +19,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side.executors.executor import Executor
-from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
 from release_side.publishing.publish import publish
 
@@ -65,48 +64,38 @@ def integers_of(release: Release) -> list[int]:
     return [int(each) for each in release.measurement.noisy_sum] + [release.measurement.n_rows]
 
 
-@dataclass(frozen=True)
-class Files(PrivateTable):
-    """The files of a folder, each a part."""
+@dataclass(frozen=True, eq=False, repr=False)
+class HostilePart(PrivateTable):
+    """A table whose first part raises by the value of a cell, with another error as its context, where it is read; and that is no
+    Exception, as polars' may be. With `ends` it ends its process; with `once`, a file, only before that file exists.
+    """
 
-    folder: Path
-    name: str = "*.csv"
+    part: PrivateTable
+    ends: bool = False
+    once: Path | None = None
 
     @property
     def header(self) -> list[str]:
-        return ["who", *DOMAIN.names]
+        return self.part.header
 
     def count(self) -> int:
-        return open_private(self.folder / self.name).count()
+        return self.part.count()
 
     def divided(self, n_rows: int) -> list[PrivateTable]:
-        return [type(self)(self.folder, path.name) for path in sorted(self.folder.glob(self.name))]
+        first, *others = self.part.divided(n_rows)
+        return [HostilePart(first, self.ends, self.once), *others]
 
     def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        yield from open_private(self.folder / self.name)._pieces(names)
-
-
-class Deadly(Files):
-    """The third part ends the process that reads it, the first time."""
-
-    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        pieces = list(super()._pieces(names))
-        if self.name == "02.csv" and not (self.folder / "died").exists():
-            (self.folder / "died").touch()
-            os._exit(1)
-        yield from pieces
-
-
-class Cruel(Files):
-    """The first part raises an error that shows a cell, with another one as its context; and is no Exception, as polars' may be."""
-
-    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        for piece in super()._pieces(names):
-            if self.name == "00.csv":
+        for piece in self.part._pieces(names):
+            if self.once is None or not self.once.exists():
+                if self.once is not None:
+                    self.once.touch()
+                if self.ends:
+                    os._exit(1)
                 try:
-                    raise_cell(piece["city"][0])
+                    raise_cell(MARKER)
                 except ValueError as error:
-                    raise BaseException(f"not {piece['city'][0]} at all") from error
+                    raise BaseException(f"not {MARKER} at all") from error
             yield piece
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every import every as in_one
 from hypothesis import settings
 
 from kmeanalyst.kernels import (
@@ -302,33 +303,21 @@ def every(cases: Sequence[Any], some: Sequence[Any] | None = None, *, of: str = 
 
     of   the test's argument, or several in one text where cases are tuples: "text, level".
     """
-    names = of.split(", ")
-    argument = f"every_{names[0]}"
-    kept = list(cases) if some is None else [case for case in cases if any(case is one for one in some)]
+    if some is None:
+        return in_one(of, cases)
+    kept = [case for case in cases if any(case is one for one in some)]
     others = [case for case in cases if not any(case is one for one in kept)]
-    tiers = [
-        pytest.param(kept, id="some"),
-        *([pytest.param(others, id="others", marks=pytest.mark.product)] if others else []),
-    ]
+    argument = f"every_{of.split(',')[0]}"
+    tiers = [pytest.param(kept, id="some"), pytest.param(others, id="others", marks=pytest.mark.product)]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        @wraps(test)
+        @wraps(with_fixtures := in_one(of, ())(test))
         def run(**fixtures: Any) -> None:
-            for case in fixtures.pop(argument):
-                try:
-                    test(**dict(zip(names, case if len(names) > 1 else (case,), strict=True)), **fixtures)
-                except Exception as error:
-                    error.add_note(f"of {getattr(case, 'name', case)!r:.200}")
-                    raise
+            in_one(of, fixtures.pop(argument))(test)(**fixtures)
 
-        signature = inspect.signature(test)
-        fixtures = [one for one in signature.parameters.values() if one.name not in names]
+        fixtures = inspect.signature(with_fixtures).parameters.values()
         own = inspect.Parameter(argument, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        run.__signature__ = signature.replace(parameters=[own, *fixtures])  # type: ignore[attr-defined]
-        for attribute in [
-            name for name in vars(run) if "hypothesis" in name
-        ]:  # the inner test may be one of hypothesis
-            delattr(run, attribute)
+        run.__signature__ = inspect.Signature([own, *fixtures])  # type: ignore[attr-defined]
         return pytest.mark.parametrize(argument, tiers)(run)
 
     return decorate

@@ -16,10 +16,10 @@ import re
 import struct
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import numpy as np
+from file_tools import members_of, zipped
 
 from kmeanalyst.release import Release
 from kmeanalyst.releases.file import FileRefused, write_release
@@ -29,11 +29,6 @@ from kmeanalyst.releases.file.reading import release_of
 KINDS = ("flip", "sealed", "cut", "flip", "sealed")
 WORDS = [0, 1, 127, 128, 255]
 MESSAGE = re.compile(r".+: .+\. [A-Z][^.]+\.")
-
-
-def members_of(whole: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def edited(data: bytes, rng: np.random.Generator) -> bytes:
@@ -63,11 +58,7 @@ def sealed(members: dict[str, bytes], rng: np.random.Generator) -> bytes:
         entry = re.compile(rb'"' + re.escape(other.encode()) + rb'":\{"bytes":\d+,"sha256":"[0-9a-f]{64}"\}')
         digest = hashlib.sha256(data).hexdigest()
         header = entry.sub(f'"{other}":{{"bytes":{len(data)},"sha256":"{digest}"}}'.encode(), header)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for other, data in (members | {"release.json": header}).items():
-            archive.writestr(other, data)
-    return out.getvalue()
+    return zipped([*(members | {"release.json": header}).items()])
 
 
 def check_sound(release: Release) -> None:
@@ -83,7 +74,7 @@ def check_sound(release: Release) -> None:
 
 def main(folder: Path, how_many: int) -> None:
     wholes = [path.read_bytes() for path in sorted(folder.glob("*.kme"))]
-    parts = [members_of(whole) for whole in wholes]
+    parts = [members_of(io.BytesIO(whole)) for whole in wholes]
     rng, tally, slowest = np.random.default_rng(20), collections.Counter[str](), 0.0
     for i in range(how_many):
         whole, kind = wholes[i % len(wholes)], KINDS[i // len(wholes) % len(KINDS)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -13,10 +12,10 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from contracts import FEATURE_MAPS, FeatureCase
+from contracts import FEATURE_MAPS, SOME_MAPS
 from hypothesis import strategies as st
 
-from kmeanalyst.kernels import Gaussian, Kernel
+from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.releases.measurement import GRID
@@ -61,7 +60,7 @@ def record_lines(files: Collection[str | None]) -> Iterator[list[tuple[str, int]
         sys.settrace(before)
 
 
-def recorded(rows: Array, feature_map: FeatureMap, *, pieces: list[Array] | None = None, workers: int = 1) -> Recorder:
+def recorded(rows: Array, feature_map: FeatureMap, *, pieces: list[Any] | None = None, workers: int = 1) -> Recorder:
     """What the mechanism is given for these rows."""
     recorder = Recorder()
     pieces = [rows] if pieces is None else pieces
@@ -75,25 +74,10 @@ def squared_distance(a: Array, b: Array) -> int:
     return sum((int(x) - int(y)) ** 2 for x, y in zip(a, b, strict=True))
 
 
-def _some_of(cases: Sequence[FeatureCase]) -> list[FeatureCase]:
-    """Maps in which each family has two kernels at least, and each kernel one map."""
-    chosen, kernels, families = list[FeatureCase](), Counter[str](), Counter[str]()
-    for case in sorted(cases, key=lambda case: case.family in ("nystroem", "pivots", "certified-nystroem")):
-        if families[case.family] < 2 or not kernels[case.case.name]:
-            chosen.append(case)
-            kernels[case.case.name] += 1
-            families[case.family] += 1
-    return chosen
-
-
-SOME_MAPS = _some_of(FEATURE_MAPS)
 every_map = pytest.mark.parametrize(
     "maps", [SOME_MAPS, pytest.param(FEATURE_MAPS, marks=pytest.mark.product)], ids=["some", "all"]
 )
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1e308, -0.0, 5e-324, 1e22, -1.0, 0.0, 2.0, 7.0, 2.0**63]
-
-
-UNUSED = Gaussian(1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +87,7 @@ class Claimed(FeatureMap):
     features: Array
     norm_bound: float = 1.0
     nonnegative: bool = False
-    kernel: Kernel = UNUSED
+    kernel = Gaussian(1.0)  # which nothing uses
     name = "claimed"
 
     def __call__(self, X: Array) -> Array:
@@ -150,7 +134,4 @@ def grouped(codes: Any, rows: Array) -> UnitRows:
 
 def measured(codes: Any, rows: Array, feature_map: FeatureMap, *, workers: int = 1) -> Recorder:
     """What the mechanism is given for a table of units."""
-    recorder, units = Recorder(), grouped(codes, rows)
-    private_mean([units], feature_map, recorder, n_rows=len(units), workers=workers)  # type: ignore[arg-type]
-    assert recorder.exact_sum is not None and recorder.exact_sum.dtype == np.int64
-    return recorder
+    return recorded(rows, feature_map, pieces=[grouped(codes, rows)], workers=workers)

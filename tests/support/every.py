@@ -24,12 +24,14 @@ def every(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Call
                 try:
                     test(**fixtures, **given)
                 except Exception as error:
-                    error.add_note(f"at {given}")
+                    error.add_note(f"at {given!s:.500}")
                     raise
 
         signature = inspect.signature(test)
         rest = [parameter for name, parameter in signature.parameters.items() if name not in keys]
         over_all.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
+        for attribute in [name for name in vars(over_all) if "hypothesis" in name]:  # of a test that draws its inputs
+            delattr(over_all, attribute)
         return over_all
 
     return decorate

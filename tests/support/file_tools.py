@@ -177,10 +177,6 @@ def same(a: Release, b: Release) -> None:
     assert one.feature_map(a.encoded_points).tobytes() == other.feature_map(b.encoded_points).tobytes()
 
 
-def changed(release: Release, **changes: Any) -> Release:
-    return release.replaced(**changes)
-
-
 def bare(points: pd.DataFrame, weights: Any, domain: Domain, **fields: Any) -> Release:
     """A release without a measurement."""
     usual = {"measurement": None, "kernel": Gaussian(1.0), "statement": None}
@@ -226,8 +222,7 @@ def first(name: str, value: str) -> Callable[[list[Row]], list[Row]]:
     """The lines with another first cell in a column."""
 
     def edit(rows: list[Row]) -> list[Row]:
-        changed = with_cells(name, lambda cell: value)(rows[:2])
-        return [*changed, *rows[2:]]
+        return [*with_cells(name, lambda cell: value)(rows[:2]), *rows[2:]]
 
     return edit
 

@@ -47,8 +47,6 @@ from kmeanalyst.releases.texts import is_hidden
 
 GOLDEN = paths.TESTS / "golden"
 MOST_SECONDS = 20.0  # processor time for one example; most take milliseconds
-
-
 PROPERTIES: dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any], ...]]] = {}
 
 
@@ -104,20 +102,13 @@ _ODD_NUMBERS = [
 _ODD_TEXTS = [
     "", " ", "a", "weight", "x" * 201, "\x1b[2J", "\u202e", "\ud800", "a\x00", "東京", "1e999", "nan", "-0", "0" * 300,
 ]  # fmt: skip
+_GAUSSIAN = {"name": "gaussian", "lengthscale": 1.0}
 odd_values = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.sampled_from(_ODD_NUMBERS),
-    st.sampled_from(_ODD_TEXTS),
-    st.integers(),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=12),
-    st.lists(st.integers(-3, 3), max_size=4),
-    st.dictionaries(st.text(max_size=3), st.integers(-3, 3), max_size=3),
-    st.just({"name": "gaussian", "lengthscale": 1.0}),
-    st.just({"name": "sum", "terms": [{"name": "gaussian", "lengthscale": 1.0}] * 3}),
-    st.just([[[[[[[[[[]]]]]]]]]]),
-)
+    st.none(), st.booleans(), st.sampled_from(_ODD_NUMBERS), st.sampled_from(_ODD_TEXTS), st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=12), st.lists(st.integers(-3, 3), max_size=4),
+    st.dictionaries(st.text(max_size=3), st.integers(-3, 3), max_size=3), st.just(_GAUSSIAN),
+    st.just({"name": "sum", "terms": [_GAUSSIAN] * 3}), st.just([[[[[[[[[[]]]]]]]]]]),
+)  # fmt: skip
 
 
 def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -309,8 +300,6 @@ def private_cells(column: Column, rows: list[Any], other: Any, series: bool) -> 
 
 
 _LINES = domain_toml(DOMAIN).splitlines()
-
-
 line_changes = st.tuples(
     st.integers(0, len(_LINES) - 1), st.sampled_from(["drop", "twice", "value", "key", "raw"]),
     odd_values.filter(lambda value: value is not None), st.text(max_size=10),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from simulated_releases import measured_release, measurement_of
 
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -14,8 +15,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.releases.measurement import feature_mean
 
 DOMAIN = Domain((
     Real(name="a", lower=-3, upper=3),
@@ -52,19 +52,9 @@ def release_around(
     weights: np.ndarray | None = None, method: str = "foreign",
 ) -> Release:  # fmt: skip
     """A release around a measurement of this vector, of equal weights unless given."""
-    measurement = Measurement(
-        vector=vector, noise_scale=noise, noise_law="discrete gaussian", n_rows=n_rows, feature_map=feature_map,
-        noisy_sum=np.zeros(len(vector), dtype=np.int64),
-    )  # fmt: skip
-    statement = PrivacyStatement(
-        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian", sensitivity=2 / n_rows,
-        noise_scale=noise, calibration="analytic", rho=0.5 * (2 / n_rows / noise) ** 2, n_rows=n_rows,
-    )  # fmt: skip
-    equal = np.full(len(points), 1 / len(points))
-    return Release(
-        points=domain.decode(domain.encode(points)), weights=equal if weights is None else weights,
-        measurement=measurement, kernel=feature_map.kernel, domain=domain, statement=statement, method=method,  # type: ignore[attr-defined]
-    )  # fmt: skip
+    measurement = measurement_of(feature_map, vector, noise, n_rows)
+    release = measured_release(measurement, domain, domain.encode(points))
+    return release.replaced(weights=release.weights if weights is None else weights, method=method)
 
 
 def measured(noise: float = 2e-4, method: str = "random-features") -> Release:

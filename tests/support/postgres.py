@@ -102,6 +102,3 @@ def _run(words: Sequence[str | Path], *, check: bool = True) -> None:
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
     done = subprocess.run([*map(str, words)], cwd="/", env=environment, stdout=subprocess.DEVNULL, check=False, **who)
     assert done.returncode == 0 or not check, f"{words[0]} failed"
-
-
-__all__ = ["Server", "binaries", "started"]

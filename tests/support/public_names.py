@@ -18,7 +18,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import paths
+from make_tutorial_files import demo_rows
 from sklearn.linear_model import LogisticRegression
 
 import kmeanalyst
@@ -143,8 +143,11 @@ def public_names() -> tuple[PublicName, ...]:
 _GOLDEN = paths.TESTS / "golden"
 _RELEASE, _SURVEY = _GOLDEN / "examples" / "adult.kme", _GOLDEN / "examples" / "survey.kme"
 _COUNTED = _GOLDEN / "examples" / "counted.kme"
-_TABLES = {"private.csv": ("demo_private", 1000), "public_sample.csv": ("demo_public_sample", 500),
-           "my_sample.csv": ("demo_sample", 1500)}  # fmt: skip
+_TABLES = {
+    "private.csv": ("private", 1000),
+    "public_sample.csv": ("public_sample", 500),
+    "my_sample.csv": ("sample", 1500),
+}
 
 
 def ready_folder(folder: Path) -> None:
@@ -158,12 +161,7 @@ def ready_folder(folder: Path) -> None:
     (folder / "domain.toml").write_text(domain_toml(_release().domain), encoding="utf-8")
 
 
-@functools.cache
-def _shipped(name: str) -> pd.DataFrame:
-    with (files("kmeanalyst") / "data" / f"{name}.csv.gz").open("rb") as source:
-        return pd.read_csv(source, compression="gzip")
-
-
+_shipped = functools.cache(demo_rows)
 _release = functools.cache(lambda: ka.read_release(_RELEASE))
 
 
@@ -177,14 +175,14 @@ def _refits() -> Any:
 
 
 def _comparison() -> ka.Comparison:
-    sample = _shipped("demo_sample")
+    sample = _shipped("sample")
     return ka.compare(_release(), sample.assign(age=sample["age"] + 5))
 
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "ka": lambda: ka, "release_side": lambda: release_side, "np": lambda: np, "pd": lambda: pd, "release": _release,
     "counted": functools.cache(lambda: ka.read_release(_COUNTED)), "domain": lambda: _release().domain,
-    "sample": lambda: _shipped("demo_sample").copy(), "model": functools.cache(lambda: _fitted(_release())),
+    "sample": lambda: _shipped("sample").copy(), "model": functools.cache(lambda: _fitted(_release())),
     "refits": functools.cache(_refits), "comparison": functools.cache(_comparison),
     "spend": lambda: release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features"),
     "function": functools.cache(lambda: ka.read_function(_GOLDEN / "function_v1" / "density.kme")),

@@ -81,43 +81,23 @@ def weighted_points(
 def statement_of(measurement: Measurement, noise: GaussianNoise) -> PrivacyStatement:
     """The promise of a measurement, as `publish` writes it."""
     return PrivacyStatement(
-        epsilon=noise.epsilon,
-        delta=noise.delta,
-        neighbouring="replace-one",
-        mechanism=noise.name,
-        sensitivity=measurement.sensitivity,
-        noise_scale=measurement.noise_scale,
-        calibration=noise.calibration,
-        rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2,
-        n_rows=measurement.n_rows,
-        taken_as_public=("the number of rows", "the domain"),
-        versions={"kmeanalyst": "0.1.0"},
-    )
+        epsilon=noise.epsilon, delta=noise.delta, neighbouring="replace-one", mechanism=noise.name,
+        sensitivity=measurement.sensitivity, noise_scale=measurement.noise_scale, calibration=noise.calibration,
+        rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2, n_rows=measurement.n_rows,
+        taken_as_public=("the number of rows", "the domain"), versions={"kmeanalyst": "0.1.0"},
+    )  # fmt: skip
 
 
 def release_of(
-    rows: np.ndarray,
-    domain: Domain,
-    kernel: Kernel,
-    feature_map: FeatureMap,
-    points: pd.DataFrame,
-    *,
-    method: str,
-    view: str,
-) -> Release:
+    rows: np.ndarray, domain: Domain, kernel: Kernel, feature_map: FeatureMap, points: pd.DataFrame, *, method: str, view: str
+) -> Release:  # fmt: skip
     """Measure the encoded rows and fit weights of a view on the points."""
     noise = GaussianNoise(1.0, 1e-6)
     measurement = private_mean([rows], feature_map, noise, n_rows=len(rows))
     encoded = domain.encode(points)
     weights = weights_for(view, encoded, measurement)
     return Release(
-        points=points,
-        weights=weights,
-        measurement=measurement,
-        kernel=kernel,
-        domain=domain,
-        statement=statement_of(measurement, noise),
-        method=method,
-        weight_view=view,
+        points=points, weights=weights, measurement=measurement, kernel=kernel, domain=domain,
+        statement=statement_of(measurement, noise), method=method, weight_view=view,
         fit_distance=float(np.linalg.norm(feature_mean(feature_map, encoded, weights) - measurement.vector)),
-    )
+    )  # fmt: skip

@@ -28,25 +28,6 @@ N = 300
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64, "rehearsal": 1}
 
 
-def people(who: pa.DataType | None = None) -> pa.Table:
-    """Columns that every format can hold, with empty cells, some outside the domain, and identifiers of that type.
-
-    Of numbers: None and 13; of texts: None, "", "NaN", "13" and " 13".
-    """
-    rng = np.random.default_rng(3)
-    identifiers: list[Any] = [None if each < 6 else int(each) for each in rng.integers(0, 40, N)]
-    if who == pa.string():
-        texts = {7: "", 8: "13", 9: "NaN", 10: " 13"}
-        identifiers = [texts.get(cell, cell and f"Doe, {cell}") for cell in identifiers]
-    return pa.table({
-        "age": pa.array([None if i % 11 == 0 else int(x) for i, x in enumerate(rng.integers(10, 100, N))], pa.int64()),
-        "gain": pa.array([None if i % 5 == 0 else float(x) for i, x in enumerate(rng.normal(5e4, 3e4, N))]),
-        "city": pa.array(rng.choice(["Zürich", "Basel, Stadt", "13", "Bern", ""], N)),
-        "joined": pa.array(rng.integers(10_900, 19_000, N).astype("M8[D]")),
-        "who": pa.array(identifiers, who or pa.int64()),
-    })  # fmt: skip
-
-
 def patients(who: pa.DataType | None = None, n: int = N, *, note: str = "note", city: str = "city") -> pa.Table:
     """Typed columns with empty cells, one of them outside the domain, and identifiers of that type.
 
@@ -62,13 +43,20 @@ def patients(who: pa.DataType | None = None, n: int = N, *, note: str = "note", 
         identifiers = [None if cell is None else str(texts.get(cell, f"Doe, {cell}")) for cell in identifiers]
     return pa.table({
         note: pa.array([f"n{i}" for i in range(n)]),
-        "age": pa.array(rng.integers(10, 100, n), pa.int64()),
+        "age": pa.array([None if i % 11 == 0 else int(x) for i, x in enumerate(rng.integers(10, 100, n))], pa.int64()),
         "capital.gain": pa.array([None if i % 5 == 0 else float(x) for i, x in enumerate(rng.normal(5e4, 3e4, n))]),
         city: pa.array(rng.choice(["Zürich", "Basel, Stadt", "13", "Bern", ""], n)),
         "joined": pa.array(rng.integers(10_900, 19_000, n).astype("M8[D]")),
         "ill": pa.array([None if i % 11 == 0 else bool(x) for i, x in enumerate(rng.random(n) < 0.3)]),
         "who": pa.array(identifiers, who or pa.int64()),
     })  # fmt: skip
+
+
+def people(who: pa.DataType | None = None) -> pa.Table:
+    """Those of the columns that every format can hold, as DOMAIN names them, and the identifiers."""
+    table = patients(who)
+    names = ["gain" if name == "capital.gain" else name for name in table.column_names]
+    return table.rename_columns(names).select([*DOMAIN.names, "who"])
 
 
 def domain_of_patients(city: str = "city") -> Domain:

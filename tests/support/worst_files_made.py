@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from simulated_releases import statement_of
 
 from kmeanalyst.kernels import (
     ExponentialDot,
@@ -51,7 +52,7 @@ from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PrivacyStatement
 from release_side.door.mechanism import GaussianNoise
 
-G = Gaussian(1.0)
+G, NOISE = Gaussian(1.0), GaussianNoise(1.0, 1e-6)
 FEW = USUAL.cells // USUAL.points  # cells of a row where there are as many points as may be
 
 
@@ -81,7 +82,7 @@ def written(
     members = {POINTS: points_csv(every, [*map(pa.array, arrays), weights])}
     measurement = None if feature_map is None else _measurement(feature_map)
     if feature_map is not None and measurement is not None:
-        statement = _statement(measurement)
+        statement = statement_of(measurement, NOISE)
         members["measurement/noisy_sum.npy"] = npy_of(measurement.noisy_sum, "<i8")
         members |= {f"measurement/{name}.npy": npy_of(array, "<f8") for name, array in feature_map.arrays().items()}
     header = {
@@ -102,20 +103,10 @@ def _cell(column: Column) -> Any:
 
 
 def _measurement(feature_map: FeatureMap) -> Measurement:
-    noise = GaussianNoise(1.0, 1e-6)
-    scale = noise.deviation(grid_sensitivity(feature_map, noise.name))
+    scale = NOISE.deviation(grid_sensitivity(feature_map, NOISE.name))
     return Measurement.from_sum(
         np.zeros(feature_map.dimension, dtype=np.int64), grid_scale=scale, n_rows=1000, feature_map=feature_map,
-        noise_law=noise.name,
-    )  # fmt: skip
-
-
-def _statement(measurement: Any) -> PrivacyStatement:
-    """Of a measurement, or of anything with its noise."""
-    return PrivacyStatement(
-        epsilon=1.0, delta=1e-6, neighbouring="replace-one", mechanism="discrete gaussian",
-        sensitivity=measurement.sensitivity, noise_scale=measurement.noise_scale, calibration="analytic",
-        rho=0.5 * (measurement.sensitivity / measurement.noise_scale) ** 2, n_rows=measurement.n_rows,
+        noise_law=NOISE.name,
     )  # fmt: skip
 
 
@@ -154,21 +145,18 @@ def long_numbers(path: Path) -> None:
     written(path, columns, n, G, cells=list(np.clip(cells, -1, 1)))
 
 
+def many_points(kind: Any, count: int, **options: Any) -> Callable[[Path], None]:
+    """As many points as there may be, of so many columns of a kind."""
+    return lambda path: written(path, [kind(name=f"c{j}", **options) for j in range(count)], USUAL.points, G)
+
+
 OF_POINTS: dict[str, Callable[[Path], None]] = {
     "long_texts": lambda path: full(path, [Text(name="t", length=1000, alphabet="a")]),  # the file holds one of them
     "long_texts_that_differ": long_texts_that_differ,
-    "short_texts": lambda path: written(
-        path, [Text(name=f"t{j}", length=8) for j in range((FEW - 1) // 4)], USUAL.points, G
-    ),
-    "levels_of_points": lambda path: written(
-        path, [Categorical(name=f"c{j}", levels=("a", "b")) for j in range(FEW - 1)], USUAL.points, G
-    ),
-    "numbers": lambda path: written(
-        path, [Integer(name=f"x{j}", lower=0, upper=1, missing=True) for j in range(FEW - 1)], USUAL.points, G
-    ),
-    "logarithms": lambda path: written(
-        path, [Real(name=f"x{j}", lower=0, upper=1, scale="log1p") for j in range(FEW - 1)], USUAL.points, G
-    ),
+    "short_texts": many_points(Text, (FEW - 1) // 4, length=8),
+    "levels_of_points": many_points(Categorical, FEW - 1, levels=("a", "b")),
+    "numbers": many_points(Integer, FEW - 1, lower=0, upper=1, missing=True),
+    "logarithms": many_points(Real, FEW - 1, lower=0, upper=1, scale="log1p"),
     "wide": lambda path: written(
         path, [Real(name=f"{j:0200}", lower=0, upper=1) for j in range(USUAL.columns)],
         USUAL.cells // (USUAL.columns + 1), G,
@@ -321,11 +309,10 @@ def function(path: Path) -> None:
     n = USUAL.pivots
     kernel = MultiScale((1e-6,) * (USUAL.pivot_work // n**2 - 1))
     domain, basis = Domain(tuple(reals(1))), Pivots(kernel, np.linspace(0, 1, n)[:, None])
-    form, noise = FunctionForm("density"), GaussianNoise(1.0, 1e-6)
+    form = FunctionForm("density")
     steps, unit = form.grid_sensitivity(basis), form.unit(basis, 1000)
-    statement = _statement(
-        SimpleNamespace(sensitivity=steps * unit, noise_scale=noise.deviation(steps) * unit, n_rows=1000)
-    )
+    noisy: Any = SimpleNamespace(sensitivity=steps * unit, noise_scale=NOISE.deviation(steps) * unit, n_rows=1000)
+    statement = statement_of(noisy, NOISE)
     sums = np.zeros(n, dtype=np.int64)
     write_function(function_of(form=form, domain=domain, basis=basis, noisy_sum=sums, statement=statement), path)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import refusals
 from click.testing import Result
-from curator_calls import call
+from command_line import curate as call
 from scipy.stats import norm
 
 from kmeanalyst.kernels import Gaussian

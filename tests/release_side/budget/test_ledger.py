@@ -19,7 +19,7 @@ from unittest.mock import Mock
 import paths
 import pytest
 from click.testing import Result
-from curator_calls import call
+from command_line import curate as call
 from ledger_cases import gaussian, laplace, refusal
 
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE, REPLACE_UNIT

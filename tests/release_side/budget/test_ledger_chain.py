@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from curator_calls import call
+from command_line import curate as call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ledger_cases import FIELDS, gaussian, recomputed, refusal, replace_all

@@ -135,7 +135,7 @@ def test_row_features_do_not_depend_on_their_batch_without_vector_units_either()
     """The machine's own vector unit is tested everywhere; here numpy runs without it, as on older machines."""
     program = """
 import numpy as np
-from door_cases import SOME_MAPS
+from contracts import SOME_MAPS
 from release_side.door.private_mean import integer_features
 for case in SOME_MAPS:
     feature_map, rows = case.build(64), case.case.rows(np.random.default_rng(1), 35)

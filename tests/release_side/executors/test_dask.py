@@ -27,8 +27,7 @@ from cluster_cases import (
     DOMAIN,
     MARKER,
     SMALL,
-    Cruel,
-    Deadly,
+    HostilePart,
     N,
     in_files,
     integers_of,
@@ -44,6 +43,7 @@ from release_side import Ledger, PublishError, publish
 from release_side.cli.main import main
 from release_side.executors import dask as cluster_module
 from release_side.executors.dask import Dask, check_address
+from release_side.private_rows.rows import open_private
 from release_side.publishing.publish import publish as publish_table
 
 distributed = pytest.importorskip("distributed", reason="pip install '.[cluster]'")
@@ -112,7 +112,10 @@ def test_a_worker_that_dies_inside_a_task_or_between_tasks_changes_nothing(
     unit: str | None, mortal: Any, tmp_path: Path
 ):
     expected = noisy_integers(in_files(tmp_path, 7), unit=unit)
-    assert noisy_integers(Deadly(tmp_path), Dask(mortal), unit=unit) == expected
+    assert (
+        noisy_integers(HostilePart(open_private(tmp_path), True, tmp_path / "died"), Dask(mortal), unit=unit)
+        == expected
+    )
     assert (tmp_path / "died").exists()
     (tmp_path / "died").unlink()
     assert noisy_integers(tmp_path, KillsAWorker(mortal), unit=unit) == expected
@@ -179,7 +182,7 @@ def test_a_part_that_raises_shows_no_cell_anywhere(
         caplog.at_level(logging.DEBUG),
         pytest.raises(PublishError, match=r"a worker could not read its part.*withheld.*nothing was spent") as caught,
     ):
-        publish(Cruel(table), DOMAIN, unit=unit, executor=Dask(both), **options)
+        publish(HostilePart(open_private(table)), DOMAIN, unit=unit, executor=Dask(both), **options)
     said = everything_said(both, folder_of_cluster, caught) + caplog.text + "".join(capfd.readouterr())
     assert MARKER not in said and MARKER.encode() not in ledger.read_bytes()
     assert Ledger(ledger).account("people").total_epsilon == 0

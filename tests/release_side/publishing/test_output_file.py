@@ -23,7 +23,7 @@ import pandas as pd
 import paths
 import pytest
 import refusals
-from curator_calls import call
+from command_line import curate as call
 
 import kmeanalyst as ka
 import release_side

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import refusals
-from curator_calls import call
+from command_line import curate as call
 
 import release_side
 from kmeanalyst.kernels import Gaussian, KernelMean

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import refusals
-from curator_calls import call
+from command_line import curate as call
 
 from kmeanalyst.kernels import Gaussian, Sum  # noqa: F401  (refusals_counted.txt)
 from kmeanalyst.release import read_release

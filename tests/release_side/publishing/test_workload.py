@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import refusals
-from curator_calls import call
+from command_line import curate as call
 from file_tools import SCHEMA_TEST, forged, members_of, refused, setting
 
 import kmeanalyst as ka

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import refusals
-from curator_calls import call
+from command_line import curate as call
 from exception_texts import everything_of
 from quality_cases import DOMAIN, people
 
