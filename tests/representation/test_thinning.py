@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from contracts import KERNELS, named
+from contracts import KERNELS
 from every import every
 from file_tools import same
 
@@ -46,7 +46,7 @@ def distance(kernel, points: Array, weights: Array, indices: Array, chosen: Arra
 
 @KINDS
 @SIGNS
-@pytest.mark.parametrize("case", **named(KERNELS))
+@pytest.mark.parametrize("case", KERNELS, ids=lambda case: case.name)
 @pytest.mark.product(but="indicator-signed-release-uniform")
 def test_the_stated_error_is_the_distance(kind, signed, case):
     rng = np.random.default_rng(1)

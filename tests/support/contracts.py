@@ -288,16 +288,6 @@ _SUBSPACES = ("nystroem", "certified-nystroem", "pivots")
 SOME_MAPS = _some_maps()  # of the default tier; the others are of the tier `product`
 
 
-def named(cases: list) -> dict:
-    """Arguments for pytest.mark.parametrize: the cases, called by their names; maps beyond the default ones are marked."""
-    beyond = {id(case) for case in FEATURE_MAPS} - {id(case) for case in SOME_MAPS}
-    marks = [[pytest.mark.product] if id(case) in beyond else [] for case in cases]
-    return {
-        "argvalues": [pytest.param(case, marks=own) for case, own in zip(cases, marks, strict=True)],
-        "ids": [case.name.replace(" ", "-") for case in cases],
-    }
-
-
 def every(cases: Sequence[Any], some: Sequence[Any] | None = None, *, of: str = "case") -> Callable[[Any], Any]:
     """Decorate a test to run over all cases in one; over `some` in the default tier, and the others in the tier `product`.
 

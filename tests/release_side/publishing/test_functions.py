@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import call
-from contracts import KERNELS, KernelCase, named
+from contracts import KERNELS, KernelCase, every
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
@@ -102,7 +102,7 @@ def machine_sum(form: FunctionForm, basis: Pivots, *pieces: Array) -> Array:
 # ---------------------------------------------------------------------- the bound of a density
 
 
-@pytest.mark.parametrize("case", **named([case for case in KERNELS if case.kernel.nonnegative]))
+@every([case for case in KERNELS if case.kernel.nonnegative])
 def test_two_rows_images_are_never_further_apart_than_the_square_root_of_two(case: KernelCase):
     rng = np.random.default_rng(1)
     basis = Pivots.fit(case.kernel, case.rows(rng, 40))
