@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import slow_reading
 from contracts import COLUMNS, TEXTS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -84,7 +84,7 @@ def written(folder: Path, rows: list[bytes], end: bytes = b"\n") -> Path:
 def test_lines_are_read_as_one_by_one(tmp_path_factory, rows, end, piece):
     """Also a last line without a newline, lines that are too short or too long, and lines without anything."""
     path = written(tmp_path_factory.mktemp("t"), rows, end)
-    expected = slow_reading.encoded_csv(path, DOMAIN)
+    expected = slow_csv(path, DOMAIN)
     assert len(expected) == CsvFile(path).count()
     assert same_bytes(in_pieces(path, piece), expected)
 
@@ -111,7 +111,7 @@ def test_usual_quotes_and_line_ends_change_nothing(quoting, end, tmp_path):
     text = io.StringIO()
     csv.writer(text, quoting=quoting, lineterminator=end).writerows(rows)
     (tmp_path / "t.csv").write_bytes(HEADER + b"\n" + text.getvalue().encode())
-    expected = slow_reading.encoded_csv(tmp_path / "t.csv", DOMAIN)
+    expected = slow_csv(tmp_path / "t.csv", DOMAIN)
     with patch.object(csv_file, "_cells", wraps=csv_file._cells) as cells_of_odd_lines:
         assert same_bytes(in_pieces(tmp_path / "t.csv", 4), expected)
     assert cells_of_odd_lines.call_count == 3  # the header is one
@@ -121,7 +121,7 @@ def test_a_cell_beyond_the_limit_of_the_csv_reader_keeps_its_quotes(tmp_path):
     domain = Domain((Categorical(name="x", levels=("A", "B"), default="B"), Categorical(name="y", levels=("A", "B"))))
     (tmp_path / "t.csv").write_bytes(b'x,y\n"A","' + b"C" * 200_000 + b'"\n"A","B"\n')
     found = in_pieces(tmp_path / "t.csv", 2, domain)
-    assert same_bytes(found, slow_reading.encoded_csv(tmp_path / "t.csv", domain))
+    assert same_bytes(found, slow_csv(tmp_path / "t.csv", domain))
     assert found.tolist() == [[1, 0], [0, 1]]
 
 
@@ -234,7 +234,7 @@ def in_batches(column: pa.Array, cut: int) -> pa.Table:
 def test_arrow_cells_are_read_as_one_by_one(columns, cut, piece):
     """Every type as every column: the words of dictionaries, and other cells, change their own rows alone."""
     first, other = (in_pieces(in_batches(column, cut), piece) for column in columns)
-    expected = slow_reading.encoded_arrow(in_batches(columns[0], cut), DOMAIN)
+    expected = slow_arrow(in_batches(columns[0], cut), DOMAIN)
     assert same_bytes(first, expected)
     assert same_bytes(other[1:], first[1:])
 
@@ -249,7 +249,7 @@ def test_parquet_files_are_read_as_one_by_one(tmp_path_factory, columns, piece):
             column = pa.DictionaryArray.from_arrays(column.indices, words).dictionary_decode().dictionary_encode()
         table = in_batches(column, 0)
         pq.write_table(table, path, row_group_size=3)
-        assert same_bytes(in_pieces(path, piece), slow_reading.encoded_arrow(table, DOMAIN))
+        assert same_bytes(in_pieces(path, piece), slow_arrow(table, DOMAIN))
 
 
 @few
@@ -261,7 +261,7 @@ def test_polars_frames_are_read_as_one_by_one(texts):
     for kind in (polars.String, polars.Categorical):
         series = polars.Series("x", texts, polars.String).cast(kind)
         frame = polars.DataFrame([series.alias(name) for name in DOMAIN.names])
-        expected = slow_reading.encoded([[text] * len(DOMAIN.columns) for text in texts], DOMAIN)
+        expected = slow_rows([[text] * len(DOMAIN.columns) for text in texts], DOMAIN)
         assert same_bytes(in_pieces(frame, 4), expected)
 
 
@@ -283,3 +283,44 @@ def test_numbers_of_an_array_have_their_own_texts(kind):
     assert [texts[code] for code in codes] == ["100", "0", "3", "1", "3"]
     codes, texts = factorised(np.array([-0.0, np.nan, 0.0, -np.nan, 1.5]))
     assert [texts[code] for code in codes] == ["0", "", "0", "", "1.5"]
+
+
+# ---------------------------------------------------------------------- the slow reference: every line, and every cell, by itself
+
+
+def slow_csv(path: Path, domain: Domain) -> Array:
+    """The encoded rows of a CSV file that is not compressed."""
+    with open(path, "rb") as lines:
+        header = cells_of_line(next(lines).removeprefix(b"\xef\xbb\xbf"))
+        rows = [cells_of_line(line) for line in lines]
+    places = [header.index(name) for name in domain.names]
+    return slow_rows(([row[i] if i < len(row) else NO_CELL for i in places] for row in rows), domain)
+
+
+def cells_of_line(line: bytes) -> list[str]:
+    text = line.decode("utf-8", errors="surrogateescape").rstrip("\r\n").replace("\r", " ")
+    if '"' not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text]), [""])
+    except csv.Error:
+        return text.split(",")
+
+
+def slow_arrow(table: Any, domain: Domain) -> Array:
+    """The encoded rows of a pyarrow table."""
+    columns = [[cell for chunk in table[name].chunks for cell in map(_python, chunk)] for name in domain.names]
+    return slow_rows(zip(*columns, strict=True), domain)
+
+
+def _python(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except Exception:
+        return NO_CELL
+
+
+def slow_rows(rows: Iterable[Iterable[Any]], domain: Domain) -> Array:
+    """Rows of cells, each encoded alone."""
+    found = [domain.encode({name: [cell] for name, cell in zip(domain.names, row, strict=True)})[0] for row in rows]
+    return np.array(found, dtype=float).reshape(-1, domain.width)
