@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,18 @@ def integers(source: Any, domain: Domain = DOMAIN, **options: Any) -> list[int]:
     measurement = publish(source, domain, **small, **options).measurement
     assert measurement is not None
     return measurement.noisy_sum.tolist()
+
+
+MARKER = "HIV+ 4711"  # a cell, without hexadecimal digits, which a ledger holds at random
+
+
+def fail_with_a_cell(error: Callable[[], BaseException]) -> None:
+    """Warn of the cell, and raise this error because of another one with the cell."""
+    warnings.warn(f"a cell could not be cast: {MARKER}", stacklevel=1)
+    try:
+        raise KeyError(MARKER)
+    except KeyError as cause:
+        raise error() from cause
 
 
 def refused_and_shown(

@@ -26,7 +26,7 @@ import source_cases
 from exception_texts import everything_of
 from hypothesis import given
 from hypothesis import strategies as st
-from source_cases import SMALL, N, as_csv, domain_of_patients, empty_for_nan, patients, refused_and_shown
+from source_cases import MARKER, SMALL, N, as_csv, domain_of_patients, empty_for_nan, patients, refused_and_shown
 
 import release_side
 from kmeanalyst.releases.domain.cells import NO_CELL
@@ -431,8 +431,6 @@ def test_public_points_are_compared_with_the_rows_of_a_stream(tmp_path):
 
 # ---------------------------------------------------------------------- failures show no cell
 
-MARKER = "HIV+ 4711"  # no hexadecimal digits, which a ledger holds at random
-
 
 class Fails:
     """A source that fails in the given way, after this many batches of an export; the text of the error has a cell."""
@@ -446,21 +444,12 @@ class Fails:
             self.exports -= 1
             return self.table.__arrow_c_stream__()
         if self.batches < 0:
-            self.fail()
+            source_cases.fail_with_a_cell(self.error)
         return pa.RecordBatchReader.from_batches(self.table.schema, self.rows()).__arrow_c_stream__()
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         yield from self.table.to_batches(max_chunksize=10)[: self.batches]
-        self.fail()
-
-    def fail(self) -> None:
-        import warnings
-
-        warnings.warn(f"a cell could not be cast: {MARKER}", stacklevel=1)
-        try:
-            raise KeyError(MARKER)
-        except KeyError as cause:
-            raise self.error() from cause
+        source_cases.fail_with_a_cell(self.error)
 
 
 class Panic(BaseException):

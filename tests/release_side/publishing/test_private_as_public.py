@@ -232,13 +232,15 @@ def test_pivots_are_compared_in_the_columns_that_the_function_looks_at(tmp_path)
 
 def test_a_refusal_of_the_same_rows_leaves_the_ledger_as_it_is(tmp_path):
     private, copied = csv_and_parquet(tmp_path)
-    counted = {"ledger": account(tmp_path), "table": "t"}
-    before = counted["ledger"].read_bytes()
-    with pytest.raises(PublishError, match=REFUSED):
-        publish_function(private, DOMAIN, kind="density", epsilon=1, delta=1e-6, pivots=copied, **counted)
-    with pytest.raises(PublishError, match=REFUSED):
-        publish(private, DOMAIN, epsilon=1, delta=1e-6, public_points=copied, **counted)
-    assert counted["ledger"].read_bytes() == before
+    ledger = account(tmp_path)
+    before = ledger.read_bytes()
+    for release, public in (
+        (publish_function, {"kind": "density", "pivots": copied}),
+        (publish, {"public_points": copied}),
+    ):
+        with pytest.raises(PublishError, match=REFUSED):
+            release(private, DOMAIN, epsilon=1, delta=1e-6, ledger=ledger, table="t", **public)
+    assert ledger.read_bytes() == before
 
 
 def test_a_table_that_differs_in_one_cell_or_holds_one_row_twice_is_another(tmp_path):
@@ -395,13 +397,10 @@ def test_a_rehearsal_on_the_sample_itself_is_allowed(tmp_path):
 
 
 def test_the_digest_of_a_sample_outlives_the_sample_and_is_not_in_a_release(tmp_path):
-    private = write(tmp_path / "t.csv")
-    sample = write(tmp_path / "sample.csv", table(seed=1))
+    private, sample = write(tmp_path / "t.csv"), write(tmp_path / "sample.csv", table(seed=1))
     domain = drafted(sample, tmp_path)
     assert read_domain(domain).samples == samples_of(sample) and len(samples_of(sample)) == 1
-    release = publish(
-        private, domain, epsilon=1, delta=1e-6, features=20, points=5, rehearsal=1, output=tmp_path / "r.kme"
-    )
+    release = publish(private, domain, delta=1e-6, features=20, points=5, output=tmp_path / "r.kme", **EPSILON)
     assert release.domain == read_domain(domain)
     assert samples_of(sample)[0].sha256.encode() not in (tmp_path / "r.kme").read_bytes()
     sample.unlink()

@@ -238,7 +238,7 @@ CASES = [case(method, weights) for method in METHODS for weights in WEIGHTS[meth
 
 
 def published(method: str, frame: pd.DataFrame, domain: Domain, **options: Any) -> Release:
-    return publish(frame, domain, method=method, **SMALL[method], **BUDGET, **options)
+    return publish(frame, domain, method=method, **({**SMALL[method], **BUDGET} | options))
 
 
 @pytest.mark.parametrize(("method", "weights"), CASES)
@@ -248,9 +248,8 @@ def test_every_method_and_weights_give_a_release_with_a_true_statement(method, w
     assert statement is not None and measurement is not None
     statement.check_arithmetic()
     assert (statement.epsilon, statement.delta, statement.n_rows) == (1.0, 1e-6, 300)
-    assert (statement.neighbouring, statement.mechanism, statement.calibration) == (
-        "replace-one", "discrete gaussian", "analytic",
-    )  # fmt: skip
+    how = (statement.neighbouring, statement.mechanism, statement.calibration)
+    assert how == ("replace-one", "discrete gaussian", "analytic")
     assert statement.noise_scale == measurement.noise_scale
     assert statement.public_points == 0
     assert set(statement.versions) >= {"python", "kmeanalyst", "numpy", "opendp", "dp-accounting"}
@@ -335,8 +334,7 @@ def test_public_rows_that_only_start_the_points_are_named_but_not_counted_as_poi
 
 def test_frequencies_come_from_the_domain_the_kernel_and_the_size_alone(domain, frame):
     def frequencies(table: pd.DataFrame, of: Domain, **changes: Any) -> dict[str, Array]:
-        release = publish(table, of, **{**SMALL["random-features"], **BUDGET, **changes})
-        return release.measurement.feature_map.arrays()
+        return published("random-features", table, of, **changes).measurement.feature_map.arrays()
 
     def same(a: dict[str, Array], b: dict[str, Array]) -> bool:
         return all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
@@ -439,12 +437,10 @@ HOSTILE_TABLES: list[Callable[[Path], Any]] = [
 )
 def test_no_cell_raises_warns_or_prints(method, table, tmp_path, capfd, caplog):
     """Warnings are errors here (pyproject.toml)."""
-    release = publish(table(tmp_path), one_of_each_kind(), method=method, **{**SMALL[method], "target": None}, **BUDGET)
+    release = published(method, table(tmp_path), one_of_each_kind(), target=None)
     release.write(tmp_path / "h.kme")
-    assert np.isfinite(release.weights).all()
-    assert np.isfinite(release.measurement.vector).all()
-    assert capfd.readouterr() == ("", "")
-    assert caplog.records == []
+    assert np.isfinite(release.weights).all() and np.isfinite(release.measurement.vector).all()
+    assert capfd.readouterr() == ("", "") and caplog.records == []
 
 
 def test_one_hostile_cell_changes_its_own_row_alone():
@@ -471,7 +467,7 @@ def test_a_secret_in_a_cell_leaves_no_trace(method, domain, frame, tmp_path, cap
     secret = frame.astype(object).assign(diary=SECRET)
     secret.loc[3, ["city", "school"]] = SECRET
     secret.loc[4, ["age", "income", "joined"]] = SECRET
-    release = publish(as_csv(secret, tmp_path), domain, method=method, **SMALL[method], **BUDGET)
+    release = published(method, as_csv(secret, tmp_path), domain)
     release.write(tmp_path / "s.kme")
     back = read_release(tmp_path / "s.kme")
     seen = contents(tmp_path / "s.kme") + repr(back) + back._repr_html_() + "".join(capfd.readouterr())

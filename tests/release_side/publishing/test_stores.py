@@ -22,7 +22,7 @@ import pytest
 import refusals
 import servers
 from command_line import call
-from source_cases import DOMAIN, SMALL, N, as_csv, integers, people, refused_and_shown
+from source_cases import DOMAIN, MARKER, SMALL, N, as_csv, fail_with_a_cell, integers, people, refused_and_shown
 
 from kmeanalyst.releases.domain.domain import domain_toml
 from kmeanalyst.sources.stores import is_url
@@ -256,8 +256,6 @@ def test_the_command_line_reads_urls_and_writes_here(s3, tmp_path, monkeypatch):
 
 # ---------------------------------------------------------------------- failures show no cell
 
-MARKER = "HIV+ 4711"
-
 
 class BreaksOff:
     """A file of a store that fails once so many bytes of its files were read, with a cell in the text of the error."""
@@ -269,13 +267,7 @@ class BreaksOff:
         data = self.file.read(n)
         self.left[0] -= len(data)
         if self.left[0] < 0:
-            import warnings
-
-            warnings.warn(f"a cell could not be cast: {MARKER}", stacklevel=1)
-            try:
-                raise KeyError(MARKER)
-            except KeyError as cause:
-                raise OSError(5, MARKER) from cause
+            fail_with_a_cell(lambda: OSError(5, MARKER))
         return data
 
     def readinto(self, buffer: Any) -> int:

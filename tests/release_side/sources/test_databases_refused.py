@@ -15,7 +15,7 @@ import refusals
 from command_line import call
 from exception_texts import everything_of
 from postgres import Server, started
-from source_cases import refused_and_shown
+from source_cases import MARKER, refused_and_shown
 
 import kmeanalyst
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
@@ -27,7 +27,6 @@ from release_side.private_rows.batches import Batches
 from release_side.private_rows.rows import open_private
 
 AGES = Domain((Integer(name="age", lower=17, upper=90),))
-MARKER = "HIV+ 4711"  # no hexadecimal digits, which a ledger holds at random
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64}
 
 
@@ -80,7 +79,7 @@ def numbers(server: Server) -> None:
 
 def killed(server: Server) -> tuple[Any, Callable[[], None]]:
     numbers(server)
-    query = "select pg_terminate_backend(pid) from pg_stat_activity where query like 'COPY%'"
+    query = "select pg_terminate_backend(pid, 9000) from pg_stat_activity where query like 'COPY%'"
     return sql(server.uri, "numbers"), lambda: server.run(query)
 
 
