@@ -37,7 +37,8 @@ def quick() -> Iterator[None]:
     """One small estimator in place of three, and at most 12 questions in place of 50."""
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-    small = {True: DecisionTreeClassifier(max_depth=3), False: DecisionTreeRegressor(max_depth=3)}
+    fixed = {"max_depth": 3, "random_state": 0}
+    small = {True: DecisionTreeClassifier(**fixed), False: DecisionTreeRegressor(**fixed)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models, "estimators_of", lambda is_class: [small[is_class]])
         patch.setattr(questions, "MOST_QUESTIONS", 12)
