@@ -82,6 +82,7 @@ def _cell(value: Any) -> str:
 
 
 _SOME_ROWS = 2000  # rows of the sample that show its columns' distributions, and where its mass is
+_FEWEST_ROWS = 50  # with fewer, functions are read at the domain's rows: at two rows' own, columns differed .10
 _BLURRED = 0.5  # share seen below which a verdict is noted to be blurred
 
 
@@ -224,7 +225,8 @@ def attributed(
     release     that the evidence is of, where it may have chosen pairs.
     """
     names = evidence.domain.names
-    projector = RidgeProjector(evidence, reference_rows(evidence, some))
+    home = some if len(some) >= _FEWEST_ROWS else evidence.domain.draw(_SOME_ROWS, 0)
+    projector = RidgeProjector(evidence, reference_rows(evidence, home))
     functions = functionals.Columns(projector)
     tests, shifts = functionals.column_tests(functions, projector, rows, elsewhere)
     columns = functionals.verdicts(tests, level).set_axis(pd.Index(names, name="column"))

@@ -22,6 +22,7 @@ import pandas as pd
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from kmeanalyst.inference.two_sample.noise_aware import noise_aware_test
+from kmeanalyst.inference.two_sample.resampled import Draws
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, sample_side
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -246,13 +247,15 @@ class _Ridge:
 
 
 def whitened_test(
-    vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: Side
-) -> tuple[float, float]:
+    vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: Side,
+    draws: Draws | None = None,
+) -> tuple[float, float]:  # fmt: skip
     """(statistic, pvalue) of differences z = bᵀd (k,), weighted by their signal.
 
     vectors      b (F, k).
     signal       (k, k) covariance of z that a difference of relative variance 1 would give it, up to a factor.
     covariance   (k, k) of bᵀφ(x) over rows x, of which z has the part `shrink`; the noise is added to it.
+    draws        of samples, as vectorsᵀφ(x).
     z is rotated to coordinates of variance 1 under the hypothesis, in which the signal has variances g; the statistic is
     the sum of their squares, weighted g/(1 + Dg).
     """
@@ -266,9 +269,13 @@ def whitened_test(
         return 0.0, 1.0  # nothing of the functions is seen
     gain /= 1 + USUAL_DIFFERENCE * gain
     turned = white @ along * np.sqrt(gain / gain.max())
+    turned *= np.sign(turned[np.abs(turned).argmax(axis=0), np.arange(len(gain))])  # or rounding errors choose it
     directions = Directions(vectors @ turned, np.ones(len(gain)))
     difference = np.linalg.lstsq(vectors.T, differences, rcond=None)[0]
-    return noise_aware_test(difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurements)
+    draws = draws and draws.along(turned)
+    return noise_aware_test(
+        difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurements, draws
+    )
 
 
 _OF_A_COLUMN = 6  # functions of each column
@@ -321,11 +328,13 @@ def difference_tests(
         for group in some:
             part = slice(stop, stop := stop + len(group.variances))
             missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
-            covariance = moments.covariance[part, part] + group.elsewhere / shrink * missed
+            beyond = group.elsewhere * missed
+            covariance = moments.covariance[part, part] + beyond / shrink
+            draws = moments.draws and moments.draws.of_some(part, beyond)
             signal = (group.read.signal * group.variances) @ group.read.signal.T
             excess = differences[part] - group.expected
             if len(excess):
-                _, pvalue = whitened_test(vectors[:, part], excess, signal, covariance, shrink, evidence)
+                _, pvalue = whitened_test(vectors[:, part], excess, signal, covariance, shrink, evidence, draws)
                 tests.append(GroupTest(pvalue, group.read.seen))
             else:
                 tests.append(GroupTest(np.nan, 0.0))
@@ -386,15 +395,9 @@ def pairs_to_test(pvalues: Array) -> list[tuple[int, int]]:
 
 
 def pair_tests(
-    pairs: Sequence[tuple[int, int]],
-    columns: Columns,
-    shifts: Sequence[Array],
-    projector: RidgeProjector,
-    sample: SampleRows,
-    elsewhere: float,
-    some: Array,
-    measurement: Measurement | None = None,
-) -> list[GroupTest]:
+    pairs: Sequence[tuple[int, int]], columns: Columns, shifts: Sequence[Array], projector: RidgeProjector,
+    sample: SampleRows, elsewhere: float, some: Array, measurement: Measurement | None = None,
+) -> list[GroupTest]:  # fmt: skip
     """Does each pair of columns have the same association on both sides? Products of functions centred at `some` rows.
 
     shifts   for each column the differences of its functions' means; 0 if the column is not known to differ. They explain

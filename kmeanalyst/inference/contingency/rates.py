@@ -120,14 +120,9 @@ class _OfLogarithm:
 
 
 def standardised(
-    release: ReleaseData,
-    question: Question,
-    *,
-    population: Mapping[str, float],
-    by: str | None = None,
-    where: Condition = None,
-    view: View | None = None,
-) -> Estimate:
+    release: ReleaseData, question: Question, *, population: Mapping[str, float], by: str | None = None,
+    where: Condition = None, view: View | None = None,
+) -> Estimate:  # fmt: skip
     """The expectation of a question with the groups of a column in the proportions of a declared population.
 
     population  group → its share or count, at least 0, which is taken to be exact; a group that is not named counts for nothing.

@@ -447,13 +447,9 @@ def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: floa
 
 
 def _fit_around(
-    measurement: Measurement,
-    rows: Array,
-    weights: Array,
-    spread: float,
-    determined: float,
+    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float,
     unmeasured: UnmeasuredPairs | None,
-) -> CellFit:
+) -> CellFit:  # fmt: skip
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
     noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)

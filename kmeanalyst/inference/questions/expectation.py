@@ -97,13 +97,9 @@ def probability(
 
 
 def ratio(
-    release: ReleaseData,
-    numerator: Question,
-    denominator: Question,
-    *,
-    where: Condition = None,
+    release: ReleaseData, numerator: Question, denominator: Question, *, where: Condition = None,
     view: View | None = None,
-) -> Estimate:
+) -> Estimate:  # fmt: skip
     """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero.
 
     >>> release.ratio("`hours-per-week` * (sex == 'Female')", "`hours-per-week`")

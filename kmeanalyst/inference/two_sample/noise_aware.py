@@ -12,7 +12,8 @@ A test that leaves τ out rejects a true hypothesis every time at ε = 0.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import pandas as pd
 from scipy.linalg import solve
 from scipy.optimize import brentq
 
+from kmeanalyst.inference.two_sample.resampled import Draws, null_tail
 from kmeanalyst.inference.two_sample.sides import Side, covariance_of
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
@@ -45,19 +47,17 @@ _HARDLY = 1e-3  # of the ridge and of the largest variance: below it a direction
 def test_with_noise(a: Side, b: Side, directions: Directions | None) -> dict[str, Any]:
     """The fields of a TestResult of two sides, the first of them noisy; without directions they have different feature maps.
 
-    The rows' spread is that of a sample, shrunk, and of two releases the mean of their points'.
+    The rows' spread is that of a sample and of points (see `resampled`), and of two releases the mean of their points'.
     """
     if directions is None:
         return _test_of_different_maps(a, b)
     measurements, shrink = [*a.measurements, *b.measurements], a.row_variance + b.row_variance
     difference, of_columns = a.mean - b.mean, None
     assert b.covariance is not None and b.variance is not None
-    if a.covariance is None or a.variance is None:
-        weights = direction_weights(directions, shrink, measurements)
-        covariance, variance = b.shrunk_covariance(weights, directions.variances), b.variance
-    else:
-        covariance, variance = (a.covariance + b.covariance) / 2, (a.variance + b.variance) / 2
-    statistic, pvalue = noise_aware_test(difference, directions, covariance, shrink, measurements)
+    covariance, variance = b.covariance, b.variance
+    if a.covariance is not None and a.variance is not None:
+        covariance, variance = (a.covariance + covariance) / 2, (a.variance + variance) / 2
+    statistic, pvalue = noise_aware_test(difference, directions, covariance, shrink, measurements, b.draws)
     if a.covariance is None:
         of_columns = columns_test(difference, directions, b, shrink, a.measurements[0])
     if of_columns is not None:
@@ -98,8 +98,9 @@ def _ridge(directions: Directions, shrink: float, measurements: Sequence[Measure
 
 
 def noise_aware_test(
-    difference: Array, directions: Directions, covariance: Array, shrink: float, measurements: Sequence[Measurement]
-) -> tuple[float, float]:
+    difference: Array, directions: Directions, covariance: Array, shrink: float, measurements: Sequence[Measurement],
+    draws: Draws | None = None,
+) -> tuple[float, float]:  # fmt: skip
     """(statistic, pvalue) for d ~ N(0, shrink·Σ) + noise of the measurements, with `direction_weights`.
 
     difference   d (F,). covariance: Σ along the directions (K, K). shrink: c, the sum of 1/rows over both sides.
@@ -108,11 +109,12 @@ def noise_aware_test(
     """
     weights = direction_weights(directions, shrink, measurements)
     statistic = float(weights @ (directions.vectors.T @ difference) ** 2)
-    nulls = (
-        shrink * covariance + (directions.vectors.T * sum(variances)) @ directions.vectors
-        for variances in noise_variances(measurements)
-    )
-    return statistic, mean_tail(statistic, weights, nulls)
+
+    def noises() -> Iterator[Array]:
+        for variances in noise_variances(measurements):
+            yield (directions.vectors.T * sum(variances)) @ directions.vectors
+
+    return statistic, null_tail(statistic, weights, covariance, shrink, noises, draws)
 
 
 def columns_test(
@@ -125,7 +127,7 @@ def columns_test(
     The first finds more where what the columns have in common differs as well, the second where it does not.
     """
     blocks = features_of_columns(measurement.feature_map)
-    if len(blocks) < 2:
+    if len(blocks) < 2 or sample.covariance is None:
         return None
     along, ridge = directions.vectors.T @ difference, _ridge(directions, shrink, [measurement])
     sampled, pvalues = shrink * directions.variances, list[float]()
@@ -138,9 +140,9 @@ def columns_test(
         kept = size > _HARDLY * min(ridge, size[-1])
         size, turn = size[kept], own.T @ turn[:, kept]
         for form in (turn * (np.sqrt(size) / (size + ridge)), turn * np.sqrt(size) / (sampled + ridge)[:, None]):
-            covariance = sample.projected(form).shrunk_covariance(np.ones(len(size)), directions.variances @ form**2)
-            null = shrink * covariance + measurement.noise_scale**2 * (form.T @ form)
-            pvalues.append(NormalQuadraticForm(null).sf(float(np.sum((form.T @ along) ** 2))))
+            squared, noise = float(np.sum((form.T @ along) ** 2)), [measurement.noise_scale**2 * (form.T @ form)]
+            covariance, draws = form.T @ sample.covariance @ form, sample.draws and sample.draws.along(form)
+            pvalues.append(null_tail(squared, np.ones(len(size)), covariance, shrink, partial(iter, noise), draws))
     return min(1.0, len(pvalues) * min(pvalues))
 
 
@@ -157,11 +159,6 @@ def features_of_columns(feature_map: FeatureMap) -> list[Array]:
         for table, (start, stop) in zip(group.tables, group.ranges, strict=True):
             features.setdefault(columns[table[-1]], []).append(np.arange(start, stop))
     return [np.concatenate(tables) for tables in features.values()]
-
-
-def mean_tail(statistic: float, weights: Array, nulls: Iterable[Array]) -> float:
-    """P(Σ w_k d_k² > statistic), d ~ N(0, V), averaged over covariances V (K, K)."""
-    return float(np.mean([NormalQuadraticForm(null, weights).sf(statistic) for null in nulls]))
 
 
 def noise_variances(measurements: Sequence[Measurement]) -> Iterator[list[Array]]:
@@ -244,7 +241,7 @@ def _test_of_different_maps(a: Side, b: Side) -> dict[str, Any]:
     seen = int((np.diag(disagreement) < 0.01 * np.diag(spread)).sum())
     return {
         "statistic": statistic,
-        "pvalue": mean_tail(statistic, weights, nulls),
+        "pvalue": null_tail(statistic, weights, sampling, 0.0, partial(iter, nulls), None),
         "mmd_squared": float(difference @ difference - np.trace(null - disagreement)),
         "n_sample_rows": second.n_rows,
         "method": f"{_METHOD}, release against release, along functions that both measure",

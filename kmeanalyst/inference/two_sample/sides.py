@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.two_sample.resampled import Draws
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap, sum_of_squares
@@ -20,16 +21,17 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.principal import Directions, principal_directions
 from kmeanalyst.releases.domain.domain import Domain, SampleCounts
 from kmeanalyst.releases.measurement import Measurement, feature_mean
-from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.memo import kept, memo
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.representation.weights.views import view_weights
+from kmeanalyst.representation.weights.reweight import tilted_weights
+from kmeanalyst.representation.weights.views import distinct_rows, view_weights
 from kmeanalyst.sources.tables import table_of
 
 _REFERENCE_ROWS = 1000
 _SAMPLE_ROWS = 400  # most rows of a sample from which directions are computed
+_SOME_ROWS = 25  # with fewer, directions come from the domain alone: two rows were rejected .08
 _DRAWS, _DRAWS_COUNT_AS = 200, 200  # draws of the domain added to them (more for fewer rows); their weight in rows
 _MANY_ROWS = 100  # from so many rows on, those behind directions are left out; from 50 on, 100 rows rejected .09
-_FEW_ROWS = 2000  # above this a sample's covariance is taken as it is
 _BASIS_ROWS = 150  # drawn from the domain, and as many of the points, for weighted points without a measurement
 
 
@@ -43,7 +45,7 @@ class Side:
     mean_square   E ‖φ‖²; NaN where it was not asked for.
     variance      trace of the rows' covariance in all of feature space; None where the other side's is used.
     covariance    (K, K) of the rows along the test's directions; None where the other side's is used.
-    rows          those of the covariance, projected (n, K); None if they are so many that it needs no shrinkage.
+    draws         of a sample: samples of as many rows from the release's points, along the test's directions.
     release       that was read; None for rows.
     """
 
@@ -55,7 +57,7 @@ class Side:
     mean_square: float = np.nan
     variance: float | None = None
     covariance: Array | None = None
-    rows: Array | None = None
+    draws: Draws | None = None
     release: ReleaseData | None = None
 
     @property
@@ -74,55 +76,6 @@ class Side:
         without_noise = float(self.mean @ self.mean) - len(self.mean) * self.noise_variance
         n = self.n_rows or 1
         return (n * without_noise - self.mean_square) / (n - 1) if n > 1 else without_noise
-
-    def shrunk_covariance(self, weights: Array, variances: Array) -> Array:
-        """The covariance (K, K) shrunk towards a public diagonal until its weighted square has the estimated size.
-
-        A covariance of few rows has the right trace, but too few and too large eigenvalues: the null distribution
-        made from it is too heavy-tailed, and the test becomes conservative (rejections of .02 and .002 at 5 % and 1 %
-        with 30 rows). The square's size tr(WΣWΣ) has an estimate without bias, whatever the rows' distribution (Himeno &
-        Yamada 2014, J. Multivariate Anal. 130, 27); the target is the reference's covariance, scaled to the same trace.
-
-        weights, variances   w, λ (K,): of the statistic, and of the reference along the directions.
-        """
-        assert self.covariance is not None
-        if self.rows is None:
-            return self.covariance
-        root = np.sqrt(weights)
-        S = root[:, None] * self.covariance * root
-        target = np.diag(weights * variances * (np.trace(S) / (weights @ variances)))
-        gap = S - target
-        if len(self.rows) < 4 or not gap.any():
-            share = 1.0
-        else:
-            excess = float(np.vdot(S, S)) - self._square_size(root)
-            share = _first_root(float(np.vdot(gap, gap)), float(np.vdot(S, gap)), excess)
-        return (S - share * gap) / (root[:, None] * root)
-
-    def projected(self, form: Array) -> Side:
-        """The same along other directions, those times `form` (K, k)."""
-        assert self.covariance is not None
-        rows = None if self.rows is None else self.rows @ form
-        return replace(self, covariance=form.T @ self.covariance @ form, rows=rows)
-
-    def _square_size(self, root: Array) -> float:
-        """Unbiased estimate of tr(WΣWΣ), at least 0."""
-        assert self.rows is not None
-        n = len(self.rows)
-        centred = (self.rows - self.rows.mean(axis=0)) * root
-        norms = np.einsum("ij,ij->i", centred, centred)
-        trace, square = norms.sum() / (n - 1), (n - 1) * np.linalg.norm(centred.T @ centred / (n - 1)) ** 2
-        found = ((n - 2) * square + trace**2 - n * (norms**2).sum() / (n - 1)) * (n - 1) / (n * (n - 2) * (n - 3))
-        return max(float(found), 0.0)
-
-
-def _first_root(a: float, b: float, c: float) -> float:
-    """The first share s in [0, 1] with a s² − 2 b s + c ≤ 0, or where this is least."""
-    if c <= 0:
-        return 0.0
-    lowest = min(max(b / a, 0.0), 1.0)
-    inside = b * b - a * c
-    return min(lowest, max((b - inside**0.5) / a, 0.0)) if inside > 0 else lowest
 
 
 def measured_side(release: ReleaseData, *, beforehand: bool = False) -> Side:
@@ -146,7 +99,7 @@ def side_and_sample(release: ReleaseData, sample: SampleRows) -> tuple[Side, Sid
     """A release and rows as the test with noise needs them."""
     ours = measured_side(release, beforehand=True)
     some, indices, blocks = sample.split_for_directions(_SAMPLE_ROWS)
-    along = directions_of(release, ours.feature_map, some)
+    along = directions_of(release, ours.feature_map, some if len(some) >= _SOME_ROWS else None)
     left_out = None if isinstance(ours.feature_map, Nystroem) or len(some) < _MANY_ROWS else indices
     theirs = sample_side(ours, along, blocks, left_out=left_out)
     return replace(ours, mean_square=_mean_square(release, ours.feature_map)), theirs, along
@@ -182,11 +135,11 @@ def _mean_square(release: ReleaseData, feature_map: FeatureMap) -> float:
 
 def _with_spread(release: ReleaseData, side: Side, along: Directions) -> Side:
     """The measured side with its mean squared norm and its points' spread."""
-    weights, features = view_weights(release, "probability"), side.feature_map.compact(release.encoded_points)
-    mean, squares = weights @ features, weights @ (features * features)
+    rows, weights = distinct_rows(release)
+    values, variance = _points_along(rows, weights, side.feature_map, along.vectors)
     return replace(
-        side, mean_square=_mean_square(release, side.feature_map), variance=float(squares.sum() - mean @ mean),
-        covariance=covariance_of(features @ along.vectors, weights),
+        side, mean_square=_mean_square(release, side.feature_map), variance=variance,
+        covariance=covariance_of(values, weights),
     )  # fmt: skip
 
 
@@ -199,6 +152,7 @@ def covariance_of(values: Array, weights: Array) -> Array:
 def sample_side(other: Side, directions: Directions, blocks: Iterable[Array], *, left_out: Array | None = None) -> Side:
     """Encoded rows in blocks, in the features of the other side: memory does not grow with their number.
 
+    The spread is a mean of the rows' and of that of the other side's released points, which count as 100 rows: see `Draws`.
     left_out   indices of rows that are left out of the covariance: rows have more variance than others along directions
                that were computed from them, and a null distribution from them is too wide.
     """
@@ -206,7 +160,6 @@ def sample_side(other: Side, directions: Directions, blocks: Iterable[Array], *,
     left_out = np.empty(0, dtype=int) if left_out is None else left_out
     total, square = np.zeros(feature_map.dimension), 0.0
     along, scatter = np.zeros(vectors.shape[1]), np.zeros((vectors.shape[1], vectors.shape[1]))
-    few: list[Array] = []
     for rows in blocks:
         for block in row_blocks(len(rows), feature_map.width):
             features = feature_map.compact(rows[block])
@@ -216,15 +169,41 @@ def sample_side(other: Side, directions: Directions, blocks: Iterable[Array], *,
             projected = (features @ vectors)[others]
             along += projected.sum(axis=0)
             scatter += projected.T @ projected
-            if n <= _FEW_ROWS:
-                few.append(projected)
-    used, mean, mean_square = n - len(left_out), total / n, square / n
+    used, mean, mean_square, draws = n - len(left_out), total / n, square / n, None
+    variance = (mean_square - float(mean @ mean)) * n / (n - 1)
+    covariance = (scatter - np.outer(along, along) / used) / (used - 1)
+    if other.release is not None:
+        points, weights = _population(other.release)
+        values, of_points = _points_along(points, weights, feature_map, vectors)
+        draws = Draws.of(values, weights, n, len(left_out))
+        variance += draws.share * (of_points - variance)
+        covariance += draws.share * (draws.covariance - covariance)
     return Side(
-        other.domain, feature_map, mean, n, mean_square=mean_square,
-        variance=(mean_square - float(mean @ mean)) * n / (n - 1),
-        covariance=(scatter - np.outer(along, along) / used) / (used - 1),
-        rows=np.vstack(few) if n <= _FEW_ROWS else None,
+        other.domain, feature_map, mean, n, mean_square=mean_square, variance=variance, covariance=covariance, draws=draws
     )  # fmt: skip
+
+
+def _population(release: ReleaseData) -> tuple[Array, Array]:
+    """The distinct released rows (m, d), and probabilities (m,) that agree with the measurement as far as the noise lets them."""
+
+    def make() -> tuple[Array, Array]:
+        side, (rows, weights) = measured_side(release, beforehand=True), distinct_rows(release)
+        along = directions_of(release, side.feature_map).vectors
+        values, _ = _points_along(rows, weights, side.feature_map, along)
+        return rows, tilted_weights(values, weights, side.mean @ along, side.noise_variance)
+
+    return kept(release, "population", make)
+
+
+def _points_along(rows: Array, weights: Array, feature_map: FeatureMap, vectors: Array) -> tuple[Array, float]:
+    """Weighted rows along directions (m, K), and their variance in all of feature space."""
+    values, mean, square = [], np.zeros(feature_map.dimension), 0.0
+    for block in row_blocks(len(rows), feature_map.width):
+        features, part = feature_map.compact(rows[block]), weights[block]
+        values.append(features @ vectors)
+        mean += part @ features
+        square += float((part @ (features * features)).sum())  # elementwise, of sparse arrays too
+    return np.vstack(values), square - float(mean @ mean)
 
 
 def directions_of(release: ReleaseData, feature_map: FeatureMap, rows: Array | None = None) -> Directions:

@@ -28,6 +28,10 @@ from kmeanalyst.representation.weights.public_prior import posterior_of_public, 
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
 _FINE = 0.01  # factor on `gap_tolerance` for a fit that is made once
+_DOUBT, _NEGLIGIBLE = (
+    0.1,
+    1e-9,
+)  # relative variance by which probabilities may be wrong; a ridge that only rounding needs
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
 
@@ -111,3 +115,17 @@ def published_weights(points: Array, measurement: Measurement) -> Array:
     for row, weight in zip(feature_map.points, solved, strict=True):
         weights[index_of[row.tobytes()]] += weight
     return weights
+
+
+def tilted_weights(values: Array, weights: Array, measured: Array, noise_variance: float) -> Array:
+    """Probabilities (m,) times 1 + a(x) ≥ 0, a linear: a rare level then has about its measured share.
+
+    values   (m, K) of the points. measured: their mean (K,), with noise of this variance.
+    a is the ridge regression of what is measured beyond the points' mean, of a relative variance of a tenth.
+    """
+    centred = values - weights @ values
+    covariance = _DOUBT * (centred.T * weights) @ centred
+    covariance += (noise_variance + _NEGLIGIBLE * np.trace(covariance)) * np.eye(len(covariance))
+    tilt = np.linalg.solve(covariance, measured - weights @ values)
+    tilted: Array = weights * np.maximum(1 + _DOUBT * centred @ tilt, 0.0)
+    return tilted / tilted.sum()

@@ -36,6 +36,17 @@ def _probability_weights(release: ReleaseData) -> Array:
     return kept(release, "probability weights", make)
 
 
+def distinct_rows(release: ReleaseData) -> tuple[Array, Array]:
+    """The released rows (m, d), encoded and each once, and their positive probabilities (m,)."""
+
+    def make() -> tuple[Array, Array]:
+        rows, which = np.unique(release.encoded_points, axis=0, return_inverse=True)
+        weights = np.bincount(which.ravel(), _probability_weights(release))
+        return rows[weights > 0], weights[weights > 0]
+
+    return kept(release, "distinct rows", make)
+
+
 def view_frame(
     release: ReleaseData,
     view: View = "signed",

@@ -94,14 +94,15 @@ def test_a_shifted_sample_is_found(feature_map):
     assert (pvalues(feature_map, NOISE_SCALE[1.0], 16, shift=0.5) <= 0.05).mean() > 0.7
 
 
-def test_the_test_does_not_look_at_the_released_points(feature_map):
+def test_the_statistic_does_not_look_at_the_released_points(feature_map):
     """They were fitted to the noise: a test along directions of theirs rejects true hypotheses (.35 at ε = 0.1)."""
     rng = np.random.default_rng(12)
     release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[0.1], rng)
     moved = release.replaced(points=DOMAIN.decode(DOMAIN.draw(40, 9)))
     sample = DOMAIN.decode(population(L, rng))
     first, again = ka.mmd_test(release, sample), ka.mmd_test(moved, sample)
-    assert (first.statistic, first.pvalue, first.mmd_interval) == (again.statistic, again.pvalue, again.mmd_interval)
+    assert first.statistic == again.statistic
+    assert first.pvalue != again.pvalue  # its distribution does
 
 
 @pytest.mark.levels
@@ -197,8 +198,10 @@ def test_moments_are_those_of_all_rows_whatever_the_blocks_but_the_covariance_of
         )
         np.testing.assert_allclose(moments.mean, features.mean(axis=0), atol=1e-12)
         along = (features @ directions.vectors)[kept]
-        np.testing.assert_allclose(moments.covariance, np.cov(along.T), atol=1e-10)
-        np.testing.assert_allclose(moments.rows, along, atol=1e-12)
+        share = 100 / 170  # the points count as 100 rows
+        expected = (1 - share) * np.cov(along.T) + share * moments.draws.covariance
+        np.testing.assert_allclose(moments.covariance, expected, atol=1e-10)
+        assert moments.variance >= np.trace(moments.covariance) * (1 - 1e-6)
         assert moments.n_rows == 70
 
 
