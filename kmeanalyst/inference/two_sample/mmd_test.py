@@ -32,17 +32,17 @@ def mmd_test(
                    text, dates or missing cells, the table kernel of a domain drafted from both. "aggregated": Gaussians
                    from twice the median distance down to a 32nd of it. A sequence: several kernels, one test: the
                    largest of their standardised statistics; mmd_squared is that of the first (of the median distance).
-    permutations, rng   for plain samples only (the other tests draw nothing); rng is None, an int or a Generator.
-    Returns        TestResult. With a measurement the distribution includes the privacy noise; weighted points without
-                   one are tested as a fixed distribution, and the result says so.
+    permutations, rng   for plain samples only (other tests draw from a fixed seed); rng is None, an int or a Generator.
+    Returns        TestResult. With a measurement the distribution includes the privacy noise, and rows spread as the sample and the
+                   released points do; weighted points without one are tested as a fixed distribution, and the result says so.
                    Where tables were chosen by scores, the test is of the one-way tables, which were decided before: against a
                    sample all together and column by column, p corrected for both; the statistic is that of all together.
     Assumes        that the sample is independent of the table's rows and of public rows used as points.
 
     >>> ka.mmd_test(release, sample).pvalue  # is my sample from the released population?
-    0.1484...
+    0.1499...
     >>> ka.mmd_test(release, "my_sample.csv").pvalue  # a file is read in blocks
-    0.1484...
+    0.1499...
     >>> ka.mmd_test([[0.0], [1.0], [2.0]], [[5.0], [6.0], [7.0]], rng=0).pvalue  # two plain samples
     0.103
     """

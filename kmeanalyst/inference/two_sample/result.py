@@ -33,7 +33,7 @@ class TestResult:
 
     >>> result = ka.mmd_test(release, sample)
     >>> result.pvalue, result.mmd_interval
-    (0.1484..., (0.0, 0.02261...))
+    (0.1499..., (0.0, 0.02278...))
     >>> result.method, result.noise_aware
     ('noise-aware weighted MMD, release against sample', True)
     """
@@ -60,7 +60,7 @@ class TestResult:
         """The result as plain numbers, as `mmd-test --json` prints it.
 
         >>> ka.mmd_test(release, sample).to_dict()["pvalue"]
-        0.1484...
+        0.1499...
         """
         return asdict(self) | {"notes": list(self.notes)}
 

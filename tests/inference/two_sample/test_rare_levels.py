@@ -15,6 +15,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Integer
+from kmeanalyst.representation.weights.reweight import tilted_weights
 
 FLAG = Domain((Boolean(name="flag"),))
 MIXED = Domain((Integer(name="age", lower=0, upper=99), Boolean(name="flag")))
@@ -69,6 +70,16 @@ def test_levels_hold_over_shares_sizes_and_budgets(domain, epsilon):
         found = rejected(domain, share, n, releases=40, samples=10, epsilon=epsilon)
         error = max(np.sqrt(0.05 * 0.95 / 400), found.std(ddof=1) / np.sqrt(40))
         assert found.mean() <= 0.05 + 3 * error, (share, n)
+
+
+def test_points_are_weighted_to_have_the_measured_share():
+    """Of points with a level's share .04 where .01 was measured: by hand, (1 + a) .04 = .01 where noise is small."""
+    points, even = np.repeat([[0.0], [1.0]], [96, 4], axis=0), np.full(100, 0.01)
+    known, unknown = (tilted_weights(points, even, np.array([0.01]), variance) for variance in (1e-9, 1.0))
+    assert known @ points[:, 0] == pytest.approx(0.01, rel=1e-3) and known.sum() == pytest.approx(1)
+    assert unknown @ points[:, 0] == pytest.approx(0.04, rel=0.01)
+    never = tilted_weights(points, even, np.array([-0.02]), 1e-9)
+    assert never @ points[:, 0] == 0 and never.min() == 0
 
 
 def no_noise():
