@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.variables.pushforward import pushforward
     from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.kernels import KernelMean, median_lengthscale
-    from kmeanalyst.learning.scoring.calibration import calibration, expected_calibration_error
     from kmeanalyst.learning.scoring.evaluation import score
-    from kmeanalyst.learning.scoring.importance import feature_importance
     from kmeanalyst.learning.training.pipeline import TrainedPipeline, read_model, write_model
     from kmeanalyst.learning.training.refits import refit
     from kmeanalyst.learning.training.training import fit
@@ -71,9 +69,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.inference.variables.pushforward": ("pushforward",),
     "kmeanalyst.inference.variables.random_variable": ("RandomVariable",),
     "kmeanalyst.kernels": ("KernelMean", "median_lengthscale"),
-    "kmeanalyst.learning.scoring.calibration": ("calibration", "expected_calibration_error"),
     "kmeanalyst.learning.scoring.evaluation": ("score",),
-    "kmeanalyst.learning.scoring.importance": ("feature_importance",),
     "kmeanalyst.learning.training.pipeline": ("TrainedPipeline", "read_model", "write_model"),
     "kmeanalyst.learning.training.refits": ("refit",),
     "kmeanalyst.learning.training.training": ("fit",),
@@ -92,10 +88,9 @@ __all__ = [
     "Association", "Boolean", "Categorical", "Comparison", "ContingencyTest", "Cyclic", "Date", "Domain",
     "DomainError", "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal",
     "PrivacyStatement", "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "SurvivalCurve",
-    "TestResult", "Text", "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "calibration",
-    "compare", "contingency_test", "expected_calibration_error", "feature_importance", "fit", "from_frame",
-    "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "plots", "pushforward",
-    "read_domain", "read_function", "read_model", "read_release", "refit", "score", "sql",
+    "TestResult", "Text", "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "compare",
+    "contingency_test", "fit", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared",
+    "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release", "refit", "score", "sql",
     "thin", "validate_release", "weight_support", "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -16,7 +16,6 @@ from evaluation_cases import DOMAIN, JOBS, POINTS, SICK, SIGNED, Classifier, Hig
 from every import every
 from sklearn.linear_model import LogisticRegression
 
-import kmeanalyst as ka
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.pipeline import digest
@@ -301,7 +300,7 @@ def test_a_model_that_lacks_a_level_can_be_scored_on_the_others(plain):
 
 
 def test_a_model_and_data_that_do_not_fit_together_are_refused_with_a_fix(plain):
-    names = globals() | {"plain_rows": plain, "ka": ka}
+    names = globals() | {"plain_rows": plain}
     refusals.check(Path(__file__).parent / "refusals.txt", lambda text: eval(text, names))
 
 

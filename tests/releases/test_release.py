@@ -149,6 +149,9 @@ def test_a_point_is_drawn_np_times_rounded_down_or_up():
         if n == 1000:
             with pytest.raises(AssertionError):
                 assert_systematic(rng.multinomial(n, release.weights), n * release.weights)
+    for weights, whole in (([0.5, 0.0, 0.3, 0.2, 0.0], [5, 0, 3, 2, 0]), (np.full(7, 1 / 7), [1] * 7)):
+        drawn = weighted(weights).resample(sum(whole), rng=1)["x"]
+        assert np.bincount(drawn, minlength=len(whole)).tolist() == whole
 
 
 def assert_systematic(counts: Array, expected: Array) -> None:

@@ -1,4 +1,4 @@
-"""What tests of evaluation share with others."""
+"""Models, rows and releases of the tests of evaluation."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a model is worth: metrics, calibration and importance of columns, each with an error bar."""
+"""What a model is worth: metrics, each with an error bar."""

@@ -225,7 +225,7 @@ class ScoringTask:
     population: Callable[[bool], Population | SampleLaw]
     notes: tuple[str, ...]
 
-    def answers(self, needs: Sequence[Need], ranks: bool = False) -> Predictions:
+    def answers(self, needs: Sequence[Need], ranks: bool) -> Predictions:
         """The model's answers at every row of the error model: the same rows in any view of a release."""
         population = self.population(ranks)
         return self.task.answers(population.model.frame, population.given, set(needs))
@@ -313,7 +313,7 @@ def _statistic(
     population: Population | SampleLaw, answers: Predictions, metric: Metric, scoring: ScoringTask
 ) -> Statistic:
     """A metric as a statistic of the released weights, with notes where it is infeasible or undefined."""
-    found = metric_under(population, answers, metric)
+    found = _metric_under(population, answers, metric)
     assert found.influence is not None
     value, notes = found.value, list(scoring.notes)
     least, largest = metric.bounds
@@ -322,7 +322,7 @@ def _statistic(
         notes.append(ONE_VALUE)
     elif not (np.isfinite(value) and least - _ROUNDING <= value <= largest + _ROUNDING):
         what = f"{value:.4g} is not a possible {metric.name}" if np.isfinite(value) else f"{metric.name} is undefined"
-        notes.append(population.infeasible(what, lambda same: metric_under(same, answers, metric).value))
+        notes.append(population.infeasible(what, lambda same: _metric_under(same, answers, metric).value))
     if not np.isfinite(found.influence[: len(population.weights)]).all():
         found = Statistic(value, None)
         if np.isfinite(value):
@@ -330,7 +330,7 @@ def _statistic(
     return answer(population, found, f"{metric.name}({scoring.task.target})", tuple(notes))
 
 
-def metric_under(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Statistic:
+def _metric_under(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Statistic:
     """The metric under a distribution's weights; ValueError where they do not have a positive sum."""
     if (total := float(population.weights.sum())) <= 0:
         raise ValueError(

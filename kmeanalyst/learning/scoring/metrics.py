@@ -55,7 +55,7 @@ class Predictions:
         return replace(self, weights=weights)
 
     def sum(self, values: Array) -> Statistic:
-        """Σ w · values, of values (n,) or (n, k)."""
+        """Σ w · values, of values (n,)."""
         return mean_of_rows(self.weights, values)
 
     def mean(self, values: Array) -> Statistic:
@@ -98,7 +98,6 @@ class Metric:
     of       the value with its derivative by each row's weight (n,); NaN where it has none.
     needs    the answers of the model that it uses.
     bounds   least and largest value under probability weights.
-    greater  whether greater is better.
     ranks    whether it sorts the rows, and so needs weights ≥ 0.
     """
 
@@ -106,7 +105,6 @@ class Metric:
     of: Formula
     needs: Need = "predicted"
     bounds: tuple[float, float] = (0.0, 1.0)
-    greater: bool = True
     ranks: bool = False
 
 
@@ -244,13 +242,13 @@ CLASSIFICATION = {
     for metric in (
         Metric("accuracy", lambda rows: rows.mean(rows.truth == rows.predicted)),
         Metric("balanced_accuracy", _balanced_accuracy),
-        Metric("zero_one_loss", lambda rows: rows.mean(rows.truth != rows.predicted), greater=False),
+        Metric("zero_one_loss", lambda rows: rows.mean(rows.truth != rows.predicted)),
         Metric("precision", _f_measure(0)),
         Metric("recall", _f_measure(1)),
         Metric("f1", _f_measure(1 / 2)),
         Metric("matthews_corrcoef", _matthews, bounds=(-1.0, 1.0)),
-        Metric("log_loss", _log_loss, "probabilities", (0.0, np.inf), greater=False),
-        Metric("brier_score_loss", _brier, "probabilities", (0.0, 2.0), greater=False),
+        Metric("log_loss", _log_loss, "probabilities", (0.0, np.inf)),
+        Metric("brier_score_loss", _brier, "probabilities", (0.0, 2.0)),
         Metric("roc_auc", _of_ranks(_roc_area), "scores", ranks=True),
         Metric("average_precision", _of_ranks(_precision_area), "scores", ranks=True),
     )
@@ -259,10 +257,10 @@ REGRESSION = {
     metric.name: metric
     for metric in (
         Metric("r2", _r2, bounds=(-np.inf, 1.0)),
-        Metric("mean_squared_error", _squared, bounds=(0.0, np.inf), greater=False),
-        Metric("root_mean_squared_error", lambda rows: _squared(rows) ** 0.5, bounds=(0.0, np.inf), greater=False),
-        Metric("mean_absolute_error", _absolute, bounds=(0.0, np.inf), greater=False),
-        Metric("mean_poisson_deviance", _poisson, bounds=(0.0, np.inf), greater=False),
+        Metric("mean_squared_error", _squared, bounds=(0.0, np.inf)),
+        Metric("root_mean_squared_error", lambda rows: _squared(rows) ** 0.5, bounds=(0.0, np.inf)),
+        Metric("mean_absolute_error", _absolute, bounds=(0.0, np.inf)),
+        Metric("mean_poisson_deviance", _poisson, bounds=(0.0, np.inf)),
     )
 }
 
@@ -277,7 +275,7 @@ def metric_named(name: Any, classes: Array | None) -> Metric:
     if name is None:
         return known["r2" if classes is None else "roc_auc" if len(classes) == 2 else "accuracy"]
     if callable(name):
-        return Metric(getattr(name, "__name__", "loss"), _loss(name), bounds=(-np.inf, np.inf), greater=False)
+        return Metric(getattr(name, "__name__", "loss"), _loss(name), bounds=(-np.inf, np.inf))
     if (plain := str(name).removesuffix("_score")) in known:
         return known[plain]
     task = "of numbers" if classes is None else "of classes"

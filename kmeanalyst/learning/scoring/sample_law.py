@@ -47,10 +47,6 @@ class SampleLaw(ConditionedRows):
     notes: tuple[str, ...] = ()
     view: str = "sample"
 
-    @property
-    def in_probability_view(self) -> SampleLaw:
-        return self
-
     def question(self, column: Any) -> Any:
         return column
 
