@@ -82,7 +82,7 @@ def _cell(value: Any) -> str:
 
 
 _SOME_ROWS = 2000  # rows of the sample that show its columns' distributions, and where its mass is
-_FEWEST_ROWS = 50  # with fewer, functions are read at the domain's rows: at two rows' own, columns differed .10
+_FEWEST_ROWS = 10  # with fewer, functions are read at the domain's rows: at two rows' own, columns differed .10
 _BLURRED = 0.5  # share seen below which a verdict is noted to be blurred
 
 
