@@ -186,7 +186,7 @@ def _smoothed(column: Number, codes: Array, grid: Array, h: float) -> Array:
 def _bandwidth(numbers: _Numbers) -> float:
     """Silverman 1986, (3.31): 0.9 min(s, IQR / 1.34) n^(-1/5), n the effective size (Kish 1965); at least a step."""
     low, high = numbers.column.bounds
-    least = max((high - low) / _CURVE, numbers.column.step or 0.0)
+    least = max((high - low) / _CURVE, numbers.column.spacing or 0.0)
     p = np.where(np.isin(numbers.at_points, numbers.column.atom_codes), 0.0, numbers.probabilities)
     if p.sum() <= 0:
         return least

@@ -207,11 +207,10 @@ def _bars(population: Population, column: Column) -> tuple[Bar, ...]:
 
 def _extent(column: Number | Tree, group: Group, last: bool) -> tuple[float, float] | None:
     """Where a range starts and ends in encoded units; a whole number extends half a step to either side."""
-    if isinstance(column, Tree) or group.left is None or (group.left == group.right and column.step is None):
+    if isinstance(column, Tree) or group.left is None or (group.left == group.right and column.grain is None):
         return None
     if group.left == group.right:
-        middle = float(column.cuts([group.left])[0]) + 0.5
-        return middle - 0.5, middle + 0.5
+        return float(column.cuts([group.left])[0]), float(column.cuts_above([group.left])[0])
     left, right = (float(x) for x in column.cuts([group.left, group.right]))
     return left, column.ends[1] if last else right
 

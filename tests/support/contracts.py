@@ -247,6 +247,7 @@ FEATURE_MAPS = [
 
 COLUMNS: list[Column] = [
     Real(name="real", lower=-2.5, upper=1e3),
+    Real(name="real steps", lower=-2.5, upper=50, step=0.05, edges=(0, 10.5), atoms=(1.25,)),
     Real(name="real log", lower=1e-3, upper=1e6, scale="log", missing=True),
     Real(name="real log1p", lower=0, upper=1e6, scale="log1p", edges=(10, 100.5), atoms=(0,)),
     Integer(name="integer", lower=-17, upper=90, default=30),

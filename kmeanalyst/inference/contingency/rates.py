@@ -261,12 +261,12 @@ def survival(
     edges = _edges(release, time, column)
     last = np.append(edges, float(column.upper))
     at = np.searchsorted(edges, population.values(words.column(time)), side="right")
-    whole = column.step is not None
-    singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + whole]])) <= float(whole)
+    step = column.spacing or 0.0
+    singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + step]])) <= step * (1 + 1e-9)
     own = at[:, None] == np.arange(len(last))
     given = np.ones(len(at), dtype=bool) if population.given is None else population.given
     curve, at_risk = _curve(population, own & given[:, None], happened == 1, singles)
-    times = np.append(edges - whole, last[-1])[: len(at_risk)]
+    times = np.append(edges - step, last[-1])[: len(at_risk)]
     notes = _notes(release, time, event, len(last) - len(at_risk))
     frame = _frame(population, curve, at_risk, times, time, level)
     return SurvivalCurve(time=time, event=shown(event), level=level, curve=frame, notes=notes)
@@ -276,7 +276,9 @@ def _edges(release: ReleaseData, time: str, column: Number) -> Array:
     features = None if release.measurement is None else release.measurement.feature_map
     if isinstance(features, MarginFeatures) and time in release.domain.names:
         edges = np.array(features.kernel.edges[release.domain.position(time)], dtype=float)
-        first = column.decode(np.ceil(edges) if column.step else edges)  # of the values above each edge
+        first = column.decode(
+            column.multiples(edges, np.ceil) if column.spacing else edges
+        )  # of the values above each edge
         return np.unique([float(f"{value:.6g}") if isinstance(value, float) else float(value) for value in first])
     lefts = {group.left for group in groups_of(release.columns, time) if group.left is not None}
     return np.array(sorted(float(left) for left in lefts))[1:]

@@ -166,10 +166,10 @@ def _given(column: Number, bins: Sequence[float]) -> list[Any]:
 
 
 def _few_values(column: Number) -> list[Any] | None:
-    if column.step is None or isinstance(column, Date):
+    if column.spacing is None or isinstance(column, Date):
         return None
-    low, high = np.ceil(column.lower), np.floor(column.upper)
-    return list(np.arange(int(low), int(high) + 1)) if high - low < _FEW else None
+    codes = column.every_value(_FEW + column.missing)
+    return None if codes is None else _values(column, codes[np.isfinite(codes)])
 
 
 def _values(column: Column, codes: Any) -> list[Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
@@ -35,17 +34,14 @@ def cell_names(column: Column, edges: Sequence[float], atoms: Sequence[float]) -
 
 
 def _names_of_ranges(column: Number, edges: Sequence[float]) -> list[str]:
-    """Of whole numbers and dates the first and last value in each range, of others its ends."""
+    """Of columns with steps the first and last value in each range, of others its ends."""
     low, high = column.bounds
     ends = np.array([low, *edges, high])
-    first, last = (
-        (np.ceil(ends[:-1]), np.floor(np.append(_before(ends[1:-1]), high))) if column.step else (ends[:-1], ends[1:])
-    )
+    first, last = ends[:-1], ends[1:]
+    if column.spacing:
+        first, after = (column.multiples(some, np.ceil) for some in (first, ends[1:-1]))
+        last = column.multiples(np.append(after - column.spacing, high), np.floor)
     return _joined(*(list(map(_shown, column.decode(values))) for values in (first, last)))
-
-
-def _before(edges: Array) -> Array:
-    return np.ceil(edges) - 1
 
 
 def _joined(first: list[str], last: list[str]) -> list[str]:

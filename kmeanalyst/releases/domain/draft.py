@@ -30,11 +30,23 @@ from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
 _MOST_LEVELS = 200
 _FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
 _MARGIN = 0.1  # share of the sample's range added at each end before rounding outward
-_HEAVY = 0.03  # a value of a number column that carries this share of the rows may be suggested as an atom,
+_HEAVY, _HEAVY_AMONG_MANY = (
+    0.03,
+    0.01,
+)  # a value of a number column that carries this share of the rows may be suggested as an atom
+_TOLD_APART = (
+    300  # (the second in columns of more steps than this, or of none: a finer table does not show their values),
+)
 _ABOVE_NEIGHBOURS = 3  # if it is this many times as frequent as the median of
 _NEIGHBOURS = 3  # so many values at either side
-_MOST_ATOMS = 8
-_FEW_VALUES = 20  # a column of so few is cut into its values without atoms
+_MOST_ATOMS, _MOST_AMONG_MANY = 8, 12
+_FEW_VALUES = 20  # a column of so few is cut into its values without atoms,
+_FEW_WITH_GAPS, _MOST_OFTEN = (
+    32,
+    0.9,
+)  # or into atoms, if there are gaps between them and those seen often are nearly all
+_MOST_DECIMALS, _FEWEST_DECIMALS = 6, 10  # of a column that has a step, and rows that show it
+_LARGEST_COUNT = 2**50  # steps from zero
 _RANGES, _FEW_RANGES = 12, 16  # ranges between proposed edges; a column of so few values has one for each
 _REPEATED = 5  # of these, the median number of rows
 _MOST_BINS = 48  # of the histogram that says where ranges are needed
@@ -203,16 +215,24 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
     kind = Integer if whole else Real
     number = int if whole else float
     options: dict[str, Any] = {}
-    atoms, shares = _spikes(numbers)
+    step = 1.0 if whole else _decimal_step(numbers, max(-low, high))
+    if step and not whole:
+        options["step"] = step
+        notes.append(f"CHECK step: values are multiples of {step:g}, as in the sample; others are rounded to them")
+    every = _few_with_gaps(numbers, step)
+    atoms, shares = every if len(every[0]) else _spikes(numbers, step)
     if len(atoms):
         options["atoms"] = tuple(number(v) for v in atoms)
         listed = ", ".join(f"{value:.15g} ({share:.0%})" for value, share in zip(atoms, shares, strict=True))
         notes.append(
-            f"CHECK atoms: {listed} are far more frequent in the sample than their neighbours, so each is measured by "
-            "itself; add other values that questions will name (the threshold of a law, a rounded number, a cap)"
+            f"CHECK atoms: {listed} {_why_atoms(len(every[0]) > 0)}, so each is measured by itself; add other values that "
+            "questions will name (the threshold of a law, a rounded number, a cap)"
         )
     scale = _suggested_scale(numbers, low)
-    edges, why_there = _suggested_edges(numbers[~np.isin(numbers, atoms)], scale, whole)
+    if len(every[0]):
+        edges, why_there = every[0][len(every[0]) // 2 :][:1], "the middle of its few values"
+    else:
+        edges, why_there = _suggested_edges(numbers[~np.isin(numbers, atoms)], scale, whole)
     if len(edges):
         options["edges"] = tuple(number(v) for v in edges)
         listed = ", ".join(f"{value:.{_DIGITS}g}" for value in edges)
@@ -228,16 +248,39 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
     return kind(name=name, missing=missing, lower=number(low), upper=number(high), **options)
 
 
-def _spikes(numbers: Array) -> tuple[Array, Array]:
-    """Values that carry many rows, alone among their neighbours, and their shares: at most eight, increasing."""
+def _decimal_step(numbers: Array, largest: float) -> float | None:
+    """The place of the last decimal that the numbers have; None where they have many, or are whole or very large."""
+    places = (digits for digits in range(_MOST_DECIMALS + 1) if (np.round(numbers, digits) == numbers).all())
+    digits = next(places, 0) if len(numbers) >= _FEWEST_DECIMALS else 0
+    return 1.0 / 10**digits if digits and largest * 10**digits < _LARGEST_COUNT else None
+
+
+def _few_with_gaps(numbers: Array, step: float | None) -> tuple[Array, Array]:
+    """The values of a column that has few, with gaps between them, and their shares; none of other columns."""
+    values, counts = np.unique(numbers, return_counts=True)
+    often = counts >= _REPEATED
+    gaps = step is None or bool((np.diff(values) > 1.5 * step).any())
+    if not (2 <= often.sum() and len(values) <= _FEW_WITH_GAPS and gaps and counts[often].sum() > _MOST_OFTEN * len(numbers)):
+        return np.zeros(0), np.zeros(0)
+    return values[often], counts[often] / len(numbers)
+
+
+def _why_atoms(every: bool) -> str:
+    return "are its few values" if every else "are far more frequent in the sample than their neighbours"
+
+
+def _spikes(numbers: Array, step: float | None) -> tuple[Array, Array]:
+    """Values that carry many rows, alone among their neighbours, and their shares: a dozen at most, increasing."""
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) <= _FEW_VALUES:
         return np.zeros(0), np.zeros(0)
+    among_many = step is None or np.ptp(values) > _TOLD_APART * step
+    heavy, most = (_HEAVY_AMONG_MANY, _MOST_AMONG_MANY) if among_many else (_HEAVY, _MOST_ATOMS)
     usual = np.array([np.median(np.delete(counts[max(k - _NEIGHBOURS, 0) : k + _NEIGHBOURS + 1], min(k, _NEIGHBOURS)))
                       for k in range(len(values))])  # fmt: skip
-    spikes = np.flatnonzero((counts > _HEAVY * len(numbers)) & (counts > _ABOVE_NEIGHBOURS * usual))
-    most = np.sort(spikes[np.argsort(-counts[spikes], kind="stable")][:_MOST_ATOMS])
-    return values[most], counts[most] / len(numbers)
+    spikes = np.flatnonzero((counts > heavy * len(numbers)) & (counts > _ABOVE_NEIGHBOURS * usual))
+    kept = np.sort(spikes[np.argsort(-counts[spikes], kind="stable")][:most])
+    return values[kept], counts[kept] / len(numbers)
 
 
 def _suggested_edges(numbers: Array, scale: str, whole: bool) -> tuple[Array, str]:

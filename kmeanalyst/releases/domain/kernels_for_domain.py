@@ -184,8 +184,8 @@ def _cuts(column: Column, ranges: int, asked: Sequence[float] = ()) -> tuple[tup
         edges = column.cuts(column.edges)
         if ranges < _RANGES[0]:
             edges = edges[np.unique(np.linspace(0, len(edges) - 1, min(ranges - 1, len(edges))).round().astype(int))]
-    elif column.step and high - low <= _FEW_VALUES:
-        edges = np.arange(low, high)
+    elif column.spacing and high - low <= _FEW_VALUES * column.spacing:
+        edges = low + column.spacing * np.arange(1, round((high - low) / column.spacing))
     else:
         edges = _even_edges(column, ranges)
         if len(asked):
@@ -238,7 +238,7 @@ def _even_edges(column: Number, ranges: int) -> Array:
     """(ranges + 1,) ends of even ranges, in encoded units; moved between two values where the column has steps."""
     low, high = column.ends
     even = np.linspace(0, high - low, ranges + 1)
-    return low + (np.rint(even / column.step) * column.step if column.step else even)
+    return low + (np.rint(even / column.spacing) * column.spacing if column.spacing else even)
 
 
 def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) -> OnColumns:

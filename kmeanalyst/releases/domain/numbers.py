@@ -25,6 +25,7 @@ from kmeanalyst.releases.domain.column import (
 )
 
 TO_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.log, "log1p": np.log1p}
+_ROUNDING = 1e-9  # of a number of steps, relative
 FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log": np.exp, "log1p": np.expm1}
 
 
@@ -32,7 +33,7 @@ FROM_SCALE: dict[str, Callable[[Array], Array]] = {"linear": lambda v: v, "log":
 class Number(Column):
     """Base class of numbers and dates: bounds, scale, and public values of interest.
 
-    >>> domain["age"].bounds, domain["age"].step, domain["age"].ends, domain["capital-gain"].atom_codes
+    >>> domain["age"].bounds, domain["age"].spacing, domain["age"].ends, domain["capital-gain"].atom_codes
     ((9.0, 98.0), 1.0, (8.5, 98.5), array([0.]))
     """
 
@@ -93,17 +94,48 @@ class Number(Column):
         return float(low), float(high)
 
     @property
-    def step(self) -> float | None:
-        """The smallest difference between encoded values; None for a continuum."""
+    def grain(self) -> float | None:
+        """Values are multiples of it, in natural units; None for a continuum."""
         return None
 
+    @property
+    def spacing(self) -> float | None:
+        """The distance of neighbouring encoded values; None where it varies, or for a continuum."""
+        return self.grain if self.scale == "linear" else None
+
+    def multiples(self, values: Array, rounding: Callable[[Array], Array] = np.rint) -> Array:
+        """Numbers in natural units, moved to values of the column: to the nearest, or up (np.ceil), or down (np.floor).
+
+        >>> ka.Real(name="carat", lower=0, upper=5, step=0.01).multiples(np.array([0.07, 0.493]), np.ceil)
+        array([0.07, 0.5 ])
+        """
+        if self.grain is None or self.grain == 1:
+            return values if self.grain is None else rounding(values)
+        per = round(1 / self.grain) if self.grain < 1 else 1 / self.grain
+        counts = np.asarray(values) * per
+        nearest = np.rint(counts)
+        known = np.abs(counts - nearest) <= _ROUNDING * np.maximum(np.abs(nearest), 1.0)
+        return np.where(known, nearest, rounding(counts)) / per
+
     def cuts(self, values: Sequence[Any]) -> Array:
-        """Encoded numbers that separate cells below each value from the others; half a step lower for whole numbers.
+        """Encoded numbers that separate cells below each value from the others; half a step lower where there are steps.
 
         >>> domain["age"].cuts([30, 50])
         array([29.5, 49.5])
         """
-        return self._scaled(self._numbers(values))
+        return self._scaled(self.multiples(self._numbers(values), np.ceil) - self._half)
+
+    def cuts_above(self, values: Sequence[Any]) -> Array:
+        """Encoded numbers that separate cells up to and with each value from the others, where there are steps.
+
+        >>> domain["age"].cuts_above([30, 50])
+        array([30.5, 50.5])
+        """
+        return self._scaled(self.multiples(self._numbers(values), np.floor) + self._half)
+
+    @property
+    def _half(self) -> float:
+        return (self.grain or 0.0) / 2
 
     def holds(self, below: Array, above: Array) -> Array:
         """(n,) whether some value of the column lies in each range [below, above) of encoded units.
@@ -111,12 +143,24 @@ class Number(Column):
         >>> domain["age"].holds(np.array([30.2, 30.6]), np.array([30.8, 31.4]))
         array([False,  True])
         """
-        return below < above
+        if self.grain is None:
+            return below < above
+        first = self.multiples(FROM_SCALE[self.scale](below), np.ceil)
+        after = self._scaled(self.multiples(first + self.grain))
+        return np.where(self._scaled(first) < below, after, self._scaled(first)) < above
+
+    @property
+    def _extremes(self) -> tuple[float, float]:
+        """The least and the largest value, in natural units."""
+        low, high = (np.asarray(bound) for bound in self._natural_bounds)
+        return float(self.multiples(low, np.ceil)), float(self.multiples(high, np.floor))
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The bounds in encoded units, widened by half a step for whole numbers, so that rounded uniform draws are uniform."""
-        return self.bounds
+        """The bounds in encoded units, widened by half a step where there are steps, so that rounded uniform draws are uniform."""
+        least, largest = self._extremes
+        below, above = self._scaled(np.array([least - self._half, largest + self._half]))
+        return float(below), float(above)
 
     def parse(self, text: str) -> float | None:
         return parse_number(text)
@@ -140,10 +184,10 @@ class Number(Column):
         return self._scaled(clamped), ~self._near(clamped, values)
 
     def _near(self, clamped: Array, values: Array) -> Array:
-        return clamped == values
+        return np.abs(clamped - values) <= self._half
 
     def _clamp(self, values: Array) -> Array:
-        return np.clip(values, *self._natural_bounds)
+        return np.clip(self.multiples(np.clip(values, *self._natural_bounds)), *self._extremes)
 
     def _fallback(self) -> float:
         return self._natural_bounds[0]
@@ -184,11 +228,21 @@ class Number(Column):
         return self.rounded(np.clip(encoded, *self.bounds))
 
     def grid(self, size: int, rng: np.random.Generator) -> Array:
+        if (every := self._every_present(size)) is not None:
+            return every
         low, high = self.bounds
         even = np.linspace(low, high, size) + rng.uniform(-0.5, 0.5, size) * (high - low) / (size - 1)
         return np.unique(
             self.rounded(np.concatenate([np.clip(even, low, high), self._codes(self.edges), self.atom_codes]))
         )
+
+    def _every_present(self, most: int) -> Array | None:
+        if self.grain is None:
+            return None
+        least, largest = self._extremes
+        if (largest - least) / self.grain >= most:
+            return None
+        return self._scaled(self.multiples(least + self.grain * np.arange(round((largest - least) / self.grain) + 1)))
 
     def _codes(self, values: Sequence[Any]) -> Array:
         return self._scaled(self._numbers(values))
@@ -219,13 +273,53 @@ class Number(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class Real(Number):
-    """A number on a continuum, between public bounds.
+    """A number between public bounds: on a continuum, or in steps.
+
+    step   a whole number or one over a whole number, such as 0.01 for two decimals: values are its multiples, and cells are
+           rounded to them. Ranges then end between two values, so that `x <= edge` and `x < edge` have an answer each.
 
     >>> ka.Real(name="wage", lower=0, upper=1e6, scale="log1p", atoms=(0,)).encode(["0", "1e9", "x"])[0]
     array([ 0.        , 13.81...,  0.        ])
+    >>> ka.Real(name="carat", lower=0, upper=5, step=0.01).cuts([0.5])
+    array([0.495])
     """
 
+    step: float | None = None
     kind: ClassVar[str] = "real"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "step", plain_number(self.step))
+        step: Any = self.step
+        if step is not None:
+            is_positive = isinstance(step, int | float) and not isinstance(step, bool) and 0 < step < math.inf
+            per = (step if step >= 1 else 1 / step) if is_positive else 0.5
+            if abs(per - round(per)) > _ROUNDING * per:
+                raise DomainError(
+                    f"column {self.name}: step must be a whole number or one over a whole number, got {step!r:.80}. Write 0.01 "
+                    "for numbers with two decimals."
+                )
+        super().__post_init__()
+        _check_steps(self)
+
+    @property
+    def grain(self) -> float | None:
+        return self.step
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({} if self.step is None else {"step": self.step})
+
+
+def _check_steps(column: Number) -> None:
+    """DomainError unless a column with steps has a value within its bounds, and doubles tell its values apart."""
+    if column.grain is None:
+        return
+    (low, high), (least, largest) = column._natural_bounds, column._extremes
+    if least > largest or max(abs(low), abs(high)) > 2**53 * column.grain or not np.isfinite(column.ends).all():
+        what = "a whole number" if column.grain == 1 else f"a multiple of {column.grain:g}"
+        raise DomainError(
+            f"column {column.name}: the bounds must hold {what} and stay within ±2^53 steps, got {column.lower} and "
+            f"{column.upper}: larger numbers are not exact. Move the bounds, or use kind real without a step."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,45 +328,11 @@ class _Whole(Number):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = self._natural_bounds
-        if math.ceil(low) > math.floor(high) or max(abs(low), abs(high)) > 2**53:
-            raise DomainError(
-                f"column {self.name}: the bounds must hold a whole number and stay within ±2^53, got {self.lower} and "
-                f"{self.upper}: larger numbers are not exact. Move the bounds, or use kind real."
-            )
+        _check_steps(self)
 
     @property
-    def step(self) -> float | None:
-        return 1.0 if self.scale == "linear" else None
-
-    def cuts(self, values: Sequence[Any]) -> Array:
-        return self._scaled(np.ceil(self._numbers(values)) - 0.5)
-
-    def holds(self, below: Array, above: Array) -> Array:
-        first = np.ceil(FROM_SCALE[self.scale](below))
-        return np.where(self._scaled(first) < below, self._scaled(first + 1), self._scaled(first)) < above
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        low, high = self._natural_bounds
-        below, above = self._scaled(np.array([math.ceil(low) - 0.5, math.floor(high) + 0.5]))
-        return float(below), float(above)
-
-    def _clamp(self, values: Array) -> Array:
-        low, high = self._natural_bounds
-        return np.clip(np.rint(np.clip(values, low, high)), math.ceil(low), math.floor(high))
-
-    def _near(self, clamped: Array, values: Array) -> Array:
-        return np.abs(clamped - values) <= 0.5
-
-    def grid(self, size: int, rng: np.random.Generator) -> Array:
-        every = self._every_present(size)
-        return super().grid(size, rng) if every is None else every
-
-    def _every_present(self, most: int) -> Array | None:
-        low, high = self._natural_bounds
-        first, last = math.ceil(low), math.floor(high)
-        return self._scaled(np.arange(first, last + 1, dtype=float)) if last - first < most else None
+    def grain(self) -> float | None:
+        return 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

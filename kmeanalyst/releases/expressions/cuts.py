@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from kmeanalyst.releases.domain.column import Columns
-from kmeanalyst.releases.domain.numbers import Date, Number, Real
+from kmeanalyst.releases.domain.numbers import Number
 
 
 def cuts_of(compared: Iterable[tuple[str, str, Any]], domain: Columns) -> dict[int, set[float]]:
@@ -30,10 +29,9 @@ def cuts_of(compared: Iterable[tuple[str, str, Any]], domain: Columns) -> dict[i
 
 
 def _cuts(column: Number, sign: str, value: Any) -> list[float]:
-    """Where a comparison with this value changes, between two values of a column of whole numbers or days."""
-    if isinstance(column, Real):
-        return column.cuts([value]).tolist() if sign in ("<", "<=", ">", ">=") else []
-    below = column.cuts([value])
-    above = below + 1 if isinstance(column, Date) else column.cuts([math.floor(value) + 1])
+    """Where a comparison with this value changes, between two values of a column that has steps."""
+    below, above = column.cuts([value]), column.cuts_above([value])
+    if column.grain is None:
+        return below.tolist() if sign in ("<", "<=", ">", ">=") else []
     wanted = {"<": [below], ">=": [below], "<=": [above], ">": [above]}.get(sign, [below, above])
     return [float(cut[0]) for cut in wanted]

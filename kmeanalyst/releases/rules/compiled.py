@@ -24,7 +24,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.releases.domain.column import KEPT, Column, Columns, DomainError
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number, Real
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
 from kmeanalyst.releases.memo import kept
@@ -328,19 +328,19 @@ def values_of(column: Column, edges: Sequence[float], atoms: Sequence[float], co
     low, high = column.ends
     ends = np.unique([low, high, *(edge for edge in edges if low < edge < high)])
     inside = [_of_range(column, a, b, _OF_A_RANGE.get(coupled, _FEW_OF_A_RANGE)) for a, b in pairwise(ends)]
-    own = [*atoms, *column.atom_codes, *([low, high] if isinstance(column, Real) else [])]
+    own = [*atoms, *column.atom_codes, *([low, high] if column.grain is None else [])]
     return column.with_missing(np.unique(column.rounded(np.concatenate([*inside, np.array(own, dtype=float)]))))
 
 
 def _of_range(column: Number, below: float, above: float, most: int) -> Array:
-    """Values of [below, above): its ends and some inside; none where no whole number lies in it."""
-    if isinstance(column, Real) or column.kind == "cyclic":
+    """Values of [below, above): its ends and some inside; none where no value lies in it."""
+    if column.grain is None:
         # not the end itself: a cell where a comparison holds at its end alone has hardly a row for which it does
         inside = np.linspace(below, above, most)[:-1] + _BESIDE_END * (above - below) * (np.arange(most - 1) == 0)
         return np.append(inside, np.nextafter(above, below))
-    first, last = np.ceil(FROM_SCALE[column.scale](np.array([below, above]))) - (0.0, 1.0)
+    first, last = column.multiples(FROM_SCALE[column.scale](np.array([below, above])), np.ceil) - (0.0, column.grain)
     return (
-        np.asarray(column._scaled(np.unique(np.floor(np.linspace(first, last, most)))))
+        np.asarray(column._scaled(np.unique(column.multiples(np.linspace(first, last, most), np.floor))))
         if first <= last
         else np.zeros(0)
     )

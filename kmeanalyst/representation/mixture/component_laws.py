@@ -236,7 +236,7 @@ def _rounded(domain: Domain, columns: list[int], values: Array) -> Array:
 def _few_values(column: Column) -> Array | None:
     if isinstance(column, Categorical):
         return np.arange(len(column.levels), dtype=float)
-    if isinstance(column, Number) and column.step and np.ptp(column.bounds) < _FEW_VALUES:
+    if isinstance(column, Number) and column.spacing and np.ptp(column.bounds) < _FEW_VALUES * column.spacing:
         return column.grid(_FEW_VALUES + 1, np.random.default_rng(0))
     return None
 

@@ -96,7 +96,7 @@ def _alternate(
     state: _State, domain: Domain, enough: float, rounds: tuple[int, int], rng: np.random.Generator, progress: Progress
 ) -> None:
     least, most = rounds
-    continuous = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and not column.step]
+    continuous = [j for j, column in enumerate(domain.columns) if isinstance(column, Number) and not column.spacing]
     share, before = 0.3, np.inf
     for turn in range(most):
         _refit_weights(state, enough / 4)

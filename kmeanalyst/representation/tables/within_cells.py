@@ -87,9 +87,9 @@ def _sizes(column: Number | Tree, ends: Array, atoms: tuple[float, ...]) -> Arra
     """(R,) the number of values except atoms, or the width for a column without a step."""
     if isinstance(column, Tree):
         return np.rint(np.diff(ends))
-    if not column.step:
+    if not column.spacing:
         return np.where(column.holds(ends[:-1], ends[1:]), np.diff(ends), 0.0)
-    counts = np.rint(np.diff(ends) / column.step)
+    counts = np.rint(np.diff(ends) / column.spacing)
     np.subtract.at(counts, np.searchsorted(ends, np.array(atoms), side="right") - 1, 1.0)
     return np.maximum(counts, 0.0)
 

@@ -23,6 +23,7 @@ from kmeanalyst.releases.domain.domain import KINDS, Domain, column_from_dict, d
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel  # noqa: F401  (refusals.txt)
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Date, Integer, Number, Real
+from kmeanalyst.releases.expressions.cuts import cuts_of
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 from release_side import draft_domain  # noqa: F401  (refusals.txt)
 
@@ -461,3 +462,24 @@ def test_a_cell_with_a_control_character_is_a_bad_cell_and_no_error():
     encoded, status = Categorical(name="x", levels=("a", "b")).encode(["b", "b\x1b[2J", "\x1b"])
     assert encoded.tolist() == [1.0, 0.0, 0.0]
     assert status.tolist() == [KEPT, REPLACED, REPLACED]
+
+
+def test_a_real_column_with_a_step_has_its_multiples_for_values():
+    """Cells are rounded to them, ranges end between two, and x <= edge and x < edge have an answer each."""
+    carat = Real(name="carat", lower=0.2, upper=5.004, step=0.01, edges=(0.5, 1))
+    codes, status = carat.encode(["0.57", "0.503", "9", "0.1"])
+    assert codes.tolist() == [0.57, 0.5, 5.0, 0.2] and status.tolist() == [KEPT, KEPT, CLAMPED, CLAMPED]
+    every = carat.every_value(1000)
+    assert every is not None and every.tolist() == [float(f"{k / 100:.2f}") for k in range(20, 501)]
+    assert carat.every_value(400) is None and carat.ends == pytest.approx((0.195, 5.005))
+    assert np.append(carat.cuts([0.5, 0.493]), carat.cuts_above([0.5, 0.498])) == pytest.approx([0.495, 0.495, 0.505, 0.495])
+    assert carat.holds(np.array([0.491, 0.495]), np.array([0.499, 0.499])).tolist() == [False, False]
+    price = Real(name="price", lower=0.01, upper=1e6, step=0.01, scale="log")
+    assert price.encode(["19.99"])[0].tolist() == [np.log(19.99)] and price.spacing is None
+    assert price.decode(np.log([19.991])).tolist() == [19.99]
+    for own in (carat, price, Real(name="years", lower=0, upper=40, step=5)):
+        drawn = own.draw(200, np.random.default_rng(0))
+        assert np.array_equal(own.rounded(drawn), drawn)
+        assert column_from_dict(own.to_dict()) == own
+    asked = cuts_of([("carat", "<=", 0.5), ("carat", "<", 0.5)], Domain((carat,)))
+    assert sorted(asked[0]) == pytest.approx([0.495, 0.505])

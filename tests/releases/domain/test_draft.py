@@ -335,6 +335,24 @@ def test_values_far_more_frequent_than_their_neighbours_are_proposed_as_atoms():
     assert note.startswith("CHECK atoms: 40 (1") and "threshold of a law" in note
 
 
+def test_decimals_are_a_step_and_few_values_with_gaps_are_atoms():
+    """Where a finer table would not show single values, rarer ones are atoms too: those of many steps, or of none."""
+    rng = np.random.default_rng(0)
+    heaps = np.where(rng.random(2000) < 0.02, 50_000, rng.integers(0, 90_000, 2000))
+    cells = {
+        "carat": np.round(rng.uniform(0.2, 3, 2000), 2), "years": rng.choice([0.5, 2.5, 6, 9, 23], 2000),
+        "dose": rng.choice([0, 50, 100, 250, 500], 2000), "income": heaps, "hours": np.where(heaps == 50_000, 50, heaps % 90),
+        "mass": rng.normal(70, 9, 2000),
+    }  # fmt: skip
+    drafted = public_draft(pd.DataFrame(cells))
+    own = {name: drafted.domain[name] for name in cells}
+    assert [getattr(own[name], "step", 1) for name in cells] == [0.01, 0.1, 1, 1, 1, None]
+    atoms = [own[name].atoms for name in cells]
+    assert atoms == [(), (0.5, 2.5, 6.0, 9.0, 23.0), (0, 50, 100, 250, 500), (50_000,), (), ()]
+    assert own["years"].edges == (6.0,) and "CHECK step: values are multiples of 0.01" in "\n".join(drafted.notes["carat"])
+    assert "are its few values" in "\n".join(drafted.notes["dose"])
+
+
 def test_ranges_end_at_round_numbers_and_are_narrower_where_there_are_more_rows():
     """On the column's scale, and whole where values are; of few values each that is seen often is a range."""
     rng = np.random.default_rng(1)
