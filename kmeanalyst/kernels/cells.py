@@ -59,13 +59,13 @@ class Cells:
         """
         return self._cells_in(X, self._edges)
 
-    def cells_of(self, j: int, values: Array) -> Array:
-        """The cell (n,) of each value of one column.
+    def cells_of(self, j: int, values: Array, edges: Sequence[float] | None = None) -> Array:
+        """The cell (n,) of each value of one column; with other edges than its own, if some are given.
 
         >>> Cells(((0.5,),), ((),), (False,)).cells_of(0, np.array([0.0, 1.0])).tolist()
         [0, 1]
         """
-        return self._cells_between(np.array(self.edges[j]), j, values)
+        return self._cells_between(np.array(self.edges[j] if edges is None else edges), j, values)
 
     @cached_property
     def _edges(self) -> list[tuple[int, Array]]:

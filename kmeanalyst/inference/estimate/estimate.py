@@ -40,7 +40,7 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
         notes[INDEPENDENT] = None
     return replace(
         operands[0][0], view=_common_view(operands), value=value, standard_error=float(total(parts)), parts=parts,
-        question=question, notes=tuple(notes), terms=terms, interval_by=None,
+        question=question, notes=tuple(notes), terms=terms, interval_by=None, possible=None,
     )  # fmt: skip
 
 
@@ -178,6 +178,7 @@ class Estimate(Differentiable):
     notes           what a reader should know in addition to the number.
     terms           error models with the estimate's influence function at the rows of each; none if it is unknown.
     interval_by     the interval, if it is not value ± error; None for the normal distribution.
+    possible        (least, largest) value that any population can give; intervals end there. None where it is not known.
 
     Estimates and numbers can be added, subtracted, multiplied and divided, raised to a number, and handed to np.sqrt,
     np.log and np.exp: the error follows to first order. Those of one release keep their correlation and must share
@@ -197,6 +198,7 @@ class Estimate(Differentiable):
     notes: tuple[str, ...] = ()
     terms: Terms = field(default=(), repr=False, compare=False)
     interval_by: IntervalRule | None = field(default=None, repr=False, compare=False)
+    possible: tuple[float, float] | None = field(default=None, repr=False, compare=False)
 
     def _derived(self, rule: str, operands: tuple[Any, ...], value: Any, slopes: list[Any]) -> Estimate:
         shown = [f"[{x.question}]" if isinstance(x, Estimate) else f"{x:g}" for x in operands]
@@ -231,7 +233,7 @@ class Estimate(Differentiable):
         if self.interval_by is not None:
             low, high = self.interval_by.interval(z)
         if kind != "robust":
-            return low, high
+            return self._possible_part(low, high)
         if not self.terms:
             raise ValueError(
                 f"{self.question} has no robust interval: it follows from an influence function, which a number made by "
@@ -241,7 +243,17 @@ class Estimate(Differentiable):
             least, largest = self.interval_by.robust(level)
         else:
             least, largest = (self.value + change(self.terms, level) for change in (least_change, largest_change))
-        return min(low, least), max(high, largest)
+        return self._possible_part(min(low, least), max(high, largest))
+
+    def _possible_part(self, low: float, high: float) -> tuple[float, float]:
+        """An interval's intersection with what is possible; where that is nothing, the nearest possible one of its width."""
+        if self.possible is None:
+            return low, high
+        least, largest = self.possible
+        moved = min(max(0.0, least - high), largest - low) if low > largest or high < least else 0.0
+        if moved:
+            low, high = (least, least + high - low) if high < least else (largest - (high - low), largest)
+        return max(low, least), min(high, largest)
 
     @property
     def _share_without_sampling(self) -> float:

@@ -231,10 +231,11 @@ def answer(
     question: str,
     notes: tuple[str, ...] = (),
     interval_by: IntervalRule | None = None,
+    possible: tuple[float, float] | None = None,
 ) -> Statistic:
     """A statistic of the distribution's weights as one of the released weights (the chain rule), with what is said of it."""
     influence = None if statistic.influence is None else distribution.influence(statistic.influence)
-    return Statistic(float(statistic.value), influence, distribution.text(question), notes, interval_by)
+    return Statistic(float(statistic.value), influence, distribution.text(question), notes, interval_by, possible)
 
 
 def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Estimates:
@@ -266,10 +267,13 @@ def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
 
 def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
     influence, question, error = statistic.influence, statistic.question, float(total(parts))
+    possible = statistic.possible if distribution.view == "fitted" else None  # others show the weights as they are
+    value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
     notes = (*statistic.notes, *distribution.model.notes, *_weakness(distribution, question, parts, error))
     return Estimate(
-        value=float(statistic.value), standard_error=error, parts=parts, view=distribution.view, question=question,
-        notes=notes, terms=() if influence is None else distribution.terms(influence), interval_by=statistic.interval_by,
+        value=value, standard_error=error, parts=parts, view=distribution.view, question=question,
+        notes=notes, terms=() if influence is None else distribution.terms(influence),
+        interval_by=statistic.interval_by, possible=possible,
     )  # fmt: skip
 
 

@@ -99,6 +99,7 @@ class Statistic(Differentiable):
     question     what was asked, as text; "" of an intermediate result.
     notes        what a reader should know of the value.
     interval_by  the interval, if it is not value ± error.
+    possible     (least, largest) value that a population can give it; None where that is not known.
 
     Arithmetic with numbers, arrays and other statistics of the same weights gives statistics.
 
@@ -114,6 +115,7 @@ class Statistic(Differentiable):
     question: str = ""
     notes: tuple[str, ...] = ()
     interval_by: IntervalRule | None = None
+    possible: tuple[float, float] | None = None
 
     @staticmethod
     def _is_constant(x: Any) -> bool:

@@ -62,6 +62,15 @@ def unresolved_mass(
     return min(mass, 1.0)
 
 
+def equates_numbers(release: ReleaseData, question: str) -> bool:
+    """Whether a question asks for single values of a column of numbers that are no atoms."""
+    equated = expression.equated if (expression := _parsed(question)) else ()
+    columns = [(release.domain[name], value) for name, value in equated if name in release.domain.names]
+    return bool(columns) and all(
+        isinstance(column, Number) and value not in column._numbers(column.atoms) for column, value in columns
+    )
+
+
 def conditions_joined(question: str) -> list[str]:
     """The conditions of which all must hold, as texts, those of the same columns as one; none of a text that is no expression."""
     by_columns: dict[frozenset[str], list[str]] = {}
@@ -119,17 +128,14 @@ def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.Dat
     assert release.measurement is not None
     low, high = float(column.lower), float(column.upper)
     feature_map = release.measurement.feature_map
-    asked = pd.DataFrame({name: frame[name].iloc[:1] for name in release.domain.names}).assign(**{column.name: value})
     if not low <= value <= high:
         return 0.0
-    j = release.domain.names.index(column.name)
+    codes, ends = column.encode(frame[column.name].iloc[: len(weights)])[0], column.encode([low, high, value])[0]
     if isinstance(feature_map, MarginFeatures):
-        cells, own = (_finest(feature_map.kernel, j, release.domain.encode(rows)) for rows in (frame, asked))
-        near = cells[: len(weights)] == own[0]
+        cells, own = (_finest(feature_map.kernel, release.domain.names.index(column.name), x) for x in (codes, ends))
+        near = cells == own[2]
     else:
-        ends = asked.iloc[[0, 0, 0]].assign(**{column.name: [low, high, value]})
-        codes, (least, most, own) = (release.domain.encode(rows)[:, j] for rows in (frame, ends))
-        near = np.abs(codes[: len(weights)] - own) <= _NEAR * (most - least)
+        near = np.abs(codes - ends[2]) <= _NEAR * (ends[1] - ends[0])
     return float(np.clip(weights @ near, 0.0, 1.0))
 
 
@@ -176,10 +182,10 @@ def _noisy_shares(
                 yield float(cells.sum()) / height, measurement.noise_scale / height * np.sqrt(cells.size)
 
 
-def _finest(kernel: Margins, j: int, rows: Array) -> Array:
-    """(n,) the finest measured cells of column j of rows (n, d)."""
-    tables = [t for t, column in enumerate(kernel.finer) if column == j]
-    return kernel.fine_cells(rows)[:, tables[-1]] if tables else kernel.cells(rows)[:, j]
+def _finest(kernel: Margins, j: int, codes: Array) -> Array:
+    """(n,) the finest measured cells of encoded values (n,) of column j."""
+    edges = next((edges for column, edges in reversed(kernel.finer_tables) if column == j), kernel.edges[j])
+    return kernel.cells_of(j, codes, edges)
 
 
 def what_would_help(release: ReleaseData, question: str) -> str:

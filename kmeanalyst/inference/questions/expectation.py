@@ -27,6 +27,7 @@ from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.estimate.unresolved import (
     conditions_joined,
     declared_by,
+    equates_numbers,
     mass_of_pair,
     note_of,
     unresolved_mass,
@@ -118,7 +119,7 @@ def ratio(
 
 def mean_of(population: Distribution, question: Any) -> Statistic:
     """Σ v h(z), and a note where it is not a probability though the question is a condition."""
-    return statistic_of(population, population.values(question), shown(question))
+    return statistic_of(population, population.values(question), shown(question), population.bounds(question))
 
 
 def probability_of(population: Distribution, condition: Any) -> Statistic:
@@ -129,17 +130,26 @@ def probability_of(population: Distribution, condition: Any) -> Statistic:
 
 
 def _with_unresolved(population: Distribution, found: Statistic, question: str) -> Statistic:
-    """The mean, with the mass that the values it asks about may have as a bias, if none of the rows has them."""
+    """The mean, with a bias for the mass that the values it asks about may have: all or none of what is not told from them."""
     influence = found.influence
-    if not isinstance(population, Population) or influence is None or np.nanmax(np.abs(influence)) > 0:
+    if not isinstance(population, Population) or influence is None:
         return found
     frame, weights = population.model.frame, population.weights
-    parts = conditions_joined(question)
+    parts, some = conditions_joined(question), bool(np.nanmax(np.abs(influence)) > 0)
+    if some and (len(parts) > 1 or not equates_numbers(population.release, question)):
+        return found
     if len(parts) > 1:
         known = mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
         mass = unresolved_mass(population.release, question, frame, weights, population.probability)
+    if some:
+        more = mass - float(found.value)
+        return (
+            replace(found, influence=np.append(influence, max(more, float(found.value)) / _Z))
+            if more > _ROUNDING
+            else found
+        )
     if mass == 0:
         return found
     note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
@@ -152,18 +162,22 @@ def _most_of_all(population: Population, conditions: Sequence[str]) -> float:
     return float(np.clip(min(answer.interval(0.95)[1] for answer in answers), 0.0, 1.0))
 
 
-def statistic_of(population: Distribution, values: Array, text: str) -> Statistic:
-    """Σ v · values, from (n,) values at the rows of population.model.frame."""
+def statistic_of(
+    population: Distribution, values: Array, text: str, possible: tuple[float, float] | None = None
+) -> Statistic:
+    """Σ v · values, from (n,) values at the rows of population.model.frame, which lie between the `possible` ones."""
     at_points = values[: len(population.weights)]
     if (certain := _by_declaration(population, at_points, text)) is not None:
         return certain
     found = mean_statistic(population, values)
-    value, notes = float(found.value), tuple[str, ...]()
-    if not -_ROUNDING <= value <= 1 + _ROUNDING and np.isin(at_points, (0.0, 1.0)).all():
+    value, notes, condition = float(found.value), tuple[str, ...](), bool(np.isin(at_points, (0.0, 1.0)).all())
+    if condition and (population.view == "fitted" or 0 <= value <= 1):
+        possible = (0.0, 1.0)
+    if not -_ROUNDING <= value <= 1 + _ROUNDING and condition and population.view != "fitted":
         notes = (
             population.infeasible(f"{value:.4g} is not a probability", lambda same: float(same.weights @ at_points)),
         )
-    return _with_unresolved(population, answer(population, found, text, notes), text)
+    return _with_unresolved(population, answer(population, found, text, notes, possible=possible), text)
 
 
 def _by_declaration(population: Distribution, at_points: Array, text: str) -> Statistic | None:

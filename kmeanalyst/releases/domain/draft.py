@@ -260,7 +260,8 @@ def _few_with_gaps(numbers: Array, step: float | None) -> tuple[Array, Array]:
     values, counts = np.unique(numbers, return_counts=True)
     often = counts >= _REPEATED
     gaps = step is None or bool((np.diff(values) > 1.5 * step).any())
-    if not (2 <= often.sum() and len(values) <= _FEW_WITH_GAPS and gaps and counts[often].sum() > _MOST_OFTEN * len(numbers)):
+    nearly_all = often.sum() >= 2 and counts[often].sum() > _MOST_OFTEN * len(numbers)
+    if not (nearly_all and gaps and len(values) <= _FEW_WITH_GAPS):
         return np.zeros(0), np.zeros(0)
     return values[often], counts[often] / len(numbers)
 

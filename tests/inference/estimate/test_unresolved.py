@@ -47,13 +47,20 @@ def test_a_value_that_no_row_has_may_have_all_the_mass_of_its_cell(margins):
     of_value = int(np.searchsorted(edges, 3.14159, side="right"))
     cell = margins.probability(f"dose >= {edges[of_value - 1]} and dose < {edges[of_value]}")
     found = margins.probability("dose == 3.14159")
-    assert found.value == 0 and found.interval() == pytest.approx((-cell.value, cell.value), rel=0.01)
+    assert found.value == 0 and found.interval() == (0, pytest.approx(cell.value, rel=0.01))
     assert found.parts["privacy"] == found.parts["sampling"] == 0
     assert any("no row of the release has this value" in note for note in found.notes)
     both = found + margins.probability("dose == 0")  # an atom is a cell of its own
     atom = margins.probability("dose == 0").standard_error
     assert both.standard_error == pytest.approx(np.hypot(found.standard_error, atom))
     assert margins.probability("dose == 3.14159 or 7.7 == dose").standard_error > 1.5 * found.standard_error
+
+
+def test_a_value_that_few_rows_have_may_have_none_or_all_of_its_cell(margins):
+    """How many rows the release has at a value says nothing of how many of its cell are there; an interval ends at 0."""
+    there = float(margins.to_frame("fitted")["dose"].iloc[0])
+    some = margins.probability(f"dose == {there!r}")
+    assert some.value > 0 and some.interval()[0] == 0 and some.interval()[1] > 1.9 * some.value
 
 
 def test_a_value_outside_the_bounds_has_no_mass_and_one_among_rows_its_own_error(margins):

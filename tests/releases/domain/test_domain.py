@@ -473,7 +473,9 @@ def test_a_real_column_with_a_step_has_its_multiples_for_values():
     every = carat.every_value(1000)
     assert every is not None and every.tolist() == [float(f"{k / 100:.2f}") for k in range(20, 501)]
     assert carat.every_value(400) is None and carat.ends == pytest.approx((0.195, 5.005))
-    assert np.append(carat.cuts([0.5, 0.493]), carat.cuts_above([0.5, 0.498])) == pytest.approx([0.495, 0.495, 0.505, 0.495])
+    assert np.append(carat.cuts([0.5, 0.493]), carat.cuts_above([0.5, 0.498])) == pytest.approx(
+        [0.495, 0.495, 0.505, 0.495]
+    )
     assert carat.holds(np.array([0.491, 0.495]), np.array([0.499, 0.499])).tolist() == [False, False]
     price = Real(name="price", lower=0.01, upper=1e6, step=0.01, scale="log")
     assert price.encode(["19.99"])[0].tolist() == [np.log(19.99)] and price.spacing is None

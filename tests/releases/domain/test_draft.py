@@ -349,7 +349,9 @@ def test_decimals_are_a_step_and_few_values_with_gaps_are_atoms():
     assert [getattr(own[name], "step", 1) for name in cells] == [0.01, 0.1, 1, 1, 1, None]
     atoms = [own[name].atoms for name in cells]
     assert atoms == [(), (0.5, 2.5, 6.0, 9.0, 23.0), (0, 50, 100, 250, 500), (50_000,), (), ()]
-    assert own["years"].edges == (6.0,) and "CHECK step: values are multiples of 0.01" in "\n".join(drafted.notes["carat"])
+    assert own["years"].edges == (6.0,) and "CHECK step: values are multiples of 0.01" in "\n".join(
+        drafted.notes["carat"]
+    )
     assert "are its few values" in "\n".join(drafted.notes["dose"])
 
 
