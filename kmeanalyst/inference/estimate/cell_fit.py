@@ -4,7 +4,8 @@ With p the released rows, y the measurement, τ its noise and C = Cov_p φ, a Ga
 
     a = κ (κ C + τ²I)⁻¹ Cov_p(φ, h),    answer E_p h + aᵀ(y − E_p φ),    error τ²‖a‖² + κ Var_p(h − aᵀφ),
 
-the mean of h under p (1 + (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ (y − E_p φ)): some weights may be negative. κ is by MacKay's update
+the mean of h under p (1 + (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ (y − E_p φ)): some weights may be negative. In the error, κ Var_p is
+divided among sets of columns, each with a κ of its own (`interactions`): any a has a valid error. κ is by MacKay's update
 (1992) from independent columns, validation is generalised (Golub, Heath & Wahba 1979), and what a second step would add
 (twicing; Tukey 1977) counts twice as an error. Any a gives a valid error: a solver that stops early costs width.
 """
@@ -19,8 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from kmeanalyst.inference.estimate.interactions import Interactions
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
-from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs, left_open
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
@@ -44,7 +45,6 @@ _MOST_ALONE, _LARGEST_BLOCK = 400, 512  # cells of single columns, and of a bloc
 _ROUNDING, _NOTHING = 1e-9, 1e-30
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
 _TOGETHER = 32  # questions
-_HARDLY, _PROJECTED = 0.02, 0.02  # noise variance of a projection, relative; a step that gains less than this ends it
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _DRAWN = 1e-3  # draws are solved for to this share
 _SETTLED = 1e-12  # the best answers are solved for to this share of what steps gain
@@ -240,7 +240,6 @@ class CellFit:
     weights      (n,) the weights of the best answers; they sum to one, and some may be negative.
     system       κ C + τ²I around the rows.
     determined   γ.
-    unmeasured   the pairs that were not measured; None where all of them were.
     """
 
     rows: Array
@@ -248,7 +247,6 @@ class CellFit:
     system: _System
     determined: float
     measurement: Measurement
-    unmeasured: UnmeasuredPairs | None
 
     on_points: ClassVar[bool] = True
 
@@ -260,55 +258,31 @@ class CellFit:
     def spread(self) -> float:
         return self.system.spread
 
-    @property
-    def unseen(self) -> float:
-        return self.spread if self.unmeasured is None else min(self.unmeasured.usual, self.spread)
-
-    @property
-    def assumed(self) -> float:
-        assert isinstance(self.measurement.feature_map, MarginFeatures)
-        usual = _usual_count(self.measurement.feature_map)
-        return usual / (self.determined + usual)
+    @cached_property
+    def interactions(self) -> Interactions:
+        return Interactions.of(self.measurement, self.rows, self.probabilities, self.spread)
 
     def first_rows(self, values: Array) -> Array:
         return values
 
-    def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
+    def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
-        noise, variance, rest, outside, added, bias, relation = np.hstack(
-            [self._squares(block, expected) for block in _few_columns(influence)]
-        )
-        open_by_kappa = self.spread * np.maximum(rest - outside, 0.0) + self.unseen * np.maximum(outside, 0.0) + added
+        noise, variance, left_open, bias = np.hstack([self._squares(block) for block in _few_columns(influence)])
         return {
             "privacy": self.measurement.noise_scale * np.sqrt(noise),
             "sampling": np.sqrt(variance / self.measurement.n_rows),
-            "resolution": np.sqrt(self._validation * np.maximum(open_by_kappa, relation) + bias**2),
+            "resolution": np.sqrt(self._validation * left_open + bias**2),
         }
 
-    def _squares(self, influence: Array, expected: bool) -> Array:
-        """(7, k) ‖a‖², Var h, Var(h − aᵀφ), its part outside the features' span, what is added, a bias, and of a relation."""
-        a, centred, with_features = self._solved(influence)
-        variance = self.probabilities @ centred**2
-        rest = self._variance_of_rest(variance, a, with_features)
-        outside, added = rest, np.zeros_like(rest)
-        shown, relation = variance, np.zeros_like(rest)
-        if self.unmeasured is not None:
-            b = self._projected(with_features)
-            outside = np.minimum(self._variance_of_rest(variance, b, with_features), rest)
-            added = np.diag(self._of_unmeasured_pairs(influence, centred, b))
-            if expected:
-                shown = np.maximum(variance - outside, 0.0)
-                relation = self.unmeasured.of_relation(self._outside(centred, b), np.ptp(influence, axis=0))
-        if expected:
-            followed = np.divide(_products(a, with_features), shown, out=np.ones_like(shown), where=shown > 0)
-            noise = self.measurement.noise_scale**2 * _products(a, a) + variance / self.measurement.n_rows
-            error = noise + self.spread * np.maximum(rest - (variance - shown), 0.0)
-            relation = relation + left_open(shown, np.clip(followed, 0.0, 1.0), error)
-        return np.array([_products(a, a), variance, rest, outside, added, self._still_to_go(centred, a), relation])
+    def _squares(self, influence: Array) -> Array:
+        """(4, k) ‖a‖², Var h, what is left open of h − aᵀφ, and a bias."""
+        a, centred = self._solved(influence)
+        left_open = self.interactions.variances(self._rest(centred, a), np.ptp(influence, axis=0))
+        return np.array([_products(a, a), self.probabilities @ centred**2, left_open, self._still_to_go(centred, a)])
 
-    def _outside(self, centred: Array, b: Array) -> Array:
+    def _rest(self, centred: Array, a: Array) -> Array:
         covariance = self.system.covariance
-        return centred - (covariance.features @ b - covariance.mean @ b)
+        return centred - (covariance.features @ a - covariance.mean @ a)
 
     def _still_to_go(self, centred: Array, a: Array) -> Array:
         """(k,) errors that stand for how far the answers are still from where more steps would move them."""
@@ -320,80 +294,42 @@ class CellFit:
         moved = self.weights - self.probabilities
         return moved, self.system.covariance.transposed @ moved
 
-    def _of_unmeasured_pairs(self, influence: Array, centred: Array, b: Array) -> Array:
-        assert self.unmeasured is not None
-        return self.unmeasured.covariance(self._outside(centred, b), np.ptp(influence, axis=0), self.unseen)
-
-    def _variance_of_rest(self, variance: Array, a: Array, with_features: Array) -> Array:
-        return variance + _products(a, self.system.covariance @ a) - 2 * _products(a, with_features)
-
-    def _projected(self, with_features: Array) -> Array:
-        """a (F, k) of nearly the function in the span of the features that is nearest to h."""
-        return self._span.solved(self.spread * with_features, _until(_PROJECTED, last=1))
-
-    @cached_property
-    def _span(self) -> _System:
-        system, feature_map = self.system, self.measurement.feature_map
-        assert isinstance(feature_map, MarginFeatures)
-        variance = _solvable_noise(_HARDLY * system.noise_variance, system.covariance, system.spread)
-        inverse = _Blocks.of(system.covariance, feature_map, system.spread, variance)
-        return _System(system.covariance, system.spread, variance, inverse)
-
     def covariance(self, influence: Array) -> dict[str, Array]:
         each = [self._solved(block) for block in _few_columns(influence)]
-        a, centred, with_features = (np.hstack(part) for part in zip(*each, strict=True))
-        joint = (self.probabilities[:, None] * centred).T @ centred
-        rest = self.spread * self._covariance_of_rest(joint, a, with_features)
-        if self.unmeasured is not None:
-            b = np.hstack([self._projected(block) for block in _few_columns(with_features)])
-            rest += (self.unseen - self.spread) * self._covariance_of_rest(joint, b, with_features)
-            rest += self._of_unmeasured_pairs(influence, centred, b)
+        a, centred = (np.hstack(part) for part in zip(*each, strict=True))
+        left_open = self.interactions.covariance(self._rest(centred, a), np.ptp(influence, axis=0))
         bias = self._still_to_go(centred, a)
         return {
             "privacy": self.measurement.noise_scale**2 * a.T @ a,
-            "sampling": joint / self.measurement.n_rows,
-            "resolution": self._validation * rest + np.outer(bias, bias),
+            "sampling": (self.probabilities[:, None] * centred).T @ centred / self.measurement.n_rows,
+            "resolution": self._validation * left_open + np.outer(bias, bias),
         }
 
-    def _covariance_of_rest(self, joint: Array, a: Array, with_features: Array) -> Array:
-        cross = a.T @ with_features
-        return joint - cross - cross.T + a.T @ (self.system.covariance @ a)
-
-    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
-        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), its rest `wider`.
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule).
 
         The bound that a noisy score sets to a pair that was not measured has no part in them.
         """
         size = len(self.system.covariance.mean)
-        noise = self._fitted(self.measurement.noise_scale * rng.standard_normal((size, k)), self.system)
+        f = np.sqrt(self._validation) * self.interactions.prior_draws(k, rng)
+        noise = self.measurement.noise_scale * rng.standard_normal((size, k))
         moved, with_features = self._moved
-        bias = _STILL_TO_GO * (moved - self._fitted(with_features[:, None], self.system)[:, 0])
-        left_open = wider * np.sqrt(self._validation) * self._draws_of_rest(k, rng)
-        return left_open - noise + np.outer(bias, rng.standard_normal(k))
+        bias = _STILL_TO_GO * (moved - self._fitted(with_features[:, None])[:, 0])
+        followed = self._fitted(self.system.covariance.transposed @ f + noise)
+        return f - followed + np.outer(bias, rng.standard_normal(k))
 
-    def _draws_of_rest(self, k: int, rng: np.random.Generator) -> Array:
-        f = prior_draws(self.probabilities, k, rng)
-        sums = self.system.covariance.transposed @ f
-        rest = f - self._fitted(sums, self.system)
-        if self.unmeasured is None:
-            return np.sqrt(self.spread) * rest
-        outside = f - self._fitted(sums, self._span)
-        pairs, chance = self.unmeasured.prior_draws(k, rng, self.unseen)
-        pairs -= self._fitted(self.system.covariance.transposed @ pairs, self._span)
-        return np.sqrt(self.spread) * (rest - outside) + np.sqrt(max(self.unseen - chance, 0.0)) * outside + pairs
-
-    def _fitted(self, sums: Array, system: _System) -> Array:
+    def _fitted(self, sums: Array) -> Array:
         """(n, k) the weights p (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ sums that a fit adds for measured sums of features (F, k)."""
         covariance = self.system.covariance
-        b = system.spread * system.solved(sums, _until(_DRAWN, fewest=_PATIENCE + 1))
+        b = self.spread * self.system.solved(sums, _until(_DRAWN, fewest=_PATIENCE + 1))
         return self.probabilities[:, None] * (covariance.features @ b - covariance.mean @ b)
 
     @property
     def _validation(self) -> float:
         return 1 / (1 - min(self.determined * float(self.probabilities @ self.probabilities), 0.5)) ** 2
 
-    def _solved(self, influence: Array) -> tuple[Array, Array, Array]:
-        """a (F, k), the centred influence (n, k), and Cov_p(φ, h) (F, k)."""
+    def _solved(self, influence: Array) -> tuple[Array, Array]:
+        """a (F, k), and the centred influence (n, k)."""
         centred = influence - self.probabilities @ influence
         with_features = self.system.covariance.with_features(centred)
         variance = self.probabilities @ centred**2
@@ -403,7 +339,7 @@ class CellFit:
             now = most - gains.sum(axis=0)
             return (len(gains) >= _PATIENCE) & (gains[-_PATIENCE:].sum(axis=0) <= 2 * _GAIN * now)
 
-        return self.system.solved(self.spread * with_features, narrow), centred, with_features
+        return self.system.solved(self.spread * with_features, narrow), centred
 
     @cached_property
     def compatible(self) -> CompatiblePopulations:
@@ -425,20 +361,9 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
         return None
     rng = np.random.default_rng(0)
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
-    usual = _usual_count(feature_map)
+    usual = _PRIOR_COUNT * sum(feature_map.kernel.sizes)
     spread = (determined * spread + usual * _USUAL_SPREAD) / (determined + usual)
-    unmeasured = UnmeasuredPairs.of(measurement, rows, weights)
-    return _fit_around(measurement, rows, weights, spread, determined, unmeasured)
-
-
-def _usual_count(feature_map: MarginFeatures) -> float:
-    return _PRIOR_COUNT * sum(feature_map.kernel.sizes)
-
-
-def prior_draws(probabilities: Array, k: int, rng: np.random.Generator) -> Array:
-    """(n, k) normal weights that sum to 0, of covariance Cov_p: those of E h have the variance Var_p h."""
-    f = np.sqrt(probabilities)[:, None] * rng.standard_normal((len(probabilities), k))
-    return f - probabilities[:, None] * f.sum(axis=0)
+    return _fit_around(measurement, rows, weights, spread, determined)
 
 
 def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: float) -> float:
@@ -446,10 +371,7 @@ def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: floa
     return max(variance, _LEAST_NOISE * spread * float(covariance.diagonal.max()))
 
 
-def _fit_around(
-    measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float,
-    unmeasured: UnmeasuredPairs | None,
-) -> CellFit:  # fmt: skip
+def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float) -> CellFit:
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
     noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
@@ -457,7 +379,7 @@ def _fit_around(
     system = _System(covariance, spread, noise_variance, inverse)
     b = spread * system.solved((measurement.vector - covariance.mean)[:, None], _until(_SETTLED))
     answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
-    return CellFit(rows, answers, system, determined, measurement, unmeasured)
+    return CellFit(rows, answers, system, determined, measurement)
 
 
 def _until(share: float, *, last: int = _PATIENCE, fewest: int = 1) -> Callable[[Array], Array]:

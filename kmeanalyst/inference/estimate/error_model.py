@@ -43,16 +43,15 @@ class ErrorModel(ABC):
     frame: pd.DataFrame
     notes: tuple[str, ...]
 
-    def parts(self, influence: Array, *, expected: bool = False) -> Parts:
+    def parts(self, influence: Array) -> Parts:
         """Standard errors by their source, in the units of the influence.
 
         influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once. Finite at rows with weights; a NaN at
                     other rows (a division by zero) counts as the mean of the others.
-        expected    whether they are relations that are asked for because they are expected (`left_open`).
         Returns     a number for each part, or (k,); None for a part that is not known.
         """
         at_rows, bias = self._split(influence)
-        parts = self._parts(at_rows, expected)
+        parts = self._parts(at_rows)
         if bias is not None:
             known = parts["resolution"]
             parts["resolution"] = np.abs(bias) if known is None else np.hypot(known, bias)
@@ -84,7 +83,7 @@ class ErrorModel(ABC):
         return columns[:n], columns[n] if len(columns) > n else None
 
     @abstractmethod
-    def _parts(self, influence: Array, expected: bool) -> Parts: ...
+    def _parts(self, influence: Array) -> Parts: ...
 
     @abstractmethod
     def _covariance(self, influence: Array) -> Parts: ...
@@ -167,9 +166,9 @@ class MeasuredErrors(ErrorModel):
     def weights(self) -> Array:
         return self.point_weights if self.first == "points" else self.fit.weights
 
-    def _parts(self, influence: Array, expected: bool) -> Parts:
+    def _parts(self, influence: Array) -> Parts:
         at_rows, distance = self._compared(influence)
-        parts = self.fit.parts(at_rows, expected=expected)
+        parts = self.fit.parts(at_rows)
         return parts | {"resolution": np.hypot(parts["resolution"], distance)}
 
     def _covariance(self, influence: Array) -> Parts:
@@ -178,16 +177,14 @@ class MeasuredErrors(ErrorModel):
         covariance = self.fit.covariance(at_rows)
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
-    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
         """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from the fit's; each sums to 0.
 
         Their covariances are those of privacy and resolution; ValueError unless the fit's rows come first.
-
-        wider   factor on what the measurement leaves open.
         """
         if self.first != "fit":
             raise ValueError('draws are of the fitted population. Take the model of view="fitted".')
-        drawn = self.fit.deviations(k, rng, wider)
+        drawn = self.fit.deviations(k, rng)
         if self.fit.on_points:
             return drawn
         distance = np.append(-self.fit.weights, self.point_weights)
@@ -232,7 +229,7 @@ class SamplingErrors(ErrorModel):
     notes: tuple[str, ...]
     release: ReleaseData | None = None
 
-    def _parts(self, influence: Array, expected: bool) -> Parts:
+    def _parts(self, influence: Array) -> Parts:
         p = self.probabilities
         sampling = np.sqrt(p @ (influence - p @ influence) ** 2 * (p @ p))
         return {"privacy": None, "sampling": sampling, "resolution": None}

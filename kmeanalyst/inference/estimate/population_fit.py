@@ -21,7 +21,6 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import logsumexp, ndtri
 
-from kmeanalyst.inference.estimate.unmeasured_pairs import left_open
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -139,11 +138,6 @@ class PopulationFit:
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     on_points: ClassVar[bool] = False
-    assumed: ClassVar[float] = 1.0  # κ is one for all directions, most of them hardly measured
-
-    @property
-    def unseen(self) -> float:
-        return self.spread
 
     @property
     def probabilities(self) -> Array:
@@ -160,28 +154,18 @@ class PopulationFit:
         m = len(self.clouds) // (1 + len(_BLURS))
         return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
 
-    def parts(self, influence: Array, *, expected: bool = False) -> dict[str, Array]:
+    def parts(self, influence: Array) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
         variance = self.weights @ (influence - self.weights @ influence) ** 2
         a, rest, refit = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)
         refit_bias = refit.mean(axis=0) ** 2 + np.maximum(refit.var(axis=0, ddof=1) - known, 0.0)
         free = self.prior_variance @ rest**2
-        if expected:
-            free = np.maximum(free, self._of_relation(influence, rest, known + free))
         return {
             "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
             "sampling": np.sqrt(variance / self.n_rows),
             "resolution": np.sqrt(free + refit_bias),
         }
-
-    def _of_relation(self, influence: Array, rest: Array, error: Array) -> Array:
-        """(k,) variance of what is left open of expected relations; rest (n_clouds, k) as `_split` gives it."""
-        h = self.cloud_means(influence)
-        h = h - self.mass @ h
-        variance = self.mass @ h**2
-        left = np.divide(self.mass @ (h * rest), variance, out=np.zeros_like(variance), where=variance > 0)
-        return left_open(variance, np.clip(1 - left, 0, 1), error)
 
     def covariance(self, influence: Array) -> dict[str, Array]:
         a, rest, refit = self._split(influence)
@@ -195,12 +179,12 @@ class PopulationFit:
             "resolution": (self.prior_variance[:, None] * rest).T @ rest + refit_bias,
         }
 
-    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
-        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule).
 
         Refits that depart further than their noise explains do so in the same proportion everywhere.
         """
-        f = wider * np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
+        f = np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
         noise = self._excess * self.noise_scale * rng.standard_normal((self.coordinates.shape[1], k))
         fitted = self.mass[:, None] * (self.coordinates @ cho_solve(self.factor, self.coordinates.T @ f + noise))
         bias = np.outer(self.replicates.mean(axis=1) - self.clouds, rng.standard_normal(k))

@@ -23,7 +23,7 @@ from scipy.special import ndtr, ndtri
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -124,19 +124,24 @@ def _parsed(question: str) -> Expression | None:
 
 
 def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.DataFrame, weights: Array) -> float:
-    """The probability of the values that the measurement does not tell from this one."""
+    """The most probability that the values may have which the measurement does not tell from this one."""
     assert release.measurement is not None
-    low, high = float(column.lower), float(column.upper)
-    feature_map = release.measurement.feature_map
-    if not low <= value <= high:
+    features = release.measurement.feature_map
+    if not float(column.lower) <= value <= float(column.upper):
         return 0.0
-    codes, ends = column.encode(frame[column.name].iloc[: len(weights)])[0], column.encode([low, high, value])[0]
-    if isinstance(feature_map, MarginFeatures):
-        cells, own = (_finest(feature_map.kernel, release.domain.names.index(column.name), x) for x in (codes, ends))
-        near = cells == own[2]
-    else:
-        near = np.abs(codes - ends[2]) <= _NEAR * (ends[1] - ends[0])
-    return float(np.clip(weights @ near, 0.0, 1.0))
+    codes, own = column.encode(frame[column.name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
+    if not isinstance(features, MarginFeatures):
+        return float(np.clip(weights @ (np.abs(codes - own) <= _NEAR * np.ptp(column.bounds)), 0.0, 1.0))
+    j = release.domain.position(column.name)
+    kernel, ends = features.kernel, column.ends
+    edges = next((edges for other, edges in reversed(kernel.finer_tables) if other == j), kernel.edges[j])
+    mass = float(weights @ (kernel.cells_of(j, codes, edges) == kernel.cells_of(j, np.array([own]), edges)))
+    after = int(np.searchsorted(edges, own, side="right"))
+    around = np.array([ends[0], *edges, ends[1]])[after : after + 2]
+    found = list(_noisy_shares(release.measurement, features, j, around, ends))
+    return float(
+        np.clip(max(mass, *(_upper_end(*min(found, key=lambda one: one[1])) for _ in found[:1]), 0.0), 0.0, 1.0)
+    )
 
 
 def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: str) -> float:
@@ -153,19 +158,19 @@ def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: st
     for text in texts:
         code = column.parse(text)
         span = column.span(text) if isinstance(column, Tree) else None if code is None else (int(code), int(code) + 1)
-        ends = np.array([*(span or (0, 0)), len(column.levels)]) - 0.5  # a text that is no level is an empty range
-        if known := list(_noisy_shares(measurement, features, j, ends)):
+        ends = np.array(span or (0, 0)) - 0.5  # a text that is no level is an empty range
+        if known := list(_noisy_shares(measurement, features, j, ends, (-0.5, len(column.levels) - 0.5))):
             share, deviation = min(known, key=lambda found: found[1])
             mass += _upper_end(share, deviation)
     return mass
 
 
 def _noisy_shares(
-    measurement: Measurement, features: MarginFeatures, j: int, ends: Array
+    measurement: Measurement, features: MarginFeatures, j: int, ends: Array, limits: tuple[float, float]
 ) -> Iterator[tuple[float, float]]:
     """The noisy share of a range of codes, and its standard deviation, in each one-way table of which it is a union of cells.
 
-    ends   where the range starts and ends, and where the column ends.
+    ends   where the range starts and ends; limits: where the column does.
     """
     kernel, d = features.kernel, len(features.kernel.edges)
     edges_of = {d + t: edges for t, (column, edges) in enumerate(kernel.finer_tables) if column == j}
@@ -174,18 +179,12 @@ def _noisy_shares(
         for table, square, (first, last) in zip(group.tables, group.squares, group.ranges, strict=True):
             if group.kind.startswith("pairs") or table[-1] not in edges_of:
                 continue
-            bounds = np.array([-0.5, *edges_of[table[-1]], ends[2]])
+            bounds = np.array([limits[0], *edges_of[table[-1]], limits[1]])
             inside = np.flatnonzero((bounds[:-1] >= ends[0]) & (bounds[1:] <= ends[1]))
             if len(inside) and bounds[inside[0]] == ends[0] and bounds[inside[-1] + 1] == ends[1]:
                 cells = measurement.vector[first:last].reshape(-1, group.sizes[table[-1]])[:, inside]
                 height = np.sqrt(square)
                 yield float(cells.sum()) / height, measurement.noise_scale / height * np.sqrt(cells.size)
-
-
-def _finest(kernel: Margins, j: int, codes: Array) -> Array:
-    """(n,) the finest measured cells of encoded values (n,) of column j."""
-    edges = next((edges for column, edges in reversed(kernel.finer_tables) if column == j), kernel.edges[j])
-    return kernel.cells_of(j, codes, edges)
 
 
 def what_would_help(release: ReleaseData, question: str) -> str:

@@ -1,0 +1,286 @@
+"""How far a population may depart from the fitted rows, by sets of columns: what a measurement leaves open of a question.
+
+Around rows of weights p a population is p (1 + Σ g_S), g_S a function of the columns in S, of variance κ_S for each direction of
+mean square 1 that no part of S has. What the answers do not follow of a question, r = h − aᵀφ, is divided among the sets: the
+variance of E[r | cells of S], less that of its parts and less what chance gives so many cells, times κ_S (Hooker 2007 has the
+decomposition; columns that copy each other are counted twice, so that all sets together have at most Var r).
+
+    single columns and counted pairs   κ, as the measurement shows it (`cell_fit`).
+    a pair that was not counted        what its noisy score leaves possible: the score is the L1 distance u of the pair's table from
+                                       what the release assumed of it. Before it is seen u is exponential with a mean in proportion
+                                       to r = Σ √E over the cells' shares E; all scores give the proportion. κ_S = π/2 E[u²]/r²,
+                                       times 9 for events, which add departures of one sign, but no event departs by more than
+                                       half of the distance. Without a score, that of strong usual pairs.
+    within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
+    all further sets                   κ of triples in real tables: an assumption, as no triple was counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import log_ndtr
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
+from kmeanalyst.releases.measurement import Measurement
+
+_OF_EVENTS = 9.0  # squared departure of an event, relative to that of independent cells
+_NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored
+_OF_TRIPLES = 0.004  # κ of all further sets
+_OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
+_PARTS = 4  # of a cell of the finest table, by its values
+_SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
+_BOUND = 1.96  # standard errors of a bound
+_MOST_PLACES = 10**7  # rows times sets that are looked at: fewer rows of many columns
+_TOGETHER = 64  # sets whose cells are summed at once
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Sets of columns, the cell of each row in each, and how far each set may depart.
+
+    n         rows of the fit; chosen (m,) which of them are looked at; weights (m,) theirs.
+    cells     (d, m) of each column; sizes their numbers.
+    within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
+    target    the column that all sets have with them; −1 for none.
+    pairs     the others of each pair.
+    spreads   (P,) κ of each pair; most (P,) the most that its distance may be, infinite where there is no score.
+    spread    κ of single columns.
+    """
+
+    n: int
+    chosen: Any
+    weights: Array
+    cells: Array
+    sizes: tuple[int, ...]
+    within: tuple[tuple[Array, Array], ...]
+    target: int
+    pairs: tuple[tuple[int, int], ...]
+    spreads: Array
+    most: Array
+    spread: float
+
+    @classmethod
+    def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
+        assert isinstance(measurement.feature_map, MarginFeatures)
+        kernel = measurement.feature_map.kernel
+        pairs = tuple(combinations(kernel.others, 2))
+        m = int(min(len(rows), max(_MOST_PLACES // max(len(pairs), 1), 1)))
+        n = len(rows)
+        chosen: Any = slice(None)
+        if m < len(rows):  # evenly by weight, for the same sums
+            ends = np.cumsum(weights) / weights.sum()
+            chosen = np.minimum(np.searchsorted(ends, (np.arange(m) + 0.5) / m), len(rows) - 1)
+            weights = np.full(m, 1 / m)
+        rows = rows[chosen]
+        cells = np.ascontiguousarray(kernel.cells(rows).T.astype(np.int32))
+        finest = dict(zip(kernel.finer, kernel.fine_cells(rows).T, strict=True))
+        within = tuple(
+            _parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells)
+        )  # fmt: skip
+        found = cls(
+            n, chosen, weights, cells, kernel.sizes, within, kernel.target, pairs,
+            np.full(len(pairs), spread), np.full(len(pairs), np.inf), spread,
+        )  # fmt: skip
+        if isinstance(kernel, ChosenMargins):
+            found._score(measurement, np.array([pair not in set(kernel.chosen) for pair in pairs], dtype=bool))
+        return found
+
+    def _score(self, measurement: Measurement, left: Array) -> None:
+        """Set what is known of the pairs that were left out."""
+        if not measurement.scores:
+            self.spreads[left] = _NOT_SCORED
+            return
+        roots = [
+            float(np.sqrt(np.bincount(own, self.weights, minlength=size)).sum())
+            for own, size in zip(self.cells, self.sizes, strict=True)
+        ]
+        expected = np.array([math.prod(roots[j] for j in self._columns(pair)) for pair in self.pairs])
+        last = measurement.scores[-1]
+        scores = last.noisy / (last.step * measurement.n_rows)
+        noise = measurement.noise_scale * measurement.grid_steps / last.step
+        usual = squared_distances(scores, noise, expected)
+        self.spreads[left] = (_OF_EVENTS * math.pi / 2 * usual / expected**2)[left]
+        self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
+
+    def variances(self, rest: Array, ranges: Array) -> Array:
+        """(k,) what is left open of questions: of the rest r (n, k), of mean 0, and with these ranges (k,)."""
+        total, singles, left = self._totals(rest)
+        found = self.spread * singles + self._heaps(rest, total)[0]
+        sets = [(own, self._wanted(i, own, ranges)) for i, own, _ in self._of_pairs(rest, total)]
+        if not sets:
+            return found + _OF_TRIPLES * left
+        owned = sum(own for own, _ in sets)
+        share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
+        return found + share * sum(wanted for _, wanted in sets) + _OF_TRIPLES * np.maximum(left - owned, 0.0)
+
+    def covariance(self, rest: Array, ranges: Array) -> Array:
+        """(k, k) the same jointly: each set's part along E[r | cells], with the variance that `variances` gives it."""
+        total, singles, left = self._totals(rest)
+        owned = sum((own for _, own, _ in self._of_pairs(rest, total)), np.zeros_like(total))
+        share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
+        among = rest[self.chosen]
+        joint = (self.weights[:, None] * among).T @ among
+        further = _OF_TRIPLES * np.maximum(left - owned, 0.0) + self.spread * singles
+        scale = np.sqrt(np.divide(further, total, out=np.zeros_like(total), where=total > 0))
+        added = scale[:, None] * joint * scale
+        for i, own, means in self._of_pairs(rest, total):
+            wanted = share * self._wanted(i, own, ranges)
+            between = (means**2).sum(axis=0)
+            factor = np.sqrt(np.divide(wanted, between, out=np.zeros_like(wanted), where=between > 0))
+            added += (factor * means).T @ (factor * means)
+        heaps, along = self._heaps(rest, total)
+        between = (along**2).sum(axis=0)
+        factor = np.sqrt(np.divide(heaps, between, out=np.zeros_like(heaps), where=between > 0))
+        return added + (factor * along).T @ (factor * along)
+
+    def prior_draws(self, k: int, rng: np.random.Generator) -> Array:
+        """(n, k) draws of how the weights of all rows may depart before anything is measured; each sums to 0 nearly."""
+        scale = np.sqrt(_OF_TRIPLES / np.where(self.weights > 0, self.weights, np.inf))
+        drawn = scale[:, None] * rng.standard_normal((len(self.weights), k))
+        sets: list[tuple[tuple[int, ...], float]] = [((j,), self.spread) for j in range(len(self.cells))]
+        sets += [(self._columns(pair), float(own)) for pair, own in zip(self.pairs, self.spreads, strict=True)]
+        for columns, spread in sets:
+            places, shares = self._places(columns)
+            scale = np.sqrt(spread / np.where(shares > 0, shares, np.inf))
+            drawn += (scale[:, None] * rng.standard_normal((len(shares), k)))[places]
+        for parts, parents in self.within:
+            own = np.bincount(parts, self.weights, minlength=len(parents))
+            scale = np.sqrt(_OF_HEAPS * np.bincount(parents, own)[parents] / np.where(own > 0, own, np.inf))
+            drawn += (scale[:, None] * rng.standard_normal((len(parents), k)))[parts]
+        drawn *= self.weights[:, None]
+        drawn -= self.weights[:, None] * drawn.sum(axis=0)
+        of_all = np.zeros((self.n, k))
+        np.add.at(of_all, self.chosen, drawn)
+        return of_all
+
+    def _wanted(self, i: int, own: Array, ranges: Array) -> Array:
+        """(k,) variance that one pair gives: at most what its score allows, whatever the question."""
+        return np.minimum(self.spreads[i] * own, (self.most[i] * ranges / (2 * _BOUND)) ** 2)
+
+    def _columns(self, pair: tuple[int, int]) -> tuple[int, ...]:
+        return (self.target, *pair) if self.target >= 0 else pair
+
+    @property
+    def _others(self) -> list[int]:
+        return [j for j in range(len(self.cells)) if j != self.target]
+
+    def _places(self, columns: tuple[int, ...]) -> tuple[Array, Array]:
+        """The cell of each row (m,), and the cells' shares."""
+        places = self.cells[columns[0]]
+        for j in columns[1:]:
+            places = places * self.sizes[j] + self.cells[j]
+        return places, np.bincount(places, self.weights, minlength=math.prod(self.sizes[j] for j in columns))
+
+    def _totals(self, rest: Array) -> tuple[Array, Array, Array]:
+        """(k,) Var r, its part in single columns (with the target), and what is left for pairs and more."""
+        among = rest[self.chosen]
+        total = self.weights @ among**2
+        singles = np.minimum(self._alone(rest, total).sum(axis=0), total)
+        return total, singles, total - singles
+
+    def _alone(self, rest: Array, total: Array) -> Array:
+        """(d, k) variances of E[r | cells of a column]: given the target, if there is one."""
+        of_target = (self.target,) if self.target >= 0 else ()
+        sets = [(*of_target, j) for j in self._others]
+        found = np.array(
+            [between for between, _ in self._between([of_target, *sets] if of_target else sets, rest, total)]
+        )
+        if of_target:
+            found[1:] = np.maximum(found[1:] - found[0], 0.0)
+        return found
+
+    def _of_pairs(self, rest: Array, total: Array) -> Iterator[tuple[int, Array, Array]]:
+        """For each pair its number, the variance (k,) of its own, and means (c, k) times roots of shares."""
+        names = [self.target, *self._others] if self.target >= 0 else self._others
+        alone = dict(zip(names, self._alone(rest, total), strict=True))
+        base = alone.get(self.target, 0.0)
+        sets = [self._columns(pair) for pair in self.pairs]
+        for i, (between, means) in enumerate(self._between(sets, rest, total)):
+            a, b = self.pairs[i]
+            yield i, np.maximum(between - alone[a] - alone[b] - base, 0.0), means
+
+    def _between(self, sets: list[tuple[int, ...]], rest: Array, total: Array) -> Iterator[tuple[Array, Array]]:
+        """For each set the variance (k,) between its cells beyond chance, and means (c, k) there times roots of shares."""
+        weighted = self.weights[:, None] * rest[self.chosen]
+        effective = 1 / float(self.weights @ self.weights)
+        for first in range(0, len(sets), _TOGETHER):
+            some = [self._places(columns) for columns in sets[first : first + _TOGETHER]]
+            starts = np.cumsum([0, *(len(shares) for _, shares in some)])
+            places = np.stack([own + start for (own, _), start in zip(some, starts, strict=False)], axis=1)
+            m, count = places.shape
+            table = csr_array(
+                (np.ones(m * count), places.ravel(), np.arange(0, m * count + 1, count)), (m, int(starts[-1]))
+            )
+            sums = table.T @ weighted
+            for (_, shares), start, stop in zip(some, starts[:-1], starts[1:], strict=True):
+                used = shares > 0
+                roots = np.sqrt(shares[used])
+                means = sums[start:stop][used] / roots[:, None]
+                between = (means**2).sum(axis=0)
+                cells = len(roots)
+                chance = (cells - 1) * np.maximum(total - between, 0.0) / max(effective - cells, 1.0)
+                yield np.maximum(between - chance, 0.0), means
+
+    def _heaps(self, rest: Array, total: Array) -> tuple[Array, Array]:
+        """(k,) variance from mass that heaps within cells, and what it is along (parts of all cells, k)."""
+        weighted = self.weights[:, None] * rest[self.chosen]
+        effective = 1 / float(self.weights @ self.weights)
+        found, along = np.zeros_like(total), []
+        for parts, parents in self.within:
+            shares = np.bincount(parts, self.weights, minlength=len(parents))
+            table = csr_array((np.ones(len(parts)), parts, np.arange(len(parts) + 1)), (len(parts), len(parents)))
+            sums = table.T @ weighted
+            cells = np.bincount(parents, shares)
+            cell_sums = csr_array((np.ones(len(parents)), parents, np.arange(len(parents) + 1))).T @ sums
+            used = shares > 0
+            own, parent = shares[used][:, None], parents[used]
+            mass = cells[parent][:, None]
+            apart = sums[used] / own - cell_sums[parent] / mass
+            steps = np.sqrt(_OF_HEAPS * mass * own) * apart
+            chance = _OF_HEAPS * float((mass[:, 0] - own[:, 0]).sum()) * total / effective
+            found += np.maximum((steps**2).sum(axis=0) - chance, 0.0)
+            along.append(steps)
+        return found, np.vstack(along)
+
+
+def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[Array, Array]:
+    """The part of a cell of the finest table (m,) that each row is in, a quarter of it by its values; and the cell (parts,) of each."""
+    values = np.nan_to_num(values, nan=np.inf)
+    order = np.lexsort((values, finest, cells))
+    cell, fine, value = cells[order], finest[order], values[order]
+    begins = np.concatenate([[True], (cell[1:] != cell[:-1]) | (fine[1:] != fine[:-1])])
+    number = np.cumsum(begins) - 1
+    before = np.cumsum(weights[order]) - weights[order]
+    mass = np.bincount(number, weights[order])
+    same = np.concatenate([[False], (value[1:] == value[:-1]) & ~begins[1:]])
+    first = np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))  # rows of one value stay together
+    share = (before[first] - before[begins][number]) / np.maximum(mass, 1e-300)[number]
+    quarter = np.minimum((_PARTS * share).astype(int), _PARTS - 1)
+    _, part = np.unique(_PARTS * number + quarter, return_inverse=True)
+    parts = np.empty(len(order), dtype=np.int32)
+    parts[order] = part
+    parents = np.zeros(int(part.max()) + 1, dtype=np.int32)
+    parents[part] = number
+    return parts, parents
+
+
+def squared_distances(scores: Array, noise: float, expected: Array) -> Array:
+    """(P,) posterior means of squared distances, from scores (P,) with normal noise, exponential with means ∝ `expected`."""
+    means = _SCALES[:, None] * expected
+    shifted = (scores - noise**2 / means) / noise
+    likelihood = (noise**2 / (2 * means**2) - scores / means - np.log(means) + log_ndtr(shifted)).sum(axis=1)
+    return _second_moments(shifted[likelihood.argmax()], noise)
+
+
+def _second_moments(centres: Array, noise: float) -> Array:
+    """E u² (P,) of normal u around these centres, in units of the noise, cut off at 0."""
+    hazard = np.exp(-0.5 * centres**2 - 0.5 * math.log(2 * math.pi) - log_ndtr(centres))
+    return noise**2 * (1 + centres**2 + centres * hazard)
