@@ -38,6 +38,7 @@ _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
+_ANY = 1e9  # a distance that bounds nothing
 _MOST_PLACES = 10**7  # rows times sets that are looked at: fewer rows of many columns
 _TOGETHER = 64  # sets whose cells are summed at once
 
@@ -51,7 +52,7 @@ class Interactions:
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     target    the column that all sets have with them; −1 for none.
     pairs     the others of each pair.
-    spreads   (P,) κ of each pair; most (P,) the most that its distance may be, infinite where there is no score.
+    spreads   (P,) κ of each pair; most (P,) the most that its distance may be, very large where there is no score.
     spread    κ of single columns.
     """
 
@@ -87,7 +88,7 @@ class Interactions:
         )  # fmt: skip
         found = cls(
             n, chosen, weights, cells, kernel.sizes, within, kernel.target, pairs,
-            np.full(len(pairs), spread), np.full(len(pairs), np.inf), spread,
+            np.full(len(pairs), spread), np.full(len(pairs), _ANY), spread,
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
             found._score(measurement, np.array([pair not in set(kernel.chosen) for pair in pairs], dtype=bool))
@@ -252,7 +253,7 @@ class Interactions:
 
 
 def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[Array, Array]:
-    """The part of a cell of the finest table (m,) that each row is in, a quarter of it by its values; and the cell (parts,) of each."""
+    """The part of a cell of the finest table (m,) that each row is in, a quarter of it by its values; and its cell (parts,)."""
     values = np.nan_to_num(values, nan=np.inf)
     order = np.lexsort((values, finest, cells))
     cell, fine, value = cells[order], finest[order], values[order]

@@ -232,7 +232,8 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
     if len(every[0]):
         edges, why_there = every[0][len(every[0]) // 2 :][:1], "the middle of its few values"
     else:
-        edges, why_there = _suggested_edges(numbers[~np.isin(numbers, atoms)], scale, whole)
+        edges, why_there = _suggested_edges(numbers[~np.isin(numbers, atoms)], scale, step)
+        edges = edges[(edges > low) & (edges <= high)]
     if len(edges):
         options["edges"] = tuple(number(v) for v in edges)
         listed = ", ".join(f"{value:.{_DIGITS}g}" for value in edges)
@@ -284,20 +285,22 @@ def _spikes(numbers: Array, step: float | None) -> tuple[Array, Array]:
     return values[kept], counts[kept] / len(numbers)
 
 
-def _suggested_edges(numbers: Array, scale: str, whole: bool) -> tuple[Array, str]:
-    """Round numbers between a dozen ranges, increasing; of few values all but the least, if each is seen often. And why there.
+def _suggested_edges(numbers: Array, scale: str, step: float | None) -> tuple[Array, str]:
+    """Round numbers between a dozen ranges, increasing; of few values each, and what follows, if seen often. And why there.
 
     Ranges are as dense as the cube root of the sample's density on the column's scale, which loses least of the squared
     values to rounding (Panter & Dite 1951). Each edge is the roundest number between the middles of two ranges.
     """
     values, times = np.unique(numbers, return_counts=True)
     if len(values) <= _FEW_RANGES:
-        return values[1 if np.median(times) >= _REPEATED else len(values) :], "a range for each of its few values"
+        after = values[-1:] + (step or 0.0)  # a range for values beyond: they are not those of the last
+        often = len(values) > 1 and np.median(times) >= _REPEATED
+        return np.unique([*values, *after])[: None if often else 0], "a range for each of its few values"
     bins = int(np.clip(math.sqrt(len(numbers)) / 2, _RANGES, _MOST_BINS))
     counts, ends = np.histogram(TO_SCALE[scale](numbers), bins=bins)
     cumulative = np.append(0.0, np.cumsum(np.cbrt(counts)))
     middles = FROM_SCALE[scale](np.interp((np.arange(_RANGES) + 0.5) / _RANGES * cumulative[-1], cumulative, ends))
-    rounded = [_roundest(low, high, whole) for low, high in pairwise(middles.tolist()) if low < high]
+    rounded = [_roundest(low, high, step == 1) for low, high in pairwise(middles.tolist()) if low < high]
     inside = np.unique([value for value in rounded if values[0] < value <= values[-1]])
     return inside, "round numbers, closer where the sample has more rows"
 

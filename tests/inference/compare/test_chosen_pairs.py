@@ -12,7 +12,7 @@ import pytest
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import independence
 from kmeanalyst.inference.estimate import cell_fit
-from kmeanalyst.inference.estimate.unmeasured_pairs import UnmeasuredPairs
+from kmeanalyst.inference.estimate.interactions import Interactions
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.inference.two_sample import noise_aware
 from kmeanalyst.inference.two_sample.sides import measured_side
@@ -174,17 +174,17 @@ def test_associations_say_which_pairs_were_not_counted(partial: Release):
 def test_each_pair_that_was_not_counted_may_be_as_far_off_as_its_own_score_says(partial: Release):
     measurement, kernel = measured(partial)
     rows, weights = partial.encoded_points, partial.weights
-    found = UnmeasuredPairs.of(measurement, rows, weights)
-    assert found is not None and found.pairs == tuple(
-        pair for pair in combinations(range(6), 2) if pair not in kernel.chosen
-    )
-    loud, last = found.pairs.index((3, 4)), measurement.scores[-1]
-    place = list(combinations(range(6), 2)).index((3, 4))
+    found = Interactions.of(measurement, rows, weights, 0.02)
+    left = [pair not in kernel.chosen for pair in combinations(range(6), 2)]
+    assert found.pairs == tuple(combinations(range(6), 2)) and ((found.spreads != 0.02) == left).all()
+    assert ((found.most < 10) == left).all()
+    loud = place = found.pairs.index((3, 4))
+    last = measurement.scores[-1]
     noisy = last.noisy.copy()
     noisy[place] = 3 * abs(noisy).max()
     louder = dataclasses.replace(measurement, scores=(dataclasses.replace(last, noisy=noisy),))
-    other = UnmeasuredPairs.of(louder, rows, weights)
-    assert other is not None and other.spreads[loud] > 5 * found.spreads[loud]
+    other = Interactions.of(louder, rows, weights, 0.0)
+    assert other.spreads[loud] > 5 * found.spreads[loud]
     assert (
         other.spreads[loud] > 5 * np.delete(other.spreads, loud).max()
     )  # one strong relation tells little of the others
@@ -197,7 +197,8 @@ def test_each_pair_that_was_not_counted_may_be_as_far_off_as_its_own_score_says(
         assert fit is not None
         resolutions.append(fit.parts(asked)["resolution"][0])
     assert resolutions[1] > 2 * resolutions[0]
-    assert UnmeasuredPairs.of(dataclasses.replace(measurement, scores=()), rows, weights) is None
+    drawn = Interactions.of(dataclasses.replace(measurement, scores=()), rows, weights, 0.02)
+    assert ((drawn.spreads == 0.05) == left).all()
 
 
 def test_a_pair_that_was_not_counted_has_a_resolution_and_a_note_says_what_would_help(partial: Release):
@@ -207,9 +208,9 @@ def test_a_pair_that_was_not_counted_has_a_resolution_and_a_note_says_what_would
     assert what_would_help(partial, "p == 'a' and q == 'a'") == ""
 
 
-def test_the_parts_outside_the_span_are_the_diagonals_of_the_covariance(partial: Release):
+def test_the_squared_parts_are_the_diagonals_of_the_covariance(partial: Release):
     fit = cell_fit.fit_cells(measured(partial)[0], DOMAIN, partial.encoded_points, partial.weights)
-    assert fit is not None and fit.unseen < fit.spread
+    assert fit is not None
     X = partial.encoded_points
     asked = np.column_stack([X[:, 3] == 0, (X[:, 3] == 0) & (X[:, 4] == 1), X[:, 0]]).astype(float)
     parts, joint = fit.parts(asked), fit.covariance(asked)

@@ -42,12 +42,13 @@ def margins() -> ka.Release:
 
 
 def test_a_value_that_no_row_has_may_have_all_the_mass_of_its_cell(margins):
+    """As much as its noisy count leaves possible."""
     kernel = margins.measurement.feature_map.kernel
     edges = np.array([0.0, *(kernel.fine[0] or kernel.edges[0]), 10.0])
     of_value = int(np.searchsorted(edges, 3.14159, side="right"))
     cell = margins.probability(f"dose >= {edges[of_value - 1]} and dose < {edges[of_value]}")
     found = margins.probability("dose == 3.14159")
-    assert found.value == 0 and found.interval() == (0, pytest.approx(cell.value, rel=0.01))
+    assert found.value == 0 and found.interval()[0] == 0 and cell.value <= found.interval()[1] < 2 * cell.value
     assert found.parts["privacy"] == found.parts["sampling"] == 0
     assert any("no row of the release has this value" in note for note in found.notes)
     both = found + margins.probability("dose == 0")  # an atom is a cell of its own

@@ -1,0 +1,132 @@
+"""κ by set of columns: each has its own, of pairs that were not counted from noisy scores, and all add up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from kmeanalyst.inference.estimate import interactions
+from kmeanalyst.inference.estimate.interactions import Interactions, squared_distances
+from kmeanalyst.kernels.base import Array
+
+CELLS = np.repeat(
+    [[0, 0, 0, 0], [0, 1, 0, 1], [1, 0, 1, 0], [1, 1, 1, 1]], 1000, axis=0
+).T  # two columns, and each again
+PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+
+
+def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, target: int = -1) -> Interactions:
+    """Of two columns with two cells each, equally frequent, or of these and their copies; values in a cell are of two kinds."""
+    cells = np.ascontiguousarray(CELLS[:columns]).astype(np.int32)
+    n = cells.shape[1]
+    pairs = tuple(pair for pair in PAIRS if max(pair) < columns and target not in pair)
+    values = np.arange(n) % 2
+    within = tuple(interactions._parts(own, own, values, np.full(n, 1 / n)) for own in cells)
+    return Interactions(
+        n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(2,) * columns, within=within, target=target,
+        pairs=pairs, spreads=np.array(spreads), most=np.full(len(pairs), most), spread=0.01,
+    )  # fmt: skip
+
+
+def interaction() -> Array:
+    """(4000, 1): +1 where the two columns agree, else −1."""
+    return np.where(CELLS[0] == CELLS[1], 1.0, -1.0)[:, None]
+
+
+def test_each_set_of_columns_has_a_spread_of_its_own():
+    """Functions of variance 1: of a column, of two, of a kind of values within a cell, and of none of these."""
+    column, kind = 2.0 * CELLS[0] - 1, 2.0 * (np.arange(4000) % 2) - 1
+    other = np.where(np.arange(4000) // 2 % 2, 1.0, -1.0)
+    h = np.column_stack([column, interaction()[:, 0], kind, other])
+    found = sets((0.3,)).variances(h, np.full(4, 2.0))
+    triples, heaps = interactions._OF_TRIPLES, interactions._OF_HEAPS
+    # within a cell of half of the mass the kind has all of its variance: in both columns
+    assert found == pytest.approx([0.01, 0.3, 2 * heaps / 2 + triples, triples], rel=0.02)
+
+
+def test_no_event_departs_by_more_than_half_of_the_distance_that_the_score_allows():
+    """An event has range 1: 1.96 standard errors are at most half of the largest distance."""
+    event = (interaction() + 1) / 2
+    found = sets((0.9,), most=0.1).variances(event - 0.5, np.array([1.0]))
+    assert 1.96 * np.sqrt(found) == pytest.approx(np.array([0.05]))
+
+
+def test_columns_that_copy_each_other_do_not_add_up():
+    """The interaction is one of four pairs of columns, and no more than all of its variance."""
+    assert sets((0.3, 0, 0.3, 0.3, 0, 0.3), columns=4).variances(interaction(), np.array([2.0])) == pytest.approx([0.3])
+
+
+def test_given_a_target_pairs_are_of_three_columns():
+    first, second = CELLS[:2]
+    third = np.arange(4000) // 2 % 2
+    h = np.where((first + second + third) % 2 == 1, 1.0, -1.0)[:, None]
+    own = sets((0.3,), columns=2)
+    cells = np.vstack([own.cells, third]).astype(np.int32)
+    within = (*own.within, own.within[0])
+    given = Interactions(
+        n=4000, chosen=slice(None), weights=own.weights, cells=cells, sizes=(2, 2, 2), within=within, target=2,
+        pairs=((0, 1),), spreads=np.array([0.3]), most=np.array([1e9]), spread=0.01,
+    )  # fmt: skip
+    assert given.variances(h, np.array([2.0])) == pytest.approx([0.3], rel=0.01)
+    assert given.variances(interaction(), np.array([2.0])) == pytest.approx([0.3], rel=0.01)  # without the target, too
+    assert given.variances(third[:, None] - 0.5, np.array([1.0])) == pytest.approx([0.0025], rel=0.05)
+
+
+def test_draws_of_what_may_be_have_the_variances_of_their_sets():
+    """400 draws: a variance is known to 7 %. Those of pairs have the parts of columns with them."""
+    own = sets((0.3,))
+    drawn = own.prior_draws(400, np.random.default_rng(0))
+    assert np.abs(drawn.sum(axis=0)).max() < 1e-12
+    kind = (2.0 * (np.arange(4000) % 2) - 1)[:, None]
+    h = np.hstack([interaction(), kind])
+    wanted = [*(own.variances(h, np.full(2, 2.0)) + np.array([interactions._OF_TRIPLES, 0.0]))]
+    assert (h.T @ drawn).var(axis=1) == pytest.approx(wanted, rel=0.25)
+
+
+def test_a_score_alone_says_more_of_a_distance_than_with_what_is_usual():
+    """Cut off at 0, a normal score of distance 3 noises has E u² near 10 squared noises; of 0 noises it has 1."""
+    moments = interactions._second_moments(np.array([3.0, 0.0]), 0.1)
+    assert moments == pytest.approx([0.1 + 1e-4 * 1.33, 0.01], rel=1e-3)
+    assert (squared_distances(np.array([0.3, 0.0]), 0.1, np.ones(2)) < [0.1, 0.01]).all()
+
+
+def test_variances_are_the_diagonals_of_joint_covariances_and_signs_are_kept():
+    rest = np.hstack([interaction(), -2 * interaction(), np.random.default_rng(0).normal(size=(4000, 1))])
+    rest -= rest.mean(axis=0)
+    own, ranges = sets((0.04,)), np.array([2.0, 4.0, 8.0])
+    joint = own.covariance(rest, ranges)
+    np.testing.assert_allclose(np.diag(joint), own.variances(rest, ranges))
+    for k in range(3):
+        np.testing.assert_allclose(own.variances(rest[:, [k]], ranges[[k]]), joint[k, k])
+    assert joint[0, 1] == pytest.approx(-2 * joint[0, 0]) and np.linalg.eigvalsh(joint).min() > -1e-12
+    assert joint[2, 2] == pytest.approx(interactions._OF_TRIPLES, rel=0.3)  # chance alone puts little between cells
+
+
+def test_distances_are_calibrated_given_their_scores():
+    """Exponential distances of means .02 r, and as much noise: posterior means of squares are right for low and high scores."""
+    rng = np.random.default_rng(1)
+    r = rng.uniform(2, 12, 20_000)
+    distances = rng.exponential(0.02 * r)
+    scores = distances + 0.1 * rng.normal(size=len(r))
+    found = squared_distances(scores, 0.1, r)
+    for part in np.array_split(np.argsort(scores), 4):
+        assert found[part].mean() == pytest.approx((distances[part] ** 2).mean(), rel=0.15)
+    high = scores > 0
+    assert (scores[high] ** 2).mean() > 1.1 * (distances[high] ** 2).mean()  # scores as they are would not be
+
+
+def test_events_depart_as_independent_cells_do_only_where_cells_are():
+    """Mean departure²/(κ Var) over pairs of thresholds: 1 for independent cells, ten times that for smooth departures."""
+    for smooth in [True, False]:
+        one = np.diff(ndtr(np.arange(-6, 7) / 2)) / (ndtr(3) - ndtr(-3))
+        ratios, rng = [], np.random.default_rng(2)
+        for _ in range(20):
+            away = 0.01 * np.sqrt(np.outer(one, one)) * rng.normal(size=(12, 12))
+            if smooth:
+                away = 0.1 * np.outer(one * np.arange(-5.5, 6), one * np.arange(-5.5, 6))
+            away -= np.outer(away.sum(axis=1), one) + np.outer(one, away.sum(axis=0)) - away.sum() * np.outer(one, one)
+            kappa = np.pi / 2 * np.abs(away).sum() ** 2 / np.sqrt(one).sum() ** 4
+            variance = np.cumsum(one) * (1 - np.cumsum(one))
+            ratios.append((away.cumsum(0).cumsum(1) ** 2).sum() / (kappa * variance.sum() ** 2))
+        assert np.mean(ratios) > interactions._OF_EVENTS if smooth else 0.5 < np.mean(ratios) < 2
