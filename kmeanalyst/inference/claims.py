@@ -105,8 +105,8 @@ def claims(
     view       of the questions, as in `expectation`.
 
     >>> release.claims([40 - release.mean("age"), release.std("age") - 13.5])
-    kept: 40 - [age] > 0 (probability > .999, adjusted p < .001, estimate 1.40 ± 0.39)
-    not kept: [std(age)] - 13.5 > 0 (probability .840, adjusted p .240, estimate 0.47 ± 0.47)
+    kept: 40 - [age] > 0 (probability > .999, adjusted p < .001, estimate 1.40 ± 0.40)
+    not kept: [std(age)] - 13.5 > 0 (probability .844, adjusted p .233, estimate 0.47 ± 0.46)
     1 of 2 kept by a Bayesian rule: the mean probability that a kept claim is false is 0.000, at most 0.05.
         Benjamini–Yekutieli keeps 1 at 0.05.
     """

@@ -63,8 +63,8 @@ class Release(ReleaseData):
         view   as in `expectation`: "fitted" by default where something was measured.
 
         >>> release.variable(["age", "hours-per-week"])  # or release["age"] for one
-        age: 38.60 ± 0.39 (16,000 points)
-        `hours-per-week`: 40.89 ± 0.53 (16,000 points)
+        age: 38.60 ± 0.40 (16,000 points)
+        `hours-per-week`: 40.89 ± 0.57 (16,000 points)
         """
         from kmeanalyst.inference.variables.random_variable import variable_of
 
@@ -78,8 +78,8 @@ class Release(ReleaseData):
         >>> release.groupby("sex").mean("hours-per-week")[["value", "standard_error"]]
                     value  standard_error
         sex
-        Female  38.612230        1.281035
-        Male    42.023168        0.671773
+        Female  38.612231        1.287557
+        Male    42.023167        0.765245
         """
         return GroupBy(self, column, where, view, level)
 
@@ -135,7 +135,7 @@ class Release(ReleaseData):
 
         >>> small = release.thin(50)
         >>> len(small), small.mean("age")
-        (50, age: 38.60 ± 0.48 (95 %: 37.66 to 39.54; privacy 0.25, sampling 0.18, resolution 0.37))
+        (50, age: 38.60 ± 0.50 (95 %: 37.63 to 39.58; privacy 0.25, sampling 0.18, resolution 0.40))
         """
         from kmeanalyst.representation.thinning import thin
 

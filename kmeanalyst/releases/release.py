@@ -198,7 +198,7 @@ class ReleaseData(Memoised):
                       undefined at a point. Where a missing cell makes it undefined, its cell is missing.
 
         >>> release.transform({"yearly hours": "`hours-per-week` * 52"}).mean("yearly hours")
-        `yearly hours`: 2126 ± 28 (95 %: 2072 to 2181; privacy 19, sampling 8, resolution 18)
+        `yearly hours`: 2126 ± 30 (95 %: 2068 to 2184; privacy 19, sampling 8, resolution 21)
         """
         derived = derive(self._frame, self.columns, expressions)
         release = self.replaced(derived=(*self.derived, *derived))

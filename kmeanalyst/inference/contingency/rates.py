@@ -58,8 +58,8 @@ def odds_ratio(
 
     >>> counted = ka.read_release("counted.kme")
     >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'")
-    odds ratio of income == '>50K' by sex == 'Male': 3.11 ± 0.55 (95 %: 2.19 to 4.41; privacy 0.28, sampling 0.24,
-        resolution 0.41)
+    odds ratio of income == '>50K' by sex == 'Male': 3.11 ± 0.63 (95 %: 2.09 to 4.62; privacy 0.28, sampling 0.24,
+        resolution 0.51)
     >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'", given="marital-status").value
     1.339...
     """

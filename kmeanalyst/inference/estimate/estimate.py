@@ -215,11 +215,11 @@ class Estimate(Differentiable):
                private table itself. ValueError where an interval is not known (no measurement).
 
         >>> release.mean("age").interval(0.9)
-        (37.94..., 39.24...)
+        (37.94..., 39.25...)
         >>> release.mean("age").interval(0.9, kind="robust")  # over all populations that agree with the measurement
         (31.36..., 48.34...)
         >>> release.mean("age").interval(0.9, kind="noise")  # for the mean of the table's own rows
-        (38.02..., 39.17...)
+        (38.01..., 39.18...)
         """
         if kind not in ("default", "robust", "noise"):
             raise ValueError(
@@ -301,7 +301,7 @@ class Estimate(Differentiable):
         """The estimate as plain numbers, as `expect --json` prints it; `kind` is that of its interval.
 
         >>> release.mean("age").to_dict()["parts"]
-        {'privacy': 0.2625..., 'sampling': 0.1803..., 'resolution': 0.2326...}
+        {'privacy': 0.2625..., 'sampling': 0.1803..., 'resolution': 0.2403...}
         """
         return {
             "expression": self.question, "value": self.value, "standard_error": self.standard_error,

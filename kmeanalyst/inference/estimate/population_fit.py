@@ -11,8 +11,7 @@ from it. Variances are under p with a little of q, as a population may have mass
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -104,8 +103,8 @@ _BLURS = (0.015, 0.04, 0.1)  # widths of the blurred clouds, in ranges of the co
 _AS_IT_IS = 0.01  # the reference's mass on clouds of a single row
 _COPIES = 5  # rows of a blurred cloud
 _DIRECTIONS = 250
-_REPLICATES = 30
-_REMEMBERED, _REFIT_STEPS = 8, 60  # L-BFGS: steps that it remembers, steps that it takes
+_REPLICATES = 6
+_NEWTON_STEPS, _ENOUGH = 100, 1e-6  # a step that would gain less than this ends a fit
 _LEADING = 20  # coordinates that show how far refits depart
 _DOUBT = 3.0  # standard errors of κ
 _SINGLE = 2.0**-23  # rounding of features, relative to their bound
@@ -384,9 +383,12 @@ class _Problem:
         return min(kappa, likely + _DOUBT / np.sqrt((1 / (likely + errors) ** 2).sum() / 2))
 
     def _solved(self, R: Array, kappa: float, dual: Array) -> tuple[Array, Array]:
-        """Newton's method on the dual log Σ q exp(Aβ) − yᵀβ + βᵀRβ/2κ, halving steps that decrease it too little."""
+        """Newton's method on the dual log Σ q exp(Aβ) − yᵀβ + βᵀRβ/2κ, halving steps that decrease it too little.
+
+        ValueError where it does not end.
+        """
         value, p = self._dual(dual, R, kappa)
-        for _ in range(100):
+        for _ in range(_NEWTON_STEPS):
             slope = self.A.T @ p - self.target + R @ dual / kappa
             step = np.linalg.solve(_covariance(self.A, p) + R / kappa, slope)
             decrease, length = float(slope @ step), 1.0
@@ -397,6 +399,11 @@ class _Problem:
                 length /= 2
                 tried, at = self._dual(dual - length * step, R, kappa)
             dual, value, p = dual - length * step, tried, at
+        if decrease > _ENOUGH:
+            raise ValueError(
+                f"the population that agrees with the measurement was not found: after {_NEWTON_STEPS} steps the next one would "
+                f'still gain {decrease:.1e}. Please report it with the file; view="signed" answers without it.'
+            )
         return dual, p
 
     def _dual(self, dual: Array, R: Array, kappa: float) -> tuple[float, Array]:
@@ -405,54 +412,8 @@ class _Problem:
         return float(normaliser - self.target @ dual + dual @ R @ dual / (2 * kappa)), np.exp(exponents - normaliser)
 
     def refit(self, drawn: Array, dual: Array, R: Array, kappa: float) -> Array:
-        """p (n_clouds, B) for each target (K, B), all at once: L-BFGS (Nocedal 1980) from the curvature at `dual`."""
-        factor = cho_factor(_covariance(self.A, self._dual(dual, R, kappa)[1]) + R / kappa)
-        duals = np.repeat(dual[:, None], drawn.shape[1], axis=1)
-        value, p, pull = self._duals(duals, drawn, R, kappa)
-        slope = self.A.T @ p - drawn + pull
-        past: deque[tuple[Array, Array, Array]] = deque(maxlen=_REMEMBERED)
-        for _ in range(_REFIT_STEPS):
-            step = _quasi_newton(slope, past, factor)
-            decrease = (slope * step).sum(axis=0)
-            if decrease.max() < 1e-4:
-                break
-            length = np.ones(len(decrease))
-            tried = self._duals(duals - step, drawn, R, kappa)
-            for _ in range(12):
-                worse = tried[0] > value - 1e-4 * length * decrease
-                if not worse.any():
-                    break
-                length[worse] /= 2
-                tried = self._duals(duals - length * step, drawn, R, kappa)
-            taken = tried[0] <= value - 1e-4 * length * decrease
-            moved = -np.where(taken, length, 0.0) * step
-            duals, before = duals + moved, slope
-            value, p, pull = (np.where(taken, new, old) for new, old in zip(tried, (value, p, pull), strict=True))
-            slope = self.A.T @ p - drawn + pull
-            along = (moved * (slope - before)).sum(axis=0)
-            past.append((moved, slope - before, np.where(along > 1e-14, 1 / np.maximum(along, 1e-14), 0.0)))
-        return p
-
-    def _duals(self, duals: Array, drawn: Array, R: Array, kappa: float) -> tuple[Array, Array, Array]:
-        exponents = self.log_reference[:, None] + self.A @ duals
-        top = exponents.max(axis=0)
-        p = np.exp(exponents - top)
-        total = p.sum(axis=0)
-        pull = R @ duals / kappa
-        value = np.log(total) + top - (drawn * duals).sum(axis=0) + (duals * pull).sum(axis=0) / 2
-        return value, p / total, pull
-
-
-def _quasi_newton(slope: Array, past: deque[tuple[Array, Array, Array]], factor: Any) -> Array:
-    """The two-loop recursion, for each column of the slope (K, B) by itself."""
-    step, shares = slope, []
-    for moved, turned, inverse in reversed(past):
-        shares.append(inverse * (moved * step).sum(axis=0))
-        step = step - shares[-1] * turned
-    step = cho_solve(factor, step)
-    for (moved, turned, inverse), share in zip(past, reversed(shares), strict=True):
-        step = step + moved * (share - inverse * (turned * step).sum(axis=0))
-    return step
+        """p (n_clouds, B) for each target (K, B), each solved to its end from `dual`."""
+        return np.column_stack([replace(self, target=target)._solved(R, kappa, dual)[1] for target in drawn.T])
 
 
 def _covariance(A: Array, p: Array) -> Array:

@@ -51,8 +51,8 @@ def conditional_expectation(
     Errors    ValueError for values that are not of their column's domain.
 
     >>> release.conditional_expectation("income == '>50K'", given={"age": [30, 50]})
-    income == '>50K' | age = 30: 0.139 ± 0.031 (95 %: 0.078 to 0.201; privacy 0.017, sampling 0.008, resolution 0.025)
-    income == '>50K' | age = 50: 0.367 ± 0.054 (95 %: 0.261 to 0.472; privacy 0.030, sampling 0.014, resolution 0.042)
+    income == '>50K' | age = 30: 0.139 ± 0.037 (95 %: 0.067 to 0.212; privacy 0.017, sampling 0.008, resolution 0.032)
+    income == '>50K' | age = 50: 0.367 ± 0.053 (95 %: 0.262 to 0.471; privacy 0.030, sampling 0.014, resolution 0.042)
     """
     names, rows, several = given_rows(release, given)
     smooth = smoother(release, names, where=where, view=view, kernel=kernel)

@@ -55,7 +55,7 @@ def expectation(
                answer is part of the error. See `population.default_view`.
 
     >>> release.expectation("age * `hours-per-week`", where="sex == 'Female'")
-    age * `hours-per-week` | sex == 'Female': 1446 ± 89 (95 %: 1271 to 1621; privacy 51, sampling 17, resolution 71)
+    age * `hours-per-week` | sex == 'Female': 1446 ± 91 (95 %: 1267 to 1624; privacy 51, sampling 17, resolution 74)
     >>> release.expectation(lambda rows: rows["age"] ** 2).value
     1684.9...
     """
@@ -104,8 +104,8 @@ def ratio(
     """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero.
 
     >>> release.ratio("`hours-per-week` * (sex == 'Female')", "`hours-per-week`")
-    [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.313 ± 0.011 (95 %: 0.291 to 0.335; privacy
-        0.007, sampling 0.006, resolution 0.006)
+    [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.313 ± 0.014 (95 %: 0.285 to 0.341; privacy
+        0.007, sampling 0.006, resolution 0.011)
     """
     population = population_of(release, where=where, view=view)
     above, below = (mean_statistic(population, population.values(question)) for question in (numerator, denominator))

@@ -51,8 +51,8 @@ def histogram(
     >>> release.histogram("sex")[["probability", "standard_error"]]
             probability  standard_error
     sex
-    Female     0.331615        0.008593
-    Male       0.668385        0.008593
+    Female     0.331615        0.008317
+    Male       0.668385        0.008317
     """
     return histogram_of_groups(population_of(release, where=where, view=view), column, bins, level)
 
@@ -183,8 +183,8 @@ class GroupBy:
     >>> release.groupby("income").mean("age")[["value", "standard_error", "low", "high"]]
                 value  standard_error        low       high
     income
-    <=50K   36.464869        0.485999  35.512329  37.417408
-    >50K    45.413936        1.262771  42.938950  47.888923
+    <=50K   36.464868        0.558995  35.369258  37.560478
+    >50K    45.413935        1.266460  42.931720  47.896150
     """
 
     release: ReleaseData

@@ -98,7 +98,7 @@ def regression(
     Errors      ValueError where the predictors determine one another under the weights.
 
     >>> release.regression("age", ["education-num", "income"])["income == '>50K'"]
-    age ~ income == '>50K': 9.2 ± 1.8 (95 %: 5.6 to 12.9; privacy 1.1, sampling 0.4, resolution 1.4)
+    age ~ income == '>50K': 9.2 ± 2.1 (95 %: 5.2 to 13.4; privacy 1.1, sampling 0.4, resolution 1.7)
     """
     if isinstance(predictors, str) or not isinstance(predictors, Iterable) or not len(predictors):
         raise ValueError(

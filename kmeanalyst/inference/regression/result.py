@@ -166,7 +166,7 @@ class RegressionEstimate:
         """Wald's test that several coefficients are 0, named as the table has them, or by their term or column.
 
         >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
-        Wald test of age, sex == 'Male': χ² = 40... on 2 df, p = ...
+        Wald test of age, sex == 'Male': χ² = 39... on 2 df, p = ...
         """
         fit, tested = self.fit, chosen(self.fit, names)
         return _test("Wald", fit, tested, fit.beta[tested], fit.total_covariance[tested][:, tested])
@@ -250,7 +250,7 @@ class CoefficientTest:
     method      "Wald" or "score".
 
     >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
-    Wald test of age, sex == 'Male': χ² = 40... on 2 df, p = ...
+    Wald test of age, sex == 'Male': χ² = 39... on 2 df, p = ...
     """
 
     statistic: float
