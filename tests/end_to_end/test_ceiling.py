@@ -11,16 +11,16 @@ from pathlib import Path
 import paths
 
 CEILINGS = {  # lines of Python files
-    "kmeanalyst": 148,
+    "kmeanalyst": 143,
     "kmeanalyst/cli": 1_547,
-    "kmeanalyst/inference": 13_247,
+    "kmeanalyst/inference": 13_309,
     "kmeanalyst/kernels": 3_447,
-    "kmeanalyst/learning": 3_803,
+    "kmeanalyst/learning": 3_480,
     "kmeanalyst/plots": 1_264,
     "kmeanalyst/release": 289,
-    "kmeanalyst/releases": 9_857,
-    "kmeanalyst/report": 1_487,
-    "kmeanalyst/representation": 5_179,
+    "kmeanalyst/releases": 9_958,
+    "kmeanalyst/report": 1_486,
+    "kmeanalyst/representation": 5_208,
     "kmeanalyst/sources": 1_362,
     "release_side": 315,
     "release_side/budget": 1_259,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 2_938,
     "release_side/quality": 1_488,
-    "tests": 49_533,
+    "tests": 49_148,
 }
 
 
