@@ -179,17 +179,13 @@ def _sdnist(release: Release, name: str, folder: str, asked: _Choices) -> Answer
     return command, lambda: {"output": files, "rows": len(frame), "labels": labels}
 
 
-def _check_drawing(
-    columns: tuple[str, ...], output: str, kind: str | None, bins: int | None, sample_path: str | None, **_: Any
-) -> None:
-    of_one = {"--kind": kind, "--bins": bins, "--sample": sample_path}
+def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, sample_path: str | None, **_: Any) -> None:
+    of_one = {"--bins": bins, "--sample": sample_path}
     given = [name for name, value in of_one.items() if value is not None]
     if len(columns) > 1 and given:
         raise click.UsageError(
             f"{given[0]} is for the drawing of one column, got {len(columns)} columns. Name one, or leave it out."
         )
-    if bins is not None and kind not in (None, "histogram"):
-        raise click.UsageError(f"--bins is for histograms, and a {kind} has no ranges. Leave one of them out.")
     from kmeanalyst.plots.style import format_of
 
     format_of(output)
@@ -199,7 +195,6 @@ def _check_drawing(
     "plot", "Draw columns with the errors of all numbers.",
     argument("columns", "COLUMN [COLUMN]...", None, nargs=-1, required=True),
     output_option("FIG.png", "File to write: .png, .pdf, .svg."),
-    option("--kind", "Drawing of one column.  [default: histogram]", ("histogram", "density", "cdf")),
     option("--bins", "Number of equal ranges of a histogram of numbers.", click.IntRange(min=1)),
     option("--where", "Only rows for which this condition holds."),
     option("--sample sample_path", "Your own rows, a table as of mmd-test, to draw over one column.", metavar="SAMPLE"),
@@ -209,32 +204,31 @@ def plot_command(
     release: Release,
     columns: tuple[str, ...],
     output: str,
-    kind: str | None,
     bins: int | None,
     source: Any,
     **asked: Any,
 ) -> Answer:
-    """Draw a column's distribution, the table of two columns, or each pair of up to six, with the errors of all numbers.
+    """Draw a column's histogram, the table of two columns, or each pair of up to six, with the errors of all numbers.
 
-    Whiskers, bands and hatching are intervals at --level; the caption says N, ε, δ and the weights. Series differ in line
-    and marker as well as in colour.
+    Whiskers and hatching are intervals at --level; the caption says N, ε, δ and the weights. Series differ in form as
+    well as in colour.
 
     \b
     Examples:
       kmeanalyst plot adult.kme age --output age.png
-      kmeanalyst plot adult.kme age --kind density --sample my_sample.csv --output age.pdf
+      kmeanalyst plot adult.kme age --sample my_sample.csv --output age.pdf
       kmeanalyst plot adult.kme income --where "sex == 'Female'" --output income.png
       kmeanalyst plot adult.kme age income --output table.png
       kmeanalyst plot adult.kme age hours-per-week sex income --output pairs.png
     """
     from kmeanalyst.inference.estimate.population import default_view
-    from kmeanalyst.plots.smooth import as_release
+    from kmeanalyst.plots.distributions import as_release
     from kmeanalyst.plots.style import save
     from kmeanalyst.sources.tables import read_table
 
     sample = None if source is None else read_table(source, release.domain)
     notes = [] if sample is None else as_release(release, sample)[1]
-    kind = kind or "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
+    kind = "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
     given = {name: value for name, value in {"bins": bins, "sample": sample}.items() if value is not None}
     save(_draw(release, kind, columns, asked | given), output)
     for text in notes:
@@ -255,15 +249,14 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
     from kmeanalyst import plots
     from kmeanalyst.plots.distributions import size_of_histogram
     from kmeanalyst.plots.joint import SIZE_OF_TABLE, check_pairs, size_of_pairs
-    from kmeanalyst.plots.style import SIZE, new_figure
+    from kmeanalyst.plots.style import new_figure
 
     if kind == "pairs":
         check_pairs(release, columns)
         figure = new_figure(size_of_pairs(len(columns)))
         plots.pairs(release, columns, **asked, axes=figure.subplots(len(columns), len(columns), squeeze=False))
         return figure
-    size = {"histogram": size_of_histogram(release.columns[columns[0]]), "table": SIZE_OF_TABLE}.get(kind, SIZE)
-    figure = new_figure(size)
+    figure = new_figure(size_of_histogram(release.columns[columns[0]]) if kind == "histogram" else SIZE_OF_TABLE)
     getattr(plots, kind)(release, *columns, **asked, ax=figure.add_subplot())
     return figure
 

@@ -1,15 +1,14 @@
 """Drawings of releases and of results, on matplotlib Axes: each function takes Axes or makes them, and returns them.
 
 What is drawn with an error is drawn with the estimate's own interval, at the level that the caption states. Series differ in
-line and marker as well as in colour: a grey print and colour-blind readers distinguish them.
+form as well as in colour: a grey print and colour-blind readers distinguish them.
 
->>> axes = ka.plots.density(release, "age", sample=sample)
+>>> axes = ka.plots.histogram(release, "age", sample=sample)
 >>> axes.figure.savefig("age.png")
 """
 
 from kmeanalyst.plots.distributions import histogram
 from kmeanalyst.plots.joint import pairs, table
-from kmeanalyst.plots.smooth import cdf, density
 from kmeanalyst.plots.witness import save_witness, witness
 
-__all__ = ["cdf", "density", "histogram", "pairs", "save_witness", "table", "witness"]
+__all__ = ["histogram", "pairs", "save_witness", "table", "witness"]

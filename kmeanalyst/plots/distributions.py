@@ -13,7 +13,6 @@ from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.axes import Positions, are_long, axis_label, cut, positions_of
-from kmeanalyst.plots.smooth import as_release
 from kmeanalyst.plots.style import (
     INK,
     RELEASE,
@@ -30,6 +29,7 @@ from kmeanalyst.plots.style import (
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.sources.tables import table_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,6 +92,29 @@ def histogram(
         notes += [note for note in counted if note.startswith(f"{column}: ")]
     _explain(ax, [release], frame, level, condition_and_notes(where, notes))
     return ax
+
+
+def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str]]:
+    """A sample's rows as points of equal weight, with the release's columns; and notes on its cells.
+
+    sample   a DataFrame in natural units, or a table of any other source (see `table_of`).
+    """
+    source = table_of(sample)
+    table = sample if source is None else source.frame(release.domain)
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(
+            f"a sample is drawn by its columns' names, and a {type(table).__name__} has none. Pass a DataFrame, "
+            "or the path of a table."
+        )
+    encoded, counts = release.domain.encode_counted(table)
+    rows = ReleaseData(
+        points=release.domain.decode(encoded), weights=np.full(len(encoded), 1 / max(len(encoded), 1)), measurement=None,
+        kernel=release.kernel, domain=release.domain, statement=None,
+    )  # fmt: skip
+    if release.derived:
+        rows = rows.transform({one.column.name: one.expression for one in release.derived})
+    derived = {one.column.name for one in release.derived}
+    return rows, [note for note in counts.notes() if not set(counts.ignored) <= derived or "ignored" not in note]
 
 
 def _explain(ax: Axes, releases: Sequence[ReleaseData], frame: pd.DataFrame, level: float, notes: list[str]) -> None:

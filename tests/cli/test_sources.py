@@ -15,7 +15,7 @@ COMMANDS = [
     "report a.kme --output a.kme",
     "export a.kme a.csv",
     "plot a.kme age --output a.png",
-    "plot a.kme age --kind density --sample s.csv --output s.png",
+    "plot a.kme age --sample s.csv --output s.png",
     "train a.kme --target income --output a.skops",
     "train a.kme --target income --test s.csv --output s.skops",
     "thin a.kme 10 --output a.kme",

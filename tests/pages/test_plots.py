@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import refusals
 from matplotlib.axes import Axes
-from matplotlib.collections import PatchCollection, PolyCollection
+from matplotlib.collections import PatchCollection
 from matplotlib.colors import to_rgba
 from matplotlib.container import BarContainer, ErrorbarContainer
 
@@ -163,6 +163,15 @@ def test_a_sample_lies_over_the_bars_with_its_own_shares_and_error(mixed_release
     assert "given age > 40" in caption_of(ax)
 
 
+def test_a_sample_has_a_mark_for_its_missing_cells(mixed_release):
+    sample = mixed_release.resample(200, rng=0)
+    ax = plots.histogram(mixed_release, "children", sample=sample, ax=axes())
+    marks = [one for one in ax.containers if isinstance(one, ErrorbarContainer)][1]
+    shares = marks.lines[0].get_ydata()
+    assert shares[-1] == pytest.approx(sample["children"].isna().mean()) and 0 < shares[-1] < 1
+    assert shares.sum() == pytest.approx(1)
+
+
 def test_a_sample_with_values_outside_the_bounds_is_reported(mixed_release):
     sample = mixed_release.resample(50, rng=0)
     sample.loc[:4, "age"] = 200
@@ -179,70 +188,6 @@ def test_a_derived_column_is_drawn_and_computed_for_the_sample_too(mixed_release
     ax = plots.histogram(release, "old", sample=sample, ax=axes())
     marks = [one for one in ax.containers if isinstance(one, ErrorbarContainer)][1]
     np.testing.assert_allclose(marks.lines[0].get_ydata()[1], (sample["age"] > 60).mean(), atol=1e-12)
-
-
-def test_a_density_is_an_expectation_and_its_band_the_interval(numeric_release):
-    h = 0.5
-    ax = plots.density(numeric_release, "x", bandwidth=h, level=LEVEL, ax=axes())
-    (line,) = [line for line in ax.get_lines() if len(line.get_xdata()) > 100]
-    x, y = line.get_data()
-
-    def kernel(frame: pd.DataFrame) -> Any:
-        images = [frame["x"], -8 - frame["x"], 8 - frame["x"]]
-        return sum(np.exp(-0.5 * ((x[60] - image) / h) ** 2) for image in images) / (h * np.sqrt(2 * np.pi))
-
-    asked = numeric_release.expectation(kernel)
-    assert y[60] == pytest.approx(asked.value, rel=1e-9)
-    (band,) = [one for one in ax.collections if isinstance(one, PolyCollection)]
-    ends = sorted(point[1] for point in band.get_paths()[0].vertices if abs(point[0] - x[60]) < 1e-9)
-    np.testing.assert_allclose([ends[0], ends[-1]], asked.interval(LEVEL), rtol=1e-6)
-    assert "80 % intervals at each point" in caption_of(ax) and "bandwidth 0.5" in caption_of(ax)
-
-
-def test_a_density_has_the_mass_of_the_column(mixed_release):
-    for column in ("income", "children", "joined"):
-        ax = plots.density(mixed_release, column, ax=axes())
-        (line,) = [line for line in ax.get_lines() if len(line.get_xdata()) > 100]
-        x = np.linspace(*mixed_release.domain[column].bounds, len(line.get_xdata()))
-        assert np.trapezoid(line.get_ydata(), x) == pytest.approx(1, abs=2e-3)
-
-
-def test_a_density_leaves_atoms_out_and_states_their_probabilities():
-    frame = pd.DataFrame({"gain": np.append(np.zeros(60), np.linspace(20, 80, 40)), "weight": 0.01})
-    release = ka.from_frame(frame, domain=Domain((Real(name="gain", lower=0, upper=100, atoms=(0,)),)))
-    ax = plots.density(release, "gain", ax=axes())
-    line = ax.get_lines()[0]
-    assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(0.4, abs=1e-3)
-    assert "P(gain = 0) = 0.6 ± 0.049" in caption_of(ax)
-
-
-def test_a_density_is_periodic_on_a_circle(rehearsal):
-    y = plots.density(rehearsal, "hour", ax=axes()).get_lines()[0].get_ydata()
-    assert y[0] == pytest.approx(y[-1], rel=1e-9) and y[0] > 3 * y[60]
-
-
-def test_a_distribution_function_is_that_of_the_release_with_its_band(mixed_release):
-    ax = plots.cdf(mixed_release, "income", level=LEVEL, ax=axes())
-    line = next(line for line in ax.get_lines() if len(line.get_xdata()) > 50)
-    x, y = line.get_data()
-    indices = [10, 40, 70]
-    asked = mixed_release.cdf("income", [float(x[i]) * (1 + 1e-9) for i in indices])
-    np.testing.assert_allclose([y[i] for i in indices], [one.value for one in asked], atol=1e-9)
-    vertices = next(one for one in ax.collections if isinstance(one, PolyCollection)).get_paths()[0].vertices
-    for i, one in zip(indices, asked, strict=True):
-        at = vertices[np.isclose(vertices[:, 0], x[i], rtol=1e-9), 1]
-        for end in one.interval(LEVEL):
-            assert np.abs(at - end).min() < 1e-6
-
-
-def test_a_sample_is_a_dashed_line_next_to_the_release(mixed_release):
-    sample = mixed_release.resample(200, rng=0)
-    ax = plots.cdf(mixed_release, "children", sample=sample, ax=axes())
-    release, dashed = (line for line in ax.get_lines() if len(line.get_xdata()) > 5)
-    assert (release.get_linestyle(), dashed.get_linestyle()) == ("-", "--")
-    present = sample["children"].dropna()
-    np.testing.assert_allclose(dashed.get_ydata(), [(present <= x).mean() for x in dashed.get_xdata()], atol=1e-12)
-    assert "missing cells left out" in caption_of(ax)
 
 
 def test_a_table_shows_every_cell_and_hatches_what_may_be_nothing(mixed_release):
@@ -301,8 +246,6 @@ def comparison(release: Release) -> ka.Comparison:
 
 
 DRAWN: dict[str, Callable[[Release, Any], Any]] = {
-    "cdf": lambda r, ax: plots.cdf(r, "x", ax=ax),
-    "density": lambda r, ax: plots.density(r, "x", ax=ax),
     "histogram": lambda r, ax: plots.histogram(r, "x", ax=ax),
     "table": lambda r, ax: plots.table(r, "x", "y", ax=ax),
     "witness": lambda r, ax: plots.witness(comparison(r), "x", ax=ax),
@@ -340,8 +283,7 @@ def test_without_axes_pyplot_makes_a_new_figure(numeric_release):
 
 def test_a_rehearsal_is_stamped_not_private_in_every_drawing(rehearsal):
     drawings = [
-        plots.histogram(rehearsal, "hour", ax=axes()), plots.density(rehearsal, "hour", ax=axes()),
-        plots.cdf(rehearsal, "hour", ax=axes()), plots.table(rehearsal, "hour", "code", ax=axes()),
+        plots.histogram(rehearsal, "hour", ax=axes()), plots.table(rehearsal, "hour", "code", ax=axes()),
         plots.witness(comparison(rehearsal), "hour", ax=axes()), plots.histogram(rehearsal["hour"], ax=axes()),
     ]  # fmt: skip
     for ax in drawings:
@@ -408,8 +350,8 @@ def test_a_column_of_texts_is_refused_in_every_drawing():
     frame = pd.DataFrame({"word": ["a", "bb"], "x": [0.1, 0.9], "weight": [0.5, 0.5]})
     release = ka.from_frame(frame, domain=domain, kernel=Gaussian(1.0))
     for draw in (
-        lambda: plots.histogram(release, "word", ax=axes()), lambda: plots.cdf(release, "word", ax=axes()),
+        lambda: plots.histogram(release, "word", ax=axes()),
         lambda: plots.table(release, "word", "x", ax=axes()),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=r"word is (a column of )?texts?.*\. (Ask|Draw)"):
             draw()
