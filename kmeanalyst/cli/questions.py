@@ -148,15 +148,11 @@ def survival(release: Release, time: str, event: str, where: str | None, level: 
 
 @on_release(
     "glm", "Regression: a coefficient table of a formula.", argument("formula", "FORMULA", None),
-    option(
-        "--family", "The distribution of the target.",
-        ("gaussian", "binomial", "poisson", "gamma", "multinomial", "ordinal"), "gaussian",
-    ),
+    option("--family", "The distribution of the target.", ("gaussian", "binomial", "poisson", "gamma"), "gaussian"),
     option("--link", "logit, probit, log, inverse, ...; the family's canonical link by default."),
     option(
         "--reference references",
-        "The level that the others of a column, or of a multinomial target, are compared with; by default the first. May be "
-        "repeated.",
+        "The level that the others of a column are compared with; by default the first. May be repeated.",
         multiple=True, metavar="COLUMN=LEVEL",
     ),
     _where_option, view_option, coverage_option, work="fitting",

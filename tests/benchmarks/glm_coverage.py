@@ -6,8 +6,7 @@
 The population is 200,000 simulated rows, or all rows of a real table, most of them from ../shared/data; each release is of N rows
 redrawn from it with replacement. The truth is the same model fitted to the population, whether it is true or not. Formulas were
 fixed before the first run; Adult's is that of NAPSU-MQ's logistic regression (Räisä et al. 2023: income on age, race, sex; 20
-repeats). simulated, adult, acs and housing were there when errors of expected relations were worked on; levels and acs-levels have
-targets of several levels (of the models of levels that of trust is true, the others leave columns out); pums, cervical, diabetes
+repeats). simulated, adult, acs and housing were there when errors of expected relations were worked on; pums, cervical, diabetes
 and wine are small tables, most of them of numbers that are strongly related; of all of these but wine figures were seen before the
 last choices of those errors were made.
 
@@ -36,7 +35,7 @@ import kmeanalyst as ka
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.style import new_figure, save
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Categorical, Ordinal
+from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import draft_domain, publish
 
@@ -153,59 +152,6 @@ def housing() -> Table:
     return Table(frame, domain, 20_000, models, "ocean_proximity")
 
 
-def levels() -> Table:
-    """Targets of three to five levels: drawn by multinomial and ordinal models."""
-    rng, n = np.random.default_rng(11), 200_000
-    age = np.clip(rng.gamma(8, 5.5, n) + 12, 18, 90).astype(int)
-    sex = np.where(rng.random(n) < 0.5, "F", "M")
-    region = rng.choice(["north", "east", "south", "west"], n, p=[0.4, 0.3, 0.2, 0.1])
-    income = np.clip(np.exp(3.2 + 0.008 * (age - 40) + 0.25 * (sex == "M") + rng.normal(0, 0.6, n)), 2, 400)
-    odds = np.column_stack([
-        np.zeros(n), -1.2 + 0.02 * age + 0.5 * (sex == "F"), -0.2 - 0.03 * (age - 40) + 0.3 * (region == "south"),
-        -1.5 + 0.01 * age - 0.6 * (sex == "F"),
-    ])  # fmt: skip
-    work = np.array(["private", "public", "study", "own"])[_drawn(np.exp(odds), rng)]
-    health = 0.035 * (age - 45) - 0.012 * (income - 30) + 0.3 * (region == "west") + rng.logistic(size=n)
-    trust = 0.4 * (sex == "F") + rng.logistic(size=n)
-    states, degrees = ("very good", "good", "fair", "bad", "very bad"), ("low", "middle", "high")
-    frame = pd.DataFrame({
-        "age": age, "sex": sex, "region": region, "income": income.round(1), "work": work,
-        "health": np.array(states)[np.searchsorted([-1.2, 0.4, 2.0, 3.6], health)],
-        "trust": np.array(degrees)[np.searchsorted([-0.5, 1.0], trust)],
-    })  # fmt: skip
-    domain = Domain((
-        Integer(name="age", lower=18, upper=90, edges=(25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75)),
-        Categorical(name="sex", levels=("F", "M")),
-        Categorical(name="region", levels=("north", "east", "south", "west")),
-        Real(name="income", lower=2, upper=400, scale="log", edges=(8, 12, 17, 23, 30, 40, 55, 80, 120)),
-        Categorical(name="work", levels=("private", "public", "study", "own")),
-        Ordinal(name="health", levels=states),
-        Ordinal(name="trust", levels=degrees),
-    ))  # fmt: skip
-    models = (
-        Model("work ~ age + sex", "multinomial"),
-        Model("health ~ age + income", "ordinal"),
-        Model("trust ~ sex + age", "ordinal"),
-        Model("work ~ sex + region", "multinomial"),
-        Model("health ~ sex + region", "ordinal"),
-    )
-    return Table(frame, domain, 20_000, models, "work")
-
-
-def _drawn(sizes: Array, rng: np.random.Generator) -> Array:
-    """A column for each row (n,), with probabilities in proportion to its sizes (n, c)."""
-    cumulative = np.cumsum(sizes, axis=1)
-    return np.argmax(cumulative > rng.random((len(sizes), 1)) * cumulative[:, -1:], axis=1)
-
-
-def acs_levels() -> Table:
-    """Marital status, education in its order, and race, of the census excerpt."""
-    models = (
-        Model("MSP ~ AGEP + SEX", "multinomial"), Model("EDU ~ AGEP + SEX", "ordinal"), Model("RAC1P ~ EDU", "multinomial"),
-    )  # fmt: skip
-    return replace(acs(), models=models)
-
-
 def _of_sample(frame: pd.DataFrame, models: tuple[Model, ...], target: str) -> Table:
     """A small table as a population, and its own domain as a public one."""
     frame = frame.astype(str).reset_index(drop=True)
@@ -269,7 +215,6 @@ def wine() -> Table:
         Model("proline ~ alcohol + color_intensity"),
         Model("flavanoids ~ total_phenols + hue"),
         Model("target == 'a' ~ alcohol + magnesium", "binomial"),
-        Model("target ~ alcohol + magnesium", "multinomial"),
     )
     return _of_sample(frame, models, "target")
 
@@ -278,7 +223,7 @@ RACES = Model(
     "income ~ age + race + sex", "binomial", reference={"race": "White"}
 )  # as notes of the model of `adult` say
 TABLES: dict[str, Callable[[], Table]] = {
-    "simulated": simulated, "adult": adult, "acs": acs, "housing": housing, "levels": levels, "acs-levels": acs_levels,
+    "simulated": simulated, "adult": adult, "acs": acs, "housing": housing,
     "adult-reference": lambda: replace(adult(), models=(RACES,)), "pums": pums, "cervical": cervical, "diabetes": diabetes,
     "wine": wine,
 }  # fmt: skip
@@ -286,7 +231,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 def has_files(name: str) -> bool:
     """Whether the files of a table are there."""
-    folder = name.removesuffix("-levels").removesuffix("-reference")
+    folder = name.removesuffix("-reference")
     return folder not in ("adult", "acs", "housing", "pums", "cervical") or is_there(DATA / folder)
 
 

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 
 DOMAIN = Domain((
@@ -16,8 +16,6 @@ DOMAIN = Domain((
     Categorical(name="g", levels=("a", "b", "c")), Categorical(name="answer", levels=("no", "yes")),
     Boolean(name="paid"), Integer(name="visits", lower=0, upper=40), Real(name="cost", lower=0, upper=100),
     Categorical(name="asked", levels=("n", "j"), missing=True),
-    Ordinal(name="grade", levels=("low", "middle", "high", "never")), Integer(name="stars", lower=1, upper=5),
-    Integer(name="score", lower=0, upper=500),
 ))  # fmt: skip
 N = 800
 
@@ -32,9 +30,7 @@ def table() -> pd.DataFrame:
         "cost": rng.gamma(4, 0.25 * np.exp(0.3 * z + 0.2 * (g == "c"))) + 0.05,
         "asked": np.where(rng.random(N) < 0.1, None, np.where(x > 0, "j", "n")),
     }  # fmt: skip
-    score = 0.8 * x - 0.6 * (g == "b") + rng.logistic(size=N)
-    rows |= {"grade": np.select([score < -1, score < 0.7], ["low", "middle"], "high")}
-    return pd.DataFrame(rows | {"stars": np.clip(3 + score.round(), 1, 5), "score": (40 * score).clip(0)})
+    return pd.DataFrame(rows)
 
 
 ROWS = table()

@@ -7,7 +7,6 @@ root counts only where the information J = −Σ w ∂ψ/∂β is positive defin
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,67 +22,6 @@ _CLOSE = 1e-8  # a score below this is 0, and a step ends the search: standard e
 _FLAT = 1e-6  # information relative to that at the start, below which a direction has no finite root
 SINGULAR = 1e-11  # share of the largest eigenvalue of XᵀX, scaled to diagonal 1, below which it counts as singular
 NEARLY_SINGULAR = 1e-6  # and below which a note says so: where the condition number passes 1,000
-
-
-class Equations(ABC):
-    """The equations of a model: scores of rows, and their derivative."""
-
-    X: Array
-
-    @property
-    def columns(self) -> Array:
-        """(k,) of each coefficient, the column of X that it is of; −1 of one that is of none."""
-        return np.arange(self.X.shape[1])
-
-    @abstractmethod
-    def scores(self, beta: Array) -> Array:
-        """ψ (n, k) at all rows."""
-
-    @abstractmethod
-    def information(self, beta: Array, weights: Array, *, expected: bool = False) -> Array:
-        """J (k, k) of the rows with weights; `expected`: a positive definite stand-in where weights are not negative."""
-
-    @abstractmethod
-    def start(self, weights: Array) -> Array:
-        """β (k,) to start from, under weights that are not negative."""
-
-    @abstractmethod
-    def means(self, beta: Array, X: Array) -> tuple[Array, Array]:
-        """What the model expects at rows X: (n, c), and the derivative by β (n, c, k)."""
-
-    @abstractmethod
-    def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:
-        """The derivative of the means as X moves by dX: (n, c), and its derivative by β (n, c, k)."""
-
-    def interval(self, means: Array, errors: Array, z: float) -> tuple[Array, Array]:
-        """Around means (n,): of probabilities on the logit scale, so that it stays within 0 and 1."""
-        spread = means * (1 - means)
-        half = z * np.divide(errors, spread, out=np.full_like(errors, np.inf), where=spread > 0)
-        with np.errstate(all="ignore"):
-            odds = np.log(means / (1 - means))
-            low, high = expit(odds - half), expit(odds + half)
-        known = np.isnan(means) | (spread > 0)  # a mean that is 0 or 1 by rounding has no error on this scale
-        return np.where(known, low, 0.0), np.where(known, high, 1.0)
-
-    def interval_of_eta(self, eta: Array, half: Array) -> tuple[Array, Array]:
-        """The means at η ± half, the smaller first, of a model with one linear predictor."""
-        raise NotImplementedError
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ("",)
-
-    def is_feasible(self, beta: Array, m: int) -> bool:
-        return bool(np.isfinite(beta).all())
-
-    def moved(self, beta: Array, index: int, value: float) -> Array:
-        """β (k,) with one coefficient at this value, where the search for the others may start."""
-        start = np.array(beta, dtype=float)
-        start[index] = value
-        return start
-
-    def total(self, beta: Array, weights: Array) -> Array:
-        return weights @ self.scores(beta)[: len(weights)]
 
 
 class NoRoot(ValueError):
@@ -297,7 +235,7 @@ FAMILIES = {
 
 
 @dataclass(frozen=True, eq=False)
-class GlmEquations(Equations):
+class Equations:
     """The score equations of a generalised linear model.
 
     X   (n, k) the design.
@@ -310,10 +248,11 @@ class GlmEquations(Equations):
     link: Link
 
     def scores(self, beta: Array) -> Array:
+        """ψ (n, k) at all rows."""
         return self.X * self._score(beta, slice(None))[0][:, None]
 
     def information(self, beta: Array, weights: Array, *, expected: bool = False) -> Array:
-        """−Σ w x xᵀ s′ (k, k); `expected` leaves out the term with y − μ."""
+        """J = −Σ w x xᵀ s′ (k, k); `expected` leaves out the term with y − μ: positive definite under weights ≥ 0."""
         m = len(weights)
         _, slope, fisher = self._score(beta, slice(m))
         X = self.X[:m]
@@ -326,7 +265,11 @@ class GlmEquations(Equations):
     def _saturated(self, mu: Array) -> Array:
         return (mu == 0) | (mu == 1) if self.family.name == "binomial" else (mu == 0) & (self.link.name == "log")
 
+    def total(self, beta: Array, weights: Array) -> Array:
+        return weights @ self.scores(beta)[: len(weights)]
+
     def start(self, weights: Array) -> Array:
+        """β (k,) to start from, under weights that are not negative."""
         m = len(weights)
         mean = float(weights @ self.y[:m] / weights.sum())
         eta = self.link.forward(self.family.start(self.y[:m], mean))
@@ -337,15 +280,18 @@ class GlmEquations(Equations):
         return np.linalg.lstsq(self.X[:m], flat, rcond=None)[0]
 
     def means(self, beta: Array, X: Array) -> tuple[Array, Array]:
+        """μ (n,) at rows X, and its derivative by β (n, k)."""
         mu, slope, _ = self.link.backward(X @ beta)
-        return mu[:, None], (slope[:, None] * X)[:, None, :]
+        return mu, slope[:, None] * X
 
     def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:
+        """The derivative of μ as X moves by dX (n,), and its derivative by β (n, k)."""
         _, first, second = self.link.backward(X @ beta)
         along = dX @ beta
-        return (first * along)[:, None], ((second * along)[:, None] * X + first[:, None] * dX)[:, None, :]
+        return first * along, (second * along)[:, None] * X + first[:, None] * dX
 
-    def interval_of_eta(self, eta: Array, half: Array) -> tuple[Array, Array]:
+    def interval(self, eta: Array, half: Array) -> tuple[Array, Array]:
+        """The means at η ± half, the smaller first."""
         with np.errstate(all="ignore"):
             low, high = (self.link.backward(eta + side * half)[0] for side in (-1, 1))
         if self.link.name == "inverse":  # past η = 0 the mean has no upper end

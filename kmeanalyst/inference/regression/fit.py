@@ -23,7 +23,6 @@ from kmeanalyst.inference.regression.equations import (
     reference_information,
     root,
 )
-from kmeanalyst.inference.regression.levels import LevelEquations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Question
@@ -42,8 +41,7 @@ class Fit:
     population  whose weights they are.
     design      the columns.
     equations   at all rows of the population's model.
-    names       (k,) of the coefficients.
-    beta        (k,).
+    beta        (k,) the coefficients.
     reference   (k, k) see `equations.root`.
     notes       what was done to fit it.
     """
@@ -51,10 +49,13 @@ class Fit:
     population: Population
     design: Design
     equations: Equations
-    names: tuple[str, ...]
     beta: Array
     reference: Array
     notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.design.names
 
     @cached_property
     def influence(self) -> Array:
@@ -71,8 +72,7 @@ class Fit:
     def indices(self, name: str) -> list[int]:
         """The coefficients that a name means: that of this name, or all of a term of the formula or of a column."""
         known = {name, words.column(name)}
-        of_terms = [self.design.terms[column] if column >= 0 else () for column in self.equations.columns]
-        own = zip(self.names, of_terms, strict=True)
+        own = zip(self.names, self.design.terms, strict=True)
         return [j for j, (its, term) in enumerate(own) if its in known or (term and ":".join(term) in known)]
 
     def restricted(self, tested: Sequence[int]) -> Array:
@@ -87,7 +87,8 @@ class Fit:
 
     def held_at(self, index: int, value: float, start: Array) -> Array:
         """β where one coefficient has this value and the equations of the others hold; NoRoot where there is none."""
-        beta = self.equations.moved(start, index, value)
+        beta = np.array(start)
+        beta[index] = value
         return root(self.equations, self.population.weights, beta, self.reference, fixed=[index])
 
 
@@ -103,7 +104,7 @@ def sum_of(covariance: Parts) -> Array:
     return np.sum([part for part in covariance.values() if part is not None], axis=0)
 
 
-Make = Callable[[Population], tuple[Design, Equations, tuple[str, ...]]]  # to the equations and coefficients' names
+Make = Callable[[Population], tuple[Design, Equations]]
 
 
 def fit_equations(population: Population, make: Make, notes: Sequence[str] = ()) -> Fit:
@@ -122,7 +123,7 @@ def fit_equations(population: Population, make: Make, notes: Sequence[str] = ())
 
 
 def _fitted(population: Population, make: Make, notes: tuple[str, ...]) -> Fit:
-    design, equations, names = make(population)
+    design, equations = make(population)
     positive = np.maximum(population.weights, 0.0)
     if (direction := dependent_columns(equations.X, positive)) is not None:
         raise ValueError(
@@ -142,7 +143,7 @@ def _fitted(population: Population, make: Make, notes: tuple[str, ...]) -> Fit:
             f"nearly collinear: {_involved(design.names, direction)} almost determine one another, so that their coefficients are "
             "uncertain, and no one of them means much alone",
         )
-    return Fit(population, design, equations, names, beta, reference, notes)
+    return Fit(population, design, equations, beta, reference, notes)
 
 
 def _involved(names: Sequence[str], direction: Array) -> str:
@@ -151,47 +152,26 @@ def _involved(names: Sequence[str], direction: Array) -> str:
     return ", ".join(names[j] for j in chosen)
 
 
-def _rarest(equations: Equations, weights: Array) -> str:
-    if not isinstance(equations, LevelEquations):
-        return ""
-    shares = equations.shares(weights)
-    rarest = int(shares.argmin())
-    level = f"{equations.levels[rarest]} ({percent(shares[rarest])})"
-    return f" The target's rarest level is {level}: where can leave it out."
-
-
-def percent(share: float) -> str:
-    """A share of rows in words.
-
-    >>> percent(0.0102), percent(0.85504), percent(0.0)
-    ('1 % of the rows', '86 % of the rows', '0 % of the rows')
-    """
-    return f"{100 * share:.2g} % of the rows"
-
-
 def _refusal(reason: NoRoot, population: Population, make: Make) -> ValueError:
     if isinstance(reason, Separated):
-        design, equations, names = make(population)
-        separating = _separating(reason, design, equations, names)
+        separating = _separating(reason, *make(population))
         return ValueError(
             f"the target is perfectly separated: in some of the rows it follows from {separating}, "
             "so that these coefficients are not finite. Leave one of them out, or join rare levels in a condition such as "
-            "x in ['a', 'b']." + _rarest(equations, population.weights)
+            "x in ['a', 'b']."
         )
     return ValueError(
         f"the score equations have no root under the {population.view} weights ({reason}). Fit fewer terms, or another link."
     )
 
 
-def _separating(reason: Separated, design: Design, equations: Equations, names: tuple[str, ...]) -> str:
+def _separating(reason: Separated, design: Design, equations: Equations) -> str:
     """The coefficients that have no finite root, by what they do to means: the intercept only where it is alone."""
-    columns = equations.columns
-    sizes = np.sqrt((equations.X**2).mean(axis=0))
-    direction = reason.direction * np.where(columns >= 0, sizes[columns], 1.0)
-    others = np.array([column < 0 or design.names[column] != INTERCEPT for column in columns])
+    direction = reason.direction * np.sqrt((equations.X**2).mean(axis=0))
+    others = np.array([name != INTERCEPT for name in design.names])
     if (np.abs(direction[others]) > _INVOLVED * np.abs(direction).max()).any():
         direction = np.where(others, direction, 0.0)
-    return _involved(names, direction)
+    return _involved(design.names, direction)
 
 
 def efficient_scores(fit: Fit, beta: Array, tested: Sequence[int]) -> Array:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimates
 from kmeanalyst.inference.estimate.population import Population, population_of, shown
-from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
+from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
-from kmeanalyst.inference.regression.equations import FAMILIES, LINKS, Equations, GlmEquations
+from kmeanalyst.inference.regression.equations import FAMILIES, LINKS, Equations
 from kmeanalyst.inference.regression.fit import Fit, answers, fit_equations, values_at
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles
-from kmeanalyst.inference.regression.levels import MultinomialEquations, OrdinalEquations
 from kmeanalyst.inference.regression.result import RegressionEstimate
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
@@ -30,7 +28,6 @@ _EXACTLY = (
 )
 _EXACT = 1e-8  # share of the target's range below which residuals are rounding
 _LARGEST, _SMALLEST = 1e30, 1e-30  # sizes of values whose squares and their products are still exact to rounding
-OF_LEVELS = ("multinomial", "ordinal")  # families of targets of several levels
 
 
 def glm(
@@ -46,11 +43,11 @@ def glm(
     """A generalised linear model of a formula in R's notation, each coefficient with its error bar.
 
     formula    "income ~ age + education + age:sex": + - : * ^ ( ) 1 0 join factors, each a column or another expression.
-    family     "gaussian", "binomial", "poisson", "gamma"; "multinomial" and "ordinal" (proportional odds) of levels.
+    family     "gaussian", "binomial", "poisson", "gamma". Of a target of several levels fit one against the others, such as
+               "(race == 'White') ~ age" of the binomial family.
     link       "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
     reference  {"race": "White"}: the levels that others are compared with; by default the first that occurs. With a rare one
-               all intervals of the column are wide, or infinite, and a note names the level that has the most rows. May name
-               a level of a multinomial target as well.
+               all intervals of the column are wide, or infinite, and a note names the level that has the most rows.
     Returns    a RegressionEstimate: print it; to_frame() is its table; odds_ratios(), average_marginal_effects(),
                wald_test(["sex"]), score_test(["sex"]), predict(frame) with intervals.
     Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that
@@ -77,8 +74,6 @@ def glm(
     read = replace(parse_formula(formula), reference=dict(reference or {}))
     _check_own_predictor(read)
     population = population_of(release, where=where, view=view)
-    if family in OF_LEVELS:
-        return fitted_levels(population, read, family)
     return fitted_glm(population, read, family, link or FAMILIES[family].links[0])
 
 
@@ -123,10 +118,9 @@ def _check_own_predictor(formula: Formula) -> None:
 
 
 def check_family(family: str, link: str | None) -> None:
-    if family not in (*FAMILIES, *OF_LEVELS):
-        names = ", ".join((*FAMILIES, *OF_LEVELS))
-        raise ValueError(f"family must be one of {names}, got {family!r:.80}. Pass one of them.")
-    links = ("logit",) if family in OF_LEVELS else FAMILIES[family].links
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {family!r:.80}. Pass one of them.")
+    links = FAMILIES[family].links
     if link not in (None, *links):
         raise ValueError(
             f"link must be one of {', '.join(links)} for the {family} family, got {link!r:.80}. Pass one, or leave it out."
@@ -145,127 +139,20 @@ def fitted_glm(population: Population, formula: Formula, family: str, link: str)
 
 def _is_exact(fit: Fit) -> bool:
     rows = np.flatnonzero(fit.population.weights)
-    assert isinstance(fit.equations, GlmEquations)
-    y, means = fit.equations.y[rows], fit.equations.means(fit.beta, fit.equations.X[rows])[0][:, 0]
+    y, means = fit.equations.y[rows], fit.equations.means(fit.beta, fit.equations.X[rows])[0]
     return bool(np.abs(y - means).max() <= _EXACT * np.ptp(y))
 
 
 def _equations(
     population: Population, formula: Formula, target: Question, family: str, link: str
-) -> tuple[Design, Equations, tuple[str, ...]]:
+) -> tuple[Design, Equations]:
     design = design_of(population, formula)
     y = values_at(population, population.question(target))
     _check_target(population, y, shown(target), family)
-    X = matrix_of(population, design)
-    return design, GlmEquations(X, y, FAMILIES[family], LINKS[link]), design.names
+    return design, Equations(_matrix(population, design), y, FAMILIES[family], LINKS[link])
 
 
-def fitted_levels(population: Population, formula: Formula, family: str) -> RegressionEstimate:
-    formula, first = _first_level(formula, family)
-    population, notes = _without_absent(population, formula.target)
-    make = partial(_equations_of_levels, formula=formula, family=family, first=first)
-    if family == "ordinal":
-        notes += _note_of_order(population, formula.target)
-    fit = fit_equations(population, make, notes)
-    if isinstance(fit.equations, MultinomialEquations):
-        compared = f"the levels of {formula.target} are compared with {fit.equations.levels[0]}"
-        fit = replace(fit, notes=(compared, *fit.notes))
-    return result_of(fit, formula.target, family, "logit")
-
-
-def _first_level(formula: Formula, family: str) -> tuple[Formula, str | None]:
-    name = column_of(formula.target)
-    if name is None or name not in formula.reference:
-        return formula, None
-    if family == "ordinal":
-        raise ValueError(
-            f"reference names a level of {name}, and the levels of an ordinal target are cut by thresholds, not compared with "
-            'one of them. Leave it out, or pass family="multinomial".'
-        )
-    of_factors = {column: level for column, level in formula.reference.items() if column != name}
-    return replace(formula, reference=of_factors), formula.reference[name]
-
-
-def _without_absent(population: Population, target: str) -> tuple[Population, tuple[str, ...]]:
-    """The population without levels of a target whose estimated share is negative, as these have no log-odds; a note of each."""
-    conditions = [group.condition for group in _levels_of(population, target)]
-    shares = {condition: population.mean(population.values(condition)) for condition in conditions}
-    absent = [condition for condition in conditions if shares[condition] < 0]
-    if not absent:
-        return population, ()
-    where = (*population.where, *(f"not ({condition})" for condition in absent))
-    notes = tuple(
-        f"{condition} is left out: its share is estimated as {shares[condition]:.2g}, so that noise hides whether it occurs"
-        for condition in absent
-    )
-    return population_of(population.release, where=where, view=population.view), notes  # type: ignore[arg-type]
-
-
-def _note_of_order(population: Population, target: str) -> tuple[str, ...]:
-    groups = _levels_of(population, target)
-    name = column_of(target)
-    assert name is not None
-    column = population.release.columns[name]
-    if not isinstance(column, Categorical) or column.ordered or len(groups) < 3:
-        return ()
-    order = " < ".join(words.short(group.label) for group in groups)
-    return (
-        f"the levels of {words.written(name)} have no order in the domain, and are taken in the one that it lists them in: "
-        f"{order:.300}. The multinomial family needs none",
-    )
-
-
-def _equations_of_levels(
-    population: Population, formula: Formula, family: str, first: str | None
-) -> tuple[Design, Equations, tuple[str, ...]]:
-    groups = _beginning_with(first, _levels_of(population, formula.target), formula.target)
-    y = np.full(len(population.model.frame), -1)
-    for code, group in enumerate(groups):
-        y[values_at(population, group.condition) == 1] = code
-    levels = tuple(group.label for group in groups)
-    if family == "multinomial":
-        design = design_of(population, formula)
-        names = tuple(f"{level}: {name}" for level in levels[1:] for name in design.names)
-        return design, MultinomialEquations(matrix_of(population, design), y, levels), names
-    if not formula.intercept:
-        raise ValueError(
-            "an ordinal model has thresholds in place of an intercept, so there is none to remove. Leave out 0 or -1."
-        )
-    design = design_of(population, formula)
-    names = tuple(f"{a}|{b}" for a, b in pairwise(levels)) + design.names[1:]
-    return design, OrdinalEquations(matrix_of(population, design), y, levels), names
-
-
-def _beginning_with(first: str | None, groups: list[Group], target: str) -> list[Group]:
-    labels = [group.label for group in groups]
-    if first is not None and first not in labels:
-        raise ValueError(f"{target} has no level {first!r:.80} here: there are {', '.join(labels)}. Name one of these.")
-    return sorted(groups, key=lambda group: group.label != first) if first is not None else groups
-
-
-def _levels_of(population: Population, target: str) -> list[Group]:
-    name, columns = column_of(target), population.release.columns
-    if name is None or name not in columns.names:
-        parse(target).check(columns)
-        raise ValueError(
-            f"the target of a multinomial or ordinal family is a column of levels, got {target:.80}. Name one, or another family."
-        )
-    check_there(population, name)
-    groups = [group for group in groups_of(columns, name) if group.label != MISSING]
-    if any(group.left != group.right for group in groups):
-        raise ValueError(
-            f'{name} is a column of numbers that are not levels: it has more than a few values. Pass family="gaussian", or ask of '
-            "a column of levels."
-        )
-    there = [group for group in groups if population.mean(population.values(group.condition)) != 0]
-    if len(there) < 2:
-        raise ValueError(
-            f"the target {name} has one level in this population, so nothing explains it. Ask of another target."
-        )
-    return there
-
-
-def matrix_of(population: Population, design: Design) -> Array:
+def _matrix(population: Population, design: Design) -> Array:
     X = design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
     for name, column in zip(design.names, X.T, strict=True):
         _check_size(name, column)
@@ -292,15 +179,15 @@ def _target(population: Population, target: Question, family: str) -> tuple[Ques
     assert name is not None
     if len(column.levels) != 2:
         raise ValueError(
-            f"{name} has {len(column.levels)} levels, and a binomial target has two outcomes. Write a condition, such as "
-            f'"{words.example(column)} ~ ...", or pass family="multinomial".'
+            f"{name} has {len(column.levels)} levels, and a binomial target has two outcomes. Fit one level against the others: "
+            f'release.glm("({words.example(column)}) ~ ...", family="binomial").'
         )
-    check_there(population, name)
+    _check_there(population, name)
     success = groups_of(columns, name)[1].condition
     return success, (f"success is {success}",)
 
 
-def check_there(population: Population, name: str) -> None:
+def _check_there(population: Population, name: str) -> None:
     column = population.release.columns[name]
     if column.missing and population.mean(population.values(f"missing({words.column(name)})")) != 0:
         raise ValueError(

@@ -19,8 +19,7 @@ from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.equations import NoRoot
-from kmeanalyst.inference.regression.fit import Fit, efficient_scores, percent, values_at
-from kmeanalyst.inference.regression.levels import LevelEquations, MultinomialEquations
+from kmeanalyst.inference.regression.fit import Fit, efficient_scores, values_at
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # errors from the coefficient at which the score is evaluated
@@ -140,37 +139,15 @@ _GENERAL = (
 )
 
 
-def notes_of_infinite(fit: Fit, target: str, infinite: Array) -> tuple[str, ...]:
-    """Why the intervals of coefficients (k,) are infinite, and what may help: a note for each cause; `target` is as text."""
+def notes_of_infinite(fit: Fit, infinite: Array) -> tuple[str, ...]:
+    """Why the intervals of coefficients (k,) are infinite, and what may help: a note for each cause."""
     if not infinite.any():
         return ()
-    equations, judged, notes = fit.equations, infinite, list[str]()
-    if isinstance(equations, LevelEquations):
-        levels, shares = equations.levels, equations.shares(fit.population.weights)
-        if isinstance(equations, MultinomialEquations):
-            by_outcome, most = infinite.reshape(len(levels) - 1, -1), int(shares.argmax())
-            affected = np.flatnonzero(by_outcome.any(axis=1) & (shares[1:] < shares[1:].max())) + 1
-            rare = {levels[c]: shares[c] for c in affected}
-            if most > 0 and by_outcome[most - 1].all():
-                first, usual = ((levels[c], shares[c]) for c in (0, most))
-                notes.append(_of_reference(str(column_of(target)), first, usual))
-            elif rare:
-                notes.append(
-                    f"intervals of the outcomes {_listed(rare)}, are infinite: too few rows for this noise. Other outcomes' "
-                    "intervals hold as they are; where can leave these out"
-                )
-            # the most frequent outcome's equation tells of the factors' levels
-            judged = infinite & (np.arange(len(infinite)) // equations.X.shape[1] == shares[1:].argmax())
-        elif cuts := [name for name, own in zip(fit.names, infinite & (equations.columns < 0), strict=True) if own]:
-            notes.append(
-                f"the intervals of {', '.join(cuts)} are infinite: too few rows for this noise are on one side of these thresholds "
-                f"({_listed(dict(zip(levels, shares, strict=True)))}). Leave out the rarest levels at that end with where"
-            )
-    return (*notes, *_of_factors(fit, judged)) or (_GENERAL,)
+    return tuple(_of_factors(fit, infinite)) or (_GENERAL,)
 
 
 def _of_factors(fit: Fit, infinite: Array) -> Iterator[str]:
-    columns = [fit.design.columns[column] for column in fit.equations.columns[infinite] if column >= 0]
+    columns = [fit.design.columns[j] for j in np.flatnonzero(infinite)]
     coded = {condition for questions in fit.design.columns for condition in questions}
     for text, factor in fit.design.factors.items():
         shares = {one: float(fit.population.mean(values_at(fit.population, one))) for one in factor.conditions}
@@ -194,6 +171,15 @@ def _of_reference(name: str, first: tuple[str, float], most: tuple[str, float]) 
         "noise to tell their rate from 0. Compare with the level that has the most rows: "
         f"reference={{{name!r}: {most[0]!r}}} ({percent(most[1])})"
     )
+
+
+def percent(share: float) -> str:
+    """A share of rows in words.
+
+    >>> percent(0.0102), percent(0.85504), percent(0.0)
+    ('1 % of the rows', '86 % of the rows', '0 % of the rows')
+    """
+    return f"{100 * share:.2g} % of the rows"
 
 
 def _listed(shares: Mapping[str, float]) -> str:

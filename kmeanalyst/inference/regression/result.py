@@ -96,7 +96,7 @@ class RegressionEstimate:
 
     def _notes_of_infinite(self, frame: pd.DataFrame) -> tuple[str, ...]:
         ends = frame[["low", "high"]].to_numpy(dtype=float)
-        return notes_of_infinite(self.fit, self.target, ~np.isfinite(ends).all(axis=1))
+        return notes_of_infinite(self.fit, ~np.isfinite(ends).all(axis=1))
 
     def __getitem__(self, name: str) -> Estimate:
         return self.coefficients[self.names.index(self._named(name))]
@@ -143,7 +143,7 @@ class RegressionEstimate:
     def average_marginal_effects(self) -> Estimates:
         """By how much the target's mean changes with each number, and between each level and the first, on average over the rows.
 
-        Of a number: the mean of the derivative by the factor as it is written. Of several outcomes: for each of them.
+        Of a number: the mean of the derivative by the factor as it is written.
 
         >>> release.glm("income ~ age + sex", "binomial").average_marginal_effects()
         income == '>50K' by age: 0.0078 ± 0.0013 (95 %: 0.0052 to 0.0104; privacy 0.0009, sampling 0.0003, resolution 0.0009)
@@ -154,13 +154,12 @@ class RegressionEstimate:
         values, derivatives, questions = [], [], []
         for name, m, by_beta in _effects(fit):
             theta = weights @ m[: len(weights)]
-            gradient = np.tensordot(weights, by_beta[: len(weights)], axes=1)  # (c, k)
             values.append(theta)
-            derivatives.append((m - theta) / total + fit.influence @ gradient.T)
-            questions += [f"{self.target}{label} by {name}" for label in fit.equations.labels]
+            derivatives.append((m - theta) / total + fit.influence @ (weights @ by_beta[: len(weights)]))
+            questions.append(f"{self.target} by {name}")
         if not values:
             raise ValueError("the model has an intercept alone, and so no effects. Name a column in the formula.")
-        return answers(population, np.concatenate(values), np.hstack(derivatives), questions)
+        return answers(population, np.array(values), np.column_stack(derivatives), questions)
 
     def wald_test(self, names: Sequence[str]) -> CoefficientTest:
         """Wald's test that several coefficients are 0, named as the table has them, or by their term or column.
@@ -184,10 +183,10 @@ class RegressionEstimate:
         return _test("score", fit, tested, weights @ efficient[: len(weights)], covariance)
 
     def predict(self, frame: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
-        """Means of the target at rows in natural units, with errors and intervals; of several outcomes a row for each.
+        """Means of the target at rows in natural units, with errors and intervals.
 
         frame    has the columns that the formula names; further ones are ignored.
-        Returns  value, standard_error, low, high, privacy, sampling, resolution; `outcome` where there are several.
+        Returns  value, standard_error, low, high, privacy, sampling, resolution.
 
         >>> release.glm("income ~ sex", "binomial").predict(pd.DataFrame({"sex": ["Male", "Female"]})).iloc[:, :4].round(3)
            value  standard_error    low   high
@@ -298,7 +297,7 @@ def _test(method: str, fit: Fit, tested: list[int], values: Array, covariance: A
 
 
 def _effects(fit: Fit) -> Iterator[tuple[str, Array, Array]]:
-    """Of each effect its name, m (n, c) at the rows, and the derivative by β (n, c, k)."""
+    """Of each effect its name, m (n,) at the rows, and the derivative by β (n, k)."""
     design, equations, beta = fit.design, fit.equations, fit.beta
     values = values_of(partial(values_at, fit.population), design.questions)
     n = len(fit.population.model.frame)
@@ -329,19 +328,12 @@ def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
             "to predict. Leave those rows out."
         )
     means, by_beta = equations.means(fit.beta, X)
-    z = float(ndtri((1 + level) / 2))
-    tables = []
-    for c, label in enumerate(equations.labels):
-        slopes, error = by_beta[:, c], _errors(by_beta[:, c], fit.total_covariance)
-        parts = {n: np.nan if part is None else _errors(slopes, part) for n, part in fit.covariance.items()}
-        if len(equations.labels) == 1 and X.shape[1] == len(fit.beta):  # one linear predictor
-            low, high = equations.interval_of_eta(X @ fit.beta, z * _errors(X, fit.total_covariance))
-        else:
-            low, high = equations.interval(means[:, c], error, z)
-        numbers = {"value": means[:, c], "standard_error": error, "low": low, "high": high, **parts}
-        table = pd.DataFrame(numbers, index=frame.index)
-        tables.append(table.assign(outcome=label.removeprefix(" = ")) if label else table)
-    return tables[0] if len(tables) == 1 else pd.concat(tables)
+    half = float(ndtri((1 + level) / 2)) * _errors(X, fit.total_covariance)
+    low, high = equations.interval(X @ fit.beta, half)
+    error = _errors(by_beta, fit.total_covariance)
+    parts = {n: np.nan if part is None else _errors(by_beta, part) for n, part in fit.covariance.items()}
+    numbers = {"value": means, "standard_error": error, "low": low, "high": high, **parts}
+    return pd.DataFrame(numbers, index=frame.index)
 
 
 def _errors(slopes: Array, covariance: Array) -> Array:
