@@ -265,19 +265,21 @@ class CellFit:
     def first_rows(self, values: Array) -> Array:
         return values
 
-    def parts(self, influence: Array) -> dict[str, Array]:
+    def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
-        noise, variance, left_open, bias = np.hstack([self._squares(block) for block in _few_columns(influence)])
+        noise, variance, left_open, bias = np.hstack(
+            [self._squares(block, relation) for block in _few_columns(influence)]
+        )
         return {
             "privacy": self.measurement.noise_scale * np.sqrt(noise),
             "sampling": np.sqrt(variance / self.measurement.n_rows),
             "resolution": np.sqrt(self._validation * left_open + bias**2),
         }
 
-    def _squares(self, influence: Array) -> Array:
+    def _squares(self, influence: Array, relation: bool) -> Array:
         """(4, k) ‖a‖², Var h, what is left open of h − aᵀφ, and a bias."""
         a, centred = self._solved(influence)
-        left_open = self.interactions.variances(self._rest(centred, a), np.ptp(influence, axis=0))
+        left_open = self.interactions.variances(self._rest(centred, a), np.ptp(influence, axis=0), relation)
         return np.array([_products(a, a), self.probabilities @ centred**2, left_open, self._still_to_go(centred, a)])
 
     def _rest(self, centred: Array, a: Array) -> Array:

@@ -43,15 +43,16 @@ class ErrorModel(ABC):
     frame: pd.DataFrame
     notes: tuple[str, ...]
 
-    def parts(self, influence: Array) -> Parts:
+    def parts(self, influence: Array, *, relation: bool = False) -> Parts:
         """Standard errors by their source, in the units of the influence.
 
         influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once. Finite at rows with weights; a NaN at
                     other rows (a division by zero) counts as the mean of the others.
+        relation    whether they are coefficients, of which a relation is expected (`interactions`).
         Returns     a number for each part, or (k,); None for a part that is not known.
         """
         at_rows, bias = self._split(influence)
-        parts = self._parts(at_rows)
+        parts = self._parts(at_rows, relation)
         if bias is not None:
             known = parts["resolution"]
             parts["resolution"] = np.abs(bias) if known is None else np.hypot(known, bias)
@@ -83,7 +84,7 @@ class ErrorModel(ABC):
         return columns[:n], columns[n] if len(columns) > n else None
 
     @abstractmethod
-    def _parts(self, influence: Array) -> Parts: ...
+    def _parts(self, influence: Array, relation: bool) -> Parts: ...
 
     @abstractmethod
     def _covariance(self, influence: Array) -> Parts: ...
@@ -166,9 +167,9 @@ class MeasuredErrors(ErrorModel):
     def weights(self) -> Array:
         return self.point_weights if self.first == "points" else self.fit.weights
 
-    def _parts(self, influence: Array) -> Parts:
+    def _parts(self, influence: Array, relation: bool) -> Parts:
         at_rows, distance = self._compared(influence)
-        parts = self.fit.parts(at_rows)
+        parts = self.fit.parts(at_rows, relation=relation)
         return parts | {"resolution": np.hypot(parts["resolution"], distance)}
 
     def _covariance(self, influence: Array) -> Parts:
@@ -229,7 +230,7 @@ class SamplingErrors(ErrorModel):
     notes: tuple[str, ...]
     release: ReleaseData | None = None
 
-    def _parts(self, influence: Array) -> Parts:
+    def _parts(self, influence: Array, relation: bool) -> Parts:
         p = self.probabilities
         sampling = np.sqrt(p @ (influence - p @ influence) ** 2 * (p @ p))
         return {"privacy": None, "sampling": sampling, "resolution": None}

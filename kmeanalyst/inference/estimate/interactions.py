@@ -13,6 +13,9 @@ decomposition; columns that copy each other are counted twice, so that all sets 
                                        half of the distance. Without a score, that of strong usual pairs.
     within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
     all further sets                   κ of triples in real tables: an assumption, as no triple was counted.
+
+Of a coefficient a relation is expected: the population may depart along the question by a correlation of deviation ½, and of a
+pair that was scored by as much as its own score says.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from kmeanalyst.releases.measurement import Measurement
 _OF_EVENTS = 9.0  # squared departure of an event, relative to that of independent cells
 _NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored
 _OF_TRIPLES = 0.004  # κ of all further sets
+OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
@@ -52,7 +56,8 @@ class Interactions:
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     target    the column that all sets have with them; −1 for none.
     pairs     the others of each pair.
-    spreads   (P,) κ of each pair; most (P,) the most that its distance may be, very large where there is no score.
+    spreads   (P,) κ of each pair; most (P,) the most that its distance may be, very large where there is no score;
+              squared (P,) its squared distance as its score alone says, NaN where there is none.
     spread    κ of single columns.
     """
 
@@ -66,6 +71,7 @@ class Interactions:
     pairs: tuple[tuple[int, int], ...]
     spreads: Array
     most: Array
+    squared: Array
     spread: float
 
     @classmethod
@@ -88,7 +94,7 @@ class Interactions:
         )  # fmt: skip
         found = cls(
             n, chosen, weights, cells, kernel.sizes, within, kernel.target, pairs,
-            np.full(len(pairs), spread), np.full(len(pairs), _ANY), spread,
+            np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread,
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
             found._score(measurement, np.array([pair not in set(kernel.chosen) for pair in pairs], dtype=bool))
@@ -109,13 +115,14 @@ class Interactions:
         noise = measurement.noise_scale * measurement.grid_steps / last.step
         usual = squared_distances(scores, noise, expected)
         self.spreads[left] = (_OF_EVENTS * math.pi / 2 * usual / expected**2)[left]
+        self.squared[left] = _second_moments(scores / noise, noise)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
 
-    def variances(self, rest: Array, ranges: Array) -> Array:
-        """(k,) what is left open of questions: of the rest r (n, k), of mean 0, and with these ranges (k,)."""
+    def variances(self, rest: Array, ranges: Array, relation: bool = False) -> Array:
+        """(k,) what is left open of questions, or of relations: of the rest r (n, k), of mean 0, and with these ranges (k,)."""
         total, singles, left = self._totals(rest)
-        found = self.spread * singles + self._heaps(rest, total)[0]
-        sets = [(own, self._wanted(i, own, ranges)) for i, own, _ in self._of_pairs(rest, total)]
+        found = max(self.spread, OF_RELATIONS * relation) * singles + self._heaps(rest, total)[0]
+        sets = [(own, self._wanted(i, own, size, ranges, relation)) for i, own, size, _ in self._of_pairs(rest, total)]
         if not sets:
             return found + _OF_TRIPLES * left
         owned = sum(own for own, _ in sets)
@@ -125,15 +132,15 @@ class Interactions:
     def covariance(self, rest: Array, ranges: Array) -> Array:
         """(k, k) the same jointly: each set's part along E[r | cells], with the variance that `variances` gives it."""
         total, singles, left = self._totals(rest)
-        owned = sum((own for _, own, _ in self._of_pairs(rest, total)), np.zeros_like(total))
+        owned = sum((own for _, own, _, _ in self._of_pairs(rest, total)), np.zeros_like(total))
         share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
         among = rest[self.chosen]
         joint = (self.weights[:, None] * among).T @ among
         further = _OF_TRIPLES * np.maximum(left - owned, 0.0) + self.spread * singles
         scale = np.sqrt(np.divide(further, total, out=np.zeros_like(total), where=total > 0))
         added = scale[:, None] * joint * scale
-        for i, own, means in self._of_pairs(rest, total):
-            wanted = share * self._wanted(i, own, ranges)
+        for i, own, size, means in self._of_pairs(rest, total):
+            wanted = share * self._wanted(i, own, size, ranges)
             between = (means**2).sum(axis=0)
             factor = np.sqrt(np.divide(wanted, between, out=np.zeros_like(wanted), where=between > 0))
             added += (factor * means).T @ (factor * means)
@@ -162,9 +169,13 @@ class Interactions:
         np.add.at(of_all, self.chosen, drawn)
         return of_all
 
-    def _wanted(self, i: int, own: Array, ranges: Array) -> Array:
+    def _wanted(self, i: int, own: Array, size: Array, ranges: Array, relation: bool = False) -> Array:
         """(k,) variance that one pair gives: at most what its score allows, whatever the question."""
-        return np.minimum(self.spreads[i] * own, (self.most[i] * ranges / (2 * _BOUND)) ** 2)
+        found = self.spreads[i] * own
+        if relation:
+            along = self.squared[i] * np.divide(own, size, out=np.zeros_like(own), where=size > 0) ** 2
+            found = np.maximum(found, np.where(np.isnan(along), OF_RELATIONS * own, np.minimum(along, own)))
+        return np.minimum(found, (self.most[i] * ranges / (2 * _BOUND)) ** 2)
 
     def _columns(self, pair: tuple[int, int]) -> tuple[int, ...]:
         return (self.target, *pair) if self.target >= 0 else pair
@@ -192,24 +203,30 @@ class Interactions:
         of_target = (self.target,) if self.target >= 0 else ()
         sets = [(*of_target, j) for j in self._others]
         found = np.array(
-            [between for between, _ in self._between([of_target, *sets] if of_target else sets, rest, total)]
+            [between for between, _, _ in self._between([of_target, *sets] if of_target else sets, rest, total)]
         )
         if of_target:
             found[1:] = np.maximum(found[1:] - found[0], 0.0)
         return found
 
-    def _of_pairs(self, rest: Array, total: Array) -> Iterator[tuple[int, Array, Array]]:
-        """For each pair its number, the variance (k,) of its own, and means (c, k) times roots of shares."""
+    def _of_pairs(self, rest: Array, total: Array) -> Iterator[tuple[int, Array, Array, Array]]:
+        """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, means (c, k) by roots of shares."""
         names = [self.target, *self._others] if self.target >= 0 else self._others
         alone = dict(zip(names, self._alone(rest, total), strict=True))
         base = alone.get(self.target, 0.0)
         sets = [self._columns(pair) for pair in self.pairs]
-        for i, (between, means) in enumerate(self._between(sets, rest, total)):
+        for i, (between, means, roots) in enumerate(self._between(sets, rest, total)):
             a, b = self.pairs[i]
-            yield i, np.maximum(between - alone[a] - alone[b] - base, 0.0), means
+            own, raw = np.maximum(between - alone[a] - alone[b] - base, 0.0), (means**2).sum(axis=0)
+            yield (
+                i,
+                own,
+                roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0)),
+                means,
+            )
 
-    def _between(self, sets: list[tuple[int, ...]], rest: Array, total: Array) -> Iterator[tuple[Array, Array]]:
-        """For each set the variance (k,) between its cells beyond chance, and means (c, k) there times roots of shares."""
+    def _between(self, sets: list[tuple[int, ...]], rest: Array, total: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, and these."""
         weighted = self.weights[:, None] * rest[self.chosen]
         effective = 1 / float(self.weights @ self.weights)
         for first in range(0, len(sets), _TOGETHER):
@@ -228,7 +245,7 @@ class Interactions:
                 between = (means**2).sum(axis=0)
                 cells = len(roots)
                 chance = (cells - 1) * np.maximum(total - between, 0.0) / max(effective - cells, 1.0)
-                yield np.maximum(between - chance, 0.0), means
+                yield np.maximum(between - chance, 0.0), means, roots
 
     def _heaps(self, rest: Array, total: Array) -> tuple[Array, Array]:
         """(k,) variance from mass that heaps within cells, and what it is along (parts of all cells, k)."""

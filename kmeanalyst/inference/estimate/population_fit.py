@@ -20,6 +20,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import logsumexp, ndtri
 
+from kmeanalyst.inference.estimate.interactions import OF_RELATIONS
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -153,18 +154,27 @@ class PopulationFit:
         m = len(self.clouds) // (1 + len(_BLURS))
         return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
 
-    def parts(self, influence: Array) -> dict[str, Array]:
+    def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
         variance = self.weights @ (influence - self.weights @ influence) ** 2
         a, rest, refit = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)
         refit_bias = refit.mean(axis=0) ** 2 + np.maximum(refit.var(axis=0, ddof=1) - known, 0.0)
         free = self.prior_variance @ rest**2
+        if relation:
+            free = np.maximum(free, OF_RELATIONS * self._unfollowed(influence, rest))
         return {
             "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
             "sampling": np.sqrt(variance / self.n_rows),
             "resolution": np.sqrt(free + refit_bias),
         }
+
+    def _unfollowed(self, influence: Array, rest: Array) -> Array:
+        """(k,) (1 − s)² Var h, s the share of the questions that the answers follow."""
+        h = self.cloud_means(influence)
+        h = h - self.mass @ h
+        variance = self.mass @ h**2
+        return np.divide((self.mass @ (h * rest)) ** 2, variance, out=np.zeros_like(variance), where=variance > 0)
 
     def covariance(self, influence: Array) -> dict[str, Array]:
         a, rest, refit = self._split(influence)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import Parts
+from kmeanalyst.inference.estimate.error_model import Parts, total
 from kmeanalyst.inference.estimate.estimate import Estimates
 from kmeanalyst.inference.estimate.population import Population, estimates, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
@@ -63,7 +63,7 @@ class Fit:
 
     @cached_property
     def covariance(self) -> Parts:
-        return self.population.model.covariance(self.population.influence(self.influence))
+        return joint_covariance(self.population, self.population.influence(self.influence))
 
     @cached_property
     def total_covariance(self) -> Array:
@@ -182,8 +182,28 @@ def efficient_scores(fit: Fit, beta: Array, tested: Sequence[int]) -> Array:
     return psi[:, tested] - psi[:, others] @ along
 
 
+def joint_covariance(population: Population, influence: Array) -> Parts:
+    """Joint covariances (k, k) by source of statistics with influences (n, k); resolution is scaled to that of relations."""
+    covariance = population.model.covariance(influence)
+    if covariance["resolution"] is None:
+        return covariance
+    usual = np.sqrt(np.maximum(np.diag(covariance["resolution"]), 0.0))
+    larger = np.maximum(population.model.parts(influence, relation=True)["resolution"], usual)
+    factor = np.divide(larger, usual, out=np.ones_like(usual), where=usual > 0)
+    return covariance | {"resolution": covariance["resolution"] * np.outer(factor, factor)}
+
+
+def usual_errors(population: Population, influence: Array) -> Array:
+    """(k,) standard errors of statistics with influences (n, k), whatever relation is expected."""
+    return total(population.model.parts(influence))
+
+
 def answers(population: Population, values: Array, derivatives: Array, questions: Sequence[str]) -> Estimates:
-    """Estimates of statistics (k,), from their derivatives (n, k) by the rows' weights."""
+    """Estimates of statistics (k,), from their derivatives (n, k) by the rows' weights; what relations add counts as a bias."""
     influence = population.influence(derivatives)
+    usual = population.model.parts(influence)["resolution"]
+    if usual is not None:
+        larger = population.model.parts(influence, relation=True)["resolution"]
+        influence = np.vstack([influence, np.sqrt(np.maximum(larger**2 - usual**2, 0.0))])
     asked = zip(values, influence.T, questions, strict=True)
     return estimates(population, [Statistic(float(value), own, population.text(text)) for value, own, text in asked])

@@ -14,15 +14,14 @@ from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import total
 from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_change
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.equations import NoRoot
-from kmeanalyst.inference.regression.fit import Fit, efficient_scores, values_at
+from kmeanalyst.inference.regression.fit import Fit, efficient_scores, usual_errors, values_at
 from kmeanalyst.kernels.base import Array
 
-STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # errors from the coefficient at which the score is evaluated
+STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # usual errors from the coefficient at which the score is evaluated
 _ROUNDING = 1e-9
 _RISING = 0.05  # the least slope of the score's ratio, in units of what is expected, with which it is continued
 
@@ -38,14 +37,19 @@ class ScoreProfiles:
     errors: Array
 
     @cached_property
+    def units(self) -> Array:
+        """(k,) the errors that the coefficients have as usual questions: scores are evaluated in steps of these."""
+        return usual_errors(self.fit.population, self.fit.population.influence(self.fit.influence))
+
+    @cached_property
     def ratios(self) -> tuple[tuple[Array, Array], ...]:
-        """For each coefficient u (m,) in errors from the estimate, and t(u) = −S/error (m,), rising through 0."""
+        """For each coefficient u (m,) in units from the estimate, and t(u) = −S/error (m,), rising through 0."""
         asked = [(j, u, *score) for j in range(len(self.errors)) for u, score in self._held(j)]
         found: list[list[tuple[float, float]]] = [[(0.0, 0.0)] for _ in self.errors]
         if asked:
             population = self.fit.population
             influence = np.column_stack([psi for _, _, psi, _ in asked])
-            error = total(population.model.parts(population.influence(influence)))
+            error = usual_errors(population, population.influence(influence))
             for (j, u, _, score), each in zip(asked, error, strict=True):
                 found[j].append((u, -score / each if each > 0 else u))
         return tuple((np.array([u for u, _ in each]), np.array([t for _, t in each])) for each in map(sorted, found))
@@ -63,7 +67,7 @@ class ScoreProfiles:
             beta = fit.beta
             for u in side * STEPS:
                 try:
-                    beta = fit.held_at(j, float(fit.beta[j] + u * self.errors[j]), beta)
+                    beta = fit.held_at(j, float(fit.beta[j] + u * self.units[j]), beta)
                     efficient = efficient_scores(fit, beta, [j])[:, 0]
                     found.append((float(u), (efficient, float(weights @ efficient[: len(weights)]))))
                 except (NoRoot, np.linalg.LinAlgError):  # the second: so far away all means are 0 or 1 by rounding
@@ -75,13 +79,13 @@ class ScoreProfiles:
         if self.is_exact(j):
             return -z * float(self.errors[j]), z * float(self.errors[j])
         u, t = self.ratios[j]
-        unit = float(self.errors[j])
+        unit = float(self.units[j])
         return -_last_below(-u[::-1], -t[::-1], z) * unit, _last_below(u, t, z) * unit
 
     def ratio_at(self, j: int, distance: float) -> float:
         if self.is_exact(j):
             return distance / max(float(self.errors[j]), 1e-300)
-        u = distance / float(self.errors[j])
+        u = distance / float(self.units[j])
         known, t = self.ratios[j]
         if known[0] <= u <= known[-1]:
             return float(np.interp(u, known, t))

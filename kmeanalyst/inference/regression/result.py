@@ -19,7 +19,7 @@ from scipy.special import chdtrc, ndtr, ndtri
 from kmeanalyst.inference.estimate.error_model import PARTS
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, aligned, list_of_notes
 from kmeanalyst.inference.regression.design import column_of, values_of
-from kmeanalyst.inference.regression.fit import Fit, answers, efficient_scores, sum_of, values_at
+from kmeanalyst.inference.regression.fit import Fit, answers, efficient_scores, joint_covariance, sum_of, values_at
 from kmeanalyst.inference.regression.intervals import ScoreInterval, notes_of_infinite
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
@@ -179,7 +179,7 @@ class RegressionEstimate:
         fit, tested = self.fit, chosen(self.fit, names)
         beta, weights = fit.restricted(tested), fit.population.weights
         efficient = efficient_scores(fit, beta, tested)
-        covariance = sum_of(fit.population.model.covariance(fit.population.influence(efficient)))
+        covariance = sum_of(joint_covariance(fit.population, fit.population.influence(efficient)))
         return _test("score", fit, tested, weights @ efficient[: len(weights)], covariance)
 
     def predict(self, frame: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:

@@ -43,6 +43,7 @@ class Number(Column):
     edges: tuple[Any, ...] = ()
     atoms: tuple[Any, ...] = ()
     is_number: ClassVar[bool] = True
+    _grain: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,8 +96,12 @@ class Number(Column):
 
     @property
     def grain(self) -> float | None:
-        """Values are multiples of it, in natural units; None for a continuum."""
-        return None
+        """Values are multiples of it, in natural units; None for a continuum.
+
+        >>> domain["age"].grain, ka.Real(name="carat", lower=0, upper=5, step=0.01).grain
+        (1.0, 0.01)
+        """
+        return getattr(self, "step", self._grain)
 
     @property
     def spacing(self) -> float | None:
@@ -301,10 +306,6 @@ class Real(Number):
         super().__post_init__()
         _check_steps(self)
 
-    @property
-    def grain(self) -> float | None:
-        return self.step
-
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | ({} if self.step is None else {"step": self.step})
 
@@ -330,9 +331,7 @@ class _Whole(Number):
         super().__post_init__()
         _check_steps(self)
 
-    @property
-    def grain(self) -> float | None:
-        return 1.0
+    _grain = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,9 @@ CELLS = np.repeat(
 PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 
 
-def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, target: int = -1) -> Interactions:
+def sets(
+    spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, target: int = -1, squared: float = np.nan
+) -> Interactions:
     """Of two columns with two cells each, equally frequent, or of these and their copies; values in a cell are of two kinds."""
     cells = np.ascontiguousarray(CELLS[:columns]).astype(np.int32)
     n = cells.shape[1]
@@ -25,7 +27,8 @@ def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, target
     within = tuple(interactions._parts(own, own, values, np.full(n, 1 / n)) for own in cells)
     return Interactions(
         n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(2,) * columns, within=within, target=target,
-        pairs=pairs, spreads=np.array(spreads), most=np.full(len(pairs), most), spread=0.01,
+        pairs=pairs, spreads=np.array(spreads), most=np.full(len(pairs), most),
+        squared=np.full(len(pairs), squared), spread=0.01,
     )  # fmt: skip
 
 
@@ -52,6 +55,15 @@ def test_no_event_departs_by_more_than_half_of_the_distance_that_the_score_allow
     assert 1.96 * np.sqrt(found) == pytest.approx(np.array([0.05]))
 
 
+def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_says():
+    """h = ±1: Σ|p(1 + ρh) − p| = ρ moves E h by ρ, by 1 at most; without a score ρ has a deviation of a half."""
+    for distance, moved in [(0.0, 0.0), (0.3, 0.3), (1.5, 1.0), (np.nan, 0.5)]:
+        found = sets((0.0,), squared=distance**2).variances(interaction(), np.array([200.0]), relation=True)
+        assert np.sqrt(found) == pytest.approx(np.array([moved]), abs=1e-9)
+    bounded = sets((0.0,), most=0.1, squared=1.0).variances(interaction(), np.array([2.0]), relation=True)
+    assert 1.96 * np.sqrt(bounded) == pytest.approx(np.array([0.1]))  # half of the distance, for a range of 2
+
+
 def test_columns_that_copy_each_other_do_not_add_up():
     """The interaction is one of four pairs of columns, and no more than all of its variance."""
     assert sets((0.3, 0, 0.3, 0.3, 0, 0.3), columns=4).variances(interaction(), np.array([2.0])) == pytest.approx([0.3])
@@ -66,7 +78,8 @@ def test_given_a_target_pairs_are_of_three_columns():
     within = (*own.within, own.within[0])
     given = Interactions(
         n=4000, chosen=slice(None), weights=own.weights, cells=cells, sizes=(2, 2, 2), within=within, target=2,
-        pairs=((0, 1),), spreads=np.array([0.3]), most=np.array([1e9]), spread=0.01,
+        pairs=((0, 1),), spreads=np.array([0.3]), most=np.array([1e9]), squared=np.array([np.nan]),
+        spread=0.01,
     )  # fmt: skip
     assert given.variances(h, np.array([2.0])) == pytest.approx([0.3], rel=0.01)
     assert given.variances(interaction(), np.array([2.0])) == pytest.approx([0.3], rel=0.01)  # without the target, too

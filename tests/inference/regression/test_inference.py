@@ -14,7 +14,7 @@ from regression_rows import ROWS, N
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from kmeanalyst.inference.estimate.error_model import total
+from kmeanalyst.inference.regression.fit import usual_errors
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles, _last_below
 
 Y = (ROWS["answer"] == "yes").to_numpy(float)
@@ -108,7 +108,7 @@ def measured(mixed_release):
 
 def test_an_interval_holds_the_linear_one_and_all_values_whose_score_is_less_than_z_errors_away(measured):
     z, wider, fit = float(ndtri(0.975)), [], measured.fit
-    usual = ScoreProfiles(fit, total(fit.population.model.parts(fit.population.influence(fit.influence))))
+    usual = ScoreProfiles(fit, usual_errors(fit.population, fit.population.influence(fit.influence)))
     for j, one in enumerate(measured.coefficients):
         assert isinstance(one.interval_by, ScoreInterval)
         for rule in (one.interval_by, replace(one.interval_by, profiles=usual)):
@@ -129,6 +129,16 @@ def test_an_interval_holds_zero_where_its_p_value_says_so(measured):
             assert (low <= 0 <= high) == (p[name] >= 1 - level - 1e-9)
 
 
+def test_scores_are_evaluated_in_steps_of_usual_errors_however_large_the_standard_errors_are(measured):
+    """A standard error that an expected relation makes 50 times as large says nothing of where the score passes z errors."""
+    one, fit = measured["age"], measured.fit
+    own = one.interval_by.profiles
+    far = ScoreProfiles(fit, 50 * own.errors)
+    for j in range(len(fit.names)):
+        assert far.ends(j, 1.96) == own.ends(j, 1.96) and np.isfinite(own.ends(j, 1.96)).all()
+    assert own.units == pytest.approx(usual_errors(fit.population, fit.population.influence(fit.influence)))
+
+
 def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
     known = [one.standard_error for one in measured.coefficients]
     assert np.sqrt(np.diag(measured.fit.total_covariance)) == pytest.approx(known)
@@ -138,21 +148,38 @@ def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
 
 
 def test_the_score_of_a_slope_is_fiellers(mixed_release):
-    """S(b) = Σ w x̃ (y − b x) is linear in b, and its error that of x̃ (y − b x − residual mean): t by hand two errors away."""
+    """S(b) = Σ w x̃ (y − b x) is linear in b, and its error that of x̃ (y − b x − residual mean): t by hand two usual errors away."""
     found = mixed_release.glm("age ~ income")
     profiles = found["income"].interval_by.profiles
     population = found.fit.population
     x, y = (population.values(name) for name in ("income", "age"))
     w = population.weights
-    distance = 2 * float(profiles.errors[1])
+    distance = 2 * float(profiles.units[1])
     b = found["income"].value + distance
     m = len(w)
     a = (w @ y[:m] - b * (w @ x[:m])) / w.sum()
     residual = y - a - b * x
     slope = (w @ x[:m]) / w.sum()
     influence = (x - slope) * residual
-    error = float(total(population.model.parts(influence)))
+    error = usual_errors(population, influence[:, None])[0]
     assert profiles.ratio_at(1, distance) == pytest.approx(-(w @ influence[:m]) / error, rel=1e-6)
+
+
+def test_resolution_of_coefficients_is_that_of_expected_relations(mixed_release):
+    found = mixed_release.glm("age ~ income")
+    population = found.fit.population
+    influence = population.influence(found.fit.influence)
+    usual, relation = (population.model.parts(influence, relation=each)["resolution"] for each in (False, True))
+    assert (relation >= usual).all()
+    assert [one.parts["resolution"] for one in found.coefficients] == pytest.approx(list(relation))
+    assert np.sqrt(np.diag(found.fit.covariance["resolution"])) == pytest.approx(relation)
+    assert (usual_errors(population, influence) <= 1.0001 * np.sqrt(found.fit.total_covariance.diagonal())).all()
+
+
+def test_a_mean_is_no_relation_and_keeps_its_error(mixed_release):
+    model = mixed_release.glm("age ~ income").fit.population.model
+    asked = model.frame["age"].to_numpy(dtype=float)
+    assert mixed_release.mean("age").parts["resolution"] == pytest.approx(model.parts(asked)["resolution"])
 
 
 def test_a_coefficient_held_elsewhere_keeps_its_value_and_the_others_solve_their_equations(plain):
