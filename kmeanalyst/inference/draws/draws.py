@@ -34,6 +34,7 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices
 
 FEWEST_REPLICATES = 100
+_RELATED = 3.0  # variance of a relation that is expected beyond that of usual ones, relative to these
 _RANGES = 16  # of a number by itself
 _FREQUENT = 0.04  # share of a value that has a range of its own
 _SHARES = (
@@ -149,7 +150,8 @@ def _drawn(
             "it was published, with its measurement."
         )
     model = fitted_model(release)
-    deviations = model.deviations(k, rng)
+    wider = 1.0 if columns is None else float(np.sqrt(1 + _RELATED * model.fit.assumed))
+    deviations = model.deviations(k, rng, wider)
     frame = model.frame[_names(release, columns)]
     n_first = len(model.weights)
     centre = np.append(model.weights, np.zeros(len(frame) - n_first))

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from kmeanalyst.inference.estimate.interactions import Interactions
+from kmeanalyst.inference.estimate.interactions import Interactions, unknown
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -258,6 +258,13 @@ class CellFit:
     def spread(self) -> float:
         return self.system.spread
 
+    @property
+    def assumed(self) -> float:
+        """The share of κ that is of usual tables rather than of this one."""
+        assert isinstance(self.measurement.feature_map, MarginFeatures)
+        usual = _PRIOR_COUNT * sum(self.measurement.feature_map.kernel.sizes)
+        return usual / (self.determined + usual)
+
     @cached_property
     def interactions(self) -> Interactions:
         return Interactions.of(self.measurement, self.rows, self.probabilities, self.spread)
@@ -279,8 +286,14 @@ class CellFit:
     def _squares(self, influence: Array, relation: bool) -> Array:
         """(4, k) ‖a‖², Var h, what is left open of h − aᵀφ, and a bias."""
         a, centred = self._solved(influence)
-        left_open = self.interactions.variances(self._rest(centred, a), np.ptp(influence, axis=0), relation)
-        return np.array([_products(a, a), self.probabilities @ centred**2, left_open, self._still_to_go(centred, a)])
+        noise, variance, rest = _products(a, a), self.probabilities @ centred**2, self._rest(centred, a)
+        ranges = np.ptp(influence, axis=0)
+        left_open = self.interactions.variances(rest, ranges)
+        if relation:
+            error = self.measurement.noise_scale**2 * noise + variance / self.measurement.n_rows + left_open
+            more = np.maximum(self.interactions.variances(rest, ranges, relation=True) - left_open, 0.0)
+            left_open = left_open + more * unknown(variance, self.probabilities @ (centred * (centred - rest)), error)
+        return np.array([noise, variance, left_open, self._still_to_go(centred, a)])
 
     def _rest(self, centred: Array, a: Array) -> Array:
         covariance = self.system.covariance
@@ -307,13 +320,13 @@ class CellFit:
             "resolution": self._validation * left_open + np.outer(bias, bias),
         }
 
-    def deviations(self, k: int, rng: np.random.Generator) -> Array:
-        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule).
+    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
 
         The bound that a noisy score sets to a pair that was not measured has no part in them.
         """
         size = len(self.system.covariance.mean)
-        f = np.sqrt(self._validation) * self.interactions.prior_draws(k, rng)
+        f = wider * np.sqrt(self._validation) * self.interactions.prior_draws(k, rng)
         noise = self.measurement.noise_scale * rng.standard_normal((size, k))
         moved, with_features = self._moved
         bias = _STILL_TO_GO * (moved - self._fitted(with_features[:, None])[:, 0])

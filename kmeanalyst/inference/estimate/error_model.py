@@ -178,14 +178,14 @@ class MeasuredErrors(ErrorModel):
         covariance = self.fit.covariance(at_rows)
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
-    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from the fit's; each sums to 0.
 
         Their covariances are those of privacy and resolution; ValueError unless the fit's rows come first.
         """
         if self.first != "fit":
             raise ValueError('draws are of the fitted population. Take the model of view="fitted".')
-        drawn = self.fit.deviations(k, rng)
+        drawn = self.fit.deviations(k, rng, wider)
         if self.fit.on_points:
             return drawn
         distance = np.append(-self.fit.weights, self.point_weights)

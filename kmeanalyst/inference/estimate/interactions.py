@@ -290,6 +290,19 @@ def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[
     return parts, parents
 
 
+def unknown(variance: Array, followed: Array, error: Array) -> Array:
+    """(k,) the share of the variance of an expected relation that its answer leaves: v/(s² Var h/4 + v).
+
+    variance   (k,) Var h; followed: s Var h, s the share of the relation that the answers follow.
+    error      (k,) v, variance of their errors otherwise.
+
+    >>> unknown(np.array([4.0, 4.0, 4.0]), np.array([0.0, 2.0, 4.0]), np.array([0.1, 0.25, 0.25]))
+    array([1. , 0.5, 0.2])
+    """
+    followed = OF_RELATIONS * np.divide(followed**2, variance, out=np.zeros_like(variance), where=variance > 0)
+    return np.divide(error, followed + error, out=np.ones_like(error), where=followed + error > 0)
+
+
 def squared_distances(scores: Array, noise: float, expected: Array) -> Array:
     """(P,) posterior means of squared distances, from scores (P,) with normal noise, exponential with means ∝ `expected`."""
     means = _SCALES[:, None] * expected

@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import logsumexp, ndtri
 
-from kmeanalyst.inference.estimate.interactions import OF_RELATIONS
+from kmeanalyst.inference.estimate.interactions import OF_RELATIONS, unknown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -108,7 +108,7 @@ _REPLICATES = 6
 _NEWTON_STEPS, _ENOUGH = 100, 1e-6  # a step that would gain less than this ends a fit
 _LEADING = 20  # coordinates that show how far refits depart
 _DOUBT = 3.0  # standard errors of κ
-_SINGLE = 2.0**-23  # rounding of features, relative to their bound
+_LEAST_NOISE = 1e-5  # relative to the bound of the features: with less no population of so few clouds agrees
 _OUTSIDE = 0.03  # share of the reference in the mass under which means and variances are taken
 _BESIDE_ATOM = 0.002  # in ranges of the column: a fitted cell this near to an atom is moved onto it
 
@@ -138,6 +138,7 @@ class PopulationFit:
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     on_points: ClassVar[bool] = False
+    assumed: ClassVar[float] = 1.0  # κ is one for all directions, most of them hardly measured
 
     @property
     def probabilities(self) -> Array:
@@ -162,19 +163,21 @@ class PopulationFit:
         refit_bias = refit.mean(axis=0) ** 2 + np.maximum(refit.var(axis=0, ddof=1) - known, 0.0)
         free = self.prior_variance @ rest**2
         if relation:
-            free = np.maximum(free, OF_RELATIONS * self._unfollowed(influence, rest))
+            free = np.maximum(free, self._of_relation(influence, rest, known + free))
         return {
             "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
             "sampling": np.sqrt(variance / self.n_rows),
             "resolution": np.sqrt(free + refit_bias),
         }
 
-    def _unfollowed(self, influence: Array, rest: Array) -> Array:
-        """(k,) (1 − s)² Var h, s the share of the questions that the answers follow."""
+    def _of_relation(self, influence: Array, rest: Array, error: Array) -> Array:
+        """(k,) variance of what is left open of expected relations: (1 − s)² Var h/4 as far as it is unknown."""
         h = self.cloud_means(influence)
         h = h - self.mass @ h
         variance = self.mass @ h**2
-        return np.divide((self.mass @ (h * rest)) ** 2, variance, out=np.zeros_like(variance), where=variance > 0)
+        left = self.mass @ (h * rest)
+        most = OF_RELATIONS * np.divide(left**2, variance, out=np.zeros_like(variance), where=variance > 0)
+        return most * unknown(variance, variance - left, error)
 
     def covariance(self, influence: Array) -> dict[str, Array]:
         a, rest, refit = self._split(influence)
@@ -188,12 +191,12 @@ class PopulationFit:
             "resolution": (self.prior_variance[:, None] * rest).T @ rest + refit_bias,
         }
 
-    def deviations(self, k: int, rng: np.random.Generator) -> Array:
-        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule).
+    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
 
         Refits that depart further than their noise explains do so in the same proportion everywhere.
         """
-        f = np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
+        f = wider * np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
         noise = self._excess * self.noise_scale * rng.standard_normal((self.coordinates.shape[1], k))
         fitted = self.mass[:, None] * (self.coordinates @ cho_solve(self.factor, self.coordinates.T @ f + noise))
         bias = np.outer(self.replicates.mean(axis=1) - self.clouds, rng.standard_normal(k))
@@ -327,8 +330,8 @@ def _coordinates(measurement: Measurement, rows: list[Array], reference: Array) 
 
 
 def _resolved(measurement: Measurement) -> float:
-    """The noise scale, or as much as features in single precision can show: billions of rows have less noise."""
-    return max(measurement.noise_scale, _SINGLE * measurement.feature_map.norm_bound)
+    """The noise scale, or as much as a fit can show: tens of millions of rows have less noise."""
+    return max(measurement.noise_scale, _LEAST_NOISE * measurement.feature_map.norm_bound)
 
 
 def _projected(feature_map: FeatureMap, rows: Array, vectors: Array) -> Array:

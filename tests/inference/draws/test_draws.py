@@ -182,6 +182,16 @@ def test_named_columns_alone_are_drawn_with_the_error_of_a_relation_that_is_expe
     assert abs(np.mean(slopes) - found["value"]) < wanted
 
 
+def test_what_is_left_open_is_wider_where_columns_are_named(monkeypatch):
+    """By √(1 + 3 s), s the share of κ that is assumed; that of all columns is as answers have it."""
+    model, factors = fitted_model(of_tables()), []
+    usual = type(model).deviations
+    monkeypatch.setattr(type(model), "deviations", lambda *given: factors.append(given[-1]) or usual(*given))
+    of_tables().draws(2, rows=10, rng=0)
+    of_tables().draws(2, rows=10, columns=["age"], rng=0)
+    assert factors == [1.0, pytest.approx(np.sqrt(1 + 3 * model.fit.assumed))] and factors[1] > 1.01
+
+
 # ---------------------------------------------------------------------- folders and the command line
 
 
