@@ -53,7 +53,7 @@ class RegressionEstimate:
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
-    (age ~ `education-num`: 0.28 ± 0.73 (95 %: -1.16 to 1.72; privacy 0.30, sampling 0.07, resolution 0.67), 'fitted')
+    (age ~ `education-num`: 0.28 ± 0.54 (95 %: -0.77 to 1.37; privacy 0.30, sampling 0.07, resolution 0.44), 'fitted')
     """
 
     target: str
@@ -115,8 +115,8 @@ class RegressionEstimate:
         >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error", "pvalue"]].round(3)
                           value  standard_error  pvalue
         term
-        intercept        35.848           7.264   0.000
-        `education-num`   0.274           0.734   0.709
+        intercept        35.848           5.464   0.000
+        `education-num`   0.274           0.535   0.609
         """
         frame = self.coefficients.to_frame(level).set_axis(self._index)
         frame.insert(4, "pvalue", self.pvalues)
