@@ -18,7 +18,7 @@ def taken_as_public(size: PopulationSize, kernel: str, *others: str) -> tuple[st
         if size.unit is None
         else f"the number P of {size.counted} (not that of their rows) and the names of the columns, {size.unit!r} included"
     )
-    return (count, "the domain: kinds, bounds, levels, scales, defaults, edges and atoms", kernel, *others)
+    return (count, "the domain: kinds, bounds, levels, scales, steps, defaults, edges and atoms", kernel, *others)
 
 
 def named_rules(domain: Domain) -> tuple[str, ...]:

@@ -49,11 +49,6 @@ def _vega(name: str) -> pd.DataFrame:
     return local_data(name)
 
 
-def _shared(*files: str) -> pd.DataFrame:
-    table = read_text(*files).replace("", np.nan).dropna()
-    return table.apply(lambda column: pd.to_numeric(column, errors="ignore"))
-
-
 def _numbers_where_they_are(table: pd.DataFrame) -> pd.DataFrame:
     converted = {name: pd.to_numeric(table[name], errors="coerce") for name in table}
     return table.assign(**{name: column for name, column in converted.items() if column.notna().all()})
@@ -258,11 +253,7 @@ class Questions:
 
     def product(self) -> tuple[str, Any, Any]:
         x, y = self._two_numbers()
-        return (
-            f"E {x} {y}",
-            lambda r: (r[[x, y]][x] * r[[x, y]][y]).mean() if False else r.expectation(f"`{x}` * `{y}`"),
-            (lambda t: (t[x] * t[y]).mean()),
-        )
+        return f"E {x} {y}", lambda r: r.expectation(f"`{x}` * `{y}`"), lambda t: (t[x] * t[y]).mean()
 
 
 def _holds(name: str, one: Any, number: bool) -> Callable[[pd.DataFrame], pd.Series]:
@@ -277,24 +268,10 @@ def drawn(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     return table.sample(min(len(table), MOST), replace=True, random_state=seed).reset_index(drop=True)
 
 
-def cached_sampling(name: str, keep: str | None) -> Any:
-    import pickle
-
-    path = Path(keep or "") / f"sampling-{name}.pickle"
-    if keep and path.exists():
-        return pickle.loads(path.read_bytes())
-    found = sampling(name)
-    if keep:
-        path.write_bytes(pickle.dumps(found))
-    return found
-
-
 def sampling(name: str) -> tuple[list[tuple[str, str]], np.ndarray, np.ndarray]:
     """Kinds and names of all questions, values on the population, and their spread over tables."""
     table = population(name)
-    start = time.perf_counter()
     questions = list(Questions(table, _domain(table)).all())
-    print(name, table.shape, len(questions), f"{time.perf_counter() - start:.1f} s", flush=True)
     truth = np.array([asked.of_table(table) for asked in questions])
     values = np.array([[asked.of_table(drawn(table, 10_000 + i)) for asked in questions] for i in range(SAMPLES)])
     return [(asked.kind, asked.name) for asked in questions], truth, np.nanstd(values, axis=0)
@@ -310,7 +287,7 @@ def answers(setting: tuple[str, float, int, str | None, str | None]) -> tuple[np
     if keep and path.exists():
         release = read_release(path)
     else:
-        options = {"kernel": kernel} if kernel else {}
+        options: dict[str, Any] = {"kernel": kernel} if kernel else {}
         release = publish(as_text(drawn(table, seed)), domain, epsilon=epsilon, delta=DELTA, uncounted=True, **options)
         if keep:
             release.write(path)
@@ -338,7 +315,7 @@ def main() -> None:
         asked = dict(
             zip(
                 options.tables,
-                pool.map(cached_sampling, options.tables, [options.keep] * len(options.tables)),
+                pool.map(sampling, options.tables),
                 strict=True,
             )
         )

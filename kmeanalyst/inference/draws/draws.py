@@ -142,7 +142,7 @@ def _drawn(
 
     Rows of a few columns can have the errors of more questions about these than rows of all (`PositiveWeights`). Of named columns
     a relation is expected, so that what the measurement leaves open is drawn wider, by one factor for all questions about them:
-    a regression's own errors are of its coefficients (`expected_relation`), and a draw has one error for all.
+    a regression's own errors are of its coefficients (`interactions.unknown`), and a draw has one error for all.
     """
     if release.measurement is None:
         raise ValueError(
