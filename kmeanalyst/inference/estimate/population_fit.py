@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import linprog
 from scipy.special import logsumexp, ndtri
 
 from kmeanalyst.inference.estimate.interactions import OF_RELATIONS, unknown
@@ -35,7 +35,12 @@ from kmeanalyst.releases.rules.kept_rows import draw_kept, kept_or
 from kmeanalyst.representation.weights.views import view_weights
 
 LEADING_DIRECTIONS = 80  # of the rows, along which a compatible population agrees with the measurement
-_INFEASIBLE = 2  # scipy's status
+_PENALTY = 1e4  # of a standard error further away, in ranges of the question
+_ROWS_AT_ONCE, _MOST_ROUNDS, _AGREES = (
+    300,
+    100,
+    1e-7,
+)  # of linear programs: rows added, rounds, and what counts as nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +67,10 @@ class CompatiblePopulations:
 
     def least(self, values: Array, level: float) -> float:
         K = len(self._seen)
-        within = float(ndtri(1 - (1 - level) / (2 * K)))
-        found = self._program(values, within)
-        if found.status == _INFEASIBLE:
-            found = self._program(values, 1.01 * self._nearest)
-        if found.status != 0:
-            raise ValueError(
-                f"the range over compatible populations was not found: {found.message} Use kind='default' for this question."
-            )
-        return float(found.fun)
+        found, beyond = self._extreme(values, float(ndtri(1 - (1 - level) / (2 * K))))
+        if beyond > _AGREES:
+            found, _ = self._extreme(values, 1.01 * self._nearest)
+        return found
 
     @cached_property
     def _seen(self) -> Array:
@@ -80,19 +80,36 @@ class CompatiblePopulations:
     @cached_property
     def _nearest(self) -> float:
         """The least t such that some population on the rows is within t standard errors along every direction."""
-        K, n = self._seen.shape
-        above, below = (np.column_stack([sign * self._seen, np.full(K, -1.0)]) for sign in (1, -1))
-        ones = np.append(np.ones(n), 0.0)[None]
-        found = milp(
-            np.append(np.zeros(n), 1.0),
-            constraints=[*(LinearConstraint(A, ub=0.0) for A in (above, below)), LinearConstraint(ones, 1.0, 1.0)],
-        )
-        return float(found.fun)
+        return self._extreme(np.zeros(self._seen.shape[1]), 0.0)[1]
 
-    def _program(self, values: Array, within: float) -> Any:
-        everything = LinearConstraint(np.ones((1, len(values))), 1.0, 1.0)
-        agrees = LinearConstraint(self._seen, -within, within)
-        return milp(values, constraints=[agrees, everything], bounds=Bounds(0.0, np.inf))
+    def _extreme(self, values: Array, within: float) -> tuple[float, float]:
+        """The least mean of `values` over populations this near, and by how much the nearest ones are further away.
+
+        Few rows have weight in a solution of a linear program: those that would lower it are added until there is none (column
+        generation; Dantzig & Wolfe 1960).
+        """
+        K, size = len(self._seen), float(np.ptp(values)) or 1.0
+        near = np.argsort(np.abs(self._seen).max(axis=0))[:_ROWS_AT_ONCE]
+        chosen = np.unique([*near, *np.argsort(values, kind="stable")[:_ROWS_AT_ONCE]])
+        for _ in range(_MOST_ROUNDS):
+            seen, further = self._seen[:, chosen], np.full((K, 1), -1.0)
+            found = linprog(
+                np.append(values[chosen] / size, _PENALTY), np.block([[seen, further], [-seen, further]]), np.full(2 * K, within),
+                np.append(np.ones(len(chosen)), 0.0)[None], [1.0], method="highs",
+            )  # fmt: skip
+            if found.status != 0:
+                break
+            prices = found.ineqlin.marginals
+            lower = values / size - (prices[:K] - prices[K:]) @ self._seen - found.eqlin.marginals[0]
+            added = np.setdiff1d(np.argsort(lower, kind="stable")[:_ROWS_AT_ONCE], chosen)
+            added = added[lower[added] < -_AGREES]
+            if not len(added):
+                beyond = float(found.x[-1])
+                return float(found.x[:-1] @ values[chosen]), beyond
+            chosen = np.append(chosen, added)
+        raise ValueError(
+            f"the range over compatible populations was not found: {found.message} Use kind='default' for this question."
+        )
 
 
 _EVEN, _SHARP, _BROAD = 300, 280, 420  # numbers of rows: anywhere, near the points, near their columns' distributions
