@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 2_938,
     "release_side/quality": 1_488,
-    "tests": 48_863,
+    "tests": 48_882,
 }
 
 

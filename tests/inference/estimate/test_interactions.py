@@ -143,3 +143,16 @@ def test_events_depart_as_independent_cells_do_only_where_cells_are():
             variance = np.cumsum(one) * (1 - np.cumsum(one))
             ratios.append((away.cumsum(0).cumsum(1) ** 2).sum() / (kappa * variance.sum() ** 2))
         assert np.mean(ratios) > interactions._OF_EVENTS if smooth else 0.5 < np.mean(ratios) < 2
+
+
+def test_what_chance_gives_to_many_cells_is_no_departure():
+    """Noise among 2,000 rows in 1,600 cells has four fifths of its variance between them, and no part of a pair."""
+    rng, n = np.random.default_rng(0), 2000
+    cells = rng.integers(0, 40, (2, n)).astype(np.int32)
+    even = np.full(n, 1 / n)
+    many = Interactions(
+        n=n, chosen=slice(None), weights=even, cells=cells, sizes=(40, 40), within=((cells[0], np.arange(40)),) * 2, target=-1,
+        pairs=((0, 1),), spreads=np.array([0.3]), most=np.array([1e9]), squared=np.array([np.nan]), spread=0.01,
+    )  # fmt: skip
+    h = rng.standard_normal((n, 20))
+    assert many.variances(h - h.mean(axis=0), np.full(20, 8.0)).mean() < 0.05

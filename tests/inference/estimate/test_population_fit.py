@@ -258,3 +258,9 @@ def test_the_squared_parts_are_the_diagonals_of_the_joint_covariances(mixed_rele
     for name, covariance in covariances.items():
         assert np.sqrt(np.diag(covariance)) == pytest.approx(parts[name], rel=1e-9)
         assert np.linalg.eigvalsh(covariance).min() > -1e-12 * np.abs(covariance).max()
+
+
+def test_a_fit_that_does_not_end_raises(monkeypatch: pytest.MonkeyPatch, mixed_release):
+    monkeypatch.setattr(population_fit, "_NEWTON_STEPS", 1)
+    with pytest.raises(ValueError, match="was not found: after 1 steps"):
+        population_fit.fit_population(mixed_release, mixed_release.measurement)
