@@ -106,20 +106,18 @@ class Questions:
             name for name in table if kinds[name] in ("Categorical", "Ordinal", "Boolean") and table[name].nunique() > 1
         ]
 
-    def event(self, among: list[str]) -> tuple[str, str, pd.Series]:
+    def event(self, among: list[str]) -> tuple[str, str, Callable[[pd.DataFrame], pd.Series]]:
         """A column, a condition and where it holds: of probability .02 to .98."""
         for _ in range(100):
             name = str(self.rng.choice(among))
-            column, one = self.table[name], self.table[name].iloc[self.rng.integers(len(self.table))]
-            if name in self.numbers:
-                text, held = f"`{name}` > {float(one)!r}", column > one
-            else:
-                text, held = (
-                    f"`{name}` == '{one:.10g}'" if column.dtype.kind in "if" else f"`{name}` == '{one}'",
-                    column == one,
-                )
-            if 0.02 <= held.mean() <= 0.98:
-                return name, text, _holds(name, one, name in self.numbers)
+            one, number = self.table[name].iloc[self.rng.integers(len(self.table))], name in self.numbers
+            level = f"{one:.10g}" if self.table[name].dtype.kind in "if" else one
+            text, holds = (
+                f"`{name}` > {float(one)!r}" if number else f"`{name}` == '{level}'",
+                _holds(name, one, number),
+            )
+            if 0.02 <= holds(self.table).mean() <= 0.98:
+                return name, text, holds
         raise ValueError(f"no event was found among {among}.")
 
     def events(self, k: int) -> tuple[list[str], list[Callable[[pd.DataFrame], pd.Series]]]:

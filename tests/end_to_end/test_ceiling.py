@@ -13,12 +13,12 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_003,
+    "kmeanalyst/inference": 13_061,
     "kmeanalyst/kernels": 3_447,
     "kmeanalyst/learning": 3_480,
     "kmeanalyst/plots": 1_007,
     "kmeanalyst/release": 289,
-    "kmeanalyst/releases": 9_957,
+    "kmeanalyst/releases": 9_952,
     "kmeanalyst/report": 1_486,
     "kmeanalyst/representation": 5_208,
     "kmeanalyst/sources": 1_362,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 2_938,
     "release_side/quality": 1_488,
-    "tests": 48_882,
+    "tests": 48_880,
 }
 
 

@@ -247,9 +247,14 @@ class _Ridge:
 
 
 def whitened_test(
-    vectors: Array, differences: Array, signal: Array, covariance: Array, shrink: float, evidence: Side,
+    vectors: Array,
+    differences: Array,
+    signal: Array,
+    covariance: Array,
+    shrink: float,
+    evidence: Side,
     draws: Draws | None = None,
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """(statistic, pvalue) of differences z = bᵀd (k,), weighted by their signal.
 
     vectors      b (F, k).
@@ -395,9 +400,15 @@ def pairs_to_test(pvalues: Array) -> list[tuple[int, int]]:
 
 
 def pair_tests(
-    pairs: Sequence[tuple[int, int]], columns: Columns, shifts: Sequence[Array], projector: RidgeProjector,
-    sample: SampleRows, elsewhere: float, some: Array, measurement: Measurement | None = None,
-) -> list[GroupTest]:  # fmt: skip
+    pairs: Sequence[tuple[int, int]],
+    columns: Columns,
+    shifts: Sequence[Array],
+    projector: RidgeProjector,
+    sample: SampleRows,
+    elsewhere: float,
+    some: Array,
+    measurement: Measurement | None = None,
+) -> list[GroupTest]:
     """Does each pair of columns have the same association on both sides? Products of functions centred at `some` rows.
 
     shifts   for each column the differences of its functions' means; 0 if the column is not known to differ. They explain

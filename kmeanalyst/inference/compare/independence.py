@@ -80,9 +80,14 @@ def two_sides(names: Sequence[str], columns_a: Names, columns_b: Names) -> tuple
 
 
 def hsic_permutation_test(
-    data: Any, columns_a: Names, columns_b: Names, *, permutations: int, rng: np.random.Generator | int | None,
+    data: Any,
+    columns_a: Names,
+    columns_b: Names,
+    *,
+    permutations: int,
+    rng: np.random.Generator | int | None,
     kernel: Kernel | tuple[Kernel, Kernel] | None,
-) -> TestResult:  # fmt: skip
+) -> TestResult:
     """HSIC = tr(KHLH)/n² with one side's rows permuted, p = (b + 1)/(B + 1): exact for every n and B.
 
     Numbers have a Gaussian kernel at the median distance, tables with other columns the table kernel. With more than 500
@@ -155,10 +160,15 @@ _INDEPENDENT_ROWS = "the table's rows are taken to be independent draws from the
 
 
 def independence_test(
-    data: ReleaseData | Any, columns_a: Names, columns_b: Names, *, permutations: int = 999,
-    rng: np.random.Generator | int | None = None, kernel: Kernel | tuple[Kernel, Kernel] | None = None,
+    data: ReleaseData | Any,
+    columns_a: Names,
+    columns_b: Names,
+    *,
+    permutations: int = 999,
+    rng: np.random.Generator | int | None = None,
+    kernel: Kernel | tuple[Kernel, Kernel] | None = None,
     given: str | None = None,
-) -> TestResult:  # fmt: skip
+) -> TestResult:
     """Test whether columns A are independent of columns B.
 
     data           a Release, or plain rows: a DataFrame, or an array (n, d) with columns named by position.

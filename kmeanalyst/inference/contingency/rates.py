@@ -120,9 +120,14 @@ class _OfLogarithm:
 
 
 def standardised(
-    release: ReleaseData, question: Question, *, population: Mapping[str, float], by: str | None = None,
-    where: Condition = None, view: View | None = None,
-) -> Estimate:  # fmt: skip
+    release: ReleaseData,
+    question: Question,
+    *,
+    population: Mapping[str, float],
+    by: str | None = None,
+    where: Condition = None,
+    view: View | None = None,
+) -> Estimate:
     """The expectation of a question with the groups of a column in the proportions of a declared population.
 
     population  group → its share or count, at least 0, which is taken to be exact; a group that is not named counts for nothing.
@@ -276,9 +281,8 @@ def _edges(release: ReleaseData, time: str, column: Number) -> Array:
     features = None if release.measurement is None else release.measurement.feature_map
     if isinstance(features, MarginFeatures) and time in release.domain.names:
         edges = np.array(features.kernel.edges[release.domain.position(time)], dtype=float)
-        first = column.decode(
-            column.multiples(edges, np.ceil) if column.spacing else edges
-        )  # of the values above each edge
+        values_above = column.multiples(edges, np.ceil) if column.spacing else edges
+        first = column.decode(values_above)
         return np.unique([float(f"{value:.6g}") if isinstance(value, float) else float(value) for value in first])
     lefts = {group.left for group in groups_of(release.columns, time) if group.left is not None}
     return np.array(sorted(float(left) for left in lefts))[1:]

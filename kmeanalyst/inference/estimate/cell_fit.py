@@ -262,7 +262,7 @@ class CellFit:
     def assumed(self) -> float:
         """The share of κ that is of usual tables rather than of this one."""
         assert isinstance(self.measurement.feature_map, MarginFeatures)
-        usual = _PRIOR_COUNT * sum(self.measurement.feature_map.kernel.sizes)
+        usual = _usual_count(self.measurement.feature_map)
         return usual / (self.determined + usual)
 
     @cached_property
@@ -376,9 +376,13 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
         return None
     rng = np.random.default_rng(0)
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
-    usual = _PRIOR_COUNT * sum(feature_map.kernel.sizes)
+    usual = _usual_count(feature_map)
     spread = (determined * spread + usual * _USUAL_SPREAD) / (determined + usual)
     return _fit_around(measurement, rows, weights, spread, determined)
+
+
+def _usual_count(feature_map: MarginFeatures) -> float:
+    return _PRIOR_COUNT * sum(feature_map.kernel.sizes)
 
 
 def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: float) -> float:

@@ -249,10 +249,11 @@ class Estimate(Differentiable):
         """An interval's intersection with what is possible; where that is nothing, the nearest possible one of its width."""
         if self.possible is None:
             return low, high
-        least, largest = self.possible
-        moved = min(max(0.0, least - high), largest - low) if low > largest or high < least else 0.0
-        if moved:
-            low, high = (least, least + high - low) if high < least else (largest - (high - low), largest)
+        (least, largest), width = self.possible, high - low
+        if high < least:
+            low, high = least, least + width
+        elif low > largest:
+            low, high = largest - width, largest
         return max(low, least), min(high, largest)
 
     @property

@@ -97,7 +97,8 @@ class Interactions:
             np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread,
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
-            found._score(measurement, np.array([pair not in set(kernel.chosen) for pair in pairs], dtype=bool))
+            counted = set(kernel.chosen)
+            found._score(measurement, np.array([pair not in counted for pair in pairs], dtype=bool))
         return found
 
     def _score(self, measurement: Measurement, left: Array) -> None:
@@ -120,9 +121,13 @@ class Interactions:
 
     def variances(self, rest: Array, ranges: Array, relation: bool = False) -> Array:
         """(k,) what is left open of questions, or of relations: of the rest r (n, k), of mean 0, and with these ranges (k,)."""
-        total, singles, left = self._totals(rest)
+        total, alone, singles = self._totals(rest)
+        left = total - singles
         found = max(self.spread, OF_RELATIONS * relation) * singles + self._heaps(rest, total)[0]
-        sets = [(own, self._wanted(i, own, size, ranges, relation)) for i, own, size, _ in self._of_pairs(rest, total)]
+        sets = [
+            (own, self._wanted(i, own, size, ranges, relation))
+            for i, own, size, _ in self._of_pairs(rest, total, alone)
+        ]
         if not sets:
             return found + _OF_TRIPLES * left
         owned = sum(own for own, _ in sets)
@@ -131,23 +136,20 @@ class Interactions:
 
     def covariance(self, rest: Array, ranges: Array) -> Array:
         """(k, k) the same jointly: each set's part along E[r | cells], with the variance that `variances` gives it."""
-        total, singles, left = self._totals(rest)
-        owned = sum((own for _, own, _, _ in self._of_pairs(rest, total)), np.zeros_like(total))
+        total, alone, singles = self._totals(rest)
+        left = total - singles
+        owned = sum((own for _, own, _, _ in self._of_pairs(rest, total, alone)), np.zeros_like(total))
         share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
         among = rest[self.chosen]
         joint = (self.weights[:, None] * among).T @ among
         further = _OF_TRIPLES * np.maximum(left - owned, 0.0) + self.spread * singles
         scale = np.sqrt(np.divide(further, total, out=np.zeros_like(total), where=total > 0))
         added = scale[:, None] * joint * scale
-        for i, own, size, means in self._of_pairs(rest, total):
+        for i, own, size, means in self._of_pairs(rest, total, alone):
             wanted = share * self._wanted(i, own, size, ranges)
-            between = (means**2).sum(axis=0)
-            factor = np.sqrt(np.divide(wanted, between, out=np.zeros_like(wanted), where=between > 0))
-            added += (factor * means).T @ (factor * means)
+            added += _along(means, wanted)
         heaps, along = self._heaps(rest, total)
-        between = (along**2).sum(axis=0)
-        factor = np.sqrt(np.divide(heaps, between, out=np.zeros_like(heaps), where=between > 0))
-        return added + (factor * along).T @ (factor * along)
+        return added + _along(along, heaps)
 
     def prior_draws(self, k: int, rng: np.random.Generator) -> Array:
         """(n, k) draws of how the weights of all rows may depart before anything is measured; each sums to 0 nearly."""
@@ -191,39 +193,35 @@ class Interactions:
             places = places * self.sizes[j] + self.cells[j]
         return places, np.bincount(places, self.weights, minlength=math.prod(self.sizes[j] for j in columns))
 
-    def _totals(self, rest: Array) -> tuple[Array, Array, Array]:
-        """(k,) Var r, its part in single columns (with the target), and what is left for pairs and more."""
-        among = rest[self.chosen]
-        total = self.weights @ among**2
-        singles = np.minimum(self._alone(rest, total).sum(axis=0), total)
-        return total, singles, total - singles
+    def _totals(self, rest: Array) -> tuple[Array, dict[int, Array], Array]:
+        """Var r (k,), its part in each single column (with the target), and in all of them."""
+        total = self.weights @ rest[self.chosen] ** 2
+        alone = self._alone(rest, total)
+        return total, alone, np.minimum(np.array(list(alone.values())).sum(axis=0), total)
 
-    def _alone(self, rest: Array, total: Array) -> Array:
-        """(d, k) variances of E[r | cells of a column]: given the target, if there is one."""
+    def _alone(self, rest: Array, total: Array) -> dict[int, Array]:
+        """For each column variances (k,) of E[r | its cells]: of the others given the target, if there is one."""
         of_target = (self.target,) if self.target >= 0 else ()
-        sets = [(*of_target, j) for j in self._others]
-        found = np.array(
-            [between for between, _, _ in self._between([of_target, *sets] if of_target else sets, rest, total)]
-        )
-        if of_target:
-            found[1:] = np.maximum(found[1:] - found[0], 0.0)
+        sets = [(j,) for j in of_target] + [(*of_target, j) for j in self._others]
+        found = {
+            columns[-1]: between
+            for columns, (between, _, _) in zip(sets, self._between(sets, rest, total), strict=True)
+        }
+        for j in self._others if of_target else ():
+            found[j] = np.maximum(found[j] - found[self.target], 0.0)
         return found
 
-    def _of_pairs(self, rest: Array, total: Array) -> Iterator[tuple[int, Array, Array, Array]]:
+    def _of_pairs(
+        self, rest: Array, total: Array, alone: dict[int, Array]
+    ) -> Iterator[tuple[int, Array, Array, Array]]:
         """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, means (c, k) by roots of shares."""
-        names = [self.target, *self._others] if self.target >= 0 else self._others
-        alone = dict(zip(names, self._alone(rest, total), strict=True))
         base = alone.get(self.target, 0.0)
         sets = [self._columns(pair) for pair in self.pairs]
         for i, (between, means, roots) in enumerate(self._between(sets, rest, total)):
             a, b = self.pairs[i]
             own, raw = np.maximum(between - alone[a] - alone[b] - base, 0.0), (means**2).sum(axis=0)
-            yield (
-                i,
-                own,
-                roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0)),
-                means,
-            )
+            size = roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0))
+            yield i, own, size, means
 
     def _between(self, sets: list[tuple[int, ...]], rest: Array, total: Array) -> Iterator[tuple[Array, Array, Array]]:
         """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, and these."""
@@ -233,11 +231,7 @@ class Interactions:
             some = [self._places(columns) for columns in sets[first : first + _TOGETHER]]
             starts = np.cumsum([0, *(len(shares) for _, shares in some)])
             places = np.stack([own + start for (own, _), start in zip(some, starts, strict=False)], axis=1)
-            m, count = places.shape
-            table = csr_array(
-                (np.ones(m * count), places.ravel(), np.arange(0, m * count + 1, count)), (m, int(starts[-1]))
-            )
-            sums = table.T @ weighted
+            sums = _sums(places, int(starts[-1]), weighted)
             for (_, shares), start, stop in zip(some, starts[:-1], starts[1:], strict=True):
                 used = shares > 0
                 roots = np.sqrt(shares[used])
@@ -254,10 +248,9 @@ class Interactions:
         found, along = np.zeros_like(total), []
         for parts, parents in self.within:
             shares = np.bincount(parts, self.weights, minlength=len(parents))
-            table = csr_array((np.ones(len(parts)), parts, np.arange(len(parts) + 1)), (len(parts), len(parents)))
-            sums = table.T @ weighted
+            sums = _sums(parts[:, None], len(parents), weighted)
             cells = np.bincount(parents, shares)
-            cell_sums = csr_array((np.ones(len(parents)), parents, np.arange(len(parents) + 1))).T @ sums
+            cell_sums = _sums(parents[:, None], len(cells), sums)
             used = shares > 0
             own, parent = shares[used][:, None], parents[used]
             mass = cells[parent][:, None]
@@ -267,6 +260,19 @@ class Interactions:
             found += np.maximum((steps**2).sum(axis=0) - chance, 0.0)
             along.append(steps)
         return found, np.vstack(along)
+
+
+def _sums(places: Array, size: int, values: Array) -> Array:
+    """(size, k) sums of values (m, k), each of which counts in several places (m, c)."""
+    m, count = places.shape
+    return csr_array((np.ones(m * count), places.ravel(), np.arange(0, m * count + 1, count)), (m, size)).T @ values
+
+
+def _along(means: Array, variances: Array) -> Array:
+    """(k, k) a covariance along means (c, k) with these variances (k,) on its diagonal."""
+    between = (means**2).sum(axis=0)
+    scaled = np.sqrt(np.divide(variances, between, out=np.zeros_like(variances), where=between > 0)) * means
+    return scaled.T @ scaled
 
 
 def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[Array, Array]:

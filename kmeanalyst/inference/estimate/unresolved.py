@@ -11,7 +11,7 @@ The answer then holds given the rules: with v the share of recorded rows that br
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -94,8 +94,7 @@ def mass_of_pair(release: ReleaseData, conditions: Sequence[str]) -> float | Non
         if code is None:
             return None
         cell[release.domain.position(one[0])] = int(code)
-    shares = list(_noisy_cells(measurement, measurement.feature_map, cell)) if len(cell) == 2 else []
-    return _upper_end(*min(shares, key=lambda share: share[1])) if shares else None
+    return _most_by(_noisy_cells(measurement, measurement.feature_map, cell)) if len(cell) == 2 else None
 
 
 def _noisy_cells(
@@ -109,6 +108,12 @@ def _noisy_cells(
                 shares = measurement.vector[first:last].reshape(-1, *(group.sizes[j] for j in table[-2:]))
                 own = shares[:, cell[table[-2]], cell[table[-1]]]
                 yield float(own.sum()) / np.sqrt(square), measurement.noise_scale / np.sqrt(square) * np.sqrt(own.size)
+
+
+def _most_by(shares: Iterable[tuple[float, float]]) -> float | None:
+    """The end of the interval of the share whose standard deviation is least; None where there is no share."""
+    found = min(shares, key=lambda share: share[1], default=None)
+    return None if found is None else _upper_end(*found)
 
 
 def _upper_end(share: float, deviation: float) -> float:
@@ -138,10 +143,8 @@ def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.Dat
     mass = float(weights @ (kernel.cells_of(j, codes, edges) == kernel.cells_of(j, np.array([own]), edges)))
     after = int(np.searchsorted(edges, own, side="right"))
     around = np.array([ends[0], *edges, ends[1]])[after : after + 2]
-    found = list(_noisy_shares(release.measurement, features, j, around, ends))
-    return float(
-        np.clip(max(mass, *(_upper_end(*min(found, key=lambda one: one[1])) for _ in found[:1]), 0.0), 0.0, 1.0)
-    )
+    counted = _most_by(_noisy_shares(release.measurement, features, j, around, ends))
+    return float(np.clip(max(mass, counted or 0.0), 0.0, 1.0))
 
 
 def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: str) -> float:
@@ -159,9 +162,7 @@ def _mass_of_levels(release: ReleaseData, measurement: Measurement, question: st
         code = column.parse(text)
         span = column.span(text) if isinstance(column, Tree) else None if code is None else (int(code), int(code) + 1)
         ends = np.array(span or (0, 0)) - 0.5  # a text that is no level is an empty range
-        if known := list(_noisy_shares(measurement, features, j, ends, (-0.5, len(column.levels) - 0.5))):
-            share, deviation = min(known, key=lambda found: found[1])
-            mass += _upper_end(share, deviation)
+        mass += _most_by(_noisy_shares(measurement, features, j, ends, (-0.5, len(column.levels) - 0.5))) or 0.0
     return mass
 
 

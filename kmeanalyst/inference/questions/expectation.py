@@ -98,9 +98,13 @@ def probability(
 
 
 def ratio(
-    release: ReleaseData, numerator: Question, denominator: Question, *, where: Condition = None,
+    release: ReleaseData,
+    numerator: Question,
+    denominator: Question,
+    *,
+    where: Condition = None,
     view: View | None = None,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero.
 
     >>> release.ratio("`hours-per-week` * (sex == 'Female')", "`hours-per-week`")
@@ -145,11 +149,9 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
         mass = unresolved_mass(population.release, question, frame, weights, population.probability)
     if some:
         more = mass - float(found.value)
-        return (
-            replace(found, influence=np.append(influence, max(more, float(found.value)) / _Z))
-            if more > _ROUNDING
-            else found
-        )
+        if more <= _ROUNDING:
+            return found
+        return replace(found, influence=np.append(influence, max(more, float(found.value)) / _Z))
     if mass == 0:
         return found
     note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"

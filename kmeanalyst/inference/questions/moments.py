@@ -170,8 +170,13 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
 
 
 def _matrix(
-    release: ReleaseData, columns: Sequence[str] | None, where: Condition, view: View | None, *, correlations: bool,
-) -> MatrixEstimate:  # fmt: skip
+    release: ReleaseData,
+    columns: Sequence[str] | None,
+    where: Condition,
+    view: View | None,
+    *,
+    correlations: bool,
+) -> MatrixEstimate:
     names, notes = _chosen(release, columns)
     population = population_of(release, where=where, view=view)
     return MatrixEstimate(names, estimates(population, _entries(population, names, correlations)), notes)

@@ -98,9 +98,13 @@ def _ridge(directions: Directions, shrink: float, measurements: Sequence[Measure
 
 
 def noise_aware_test(
-    difference: Array, directions: Directions, covariance: Array, shrink: float, measurements: Sequence[Measurement],
+    difference: Array,
+    directions: Directions,
+    covariance: Array,
+    shrink: float,
+    measurements: Sequence[Measurement],
     draws: Draws | None = None,
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """(statistic, pvalue) for d ~ N(0, shrink·Σ) + noise of the measurements, with `direction_weights`.
 
     difference   d (F,). covariance: Σ along the directions (K, K). shrink: c, the sum of 1/rows over both sides.
@@ -114,7 +118,9 @@ def noise_aware_test(
         for variances in noise_variances(measurements):
             yield (directions.vectors.T * sum(variances)) @ directions.vectors
 
-    return statistic, null_tail(statistic, weights, covariance, shrink, noises, draws)
+    one = not any(is_pure(measurement.noise_law) for measurement in measurements)  # asked for several times, made once
+    again = partial(iter, list(noises())) if one else noises
+    return statistic, null_tail(statistic, weights, covariance, shrink, again, draws)
 
 
 def columns_test(
@@ -176,9 +182,14 @@ def noise_variances(measurements: Sequence[Measurement]) -> Iterator[list[Array]
 
 
 def size_of_difference(
-    difference: Array, directions: Directions, covariance: Array, variance: float, shrink: float,
-    measurements: Sequence[Measurement], level: float,
-) -> dict[str, Any]:  # fmt: skip
+    difference: Array,
+    directions: Directions,
+    covariance: Array,
+    variance: float,
+    shrink: float,
+    measurements: Sequence[Measurement],
+    level: float,
+) -> dict[str, Any]:
     """Noise floor, interval and detectable distance, as a TestResult has them.
 
     variance   trace of the rows' covariance in all of feature space.

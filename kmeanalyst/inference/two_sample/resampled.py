@@ -112,7 +112,10 @@ def null_tail(
 
 
 def _mean(noises: Noises) -> Array:
-    return np.asarray(sum(noises()) / sum(1 for _ in noises()))
+    total, count = np.zeros(()), 0
+    for noise in noises():
+        total, count = total + noise, count + 1
+    return np.asarray(total / count)
 
 
 def _shares(drawn: Array, size: int) -> csr_array:

@@ -30,21 +30,15 @@ from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
 _MOST_LEVELS = 200
 _FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
 _MARGIN = 0.1  # share of the sample's range added at each end before rounding outward
-_HEAVY, _HEAVY_AMONG_MANY = (
-    0.03,
-    0.01,
-)  # a value of a number column that carries this share of the rows may be suggested as an atom
-_TOLD_APART = (
-    300  # (the second in columns of more steps than this, or of none: a finer table does not show their values),
-)
+_HEAVY = 0.03  # a value of a number column that carries this share of the rows may be suggested as an atom,
+_HEAVY_AMONG_MANY = 0.01  # or this share where a finer table does not show single values:
+_TOLD_APART = 300  # in columns of more steps than this, or of none;
 _ABOVE_NEIGHBOURS = 3  # if it is this many times as frequent as the median of
 _NEIGHBOURS = 3  # so many values at either side
 _MOST_ATOMS, _MOST_AMONG_MANY = 8, 12
 _FEW_VALUES = 20  # a column of so few is cut into its values without atoms,
-_FEW_WITH_GAPS, _MOST_OFTEN = (
-    32,
-    0.9,
-)  # or into atoms, if there are gaps between them and those seen often are nearly all
+_FEW_WITH_GAPS = 32  # or into atoms, if there are gaps between them
+_MOST_OFTEN = 0.9  # and those that are seen often have more than this share of the rows
 _MOST_DECIMALS, _FEWEST_DECIMALS = 6, 10  # of a column that has a step, and rows that show it
 _LARGEST_COUNT = 2**50  # steps from zero
 _RANGES, _FEW_RANGES = 12, 16  # ranges between proposed edges; a column of so few values has one for each

@@ -43,7 +43,6 @@ class Number(Column):
     edges: tuple[Any, ...] = ()
     atoms: tuple[Any, ...] = ()
     is_number: ClassVar[bool] = True
-    _grain: ClassVar[float | None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +72,19 @@ class Number(Column):
                     )
             object.__setattr__(self, field, values)
         self._check_default()
+        self._check_steps()
+
+    def _check_steps(self) -> None:
+        """DomainError unless a column with steps has a value within its bounds, and doubles tell its values apart."""
+        if self.grain is None:
+            return
+        (low, high), (least, largest) = self._natural_bounds, self._extremes
+        if least > largest or max(abs(low), abs(high)) > 2**53 * self.grain or not np.isfinite(self.ends).all():
+            what = "a whole number" if self.grain == 1 else f"a multiple of {self.grain:g}"
+            raise DomainError(
+                f"column {self.name}: the bounds must hold {what} and stay within ±2^53 steps, got {self.lower} and "
+                f"{self.upper}: larger numbers are not exact. Move the bounds, or use kind real without a step."
+            )
 
     def _public_number(self, field: str, value: Any) -> float:
         text = text_of(value)
@@ -101,7 +113,10 @@ class Number(Column):
         >>> domain["age"].grain, ka.Real(name="carat", lower=0, upper=5, step=0.01).grain
         (1.0, 0.01)
         """
-        return getattr(self, "step", self._grain)
+        return self._grain()
+
+    def _grain(self) -> float | None:
+        return None
 
     @property
     def spacing(self) -> float | None:
@@ -304,34 +319,20 @@ class Real(Number):
                     "for numbers with two decimals."
                 )
         super().__post_init__()
-        _check_steps(self)
+
+    def _grain(self) -> float | None:
+        return self.step
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | ({} if self.step is None else {"step": self.step})
-
-
-def _check_steps(column: Number) -> None:
-    """DomainError unless a column with steps has a value within its bounds, and doubles tell its values apart."""
-    if column.grain is None:
-        return
-    (low, high), (least, largest) = column._natural_bounds, column._extremes
-    if least > largest or max(abs(low), abs(high)) > 2**53 * column.grain or not np.isfinite(column.ends).all():
-        what = "a whole number" if column.grain == 1 else f"a multiple of {column.grain:g}"
-        raise DomainError(
-            f"column {column.name}: the bounds must hold {what} and stay within ±2^53 steps, got {column.lower} and "
-            f"{column.upper}: larger numbers are not exact. Move the bounds, or use kind real without a step."
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Whole(Number):
     """Numbers that are whole in natural units: integers, and days."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_steps(self)
-
-    _grain = 1.0
+    def _grain(self) -> float | None:
+        return 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
