@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse.csgraph import connected_components
 
 from kmeanalyst.inference.estimate.interactions import Interactions, unknown
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
@@ -41,13 +43,14 @@ _FIRST_SPREAD = 0.005  # κ at first
 _SPREAD_STEPS, _STEPS_OF_PROBES = 8, 15  # most updates of κ, and steps of the solver in each
 _CAUTION = 1.2  # factor on κ and its standard error
 _STILL_TO_GO = 2.0  # an error of the answers, in units of what a second step would add to them
-_MOST_ALONE, _LARGEST_BLOCK = 400, 512  # cells of single columns, and of a block, in the preconditioner
+_MOST_ALONE, _LARGEST, _MOST_TOGETHER = 400, 512, 2000  # cells of single columns, of a block of one table, of any block
+_RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
 _ROUNDING, _NOTHING = 1e-9, 1e-30
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
 _TOGETHER = 32  # questions
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _DRAWN = 1e-3  # draws are solved for to this share
-_SETTLED = 1e-12  # the best answers are solved for to this share of what steps gain
+_EXACT, _MOST_STEPS_EXACTLY = 1e-6, 3000  # noise deviations that are left of the equations of the best answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,19 +76,25 @@ class FeatureCovariance:
     def with_features(self, values: Array) -> Array:
         return self.transposed @ (self.weights[:, None] * values)
 
+    def within(self, block: Any) -> Array:
+        """(k, k) C of some features: a slice, or their numbers."""
+        own, mean = self.transposed[block], self.mean[block]
+        return (own.multiply(self.weights) @ own.T).toarray() - np.outer(mean, mean)
+
 
 @dataclass(frozen=True, eq=False)
 class _Blocks:
     """An approximate inverse of κ C + τ²I: exact within every block of cells, and in the effects of single columns.
 
-    C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone.
+    C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone. Tables
+    of columns that nearly copy each other say nearly the same, so they are one block.
 
-    inverses     each block's cells, and the inverse (of κ (C − C_A) + τ²I) there.
+    inverses     each block's cells (a slice, or numbers), and the inverse (of κ (C − C_A) + τ²I) there.
     explained    (F, r) the blocks' inverses times a root of κ C_A.
     inner        Cholesky factor of the Woodbury identity's (r, r) matrix.
     """
 
-    inverses: tuple[tuple[slice, Array], ...]
+    inverses: tuple[tuple[Any, Array], ...]
     explained: Array
     inner: Any
 
@@ -95,12 +104,12 @@ class _Blocks:
     ) -> _Blocks:
         root = np.sqrt(spread) * _explained_by_columns(covariance, feature_map)
         inverses, explained = [], np.zeros_like(root)
-        for block in _blocks(feature_map):
-            mean, own = covariance.mean[block], root[block]
-            size = np.diag(spread * (covariance.diagonal[block] + mean**2) + noise_variance)
-            inverse = np.linalg.inv(size - spread * np.outer(mean, mean) - own @ own.T)
-            explained[block] = inverse @ own
+        for block in _blocks(covariance, feature_map):
+            size = spread * covariance.within(block) - root[block] @ root[block].T
+            size[np.diag_indices_from(size)] += noise_variance
+            inverse = np.linalg.inv(size)
             inverses.append((block, (inverse + inverse.T) / 2))
+            explained[block] = inverses[-1][1] @ root[block]
         inner = cho_factor(np.eye(root.shape[1]) + root.T @ explained)
         return cls(tuple(inverses), explained, inner)
 
@@ -119,19 +128,55 @@ def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeat
     indicators, mean = covariance.features[:, cells], covariance.mean
     weighted = indicators.multiply(covariance.weights[:, None]).tocsr()
     joint = (covariance.transposed @ weighted).toarray() - np.outer(mean, mean[cells])
-    values, vectors = np.linalg.eigh(joint[cells])
-    kept = values > _ROUNDING * values[-1]
-    return joint @ (vectors[:, kept] / np.sqrt(values[kept]))
+    return joint @ _inverse_root(joint[cells])
 
 
-def _blocks(feature_map: MarginFeatures) -> Iterator[slice]:
-    """The cells of each table, those of each cell of the target where it is crossed with one, in parts of limited size."""
+def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Iterator[Any]:
+    """The cells of the tables between two sets of related columns; of large tables, or crossed with a target, in parts."""
+    together: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    related = _related_columns(covariance, feature_map)
     for group in feature_map.groups:
-        for start, stop in group.ranges:
+        for table, (start, stop) in zip(group.tables, group.ranges, strict=True):
             length = (stop - start) // group.crossed
-            for first in range(start, stop, length):
-                for part in range(first, first + length, _LARGEST_BLOCK):
-                    yield slice(part, min(part + _LARGEST_BLOCK, first + length))
+            parts = [(first, first + length) for first in range(start, stop, length)]
+            between = tuple(sorted({int(related[j]) for j in table}))
+            together.setdefault(between if group.crossed == 1 else (-1, start), []).extend(parts)
+    for between, ranges in together.items():
+        if between[0] >= 0 and sum(stop - start for start, stop in ranges) <= _MOST_TOGETHER:
+            yield np.concatenate([np.arange(*own) for own in ranges])
+        else:
+            for start, stop in ranges:
+                yield from (slice(part, min(part + _LARGEST, stop)) for part in range(start, stop, _LARGEST))
+
+
+def _related_columns(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Array:
+    """A number for each coarse and finer column, the same for those whose cells have a canonical correlation above `_RELATED`."""
+    kernel = feature_map.kernel
+    columns = [*range(len(kernel.edges)), *kernel.finer]
+    ranges = {
+        table[0]: own
+        for group in feature_map.groups
+        for table, own in zip(group.tables, group.ranges, strict=True)
+        if group.kind == "one-way"
+    }
+    if not ranges:
+        return np.array(columns)
+    cells = np.concatenate([np.arange(*own) for own in ranges.values()])
+    starts = np.cumsum([0, *(stop - start for start, stop in ranges.values())])
+    own = {j: slice(*ends) for j, ends in zip(ranges, pairwise(starts), strict=True)}
+    joint = covariance.within(cells)
+    roots = {j: _inverse_root(joint[part, part]) for j, part in own.items()}
+    related = np.eye(len(kernel.edges))
+    for i, j in combinations([j for j in ranges if roots[j].size], 2):
+        related[i, j] = np.linalg.norm(roots[i].T @ joint[own[i], own[j]] @ roots[j], 2) > _RELATED
+    return connected_components(related, directed=False)[1][columns]
+
+
+def _inverse_root(covariance: Array) -> Array:
+    """(L, r) R of which Rᵀ C R is the identity, on the space where C (L, L) is not 0."""
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > _ROUNDING * values[-1]
+    return vectors[:, kept] / np.sqrt(values[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,13 +191,32 @@ class _System:
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A
 
+    def solved_exactly(self, b: Array) -> Array:
+        """a (F,), up to a residual of `_EXACT` noise deviations: answers are off by at most that share of their privacy error.
+
+        ValueError where `_MOST_STEPS_EXACTLY` steps do not reach it.
+        """
+        most = _EXACT * np.sqrt(self.noise_variance)
+        a = self.solved(b[:, None], most=_MOST_STEPS_EXACTLY, residual=most)
+        if not (left := float(np.linalg.norm(b - (self @ a)[:, 0]))) <= 2 * most:  # 2: it is summed up in another order
+            raise ValueError(
+                f"the equations of the measurement were not solved: after {_MOST_STEPS_EXACTLY} steps {left / most:.3g} times the "
+                "tolerance is left. Where errors are not known there is no answer; please report it with the file."
+            )
+        return a[:, 0]
+
     def solved(
-        self, B: Array, enough: Callable[[Array], Array] = lambda gains: gains[-1] < 0, most: int = _MOST_STEPS
+        self,
+        B: Array,
+        enough: Callable[[Array], Array] = lambda gains: gains[-1] < 0,
+        most: int = _MOST_STEPS,
+        residual: float = 0.0,
     ) -> Array:
         """A (F, k) by conjugate gradients, each column by itself: it ends when `enough` is true of its gains.
 
-        enough   from what each step so far added to Bᵀ A (steps, k) → (k,).
-        most     steps. ValueError where one is not finite.
+        enough    from what each step so far added to Bᵀ A (steps, k) → (k,).
+        most      steps. ValueError where one is not finite.
+        residual  norm of what is left of a column with which it ends too.
         """
         A, rest, gains = np.zeros_like(B), B.copy(), np.zeros((most, B.shape[1]))
         step = direction = self.inverse @ rest
@@ -173,7 +237,7 @@ class _System:
             A[:, going] += length * direction
             rest -= length * image
             gains[i, going] = length * size
-            left = ~enough(gains[: i + 1])[going]
+            left = ~enough(gains[: i + 1])[going] & (np.linalg.norm(rest, axis=0) > residual)
             going, rest, direction, before = going[left], rest[:, left], direction[:, left], size[left]
             step = self.inverse @ rest
             size = (rest * step).sum(axis=0)
@@ -396,8 +460,8 @@ def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: f
     noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
     inverse = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
     system = _System(covariance, spread, noise_variance, inverse)
-    b = spread * system.solved((measurement.vector - covariance.mean)[:, None], _until(_SETTLED))
-    answers = weights * (1 + (covariance.features @ b - covariance.mean @ b)[:, 0])
+    b = spread * system.solved_exactly(measurement.vector - covariance.mean)
+    answers = weights * (1 + covariance.features @ b - covariance.mean @ b)
     return CellFit(rows, answers, system, determined, measurement)
 
 

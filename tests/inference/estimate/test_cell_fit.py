@@ -11,7 +11,7 @@ from representation_cases import measured
 from simulated_releases import measured_release
 
 from kmeanalyst.inference.estimate import cell_fit
-from kmeanalyst.inference.estimate.cell_fit import CellFit, fit_cells, spread_from_independence
+from kmeanalyst.inference.estimate.cell_fit import CellFit, FeatureCovariance, fit_cells, spread_from_independence
 from kmeanalyst.inference.estimate.error_model import MeasuredErrors, error_model
 from kmeanalyst.inference.estimate.population_fit import PopulationFit
 from kmeanalyst.kernels.base import Array
@@ -137,12 +137,41 @@ def test_equations_without_a_solution_give_no_answer(fit: CellFit):
             system.solved(np.ones((len(fit.system.covariance.mean), 2)))
 
 
-def test_tables_are_cut_into_blocks_that_hold_each_cell_once(monkeypatch: pytest.MonkeyPatch):
-    for largest in (512, 7):
-        monkeypatch.setattr(cell_fit, "_LARGEST_BLOCK", largest)
+def test_the_best_answers_are_solved_for_to_the_end_or_not_at_all(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
+    b = fit.measurement.vector - fit.system.covariance.mean
+    a = fit.system.solved_exactly(b)
+    assert np.linalg.norm(fit.system @ a[:, None] - b[:, None]) <= 2e-6 * NOISE_SCALE
+    monkeypatch.setattr(cell_fit, "_MOST_STEPS_EXACTLY", 3)
+    with pytest.raises(ValueError, match=r"were not solved: after 3 steps .* times the tolerance is left.*no answer"):
+        fit.system.solved_exactly(b)
+
+
+def test_tables_are_cut_into_blocks_that_hold_each_cell_once(fit: CellFit, monkeypatch: pytest.MonkeyPatch):
+    for related, largest, together in ((0.85, 512, 2000), (0.3, 512, 2000), (0.3, 7, 0)):
+        for name, value in (("_RELATED", related), ("_LARGEST", largest), ("_MOST_TOGETHER", together)):
+            monkeypatch.setattr(cell_fit, name, value)
         for features in (FEATURES, MarginFeatures(CROSSED)):
-            cells = np.concatenate([np.arange(part.start, part.stop) for part in cell_fit._blocks(features)])
-            np.testing.assert_array_equal(cells, np.arange(features.dimension))
+            covariance = FeatureCovariance.of(features, fit.rows, fit.probabilities)
+            every = np.arange(features.dimension)
+            blocks = [every[part] for part in cell_fit._blocks(covariance, features)]
+            np.testing.assert_array_equal(np.sort(np.concatenate(blocks)), every)
+            assert max(map(len, blocks)) <= max(largest, together)
+
+
+def test_tables_of_columns_that_copy_each_other_are_solved_together(monkeypatch: pytest.MonkeyPatch):
+    """With a block for each table a hundred times as much is left after as many steps."""
+    rows = table(2000, np.random.default_rng(2))
+    rows[:, 2] = rows[:, 1] % 4
+    small = measured(FEATURES, rows, noise_scale=3e-6)
+    left = []
+    for related in (0.85, 2.0):
+        monkeypatch.setattr(cell_fit, "_RELATED", related)
+        system = cell_fit._fit_around(small, rows, np.full(2000, 1 / 2000), 0.02, 60.0).system
+        b = np.random.default_rng(3).standard_normal((len(small.vector), 1))
+        b = system.covariance @ b
+        left.append(np.linalg.norm(system @ system.solved(b, most=40) - b) / np.linalg.norm(b))
+    print(left)
+    assert left[0] < 0.01 * left[1]
 
 
 def test_squared_parts_are_the_diagonals_of_the_covariance(fit: CellFit):
