@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_125,
+    "kmeanalyst/inference": 13_129,
     "kmeanalyst/kernels": 3_447,
     "kmeanalyst/learning": 3_480,
     "kmeanalyst/plots": 1_007,

@@ -50,6 +50,7 @@ _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps na
 _TOGETHER = 32  # questions
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _DRAWN = 1e-3  # draws are solved for to this share
+_NEARLY = 1e-4  # probes are
 _EXACT, _MOST_STEPS_EXACTLY = 1e-6, 3000  # noise deviations that are left of the equations of the best answers
 
 
@@ -132,17 +133,20 @@ def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeat
 
 
 def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Iterator[Any]:
-    """The cells of the tables between two sets of related columns; of large tables, or crossed with a target, in parts."""
-    together: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    related = _related_columns(covariance, feature_map)
+    """The cells of the tables between two sets of related columns, those of each cell of the target where it is crossed with one."""
+    together: dict[tuple[tuple[int, ...], int], list[tuple[int, int]]] = {}
+    related, target = _related_columns(covariance, feature_map), feature_map.kernel.target
     for group in feature_map.groups:
         for table, (start, stop) in zip(group.tables, group.ranges, strict=True):
-            length = (stop - start) // group.crossed
-            parts = [(first, first + length) for first in range(start, stop, length)]
-            between = tuple(sorted({int(related[j]) for j in table}))
-            together.setdefault(between if group.crossed == 1 else (-1, start), []).extend(parts)
-    for between, ranges in together.items():
-        if between[0] >= 0 and sum(stop - start for start, stop in ranges) <= _MOST_TOGETHER:
+            between, length = (
+                tuple(sorted({int(related[j]) for j in table if j != target})),
+                (stop - start) // group.crossed,
+            )
+            for k in range(group.crossed):
+                own = start + k * length, start + (k + 1) * length
+                together.setdefault((between, k if group.crossed > 1 else -1), []).append(own)
+    for ranges in together.values():
+        if sum(stop - start for start, stop in ranges) <= _MOST_TOGETHER:
             yield np.concatenate([np.arange(*own) for own in ranges])
         else:
             for start, stop in ranges:
@@ -283,7 +287,7 @@ def spread_from_independence(
     inverse = _Blocks.of(covariance, measurement.feature_map, kappa, _solvable_noise(variance, covariance, kappa))
     for _ in range(_SPREAD_STEPS):
         system = _System(covariance, kappa, _solvable_noise(variance, covariance, kappa), inverse)
-        found = system.solved(B, most=_STEPS_OF_PROBES)
+        found = system.solved(B, _until(_NEARLY), most=_STEPS_OF_PROBES)
         image = covariance @ found
         determined = kappa * float((probes * image[:, 1:]).sum(axis=0).mean())
         wanted = kappa**2 * float(found[:, 0] @ image[:, 0]) / max(determined, 1e-9)
@@ -291,7 +295,7 @@ def spread_from_independence(
         if abs(wanted / kappa - 1) < 0.05:
             break
         kappa = wanted
-    twice = system.solved(image[:, 1:], most=_STEPS_OF_PROBES)  # S⁻¹ C S⁻¹ z
+    twice = system.solved(image[:, 1:], _until(_NEARLY), most=_STEPS_OF_PROBES)  # S⁻¹ C S⁻¹ z
     information = float((image[:, 1:] * twice).sum(axis=0).mean()) / 2  # tr (S⁻¹ C)² / 2
     return _CAUTION * (wanted + 1 / np.sqrt(max(information, 1e-300))), determined
 
