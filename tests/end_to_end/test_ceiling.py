@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_129,
+    "kmeanalyst/inference": 13_124,
     "kmeanalyst/kernels": 3_447,
     "kmeanalyst/learning": 3_480,
     "kmeanalyst/plots": 1_007,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 2_938,
     "release_side/quality": 1_488,
-    "tests": 48_911,
+    "tests": 48_914,
 }
 
 

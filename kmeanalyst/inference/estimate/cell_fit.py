@@ -133,7 +133,7 @@ def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeat
 
 
 def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Iterator[Any]:
-    """The cells of the tables between two sets of related columns, those of each cell of the target where it is crossed with one."""
+    """The cells of the tables between two sets of related columns, those of each cell of the target where one crosses them."""
     together: dict[tuple[tuple[int, ...], int], list[tuple[int, int]]] = {}
     related, target = _related_columns(covariance, feature_map), feature_map.kernel.target
     for group in feature_map.groups:

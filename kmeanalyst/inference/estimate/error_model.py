@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.declared import contradiction_notes
 from kmeanalyst.inference.estimate.cell_fit import CellFit, fit_cells
 from kmeanalyst.inference.estimate.population_fit import PopulationFit, fit_population
-from kmeanalyst.inference.estimate.unresolved import contradiction_notes
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData
@@ -91,6 +91,9 @@ class ErrorModel(ABC):
 
     @abstractmethod
     def _least_change(self, influence: Array, level: float) -> float: ...
+
+
+Terms = tuple[tuple[ErrorModel, Array], ...]  # the influence function of a statistic on each release
 
 
 def error_model(release: ReleaseData, weights: Array) -> ErrorModel:
@@ -258,15 +261,17 @@ class IndependentErrors:
     def notes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*(note for model in self.models for note in model.notes), *self.assumptions]))
 
-    def split(self, influence: Array) -> list[Array]:
-        return np.split(influence, np.cumsum([len(model.frame) for model in self.models])[:-1])
+    def terms(self, influence: Array) -> Terms:
+        """The influence on each release."""
+        ends = np.cumsum([len(model.frame) for model in self.models])
+        return tuple(zip(self.models, np.split(influence, ends[:-1]), strict=True))
 
     def parts(self, influence: Array) -> Parts:
-        return joint_parts([m.parts(part) for m, part in zip(self.models, self.split(influence), strict=True)])
+        return joint_parts(self.terms(influence))
 
     def covariance(self, influence: Array) -> Parts:
         """Joint covariances by source; None for a source that no release knows."""
-        covariances = [m.covariance(part) for m, part in zip(self.models, self.split(influence), strict=True)]
+        covariances = [model.covariance(part) for model, part in self.terms(influence)]
         known = {name: [one[name] for one in covariances if one[name] is not None] for name in PARTS}
         return {name: sum(some) if some else None for name, some in known.items()}
 
@@ -276,11 +281,11 @@ def total(parts: Parts) -> Any:
     return np.sqrt(sum(part**2 for part in parts.values() if part is not None))
 
 
-def joint_parts(models: list[Parts]) -> Parts:
-    """Parts of independent errors together; what is unknown in all of them is unknown."""
-    joint: Parts = {}
+def joint_parts(terms: Terms) -> Parts:
+    """Parts of a statistic's error on independent releases together; what is unknown on all of them is unknown."""
+    each, joint = [model.parts(influence) for model, influence in terms], Parts()
     for name in PARTS:
-        squares = [np.square(parts[name]) for parts in models if parts[name] is not None]
+        squares = [np.square(parts[name]) for parts in each if parts[name] is not None]
         joint[name] = np.sqrt(np.sum(squares, axis=0)) if squares else None
     return joint
 

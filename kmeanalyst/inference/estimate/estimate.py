@@ -6,7 +6,7 @@ An estimate carries its influence function on each release. Arithmetic with esti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
@@ -15,12 +15,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from kmeanalyst.inference.estimate.error_model import ErrorModel, joint_parts, total
+from kmeanalyst.inference.estimate.error_model import ErrorModel, Terms, joint_parts, total
 from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 
-Terms = tuple[tuple[ErrorModel, Array], ...]  # the influence function of an estimate on each release
 SAMPLE = "sample"  # the view of estimates on real rows, which have no other
 INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
 
@@ -33,8 +32,7 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
             'or ask for them with view="probability".'
         )
     terms = _joined(operands)
-    joint = joint_parts([model.parts(influence) for model, influence in terms])
-    parts = {name: None if part is None else float(part) for name, part in joint.items()}
+    parts = {name: None if part is None else float(part) for name, part in joint_parts(terms).items()}
     notes = dict.fromkeys(note for estimate, _ in operands for note in estimate.notes)
     if len(terms) > 1:
         notes[INDEPENDENT] = None
@@ -107,60 +105,6 @@ def shared_measurement(what: str) -> ValueError:
 
 
 _LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their exponents
-
-
-@dataclass(frozen=True, eq=False)
-class InverseCdf:
-    """An interval for a quantile: the quantiles at q ± z·standard_error of the distribution function (Woodruff 1952).
-
-    values          (m,) increasing, where the distribution function steps.
-    cumulative      (m,) its values there; the last is 1.
-    q               the order of the quantile.
-    standard_error  of the distribution function at the quantile.
-    bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
-    elsewhere       (k,) increasing, the values that the quantile of another population may have.
-    terms_at        x → the terms of the distribution function at x, as an Estimate has them.
-    """
-
-    values: Array
-    cumulative: Array
-    q: float
-    standard_error: float
-    bounds: tuple[float, float]
-    elsewhere: Callable[[], Array]
-    terms_at: Callable[[float], Terms]
-
-    def at(self, q: float) -> float:
-        return float(self.values[min(int(np.searchsorted(self.cumulative, q)), len(self.values) - 1)])
-
-    def interval(self, z: float) -> tuple[float, float]:
-        low, high = self.q - z * self.standard_error, self.q + z * self.standard_error
-        return (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
-
-    @property
-    def slope(self) -> float:
-        """dx/dF over the 95 % interval; 0 where the distribution function has no error."""
-        z = float(ndtri(0.975))
-        low, high = self.interval(z)
-        return (high - low) / (2 * z * self.standard_error) if self.standard_error > 0 else 0.0
-
-    def robust(self, level: float) -> tuple[float, float]:
-        """Least and largest quantile over all populations that agree with the measurement, found by bisection."""
-        candidates = self.elsewhere()
-        low = self._first(candidates, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
-        high = self._first(candidates, lambda x: self._known(x) + least_change(self.terms_at(x), level))
-        return low, high
-
-    def _first(self, candidates: Array, reached: Callable[[float], float]) -> float:
-        below, above = -1, len(candidates)
-        while above - below > 1:
-            middle = (below + above) // 2
-            below, above = (below, middle) if reached(float(candidates[middle])) >= self.q else (middle, above)
-        return float(candidates[above]) if above < len(candidates) else self.bounds[1]
-
-    def _known(self, x: float) -> float:
-        steps = int(np.searchsorted(self.values, x, side="right"))
-        return float(self.cumulative[steps - 1]) if steps else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

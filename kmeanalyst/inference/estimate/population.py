@@ -16,18 +16,20 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.declared import impossible_condition
 from kmeanalyst.inference.estimate.error_model import (
     PARTS,
     ErrorModel,
     IndependentErrors,
     Parts,
+    Terms,
     error_model,
     fitted_model,
     total,
 )
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, Terms
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
-from kmeanalyst.inference.estimate.unresolved import impossible_condition, what_would_help
+from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.domain.numbers import Number
@@ -158,10 +160,8 @@ class Population(ConditionedRows):
         is no released point.
         """
         rows, n_points = self.model.frame, len(self.weights)
-        ask = _evaluator(self.release, question)
-        values = _checked(ask(rows.iloc[:n_points]), n_points)
-        if len(rows) > n_points:
-            values = np.concatenate([values, ask(rows.iloc[n_points:])])
+        halves = [rows.iloc[:n_points], rows.iloc[n_points:]]
+        values = np.concatenate([self.values_at(question, part) for part in halves if len(part)])
         values = np.where(np.isfinite(values), values, np.nan)
         _check_met(self.release, question, values)
         if self.given is not None:
@@ -172,7 +172,19 @@ class Population(ConditionedRows):
 
     def values_at(self, question: Question, rows: pd.DataFrame) -> Array:
         """A question at other rows, as release.decode gives them: (n,) float64, not finite where it is undefined."""
-        return _checked(_evaluator(self.release, question)(rows), len(rows))
+        if not isinstance(question, str) and not callable(question):
+            raise TypeError(
+                f"a question is an expression in quotes or a function of a DataFrame, got a {type(question).__name__}. Write "
+                "'age > 50'; a random variable is asked itself, as in variable.mean()."
+            )
+        asked = parse(question).evaluate(rows, self.release.columns) if isinstance(question, str) else question(rows)
+        values = np.asarray(asked, dtype=float)
+        if values.shape != (len(rows),):
+            raise ValueError(
+                f"the question must give one number for each of {len(rows)} points, got shape {values.shape}. "
+                "Return a column, such as lambda frame: frame['age'] > 50."
+            )
+        return values
 
     @cached_property
     def in_probability_view(self) -> Population | None:
@@ -320,27 +332,6 @@ def _check_met(release: ReleaseData, question: Question, values: Array) -> None:
             f"no row that the release knows of distinguishes {question!r:.200} from the others, so how often it holds cannot be "
             f"said. Ask about texts of released points, as release.to_frame() has them in column {words.written(strings[0])}."
         )
-
-
-def _evaluator(release: ReleaseData, question: Question) -> Callable[[pd.DataFrame], Array]:
-    if not isinstance(question, str) and not callable(question):
-        raise TypeError(
-            f"a question is an expression in quotes or a function of a DataFrame, got a {type(question).__name__}. Write "
-            "'age > 50'; a random variable is asked itself, as in variable.mean()."
-        )
-    if not isinstance(question, str):
-        return lambda frame: np.asarray(question(frame), dtype=float)
-    expression = parse(question)
-    return lambda frame: np.asarray(expression.evaluate(frame, release.columns), dtype=float)
-
-
-def _checked(values: Any, n_points: int) -> Array:
-    if values.shape != (n_points,):
-        raise ValueError(
-            f"the question must give one number for each of {n_points} points, got shape {values.shape}. "
-            "Return a column, such as lambda frame: frame['age'] > 50."
-        )
-    return values
 
 
 def _a_condition(question: Question, columns: Columns) -> str:

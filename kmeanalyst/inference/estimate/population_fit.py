@@ -45,7 +45,7 @@ _ROWS_AT_ONCE, _MOST_ROUNDS, _AGREES = (
 
 @dataclass(frozen=True, eq=False)
 class CompatiblePopulations:
-    """All populations on stated rows that agree with the measurement, and the range of an answer over them: an outer limit.
+    """All populations on stated rows that agree with the measurement, and the least answer over them: an outer limit.
 
     A population here is any probability weights p on the rows, smooth or not. It agrees with the measurement y if
     |v_kᵀ(Σ p φ(z) − y)| is within the noise and sampling errors along all of K leading directions v_k at once (normal
@@ -58,14 +58,11 @@ class CompatiblePopulations:
     coordinates: Array
     errors: Array
 
-    def range(self, values: Array, level: float) -> tuple[float, float]:
-        """(least, largest) mean of `values` (n,) over the populations compatible at this simultaneous level.
+    def least(self, values: Array, level: float) -> float:
+        """The least mean of `values` (n,) over the populations compatible at this simultaneous level.
 
         Where no population on the rows agrees at the level, the nearest ones are taken. ValueError if a program fails.
         """
-        return self.least(values, level), -self.least(-values, level)
-
-    def least(self, values: Array, level: float) -> float:
         K = len(self._seen)
         found, beyond = self._extreme(values, float(ndtri(1 - (1 - level) / (2 * K))))
         if beyond > _AGREES:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kmeanalyst.inference.declared import declared_by, note_of
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import (
     Distribution,
@@ -26,10 +27,8 @@ from kmeanalyst.inference.estimate.population import (
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.estimate.unresolved import (
     conditions_joined,
-    declared_by,
     equates_numbers,
     mass_of_pair,
-    note_of,
     unresolved_mass,
 )
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of

@@ -8,14 +8,15 @@ the column's bounds; there is no normal distribution for it, and no symmetry.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
-from kmeanalyst.inference.estimate.error_model import total
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, InverseCdf, Terms
+from kmeanalyst.inference.estimate.error_model import Terms, total
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, largest_change, least_change
 from kmeanalyst.inference.estimate.population import Distribution, estimates, feasible_view, population_of, shown
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.expectation import statistic_of
@@ -114,6 +115,60 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
         value, influence = by.at(by.q), -by.slope * influences[:, k]
         answers.append(Statistic(value, influence, question=text, interval_by=by))
     return answers
+
+
+@dataclass(frozen=True, eq=False)
+class InverseCdf:
+    """An interval for a quantile: the quantiles at q ± z·standard_error of the distribution function (Woodruff 1952).
+
+    values          (m,) increasing, where the distribution function steps.
+    cumulative      (m,) its values there; the last is 1.
+    q               the order of the quantile.
+    standard_error  of the distribution function at the quantile.
+    bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
+    elsewhere       (k,) increasing, the values that the quantile of another population may have.
+    terms_at        x → the terms of the distribution function at x, as an Estimate has them.
+    """
+
+    values: Array
+    cumulative: Array
+    q: float
+    standard_error: float
+    bounds: tuple[float, float]
+    elsewhere: Callable[[], Array]
+    terms_at: Callable[[float], Terms]
+
+    def at(self, q: float) -> float:
+        return float(self.values[min(int(np.searchsorted(self.cumulative, q)), len(self.values) - 1)])
+
+    def interval(self, z: float) -> tuple[float, float]:
+        low, high = self.q - z * self.standard_error, self.q + z * self.standard_error
+        return (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
+
+    @property
+    def slope(self) -> float:
+        """dx/dF over the 95 % interval; 0 where the distribution function has no error."""
+        z = float(ndtri(0.975))
+        low, high = self.interval(z)
+        return (high - low) / (2 * z * self.standard_error) if self.standard_error > 0 else 0.0
+
+    def robust(self, level: float) -> tuple[float, float]:
+        """Least and largest quantile over all populations that agree with the measurement, found by bisection."""
+        candidates = self.elsewhere()
+        low = self._first(candidates, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
+        high = self._first(candidates, lambda x: self._known(x) + least_change(self.terms_at(x), level))
+        return low, high
+
+    def _first(self, candidates: Array, reached: Callable[[float], float]) -> float:
+        below, above = -1, len(candidates)
+        while above - below > 1:
+            middle = (below + above) // 2
+            below, above = (below, middle) if reached(float(candidates[middle])) >= self.q else (middle, above)
+        return float(candidates[above]) if above < len(candidates) else self.bounds[1]
+
+    def _known(self, x: float) -> float:
+        steps = int(np.searchsorted(self.values, x, side="right"))
+        return float(self.cumulative[steps - 1]) if steps else 0.0
 
 
 def _at_most(values: Array, x: float) -> Array:

@@ -14,7 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.estimate import Terms, largest_change, least_change
+from kmeanalyst.inference.estimate.error_model import Terms
+from kmeanalyst.inference.estimate.estimate import largest_change, least_change
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.equations import NoRoot

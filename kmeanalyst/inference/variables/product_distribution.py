@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import IndependentErrors
-from kmeanalyst.inference.estimate.estimate import INDEPENDENT, Terms
+from kmeanalyst.inference.estimate.error_model import IndependentErrors, Terms
+from kmeanalyst.inference.estimate.estimate import INDEPENDENT
 from kmeanalyst.inference.estimate.population import (
     Distribution,
     Population,
@@ -177,7 +177,7 @@ class ProductDistribution:
 
     def terms(self, influence: Array) -> Terms:
         """The influence on each release."""
-        return tuple(zip(self.model.models, self.model.split(influence), strict=True))
+        return self.model.terms(influence)
 
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
         """A note on an infeasible value; what the probability view gives in its place, unless combinations are drawn."""

@@ -9,9 +9,9 @@ import pytest
 from ruled_tables import HOSPITAL, NEVER, RULES, hospital, with_rules
 
 import kmeanalyst as ka
+from kmeanalyst.inference.declared import Declared, declared
 from kmeanalyst.inference.estimate.cell_fit import independent_rows
 from kmeanalyst.inference.estimate.error_model import fitted_model
-from kmeanalyst.inference.estimate.unresolved import Declared, declared
 from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel

@@ -11,7 +11,8 @@ import pytest
 import refusals
 from scipy.stats import norm
 
-from kmeanalyst.inference.estimate.estimate import Estimate, InverseCdf
+from kmeanalyst.inference.estimate.estimate import Estimate
+from kmeanalyst.inference.questions.quantiles import InverseCdf
 
 
 def by_hand() -> Estimate:
