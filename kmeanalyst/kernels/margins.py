@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, compress, groupby, pairwise
+from itertools import combinations, compress, groupby, islice, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from kmeanalyst.kernels.continuous import UnitDiagonal
 from kmeanalyst.kernels.features.base import CellFeatures
 
 _MOST_IN_PAIRS = 1000  # columns whose pairs are all measured
+_MOST_IN_CHOSEN = 10**9  # cells of all tables
 _ROUNDING = 1e-9
 _MOST_COUNTED = 10**6  # cells of all tables that a sum over pairs of rows is found by counting in
 _BLOCK_ENTRIES = 2**20  # entries of the Gram matrix at a time
@@ -139,11 +140,11 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of columns, other than the target, whose tables are measured."""
+        """Number of pairs of columns, other than the target, whose tables are measured; of chosen ones with larger sets."""
         return math.comb(len(self.others), 2)
 
     @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
+    def pairs(self) -> tuple[tuple[int, ...], ...]:
         """These pairs (i, j), i < j."""
         return tuple(combinations(self.others, 2))
 
@@ -221,9 +222,9 @@ class Margins(Cells, UnitDiagonal):
 
 @dataclass(frozen=True)
 class ChosenMargins(Margins):
-    """Margins of chosen pairs of columns, with a height for each table: k = Σ_t h_t² (whether the cells of table t agree).
+    """Margins of chosen sets of columns, with a height for each table: k = Σ_t h_t² (whether the cells of table t agree).
 
-    chosen    the pairs (i, j), i < j, of columns other than the target whose tables are measured.
+    chosen    the pairs (i, j), i < j, and after them larger sets, of columns other than the target whose tables are measured.
     squares   for each of the six shares the squared heights h_t² of its tables: they are positive, and their sum is the share.
 
     >>> alone, together = (0.25, 0.15), (0.6,)
@@ -237,22 +238,26 @@ class ChosenMargins(Margins):
     (((0, 1),), 1, 3)
     """
 
-    chosen: tuple[tuple[int, int], ...] = ()
+    chosen: tuple[tuple[int, ...], ...] = ()
     squares: tuple[tuple[float, ...], ...] = ()
     name: ClassVar[str] = "chosen-margins"
 
     def __post_init__(self) -> None:
-        for pair in self.chosen if isinstance(self.chosen, tuple) else [None]:
-            if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(is_whole, pair))):
+        for each in self.chosen if isinstance(self.chosen, tuple) else [None]:
+            if not (isinstance(each, tuple) and len(each) >= 2 and all(map(is_whole, each))):
                 raise ValueError(
-                    f"chosen must be pairs of columns' numbers, got {self.chosen!r:.80}. Pass e.g. ((0, 1),)."
+                    f"chosen must be sets of two or more columns' numbers, got {self.chosen!r:.80}. Pass e.g. ((0, 1),)."
                 )
         super().__post_init__()
-        others = set(self.others)
-        if any(not (i < j and {i, j} <= others) for i, j in self.chosen) or len(set(self.chosen)) < len(self.chosen):
+        others, orders = set(self.others), list(map(len, self.chosen))
+        increasing = all(set(each) <= others and list(each) == sorted(set(each)) for each in self.chosen)
+        if not increasing or len(set(self.chosen)) < len(self.chosen) or orders != sorted(orders):
             raise ValueError(
-                "chosen must be different pairs i < j of columns other than the target. Name each pair once, in order."
+                "chosen must be different sets i < j < … of columns other than the target, those of fewest columns first. "
+                "Name each set once, in order."
             )
+        if self.n_cells > _MOST_IN_CHOSEN:
+            raise ValueError(f"margins of chosen sets have at most {_MOST_IN_CHOSEN} cells, got {self.n_cells}.")
         self._check_squares()
 
     def _check_squares(self) -> None:
@@ -272,8 +277,8 @@ class ChosenMargins(Margins):
             if abs(sum(each) - share) > _ROUNDING:
                 raise ValueError(f"the squares of a share must add up to it, got {sum(each)!r} for {share!r}.")
 
-    def with_pairs(self, kept: Collection[tuple[int, int]]) -> ChosenMargins:
-        """The same of single columns and of these of the chosen pairs alone, with heights in proportion.
+    def with_pairs(self, kept: Collection[tuple[int, ...]]) -> ChosenMargins:
+        """The same of single columns and of these of the chosen sets alone, with heights in proportion.
 
         >>> squares = ((0.3, 0.1), (), (0.6,), (), (), ())
         >>> both = ka.kernels.ChosenMargins(
@@ -294,7 +299,7 @@ class ChosenMargins(Margins):
         return len(self.chosen)
 
     @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
+    def pairs(self) -> tuple[tuple[int, ...], ...]:
         return self.chosen
 
     @property
@@ -302,7 +307,7 @@ class ChosenMargins(Margins):
         return self.squares
 
     def _cells_of_pairs(self) -> int:
-        return sum(self.sizes[i] * self.sizes[j] for i, j in self.chosen)
+        return sum(math.prod(self.sizes[j] for j in each) for each in self.chosen)
 
     def _block(self, x: Array, y: Array) -> Array:
         d = len(self.edges)
@@ -312,7 +317,7 @@ class ChosenMargins(Margins):
         crossed: list[tuple[int, ...]] = [(*pair, *with_target) for pair in self.chosen]
         finer: list[tuple[int, ...]] = [(j, *with_target) for j in range(d, x.shape[1])]
         K = np.zeros((len(x), len(y)))
-        kinds: tuple[Sequence[tuple[int, ...]], ...] = (alone, others, self.chosen, crossed, finer, [with_target])
+        kinds = (alone, others, self.chosen, crossed, finer, [with_target])
         for tables, squares in zip(kinds, self.squares, strict=True):
             for table, square in zip(tables, squares, strict=False):  # none of a share of 0
                 same = np.ones(K.shape, dtype=bool)
@@ -338,8 +343,9 @@ KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer", "t
 class MarginFeatures(CellFeatures):
     """One-way tables of all columns; of the others crossed with the target; two-way ones; those crossed; finer ones; the target's.
 
-    Groups in this order, those of share 0 left out. Cells of a table are in the order of an array with an axis for each column:
-    the target first where it is crossed with, then columns i < j. Pairs are in the order of the kernel.
+    Groups in this order, those of share 0 left out; tables of larger chosen sets are groups after the two-way ones, one for each
+    number of columns. Cells of a table are in the order of an array with an axis for each column: the target first where it is
+    crossed with, then columns i < j. Pairs and sets are in the order of the kernel.
     """
 
     kernel: Margins
@@ -385,7 +391,7 @@ class MarginFeatures(CellFeatures):
 class Group:
     """The tables of one kind: the indices of their cells among the features, and their heights.
 
-    kind      one of KINDS.
+    kind      one of KINDS; of larger sets than pairs "sets" or "sets by target".
     squares   of each table the squared height of the coordinate of a row's cell: their sum is the group's share.
     start     the first feature.
     tables    columns of each table, all of one length; finer cells count as columns after the table's own.
@@ -399,6 +405,11 @@ class Group:
     tables: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
     crossed: int = 1
+
+    @property
+    def is_of_sets(self) -> bool:
+        """Whether its tables are of two or more columns beside the target: those that may have been chosen."""
+        return self.kind.startswith(("pairs", "sets"))
 
     @property
     def height(self) -> float:
@@ -480,9 +491,10 @@ def _groups(kernel: Margins) -> list[Group]:
     sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []
     for kind, squares, (tables, with_target) in zip(KINDS, kernel.squared_heights, kinds, strict=True):
-        if squares:
-            start = groups[-1].stop if groups else 0
-            if with_target:
-                tables = tuple((kernel.target, *table) for table in tables)
-            groups.append(Group(kind, squares, start, tables, sizes, sizes[kernel.target] if with_target else 1))
+        heights = iter(squares)
+        for order, alike in groupby(tables if squares else (), key=len):
+            own = tuple((kernel.target, *table) if with_target else table for table in alike)
+            named = kind.replace("pairs", "sets") if order > 2 else kind
+            start, crossed = groups[-1].stop if groups else 0, sizes[kernel.target] if with_target else 1
+            groups.append(Group(named, tuple(islice(heights, len(own))), start, own, sizes, crossed))
     return groups

@@ -60,6 +60,33 @@ class Choice:
     scale: float
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnSets:
+    """Larger sets of columns than pairs: the exponential mechanism drew them, and noisy scores of theirs said which to measure.
+
+    sets     those that were drawn, the first draw first, each i < j < …; those that were measured are in the kernel.
+    largest  cells of the largest table that could be drawn.
+    draws    the round of draws, of as many sets.
+    scores   the round after it: a number for each of the sets.
+    """
+
+    sets: tuple[tuple[int, ...], ...]
+    largest: int
+    draws: Choice
+    scores: Scores
+
+    def fits(self, kernel: ChosenMargins) -> bool:
+        """Whether these are different sets of the kernel's columns, of tables no larger than the largest."""
+        others = set(kernel.others)
+        return len(set(self.sets)) == len(self.sets) == self.draws.count and all(
+            len(own) > 2 and list(own) == sorted(set(own) & others) and cells <= self.largest
+            for own, cells in zip(self.sets, self.cells(kernel), strict=True)
+        )
+
+    def cells(self, kernel: Margins) -> list[int]:
+        return [math.prod(kernel.sizes[j] for j in own if 0 <= j < len(kernel.sizes)) for own in self.sets]
+
+
 def choice_constant(cells: Sequence[int], step: int, count: int, deviation: float) -> float:
     """c such that a choice of `count` tables with noise of scale b is worth a vector that moves by c / b, behind Gaussian noise.
 
@@ -97,6 +124,7 @@ class Measurement:
     scores        rounds of scores by which the tables of φ were chosen, with noise of the same deviation on the grid.
     choices       rounds in which the exponential mechanism drew pairs of columns, whose tables are in φ.
     beforehand    pairs of columns whose tables were measured before any score, because a public workload names them.
+    drawn         the last rounds but one, in which larger sets of columns were drawn and scored; None without.
 
     >>> measurement = release.measurement
     >>> measurement.vector.shape, measurement.noise_law, measurement.sensitivity
@@ -119,6 +147,7 @@ class Measurement:
     scores: tuple[Scores, ...] = ()
     choices: tuple[Choice, ...] = ()
     beforehand: tuple[tuple[int, int], ...] = ()
+    drawn: DrawnSets | None = None
 
     def __post_init__(self) -> None:
         if self.vector.shape != (self.feature_map.dimension,) or self.noisy_sum.shape != self.vector.shape:
@@ -134,9 +163,7 @@ class Measurement:
     def _check_chosen(self) -> None:
         kernel = self.feature_map.kernel
         if not isinstance(kernel, ChosenMargins) or is_pure(self.noise_law):
-            raise ValueError(
-                "scores and choices go with margins of chosen pairs, under Gaussian noise. Leave them out."
-            )
+            raise ValueError("scores and choices go with margins of chosen sets, under Gaussian noise. Leave them out.")
         columns = len(kernel.others)
         for score in self.scores:
             if score.noisy.shape != (columns * (columns - 1) // 2,) or not 0 < score.step <= GRID:
@@ -144,6 +171,8 @@ class Measurement:
         for choice in self.choices:
             if not (0 < choice.count <= len(kernel.chosen) and 0 < choice.step <= GRID and 0 < choice.scale < math.inf):
                 raise ValueError("a choice is of chosen pairs, with a step from 1 to 2^28 and a positive finite scale.")
+        if self.drawn is not None and not self.drawn.fits(kernel):
+            raise ValueError("sets that were drawn are different sets of three or more columns. Correct them.")
         if self.beforehand and not (self.chosen_by_rows and set(self.beforehand) <= set(kernel.chosen)):
             raise ValueError(
                 "pairs of columns measured before any score are chosen ones, and go with scores or choices. Leave them out."
@@ -186,12 +215,20 @@ class Measurement:
         return math.hypot(
             of_features, *(score_sensitivity(cells, score.step) for score in self.scores),
             *(choice_constant(cells, own.step, own.count, deviation) / own.scale for own in self.choices),
+            *self._of_drawn(kernel, deviation),
         )  # fmt: skip
+
+    def _of_drawn(self, kernel: Margins, deviation: float) -> list[float]:
+        if self.drawn is None:
+            return []
+        of, draws = self.drawn, self.drawn.draws
+        scored = score_sensitivity(of.cells(kernel), of.scores.step)
+        return [scored, choice_constant([of.largest], draws.step, draws.count, deviation) / draws.scale]
 
     @property
     def chosen_by_rows(self) -> bool:
         """Whether the rows decided which tables were measured, through scores or choices."""
-        return bool(self.scores or self.choices)
+        return bool(self.scores or self.choices or self.drawn)
 
     @property
     def decided_beforehand(self) -> Measurement:
@@ -211,12 +248,11 @@ class Measurement:
             return self
         kept, left = [], 1.0  # the squared heights of what is kept
         for group in features.groups:
-            of_pairs = group.kind.startswith("pairs")
-            left -= sum(group.squares) if of_pairs else 0.0
+            left -= sum(group.squares) if group.is_of_sets else 0.0
             for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-                if not of_pairs or table[-2:] in self.beforehand:
+                if not group.is_of_sets or (group.kind.startswith("pairs") and table[-2:] in self.beforehand):
                     kept.append(np.arange(start, stop))
-                    left += square if of_pairs else 0.0
+                    left += square if group.is_of_sets else 0.0
         indices, scale = np.concatenate(kept), 1 / math.sqrt(left)
         return Measurement(
             vector=self.vector[indices] * scale, noise_scale=self.noise_scale * scale, noise_law=self.noise_law,
@@ -225,11 +261,11 @@ class Measurement:
         )  # fmt: skip
 
     def counted_together(self, i: int, j: int) -> bool:
-        """Whether features see columns i and j jointly; of margins of chosen pairs, whether this pair was chosen."""
+        """Whether features see columns i and j jointly; of margins of chosen sets, whether one with both was chosen."""
         kernel = self.feature_map.kernel
         if not isinstance(kernel, ChosenMargins) or kernel.target in (i, j):
             return True
-        return bool(kernel.shares[2] or kernel.shares[3]) and (min(i, j), max(i, j)) in kernel.chosen
+        return bool(kernel.shares[2] or kernel.shares[3]) and any({i, j} <= set(each) for each in kernel.chosen)
 
     @property
     def grid_steps(self) -> float:
@@ -245,6 +281,11 @@ class Measurement:
             fields["choices"] = [asdict(choice) for choice in self.choices]
         if self.beforehand:
             fields["beforehand"] = [list(pair) for pair in self.beforehand]
+        if self.drawn is not None:
+            fields["drawn"] = {
+                "sets": [list(own) for own in self.drawn.sets], "largest": self.drawn.largest,
+                "step": self.drawn.draws.step, "scale": self.drawn.draws.scale, "score_step": self.drawn.scores.step,
+            }  # fmt: skip
         return fields
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels import ChosenMargins, Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.derived import Derived, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
@@ -252,6 +252,10 @@ class ReleaseData(Memoised):
             return lines | {"privacy": "none known: weighted points without a measurement"}
         if self.residual_over_noise is not None:
             lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size"
+        chosen = self.kernel.chosen if isinstance(self.kernel, ChosenMargins) else ()
+        larger = [" × ".join(shortened(self.domain.names[j], 60) for j in own) for own in chosen if len(own) > 2]
+        if larger:
+            lines["together"] = f"counted in one table each, beside pairs: {', '.join(larger)}"
         return guarantee_lines(self.statement) | self._noise_lines(self.statement) | lines
 
     def _noise_lines(self, statement: PrivacyStatement) -> dict[str, str]:

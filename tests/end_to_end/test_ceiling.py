@@ -13,14 +13,14 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_124,
-    "kmeanalyst/kernels": 3_447,
-    "kmeanalyst/learning": 3_480,
+    "kmeanalyst/inference": 13_135,
+    "kmeanalyst/kernels": 3_459,
+    "kmeanalyst/learning": 3_499,
     "kmeanalyst/plots": 1_007,
     "kmeanalyst/release": 289,
-    "kmeanalyst/releases": 9_952,
+    "kmeanalyst/releases": 10_027,
     "kmeanalyst/report": 1_486,
-    "kmeanalyst/representation": 5_208,
+    "kmeanalyst/representation": 5_292,
     "kmeanalyst/sources": 1_362,
     "release_side": 315,
     "release_side/budget": 1_259,
@@ -29,9 +29,9 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_167,
-    "release_side/publishing": 2_938,
+    "release_side/publishing": 3_083,
     "release_side/quality": 1_488,
-    "tests": 48_914,
+    "tests": 49_082,
 }
 
 

@@ -26,14 +26,15 @@ def increasing(rng: np.random.Generator, count: int) -> tuple[float, ...]:
 
 
 def random_kernel(seed: int) -> ChosenMargins:
-    """Of 1 to 5 columns, with and without a target, atoms, missing cells, finer ranges and pairs; shares of 0 as well."""
+    """Of 1 to 5 columns, with and without a target, atoms, missing cells, finer ranges, pairs, larger sets and shares of 0."""
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 6))
     target = int(rng.integers(-1, d))
     fine = tuple(increasing(rng, int(rng.integers(0, 5))) if rng.random() < 0.5 else () for _ in range(d))
     others = [j for j in range(d) if j != target]
-    pairs = [pair for pair in combinations(others, 2) if rng.random() < 0.5]
+    pairs: list[tuple[int, ...]] = [pair for pair in combinations(others, 2) if rng.random() < 0.5]
     rng.shuffle(pairs)
+    pairs += [each for n in (3, 4) for each in combinations(others, n) if rng.random() < 0.4]
     deeper = tuple((j, (*fine[j], 9.0)) for j in others if fine[j] and rng.random() < 0.5)
     counts = [
         d, len(others) * (target >= 0), len(pairs), len(pairs) * (target >= 0), sum(bool(fine[j]) for j in others) + len(deeper),

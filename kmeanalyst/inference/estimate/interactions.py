@@ -5,14 +5,14 @@ mean square 1 that no part of S has. What the answers do not follow of a questio
 variance of E[r | cells of S], less that of its parts and less what chance gives so many cells, times κ_S (Hooker 2007 has the
 decomposition; columns that copy each other are counted twice, so that all sets together have at most Var r).
 
-    single columns and counted pairs   κ, as the measurement shows it (`cell_fit`).
+    single columns and counted sets    κ, as the measurement shows it (`cell_fit`).
     a pair that was not counted        what its noisy score leaves possible: the score is the L1 distance u of the pair's table from
                                        what the release assumed of it. Before it is seen u is exponential with a mean in proportion
                                        to r = Σ √E over the cells' shares E; all scores give the proportion. κ_S = π/2 E[u²]/r²,
                                        times 9 for events, which add departures of one sign, but no event departs by more than
                                        half of the distance. Without a score, that of strong usual pairs.
     within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
-    all further sets                   κ of triples in real tables: an assumption, as no triple was counted.
+    all further sets                   κ of triples in real tables: an assumption, as they were not counted.
 
 Of a coefficient a relation is expected: the population may depart along the question by a correlation of deviation ½, and of a
 pair that was scored by as much as its own score says.
@@ -55,8 +55,8 @@ class Interactions:
     cells     (d, m) of each column; sizes their numbers.
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     target    the column that all sets have with them; −1 for none.
-    pairs     the others of each pair.
-    spreads   (P,) κ of each pair; most (P,) the most that its distance may be, very large where there is no score;
+    pairs     the others of each pair, and of each larger set that was counted.
+    spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score;
               squared (P,) its squared distance as its score alone says, NaN where there is none.
     spread    κ of single columns.
     """
@@ -68,7 +68,7 @@ class Interactions:
     sizes: tuple[int, ...]
     within: tuple[tuple[Array, Array], ...]
     target: int
-    pairs: tuple[tuple[int, int], ...]
+    pairs: tuple[tuple[int, ...], ...]
     spreads: Array
     most: Array
     squared: Array
@@ -78,7 +78,8 @@ class Interactions:
     def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
         assert isinstance(measurement.feature_map, MarginFeatures)
         kernel = measurement.feature_map.kernel
-        pairs = tuple(combinations(kernel.others, 2))
+        counted = kernel.chosen if isinstance(kernel, ChosenMargins) else ()
+        pairs = (*combinations(kernel.others, 2), *(each for each in counted if len(each) > 2))
         m = int(min(len(rows), max(_MOST_PLACES // max(len(pairs), 1), 1)))
         n = len(rows)
         chosen: Any = slice(None)
@@ -97,12 +98,13 @@ class Interactions:
             np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread,
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
-            counted = set(kernel.chosen)
-            found._score(measurement, np.array([pair not in counted for pair in pairs], dtype=bool))
+            within_counted = {pair for each in counted for pair in combinations(each, 2)}
+            of_two = pairs[: math.comb(len(kernel.others), 2)]
+            found._score(measurement, np.flatnonzero([pair not in within_counted for pair in of_two]))
         return found
 
     def _score(self, measurement: Measurement, left: Array) -> None:
-        """Set what is known of the pairs that were left out."""
+        """Set what is known of the pairs that were left out, by their numbers."""
         if not measurement.scores:
             self.spreads[left] = _NOT_SCORED
             return
@@ -110,12 +112,13 @@ class Interactions:
             float(np.sqrt(np.bincount(own, self.weights, minlength=size)).sum())
             for own, size in zip(self.cells, self.sizes, strict=True)
         ]
-        expected = np.array([math.prod(roots[j] for j in self._columns(pair)) for pair in self.pairs])
         last = measurement.scores[-1]
+        of_two = self.pairs[: len(last.noisy)]
+        expected = np.array([math.prod(roots[j] for j in self._columns(pair)) for pair in of_two])
         scores = last.noisy / (last.step * measurement.n_rows)
         noise = measurement.noise_scale * measurement.grid_steps / last.step
         usual = squared_distances(scores, noise, expected)
-        self.spreads[left] = (_OF_EVENTS * math.pi / 2 * usual / expected**2)[left]
+        self.spreads[left] = _OF_EVENTS * math.pi / 2 * (usual / expected**2)[left]
         self.squared[left] = _second_moments(scores / noise, noise)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
 
@@ -179,7 +182,7 @@ class Interactions:
             found = np.maximum(found, np.where(np.isnan(along), OF_RELATIONS * own, np.minimum(along, own)))
         return np.minimum(found, (self.most[i] * ranges / (2 * _BOUND)) ** 2)
 
-    def _columns(self, pair: tuple[int, int]) -> tuple[int, ...]:
+    def _columns(self, pair: tuple[int, ...]) -> tuple[int, ...]:
         return (self.target, *pair) if self.target >= 0 else pair
 
     @property
@@ -214,12 +217,18 @@ class Interactions:
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array]
     ) -> Iterator[tuple[int, Array, Array, Array]]:
-        """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, means (c, k) by roots of shares."""
+        """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, means (c, k) by roots of shares.
+
+        And for each larger set that was counted, after all pairs.
+        """
         base = alone.get(self.target, 0.0)
-        sets = [self._columns(pair) for pair in self.pairs]
+        sets, known = [self._columns(pair) for pair in self.pairs], dict[tuple[int, ...], Array]()
         for i, (between, means, roots) in enumerate(self._between(sets, rest, total)):
-            a, b = self.pairs[i]
-            own, raw = np.maximum(between - alone[a] - alone[b] - base, 0.0), (means**2).sum(axis=0)
+            pair = self.pairs[i]
+            parts = [alone[j] for j in pair]
+            parts += [own for part, own in known.items() if set(part) < set(pair)] if len(pair) > 2 else []
+            own, raw = np.maximum(between - sum(parts) - base, 0.0), (means**2).sum(axis=0)
+            known[pair] = own
             size = roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0))
             yield i, own, size, means
 

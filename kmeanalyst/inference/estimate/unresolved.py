@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
@@ -193,7 +193,9 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
     if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
         which = "A release with --workload counts the pairs that it names, one with --kernel margins all"
         return f"{together} was not counted, as scores did not show a relation. {which}"
-    if len([place for place in places if place != target]) > 2:
+    kernel, others = feature_map.kernel, {place for place in places if place != target}
+    counted = isinstance(kernel, ChosenMargins) and any(others <= set(each) for each in kernel.chosen)
+    if len(others) > 2 and not counted:
         how = ", and no release counts so many columns"
         if target < 0:
             how = ". A release with one of them as --target counts pairs of the others with it"

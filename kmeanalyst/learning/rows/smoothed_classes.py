@@ -104,11 +104,12 @@ def fit_smoothed_classes(release: ReleaseData, target: str) -> SmoothedClasses:
     columns = Domain(tuple(other for other in release.domain.columns if other.name != target and not other.is_text))
     linear_columns = len(linear_features(columns, release.frame.iloc[:1]).columns)
     rows = _Rows.of(release, target, np.argsort(order), min(_MOST_ROWS, _MOST_ENTRIES // linear_columns))
-    logistic, linear = _stopped(_logistic_models(), linear_features(columns, rows.frame), rows)
-    boosted, by_trees = _stopped(_boosted_models(), tree_features(columns, rows.frame), rows)
+    logistic, linear = _stopped(_logistic_models(), linear_features(columns, rows.frame), rows, [])
+    boosted, by_trees = _stopped(_boosted_models(), tree_features(columns, rows.frame), rows, rows.sets)
     means = ((weight, _geometric_mean(linear, by_trees, weight)) for weight in _WEIGHTS)
-    enough = rows.enough(rows.pairs)
-    weight = next((weight for weight, mean in means if rows.misfit(mean, rows.pairs) <= enough), _WEIGHTS[-1])
+    several = rows.pairs + rows.sets
+    enough = rows.enough(several)
+    weight = next((weight for weight, mean in means if rows.misfit(mean, several) <= enough), _WEIGHTS[-1])
     return SmoothedClasses(np.array(levels[order].tolist()), columns, logistic, boosted, weight, rows.n_rows)
 
 
@@ -135,15 +136,19 @@ def _boosted_models() -> Iterator[HistGradientBoostingClassifier]:
         yield model.set_params(max_iter=trees)
 
 
-def _stopped(models: Iterator[Any], X: pd.DataFrame, rows: _Rows) -> tuple[Any, Array]:
-    """The first of the models that is near enough to the measurement, or the last; and its probabilities at the rows."""
-    enough = rows.enough(rows.singles)
+def _stopped(models: Iterator[Any], X: pd.DataFrame, rows: _Rows, sets: list[_Table]) -> tuple[Any, Array]:
+    """The first of the models that is near enough to the measurement, or the last; and its probabilities at the rows.
+
+    sets   tables that it is compared with beside those of single columns, as far as it can fit them.
+    """
+    compared = [rows.singles, *([sets] if sets else [])]
+    enough = [rows.enough(tables) for tables in compared]
     for model in models:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a model that stops early is what is wanted
             model.fit(X, rows.codes, sample_weight=rows.weights)
         found = model.predict_proba(X)
-        if rows.misfit(found, rows.singles) <= enough:
+        if all(rows.misfit(found, tables) <= most for tables, most in zip(compared, enough, strict=True)):
             break
     return model, found
 
@@ -172,7 +177,7 @@ class _Rows:
     weights  (n,) of mean 1.
     cells    (n, columns) of the measured tables.
     share    of the population that has a target.
-    singles  the measured tables with one other column, and pairs those with two.
+    singles  the measured tables with one other column; pairs those with two, of a target; sets those of larger chosen sets.
     """
 
     frame: pd.DataFrame
@@ -182,6 +187,7 @@ class _Rows:
     share: float
     singles: list[_Table]
     pairs: list[_Table]
+    sets: list[_Table]
     n_rows: int
 
     @classmethod
@@ -198,13 +204,13 @@ class _Rows:
                 f"all rows have one class of {target!r}, so there is nothing to separate. Take another target."
             )
         levels = np.argsort(class_of)[present]
-        singles, pairs = (
-            [replace(table, shares=table.shares[levels]) for table in tables]
-            for tables in (_tables(measurement, position), _tables_of_pairs(measurement, position))
+        singles, pairs, sets = (
+            [replace(table, shares=table.shares[levels]) for table in of(measurement, position)]
+            for of in (_tables, _tables_of_pairs, _tables_of_sets)
         )
         return cls(
             release.frame.iloc[known], codes, weights, measurement.feature_map.kernel.cells(points), share,
-            singles, pairs, measurement.n_rows,
+            singles, pairs, sets, measurement.n_rows,
         )  # fmt: skip
 
     def enough(self, tables: list[_Table]) -> float:
@@ -268,6 +274,19 @@ def _tables_of_pairs(measurement: Measurement, position: int) -> list[_Table]:
         ]
     else:
         tables = []
+    return [_table(kernel, position, *table) for table in tables]
+
+
+def _tables_of_sets(measurement: Measurement, position: int) -> list[_Table]:
+    """The same of chosen sets of three columns or more with this one, where none is crossed with a target."""
+    kernel: Any = measurement.feature_map.kernel
+    if kernel.target >= 0:
+        return []
+    tables = [
+        (tuple(j for j in own if j != position), np.moveaxis(table[0], own.index(position), 0), variance)
+        for own, (table, variance) in Observed.of(measurement).sets.items()
+        if position in own
+    ]
     return [_table(kernel, position, *table) for table in tables]
 
 

@@ -70,6 +70,15 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(is_whole, value))
 
 
+def _is_drawn(value: Any) -> bool:
+    if not isinstance(value, dict) or set(value) != {"sets", "largest", "step", "scale", "score_step"}:
+        return False
+    steps = all(map(_is_step, (value["largest"], value["step"], value["score_step"])))
+    sets = value["sets"] if isinstance(value["sets"], list) else []
+    whole = all(isinstance(own, list) and len(own) > 2 and all(map(is_whole, own)) for own in sets)
+    return steps and bool(sets) and whole and is_number(value["scale"]) and value["scale"] > 0
+
+
 def _rounds(what: str, holds: Callable[[Any], bool]) -> _Rule:
     return (
         f"a list of 1 to {_MOST_SCORES} {what}",
@@ -132,6 +141,7 @@ _ROUND_RULES: dict[str, _Rule] = {
         "a list of pairs of columns' numbers, at least one",
         lambda value: isinstance(value, list) and bool(value) and all(map(_is_pair, value)),
     ),
+    "drawn": ("a table of sets, at least one, largest, step and score_step (from 1 to 2^28) and scale", _is_drawn),
 }
 _FUNCTION_MEASUREMENT_RULES = {
     "noise_law": _one_of(*(law for law in NOISE_LAWS if not is_pure(law))),
@@ -291,7 +301,8 @@ def _members_of_release(header: dict[str, Any]) -> set[str]:
     if header["measurement"] is None:
         return {POINTS}
     arrays = header["measurement"]["feature_map"]["arrays"]
-    scores = {scores_name(number) for number in range(1, 1 + len(header["measurement"].get("scores", ())))}
+    rounds = len(header["measurement"].get("scores", ())) + ("drawn" in header["measurement"])
+    scores = {scores_name(number) for number in range(1, 1 + rounds)}
     return {POINTS, NOISY_SUM} | scores | {f"measurement/{name}.npy" for name in arrays}
 
 

@@ -44,7 +44,7 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.file.archive import NOISY_SUM, Members, scores_name
 from kmeanalyst.releases.file.kernel import check_kernel, diameter_over, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, limits, refusal, refusing, too_large
-from kmeanalyst.releases.measurement import Choice, Measurement, Scores, mean_unit
+from kmeanalyst.releases.measurement import Choice, DrawnSets, Measurement, Scores, mean_unit
 from kmeanalyst.releases.statement import PrivacyStatement, is_pure
 
 _MOST_SCORED = 1000  # columns whose pairs are scored
@@ -72,12 +72,12 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
     if not math.isclose(fields["grid_noise_scale"] * unit, fields["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
     scores, choices = _scores_of(fields, feature_map, members), _choices_of(fields, feature_map)
-    beforehand = tuple(map(tuple, fields.get("beforehand", [])))
-    _check_beforehand(beforehand, feature_map.kernel, chosen=bool(scores or choices))
+    beforehand, drawn = tuple(map(tuple, fields.get("beforehand", []))), _drawn_of(fields, feature_map, members)
+    _check_beforehand(beforehand, feature_map.kernel, chosen=bool(scores or choices or drawn))
     return Measurement(
         vector=noisy_sum * unit, noise_scale=float(fields["noise_scale"]), noise_law=fields["noise_law"],
         n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum, scores=scores, choices=choices,
-        beforehand=beforehand,
+        beforehand=beforehand, drawn=drawn,
     )  # fmt: skip
 
 
@@ -121,6 +121,24 @@ def _choices_of(fields: dict[str, Any], feature_map: FeatureMap) -> tuple[Choice
     if sum(own.count for own in choices) > len(kernel.chosen) - len(fields.get("beforehand", [])):
         raise refusal("measurement, field choices", "more pairs were drawn than there are in the kernel's field chosen")
     return choices
+
+
+def _drawn_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members) -> DrawnSets | None:
+    own, kernel = fields.get("drawn"), feature_map.kernel
+    if own is None:
+        return None
+    name, count = scores_name(len(fields.get("scores", [])) + 1), len(own["sets"])
+    found = DrawnSets(
+        tuple(map(tuple, own["sets"])), own["largest"], Choice(count, own["step"], float(own["scale"])),
+        Scores(array_of(name, members[name].data, "<i8", [count]), own["score_step"]),
+    )  # fmt: skip
+    if not isinstance(kernel, ChosenMargins) or is_pure(fields["noise_law"]) or not found.fits(kernel):
+        raise refusal(
+            "measurement, field drawn",
+            "it goes with margins of chosen sets, under Gaussian noise, and names different sets of three columns or more of "
+            "theirs, i < j < …, with no more cells than its largest",
+        )
+    return found
 
 
 def statement_of(

@@ -75,7 +75,8 @@ def _members_of(release: ReleaseData) -> dict[str, bytes]:
     if release.measurement is not None:
         _check_writable(release.measurement, release.kernel)
         members[NOISY_SUM] = npy_of(release.measurement.noisy_sum, "<i8")
-        for number, score in enumerate(release.measurement.scores, 1):
+        drawn = release.measurement.drawn
+        for number, score in enumerate((*release.measurement.scores, *([drawn.scores] if drawn else [])), 1):
             members[scores_name(number)] = npy_of(score.noisy, "<i8")
         for name, array in release.measurement.feature_map.arrays().items():
             members[f"measurement/{name}.npy"] = npy_of(array, "<f8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -28,6 +28,7 @@ from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
 _SMOOTHED_FROM = 0.012  # noise on a share, if the tables of all pairs were measured alike
 NOISE_IN_DISTANCE = 0.8  # mean of |noise| over its deviation
+_SCALINGS = 10  # of a table to all its pairs
 _TINY = 1e-12
 
 
@@ -39,7 +40,8 @@ class Observed:
     target   (Y,) and variance; several where it was measured several times.
     ones     for each of these columns (Y, a) and variance.
     alone    for each of these columns (a,) and variance, over all values of the target.
-    pairs    (i, j) → (Y, a, b) and variance; columns are counted without the target.
+    pairs    (i, j) → (Y, a, b) and variance, also of sums of the tables of larger sets; columns are counted without the target.
+    sets     likewise (i, j, k, …) → (Y, a, b, c, …) and variance.
     """
 
     sizes: tuple[int, ...]
@@ -47,6 +49,7 @@ class Observed:
     ones: list[list[tuple[Array, float]]]
     alone: list[list[tuple[Array, float]]]
     pairs: dict[Pair, tuple[Array, float]]
+    sets: dict[tuple[int, ...], tuple[Array, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, measurement: Measurement) -> Observed:
@@ -71,12 +74,56 @@ class Observed:
                     i, j = (place[column] for column in table[-2:])
                     own = (values, found.sizes[i], found.sizes[j])
                     found.pairs[i, j] = (shares.reshape(own), variance)
+                elif group.kind.startswith("sets"):
+                    columns = tuple(place[column] for column in table if column != kernel.target)
+                    found.sets[columns] = shares.reshape(values, *(found.sizes[j] for j in columns)), variance
+        for columns, (shares, variance) in found.sets.items():
+            for pair in combinations(columns, 2):
+                summed = over_pair(shares, columns, pair)
+                versions = [(summed, variance * shares.size / summed.size)]
+                known = [found.pairs[pair]] if pair in found.pairs else []
+                found.pairs[pair] = averaged_by_precision([*known, *versions])
         return found
 
     @property
     def values(self) -> int:
         """Y."""
         return len(self.target[0][0]) if self.target else 1
+
+
+def over_pair(table: Array, columns: tuple[int, ...], pair: Pair, *, keepdims: bool = False) -> Array:
+    """(Y, a, b) sums of a table (Y, a, b, c, …) of columns over all but a pair of them."""
+    others = tuple(axis for axis, j in enumerate(columns, 1) if j not in pair)
+    return np.asarray(table.sum(axis=others, keepdims=keepdims))
+
+
+def scaled_to_pairs(table: Array, columns: tuple[int, ...], pairs: dict[Pair, Array]) -> Array:
+    """A table (Y, a, b, c, …) of no negative cell, scaled to the tables of its pairs: cells of 0 stay 0.
+
+    From an even table it is what its pairs say of it: of all tables with these the one of largest entropy, nearly.
+    """
+    for _ in range(_SCALINGS):
+        for pair in combinations(columns, 2):
+            sums = over_pair(table, columns, pair, keepdims=True)
+            table = table * (pairs[pair].reshape(sums.shape) / np.maximum(sums, _TINY))
+    return table
+
+
+def implied_by_pairs(columns: tuple[int, ...], pairs: dict[Pair, Array]) -> Array:
+    """What the tables of its pairs (Y, a, b) say of a larger set's table (Y, a, b, c, …)."""
+    first = pairs[columns[0], columns[1]]
+    sizes = [*first.shape, *(pairs[columns[0], j].shape[2] for j in columns[2:])]
+    return scaled_to_pairs(np.full(sizes, 1 / math.prod(sizes)), columns, pairs)
+
+
+def estimated_sets(
+    observed: Observed, pairs: dict[Pair, Array], allowed: AllowedCells | None = None
+) -> dict[tuple[int, ...], Array]:
+    """Shares (Y, a, b, c, …) of the measured larger sets, smoothed around what these tables of pairs say, which they agree with."""
+    guesses = [implied_by_pairs(columns, pairs) * _may(allowed, *columns) for columns in observed.sets]
+    noisy, noise = [table for table, _ in observed.sets.values()], [own**0.5 for _, own in observed.sets.values()]
+    smoothed = smoothed_tables(noisy, guesses, noise)
+    return {s: scaled_to_pairs(table, s, pairs) for s, table in zip(observed.sets, smoothed, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +135,7 @@ class TableEstimates:
     pairs      (i, j) → (Y, a, b) for all i < j.
     measured   the pairs that were measured.
     tree       those that the others' tables follow from.
+    sets       (i, j, k, …) → (Y, a, b, c, …) for larger sets that were measured, where they have been estimated.
     """
 
     target: Array
@@ -95,6 +143,7 @@ class TableEstimates:
     pairs: dict[Pair, Array]
     measured: frozenset[Pair]
     tree: Tree
+    sets: dict[tuple[int, ...], Array] = field(default_factory=dict)
 
 
 def column_estimates(

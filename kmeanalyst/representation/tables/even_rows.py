@@ -17,7 +17,7 @@ from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
 from kmeanalyst.representation.tables.estimates import TableEstimates
 from kmeanalyst.representation.tables.lifts import scaled_to
-from kmeanalyst.representation.tables.tree import Pair, table_of
+from kmeanalyst.representation.tables.tree import table_of
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _FIRST, _LAST = 0.012, 0.002  # share of the rows that move in a column, in the first and in the last sweep
@@ -30,6 +30,7 @@ _MOST_LOOKED_UP = 2**21  # cells of pairs' tables at once
 _RAKING_STEPS, _RAKED = 40, (0.2, 5.0)  # and how far a step may go
 _SHARING_STEPS = 30  # of scaling rows and columns in turn
 _TINY = 1e-12
+Tables = dict[tuple[int, ...], Array]  # columns → (Y, a, b, …)
 
 
 def draw_cells(
@@ -48,6 +49,7 @@ def draw_cells(
         parent = tree.parents[k]
         above = cells[:, parent] if parent >= 0 else np.zeros(n, dtype=np.intp)
         table = ones[k][:, None] if parent < 0 else table_of(estimates.pairs, parent, k)
+        table, above = _by_set(estimates, k, known, parent, table, cells, above)
         patterns, which = _patterns(allowed, cells, target, k, known)
         group = target * table.shape[1] + above
         order = np.argsort(group, kind="stable")
@@ -60,6 +62,28 @@ def draw_cells(
                 cells[some, k] = rng.permutation(systematic_indices(own, len(some), rng))
         known |= {k}
     return (target, cells) if allowed is None else _completed(allowed, target, cells, rng)
+
+
+def _by_set(
+    estimates: TableEstimates, k: int, known: frozenset[int], parent: int, table: Array, cells: Array, above: Array
+) -> tuple[Array, Array]:
+    """Shares (Y, b, a) of column k by its parent's cell, and the cell of each row; by a larger set's as well, if one was measured.
+
+    The set that has column k, and otherwise columns that are drawn, gives its table (Y, …, a): if the parent is not in it, the
+    column is independent of the parent given the set but for what their pair's table says.
+    """
+    own = next((s for s in estimates.sets if k in s and set(s) - {k} <= known), ())
+    others = [j for j in own if j != k]
+    if not own:
+        return table, above
+    wide = _with_last(estimates.sets, own, k)
+    place = np.ravel_multi_index(tuple(cells[:, others].T), wide.shape[1:-1])
+    wide = wide.reshape(len(wide), -1, wide.shape[-1])
+    if parent in own:
+        return wide, place
+    given = table[:, :, None] / np.maximum(estimates.ones[k], _TINY)[:, None, None]
+    joint = given * wide[:, None]
+    return joint.reshape(len(joint), -1, joint.shape[-1]), above * wide.shape[1] + place
 
 
 def _patterns(
@@ -160,10 +184,11 @@ def move_cells(
     n, d = cells.shape
     if d < 2:
         return cells
-    away = {pair: _counted(target, cells, pair, table.shape) / n - table for pair, table in estimates.pairs.items()}
+    tables: Tables = dict(estimates.pairs) | estimates.sets
+    away = {columns: _counted(target, cells, columns, table.shape) / n - table for columns, table in tables.items()}
     worth = {
-        pair: (1.0 if pair in estimates.measured else _UNMEASURED) * (table + _RARE) ** _POWER
-        for pair, table in estimates.pairs.items()
+        columns: (1.0 if columns in estimates.measured or len(columns) > 2 else _UNMEASURED) * (table + _RARE) ** _POWER
+        for columns, table in tables.items()
     }
     together = None if allowed is None else _MovesTogether.of(allowed, worth, away, target)
     for sweep in range(sweeps):
@@ -179,76 +204,82 @@ def move_cells(
 
 
 def _move(
-    away: dict[Pair, Array], worth: dict[Pair, Array], target: Array, cells: Array, j: int, rows: Array,
+    away: Tables, worth: Tables, target: Array, cells: Array, j: int, rows: Array,
     rng: np.random.Generator, allowed: AllowedCells | None,
 ) -> None:  # fmt: skip
     """Move a third of those of the rows that gain by another value in column j; `away` follows."""
-    n, d = cells.shape
+    n = len(cells)
     y, old = target[rows], cells[rows, j]
+    sets = [columns for columns in away if j in columns]
     slope: Array = np.zeros(())
-    for k in range(d):
-        if k != j:
-            seen = y, cells[rows, k]
-            slope = slope + table_of(away, k, j)[seen] * table_of(worth, k, j)[seen]
+    for columns in sets:
+        seen = y, *(cells[rows, k] for k in columns if k != j)
+        slope = slope + _with_last(away, columns, j)[seen] * _with_last(worth, columns, j)[seen]
     if allowed is not None:
         slope = np.where(allowed.values(np.column_stack([cells[rows], y]), j), slope, np.inf)
     best = slope.argmin(axis=1)
     gains = np.flatnonzero(slope[np.arange(len(rows)), best] < slope[np.arange(len(rows)), old])
     gains = gains[rng.random(len(gains)) < 1 / _LOOKED_AT]
     rows, y, old, best = rows[gains], y[gains], old[gains], best[gains]
-    for k in range(d):
-        if k != j:
-            table, others = table_of(away, k, j), cells[rows, k]
-            np.add.at(table, (y, others, best), 1 / n)
-            np.add.at(table, (y, others, old), -1 / n)
+    for columns in sets:
+        table, others = _with_last(away, columns, j), [cells[rows, k] for k in columns if k != j]
+        np.add.at(table, (y, *others, best), 1 / n)
+        np.add.at(table, (y, *others, old), -1 / n)
     cells[rows, j] = best
+
+
+def _with_last(tables: Tables, columns: tuple[int, ...], j: int) -> Array:
+    """A view of the table (Y, …) of these columns with column j along its last axis."""
+    return np.moveaxis(tables[columns], 1 + columns.index(j), -1)
 
 
 @dataclass(frozen=True, eq=False)
 class _MovesTogether:
     """Moves of columns that rules tie together: a row takes the cell of a column from another row, and what goes with it.
 
-    away      rows' tables less the estimates', of all pairs one after the other; `move_cells` has views of it.
-    pairs     (P, 2) their columns; `starts` (P,) says where each table begins, `shapes` (P, 3) how many cells it has.
+    away      rows' tables less the estimates', of all pairs and sets one after the other; `move_cells` has views of it.
+    columns   (P, k) of each table, the target first (−1, which also fills up); strides (P, k) how far apart in `away` its
+              neighbours along them are, 0 where filled up; starts (P,) where each table begins.
     worth     of each cell of these tables, in the sum of squares.
     target    (n,) the target's cell of each row; `order` sorts the rows by it, and `of_target` says where each value begins.
     """
 
     allowed: AllowedCells
     away: Array
-    pairs: Array
+    columns: Array
+    strides: Array
     starts: Array
-    shapes: Array
     worth: Array
     target: Array
     order: Array
     of_target: Array
 
     @classmethod
-    def of(
-        cls, allowed: AllowedCells, worth: dict[Pair, Array], away: dict[Pair, Array], target: Array
-    ) -> _MovesTogether:
+    def of(cls, allowed: AllowedCells, worth: Tables, away: Tables, target: Array) -> _MovesTogether:
         ends = np.cumsum([0, *(table.size for table in away.values())])
         whole = np.concatenate([table.ravel() for table in away.values()])
-        for (pair, table), start, stop in zip(list(away.items()), ends, ends[1:], strict=False):
-            away[pair] = whole[start:stop].reshape(table.shape)
+        of_tables = np.full((len(away), 1 + max(map(len, away))), -1)
+        strides = np.zeros(of_tables.shape, dtype=np.intp)
+        for t, (columns, table) in enumerate(list(away.items())):
+            away[columns] = whole[ends[t] : ends[t + 1]].reshape(table.shape)
+            of_tables[t, 1 : 1 + len(columns)] = columns
+            strides[t, : table.ndim] = np.array(away[columns].strides) // whole.itemsize
         return cls(
-            allowed, whole, np.array(list(away)), ends[:-1], np.array([table.shape for table in away.values()]),
-            np.concatenate([worth[pair].ravel() for pair in away]),
+            allowed, whole, of_tables, strides, ends[:-1], np.concatenate([worth[columns].ravel() for columns in away]),
             target, np.argsort(target, kind="stable"), np.searchsorted(np.sort(target), np.arange(target.max() + 2)),
         )  # fmt: skip
 
     def move(self, cells: Array, rows: Array, rng: np.random.Generator) -> None:
         """Move a third of those of the rows that gain."""
-        rows = rows[: max(_MOST_LOOKED_UP // len(self.pairs), 1)]
+        rows = rows[: max(_MOST_LOOKED_UP // len(self.starts), 1)]
         new = self._taken_over(cells, rows, rng)
         changed = new != cells[rows]
         kept = changed.sum(axis=1) > 1  # a single column moves by itself
         rows, new, changed = rows[kept], new[kept], changed[kept]
-        touched = changed[:, self.pairs[:, 0]] | changed[:, self.pairs[:, 1]]
-        row, pair = np.nonzero(touched)
+        fixed = np.zeros((len(rows), 1), dtype=bool)
+        row, table = np.nonzero(np.hstack([changed, fixed])[:, self.columns].any(axis=2))
         y = self.target[rows]
-        before, after = (self._places(some[row], y[row], pair) for some in (cells[rows], new))
+        before, after = (self._places(np.column_stack([some, y])[row], table) for some in (cells[rows], new))
         pulls = self.away[before] * self.worth[before] - self.away[after] * self.worth[after]
         gain = np.bincount(row, pulls, minlength=len(rows))
         gains = (gain > 0) & (rng.random(len(rows)) < 1 / _LOOKED_AT)
@@ -257,10 +288,10 @@ class _MovesTogether:
         np.add.at(self.away, before[moved], -1 / len(cells))
         cells[rows[gains]] = new[gains]
 
-    def _places(self, cells: Array, y: Array, pair: Array) -> Array:
-        """(k,) where in `away` the cells of rows (k, columns) of targets (k,) are, each in the table of its pair."""
-        (first, second), (_, a, b), k = self.pairs[pair].T, self.shapes[pair].T, np.arange(len(cells))
-        return np.asarray(self.starts[pair] + (y * a + cells[k, first]) * b + cells[k, second])
+    def _places(self, cells: Array, table: Array) -> Array:
+        """(k,) where in `away` rows of cells (k, columns and target) are, each in one of the tables."""
+        own = np.take_along_axis(cells, self.columns[table] % cells.shape[1], axis=1)
+        return np.asarray(self.starts[table] + (own * self.strides[table]).sum(axis=1))
 
     def _taken_over(self, cells: Array, rows: Array, rng: np.random.Generator) -> Array:
         """(rows, columns) allowed cells of these rows, each with that of another row of its target in some column."""
@@ -276,6 +307,6 @@ class _MovesTogether:
         return new[:, :-1]
 
 
-def _counted(target: Array, cells: Array, pair: Pair, shape: tuple[int, ...]) -> Array:
-    places = np.ravel_multi_index((target, cells[:, pair[0]], cells[:, pair[1]]), shape)
+def _counted(target: Array, cells: Array, columns: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    places = np.ravel_multi_index((target, *cells[:, list(columns)].T), shape)
     return np.bincount(places, minlength=int(np.prod(shape))).reshape(shape).astype(float)

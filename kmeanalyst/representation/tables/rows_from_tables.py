@@ -24,6 +24,7 @@ from kmeanalyst.representation.tables.estimates import (
     allowed_columns,
     allowed_tables,
     estimate_tables,
+    estimated_sets,
     moved_along_orders,
     noise_of_all_pairs,
     smoothed_around,
@@ -112,9 +113,12 @@ def _rows(
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
     rng = wanted.generator
+    observed = Observed.of(measurement)
+    estimates = replace(estimates, sets=estimated_sets(observed, estimates.pairs, allowed))
     target, others = drawn or draw_cells(estimates, wanted.n_points, rng, allowed)
     if allowed is not None:
         estimates, target, others = rake_cells(estimates, target, others, allowed, rng)
+        estimates = replace(estimates, sets=estimated_sets(observed, estimates.pairs, allowed))
     others = move_cells(
         estimates, target, others, rng, sweeps=wanted.effort.of(_SWEEPS), allowed=allowed, progress=progress
     )  # fmt: skip

@@ -94,7 +94,7 @@ def test_what_was_decided_beforehand_is_the_one_way_tables_with_the_same_noise_i
     np.testing.assert_allclose(before.vector[:cells] / heights[0], measurement.vector[:cells] / heights[1])
     np.testing.assert_allclose(before.noise_scale / heights[0], measurement.noise_scale / heights[1])
     assert sum(kernel.shares[k] for k in (0, 4)) < 1
-    without_scores = dataclasses.replace(measurement, scores=())
+    without_scores = dataclasses.replace(measurement, scores=(), drawn=None)
     assert without_scores.decided_beforehand is without_scores  # all pairs were measured, and none chosen
 
 

@@ -48,6 +48,20 @@ def test_each_set_of_columns_has_a_spread_of_its_own():
     assert found == pytest.approx([0.01, 0.3, 2 * heaps / 2 + triples, triples], rel=0.02)
 
 
+def test_a_larger_set_that_was_counted_has_a_spread_of_its_own_of_what_no_pair_has():
+    cells = np.repeat(np.indices((2, 2, 2)).reshape(3, -1), 500, axis=1).astype(np.int32)
+    weights, signs = np.full(4000, 1 / 4000), 2.0 * cells - 1
+    within = tuple(interactions._parts(own, own, np.arange(4000) % 2, weights) for own in cells)
+    pairs = ((0, 1), (0, 2), (1, 2), (0, 1, 2))
+    found = Interactions(
+        n=4000, chosen=slice(None), weights=weights, cells=cells, sizes=(2, 2, 2), within=within, target=-1, pairs=pairs,
+        spreads=np.array([0.3, 0.3, 0.3, 0.2]), most=np.full(4, 1e9), squared=np.full(4, np.nan), spread=0.01,
+    )  # fmt: skip
+    h = np.column_stack([signs.prod(axis=0), signs[0] * signs[1]])
+    assert found.variances(h, np.full(2, 2.0)) == pytest.approx([0.2, 0.3], rel=0.03)
+    assert np.diag(found.covariance(h, np.full(2, 2.0))) == pytest.approx([0.2, 0.3], rel=0.03)
+
+
 def test_no_event_departs_by_more_than_half_of_the_distance_that_the_score_allows():
     """An event has range 1: 1.96 standard errors are at most half of the largest distance."""
     event = (interaction() + 1) / 2

@@ -173,7 +173,7 @@ def test_drawn_pairs_of_many_columns_lead_to_nearly_every_column(tmp_path):
 
 def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not():
     domain = of_levels(f"c{k}" for k in range(32))
-    for n, rounds in ((10**6, (1, 3)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))):
+    for n, rounds in ((10**6, (1, 3, 5, 6)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))):
         shares = shares_of_rounds(adaptive_kernel(domain), PopulationSize(n), noise_for("gaussian", 1.0, 1e-6))
         assert shares.scores == rounds and math.isclose(sum(shares.parts), 1)
 

@@ -61,7 +61,11 @@ class AdaptiveMargins(Margins):
         assert isinstance(everything, MarginFeatures)
         _check_pairs(everything.kernel, size, noise, self.choices.workload)
         check_readable(self.most_points(everything.kernel, domain), domain, _largest(everything))
-        return everything
+        workload = self.choices.workload
+        asked = sharing.asked_squares(everything.kernel, workload)
+        if not sharing.shares_of_rounds(everything.kernel, size, noise, asked).have_sets:
+            return everything
+        return MarginFeatures(sharing.with_sets(everything.kernel, sharing.candidate_sets(everything.kernel)))
 
     def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
         everything = self.prepare(domain, size, door.noise)
@@ -70,6 +74,8 @@ class AdaptiveMargins(Margins):
         rounds.measure_one_way()
         if rounds.n_pairs and len(rounds.shares.parts) > 1:
             rounds.measure_pairs()
+        if rounds.shares.have_sets:
+            rounds.measure_sets()
         return Measured((rounds.measurement(),))
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
@@ -99,7 +105,7 @@ def _check_pairs(
     least = min((shares.allowances()[r] for r in shares.scores), default=0.0)
     if shares.are_scored and sharing.score_step(least, [*named, *left], size) < 1:
         raise PublishError("the tables have too many cells to be scored. Name fewer levels or edges.")
-    numbers = _most_numbers(kernel, shares, named, left)
+    numbers = _most_numbers(kernel, shares, named, left, size)
     if not shares.are_all_measured and sum(numbers) > sharing.MOST_CELLS:
         raise PublishError(
             f"rounds of these tables may need {sum(numbers):,} numbers with noise, and at most {sharing.MOST_CELLS:,} are "
@@ -114,7 +120,9 @@ def _check_pairs(
             )
 
 
-def _most_numbers(kernel: MarginsKernel, shares: sharing.Shares, named: list[int], left: list[int]) -> list[int]:
+def _most_numbers(
+    kernel: MarginsKernel, shares: sharing.Shares, named: list[int], left: list[int], size: PopulationSize
+) -> list[int]:
     """How many numbers with noise each round can draw at most; `Rounds` keeps to what is left of them.
 
     named, left   cells of the pairs that a workload names, and of the others.
@@ -126,6 +134,8 @@ def _most_numbers(kernel: MarginsKernel, shares: sharing.Shares, named: list[int
     if shares.are_scored:
         repeated = min(alone, sharing.MOST_REPEATED)
         later = [kernel.n_pairs, sum(small[1 - columns :]) + repeated, kernel.n_pairs, repeated]
+        if shares.have_sets:
+            later += [0, sharing.SETS_DRAWN, sharing.cells_of_sets(kernel, shares.allowances()[-1], size)]
     elif shares.is_tree_drawn:
         drawn, cheap = sum(small[-sharing.most_drawn(columns) :]), sum(small[-(columns // 2) :])
         later = [*[0] * len(sharing.PARTS_OF_TREE), drawn, 0, cheap]

@@ -19,10 +19,15 @@ from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import KINDS, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, Measurement, Scores
+from kmeanalyst.releases.measurement import GRID, SHRINK, Choice, DrawnSets, Measurement, Scores
 from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
-from kmeanalyst.representation.tables.estimates import NOISE_IN_DISTANCE, allowed_tables, estimate_tables
+from kmeanalyst.representation.tables.estimates import (
+    NOISE_IN_DISTANCE,
+    allowed_tables,
+    estimate_tables,
+    implied_by_pairs,
+)
 from kmeanalyst.representation.tables.tree import Pair, connected_parts, independent_table, spanning_tree
 from release_side.choices.workload import Workload
 from release_side.door.door import Door
@@ -40,6 +45,8 @@ _COST_LARGE = 0.5  # of the noise in a table, against its score: where few pairs
 _CHEAP = 0.1  # share of the last round for tables that are measured because they are small
 _WORTH_MEASURING = 0.3  # where noise is small, least distance of a further pair relative to the noise of its table
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
+_USUAL_SETS = 3  # larger sets that use the whole last round
+_WORTH_SET, _FAR_SET = 1.5, 3.0  # least distance of a larger set, relative to its table's noise and to its score's
 _TINY = 1e-15
 
 
@@ -64,6 +71,7 @@ class Rounds:
     found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    drawn: DrawnSets | None = None
     first: list[tuple[str, int, float]] = field(default_factory=list)  # its tables: kind, number, part of the round
 
     @classmethod
@@ -75,7 +83,7 @@ class Rounds:
         size: PopulationSize,
         workload: Workload | None,
     ) -> Rounds:
-        kernel = everything.kernel
+        kernel = sharing.without_sets(everything.kernel)
         asked = sharing.asked_squares(kernel, workload)
         shares = sharing.shares_of_rounds(kernel, size, door.noise, asked)
         allowed = door.rounds(everything, shares.allowances())
@@ -125,6 +133,54 @@ class Rounds:
             self._measure_drawn(independent, named, allowed)
         else:
             self._measure_chosen(self._score(independent), independent, named, allowed)
+
+    def measure_sets(self) -> None:
+        """The last three rounds: larger sets are drawn by their distances from what pairs say, scored, and measured if worth it."""
+        sets, pairs = self._sets(), estimate_tables(self.measurement(), self.allowed, self.domain).pairs
+        guesses = [implied_by_pairs(columns, pairs) for columns in sets]
+        if self.allowed is not None:
+            guesses = [guess * self.allowed.together(*own) for own, guess in zip(sets, guesses, strict=True)]
+        cells = np.array([guess.size for guess in guesses])
+        by_chance = [NOISE_IN_DISTANCE * np.sqrt(guess / self.size.count).sum() for guess in guesses]
+        square = self.shares.squares(len(self.shares.parts) - 1)
+        noise = NOISE_IN_DISTANCE * self.unit * cells * math.sqrt(_USUAL_SETS / square)
+        costs = np.array(by_chance) + _WORTH_SET * noise
+        step, count = sharing.largest_step(self.size), min(sharing.SETS_DRAWN, len(sets))
+        whole = np.rint(np.minimum(costs, MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
+        first = self._index("sets", 0)
+        chosen, scale = self.door.choose(
+            first + np.arange(len(sets)), self._whole(guesses, step), step, costs=whole, count=count
+        )
+        draws = Choice(count, step, scale)
+        step = sharing.score_step(self.shares.allowances()[self.door.made], cells[chosen].tolist(), self.size)
+        noisy = self.door.scores(first + chosen, self._whole([guesses[t] for t in chosen], step), step)
+        self.drawn = DrawnSets(tuple(sets[t] for t in chosen), int(cells.max()), draws, Scores(noisy, step))
+        distances = dict(zip(chosen.tolist(), noisy / (step * self.size.count), strict=True))
+        beyond = {t: math.sqrt(max(u**2 - by_chance[t] ** 2, 0.0)) / noise[t] for t, u in distances.items()}
+        least = _FAR_SET * self.door.deviation / (step * self.size.count)
+        worth_it: list[int] = []
+        for t in sorted(beyond, key=lambda t: -beyond[t]):
+            nested = any(set(sets[t]) <= set(sets[k]) or set(sets[k]) <= set(sets[t]) for k in worth_it)
+            if not nested and beyond[t] > _WORTH_SET and distances[t] - by_chance[t] > least:
+                worth_it.append(t)
+        self._measure_with_all(worth_it, cells)
+
+    def _measure_with_all(self, sets: list[int], cells: Array) -> None:
+        """The last round: these larger sets, and as far as they leave something all tables once more, smallest first."""
+        square, part = self.shares.squares(self.door.made), min(len(sets) / _USUAL_SETS, 1.0)
+        powers = cells[sets] ** self.shares.power
+        known = [(kind, table) for kind, own in self.found.items() for table in own] if part < 1 else []
+        known.sort(key=lambda one: len(one[1][2]))
+        most = sharing.most_again(self.kernel, self.shares.allowances()[self.door.made], self.size)
+        fitting = np.cumsum([len(table[2]) for _, table in known]) <= most
+        again = [
+            (self._number(kind, table[0]), table[1]) for (kind, table), fits in zip(known, fitting, strict=True) if fits
+        ]
+        total = sum(own for _, own in again)
+        self._measure(
+            [*(("sets", t) for t in sets), *(index for index, _ in again)],
+            [*(part * square * powers / powers.sum()), *((1 - part) * square * own / total for _, own in again)],
+        )
 
     def _measure_drawn(self, independent: list[Array], named: list[int], allowed: list[int]) -> None:
         """Drawn pairs that lead from every column to every other, nearly; then half as many by what these imply.
@@ -307,7 +363,8 @@ class Rounds:
         """How many cells further tables of pairs may have, so that a file can hold them and the round's allowance covers them."""
         allowance = self.shares.allowances()[self.door.made]
         most = min(sharing.MOST_CELLS - self.door.drawn, sharing.most_cells(self.kernel, allowance, self.size))
-        return math.floor(most) - sharing.MOST_REPEATED
+        later = sharing.SETS_DRAWN + sharing.cells_of_sets(self.kernel, self.shares.allowances()[-1], self.size)
+        return math.floor(most) - sharing.MOST_REPEATED - (later if self.shares.have_sets else 0)
 
     def _noise_of_scores(self) -> float:
         return self.door.deviation / (self.scores[-1].step * self.size.count)
@@ -324,6 +381,12 @@ class Rounds:
     def _group(self, kind: str) -> Any:
         return next(group for group in self.everything.groups if group.kind == kind)
 
+    def _sets(self) -> list[tuple[int, ...]]:
+        return [own for group in self.everything.groups if group.kind == "sets" for own in group.tables]
+
+    def _number(self, kind: str, columns: tuple[int, ...]) -> tuple[str, int]:
+        return kind, self._group(kind).tables.index(columns)
+
     def _index(self, kind: str, t: int) -> int:
         before = 0
         for group in self.everything.groups:
@@ -333,7 +396,7 @@ class Rounds:
         raise AssertionError(kind)
 
     def _columns(self, kind: str, t: int) -> tuple[int, ...]:
-        return self._group(kind).tables[t]
+        return self._sets()[t] if kind == "sets" else self._group(kind).tables[t]
 
     def _cells_of_pairs(self) -> Array:
         return self._cells_of(self._kind_of_pairs)
@@ -377,11 +440,14 @@ class Rounds:
         tables: dict[str, list[tuple[tuple[int, ...], float, Array]]] = {
             kind: self.found.get(kind, []) for kind in KINDS
         }
+        tables["pairs"] = tables["pairs"] + self.found.get("sets", [])
         for kind in ("pairs", "pairs by target"):
-            tables[kind].sort(key=lambda table: table[0])
+            tables[kind].sort(key=lambda table: (len(table[0]), table[0]))
         squares = [[square for _, square, _ in tables[kind]] for kind in KINDS]
         total = sum(map(sum, squares))  # 1 but for rounding, once all rounds are made
-        chosen = tuple(columns[-2:] for kind in ("pairs", "pairs by target") for columns, _, _ in tables[kind])
+        chosen = tuple(
+            columns[self.crossed :] for kind in ("pairs", "pairs by target") for columns, _, _ in tables[kind]
+        )
         parts = (
             tuple(tuple(square / total for square in own) for own in squares)
             if self.door.made < len(self.shares.parts)
@@ -389,7 +455,7 @@ class Rounds:
         )
         kernel = ChosenMargins(
             edges=self.kernel.edges, atoms=self.kernel.atoms, missing=self.kernel.missing, shares=tuple(map(sum, parts)),  # type: ignore[arg-type]
-            target=self.kernel.target, fine=self.kernel.fine, deeper=self.kernel.deeper, chosen=chosen, squares=parts,  # type: ignore[arg-type]
+            target=self.kernel.target, fine=self.kernel.fine, deeper=self.kernel.deeper, chosen=chosen, squares=parts,
         )  # fmt: skip
         features = MarginFeatures(kernel)
         noisy_sum = np.concatenate([cells for kind in KINDS for _, _, cells in tables[kind]])
@@ -406,7 +472,9 @@ class Rounds:
         pairs = list(combinations(self.kernel.others, 2))
         by_rows = self.scores or self.choices  # else all pairs are those that were named
         beforehand = tuple(pairs[p] for p in self._named_pairs()) if by_rows else ()
-        return replace(measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand)
+        return replace(
+            measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand, drawn=self.drawn
+        )
 
 
 def _together(first: float, cells: Array, second: float, others: Array) -> tuple[float, Array]:

@@ -1,10 +1,13 @@
 """Which rounds there are, and the share of the budget that each one has: from public facts alone.
 
-Usually there are five: all one-way tables; scores of all pairs, their distance from independence; a tree of pairs; scores again,
-the distance from what the tree implies; further pairs. Where noise is large, there are no noisy scores of all pairs: the
-exponential mechanism draws three pairs by their exact ones, or no pair is measured where the noise of a usual table exceeds any
-distance. Of 30 columns or more it draws a tree, unless noise is small: first pairs of all, then pairs that lead from one part of
-what was drawn to another; and then further pairs, by what the tree implies. Of three columns or fewer all pairs are measured.
+Usually there are five: all one-way tables; scores of all pairs, their distance from independence; a tree of pairs; scores
+again, the distance from what the tree implies; further pairs. Three more look for larger sets of columns: the exponential
+mechanism draws twelve whose small tables are far from what their pairs say, noisy scores follow, and the tables of those that
+exceed their noise are measured; as far as there are none, all tables are measured once more. Where noise is large, there are no
+noisy scores of all pairs: the exponential mechanism draws three pairs by their exact ones, or no pair is measured where the
+noise of a usual table exceeds any distance. Of 30 columns or more it draws a tree, unless noise is small: first pairs of all,
+then pairs that lead from one part of what was drawn to another; and then further pairs, by what the tree implies. Of three
+columns or fewer all pairs are measured.
 
 A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
 one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
@@ -17,11 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import count
 from types import MappingProxyType
 
 import numpy as np
 
+from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -40,6 +45,13 @@ _FEW_LEFT = 7  # pairs for each column that are left where all pairs of a column
 _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were measured alike
 # shares of the budget: one-way tables, scores, tree, scores, further pairs
 _SHARES = {"small": (0.20, 0.03, 0.27, 0.05, 0.45), "middle": (0.35, 0.05, 0.30, 0.05, 0.25)}
+# where larger sets of columns are looked for, three rounds more: draws of some sets, their scores, the tables of those worth it
+_SHARES_SETS = (0.01, 0.01, 0.06)
+_WITH_SETS = {
+    name: (*((1 - sum(_SHARES_SETS)) * part for part in parts), *_SHARES_SETS) for name, parts in _SHARES.items()
+}
+SETS_DRAWN = 12
+_MOST_IN_SET, _MOST_SETS = 512, 2000  # cells of a set's table; sets that are drawn from
 _SHARES_LARGE = (0.80, 0.03, 0.17)
 PAIRS_LARGE = 3
 _MANY_COLUMNS = 30  # from which pairs are drawn
@@ -75,12 +87,17 @@ class Shares:
     @property
     def are_scored(self) -> bool:
         """Whether there are noisy scores of all pairs."""
-        return self.parts in _SHARES.values()
+        return self.parts in (*_SHARES.values(), *_WITH_SETS.values())
+
+    @property
+    def have_sets(self) -> bool:
+        """Whether the last three rounds look for larger sets of columns than pairs."""
+        return self.parts in _WITH_SETS.values()
 
     @property
     def noise_is_small(self) -> bool:
         """Whether pairs are scored and noise is small, so that more of the budget goes to further pairs."""
-        return self.parts == _SHARES["small"]
+        return self.parts in (_SHARES["small"], _WITH_SETS["small"])
 
     @property
     def are_all_measured(self) -> bool:
@@ -151,7 +168,47 @@ def shares_of_rounds(
         return Shares((1.0,), (), (alone + together,))
     if left < _FEW_LEFT * columns and is_about_one(kernel, asked) and kernel.n_cells <= MOST_REPEATED:
         return Shares(_SHARES_TARGET, (), (alone, together))
-    return Shares(_SHARES["small" if spread <= _SMALL_NOISE else "middle"], (1, 3), (alone + together,))
+    level = "small" if spread <= _SMALL_NOISE else "middle"
+    if kernel.n_pairs <= MOST_REPEATED and candidate_sets(kernel):
+        return Shares(_WITH_SETS[level], (1, 3, 5, 6), (alone + together,))
+    return Shares(_SHARES[level], (1, 3), (alone + together,))
+
+
+def candidate_sets(kernel: MarginsKernel) -> list[tuple[int, ...]]:
+    """Sets of three columns or more whose tables are small, from public facts: those of fewest columns and then cells first.
+
+    None where there is a target. Of many columns those of fewest cells alone, so that all triples of them could be listed.
+    """
+    if kernel.target >= 0:
+        return []
+    several = sorted((j for j in kernel.others if kernel.sizes[j] > 1), key=lambda j: kernel.sizes[j])
+    few = sorted(several[: next(n for n in count(1) if math.comb(n + 1, 3) > _MOST_SETS)])
+    sets: list[tuple[int, ...]] = []
+    larger: list[tuple[tuple[int, ...], int]] = [((j,), kernel.sizes[j]) for j in few]
+    while larger and len(sets) < _MOST_SETS:
+        larger = [
+            ((*own, j), cells * kernel.sizes[j])
+            for own, cells in larger
+            for j in few
+            if j > own[-1] and cells * kernel.sizes[j] <= _MOST_IN_SET
+        ]
+        sets += [own for own, _ in sorted(larger, key=lambda one: one[1]) if len(own) > 2]
+    return sets[:_MOST_SETS]
+
+
+def with_sets(kernel: MarginsKernel, sets: list[tuple[int, ...]]) -> MarginsKernel:
+    """The same tables and those of these sets of columns; heights mean nothing until tables are chosen."""
+    if not sets:
+        return kernel
+    own = (kernel.shares[2] / (len(kernel.pairs) + len(sets)),) * (len(kernel.pairs) + len(sets))
+    squares = (*kernel.squared_heights[:2], own, *kernel.squared_heights[3:])
+    given = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
+    return ChosenMargins(**given, chosen=(*kernel.pairs, *sets), squares=squares)
+
+
+def without_sets(kernel: MarginsKernel) -> MarginsKernel:
+    """What `with_sets` was given."""
+    return MarginsKernel(**{each.name: getattr(kernel, each.name) for each in fields(MarginsKernel)})
 
 
 def asked_squares(kernel: MarginsKernel, workload: Workload | None) -> dict[tuple[int, ...], float]:
@@ -221,6 +278,16 @@ def most_cells(kernel: MarginsKernel, allowance: float, size: PopulationSize) ->
     return max(tables_at_most, room / (1 + math.sqrt(0.5))) ** 2  # a table has one cell at least
 
 
+def most_again(kernel: MarginsKernel, allowance: float, size: PopulationSize) -> int:
+    """Cells of tables that are measured once more in the round of larger sets, so that there is room for these."""
+    return max(math.floor(min(MOST_REPEATED, most_cells(kernel, allowance, size))) - SETS_DRAWN * _MOST_IN_SET, 0)
+
+
+def cells_of_sets(kernel: MarginsKernel, allowance: float, size: PopulationSize) -> int:
+    """How many cells that round may have at most."""
+    return SETS_DRAWN * _MOST_IN_SET + most_again(kernel, allowance, size)
+
+
 def score_step(allowance: float, cells: Sequence[int], size: PopulationSize) -> int:
     """What a row adds to scores of tables with so many cells: the most that their allowance and 64 bits let it; 0 if nothing."""
     within = math.floor((allowance / math.sqrt(len(cells)) - max(cells)) / 2)
@@ -248,7 +315,7 @@ _OF_TARGET = 0.07  # the target's own table, relative to the other one-way table
 
 def one_way_tables(everything: MarginFeatures, domain: Domain, shares: Shares) -> list[tuple[str, int, float]]:
     """Each one-way table by its kind and its number there, with its part of the round."""
-    groups = [group for group in everything.groups if not group.kind.startswith("pairs")]
+    groups = [group for group in everything.groups if not group.is_of_sets]
     cells = {group.kind: [stop - start for start, stop in group.ranges] for group in groups}
     worth = {kind: [each**shares.power for each in own] for kind, own in cells.items()}
     if "finer" in worth:
