@@ -29,9 +29,9 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_167,
-    "release_side/publishing": 3_083,
+    "release_side/publishing": 3_093,
     "release_side/quality": 1_488,
-    "tests": 49_082,
+    "tests": 49_089,
 }
 
 

@@ -135,3 +135,10 @@ def test_the_table_of_a_set_counts_in_those_of_its_pairs(xor: Any) -> None:
         np.testing.assert_allclose(over_pair(found, (0, 1, 8), pair), own, atol=1e-3)
     log = np.log(found[0])
     assert abs((log * np.array([1, -1]) * np.array([[1], [-1]]) * np.array([[[1]], [[-1]]])).sum()) < 1e-9
+
+
+def test_no_set_is_measured_for_what_chance_gives_it_even_where_there_is_hardly_any_noise() -> None:
+    for seed in range(3):
+        rows = pd.DataFrame(np.random.default_rng(seed).integers(0, 2, (10_000, 9)), columns=NAMES).astype(str)
+        release: Any = publish(rows, binary(NAMES), epsilon=50.0, delta=1e-6, rehearsal=seed)
+        assert max(map(len, kernel_of(release).chosen)) == 2

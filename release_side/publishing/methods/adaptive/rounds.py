@@ -47,6 +47,7 @@ _WORTH_MEASURING = 0.3  # where noise is small, least distance of a further pair
 _USUAL_PAIRS = 15  # further pairs, when their noise is first guessed
 _USUAL_SETS = 3  # larger sets that use the whole last round
 _WORTH_SET, _FAR_SET = 1.5, 3.0  # least distance of a larger set, relative to its table's noise and to its score's
+_RARE = 4.5  # of a sum of squares' root beyond its mean, what no one of some thousand reaches
 _TINY = 1e-15
 
 
@@ -157,11 +158,14 @@ class Rounds:
         self.drawn = DrawnSets(tuple(sets[t] for t in chosen), int(cells.max()), draws, Scores(noisy, step))
         distances = dict(zip(chosen.tolist(), noisy / (step * self.size.count), strict=True))
         beyond = {t: math.sqrt(max(u**2 - by_chance[t] ** 2, 0.0)) / noise[t] for t, u in distances.items()}
-        least = _FAR_SET * self.door.deviation / (step * self.size.count)
+        of_score = _FAR_SET * self.door.deviation / (step * self.size.count)
+        # what no candidate reaches by chance: of a sum of |normals| of so many degrees of freedom, in as many cells
+        largest = {t: by_chance[t] * (math.sqrt(_free(guesses[t].shape)) + _RARE) / math.sqrt(cells[t]) for t in beyond}
         worth_it: list[int] = []
         for t in sorted(beyond, key=lambda t: -beyond[t]):
             nested = any(set(sets[t]) <= set(sets[k]) or set(sets[k]) <= set(sets[t]) for k in worth_it)
-            if not nested and beyond[t] > _WORTH_SET and distances[t] - by_chance[t] > least:
+            least = max(by_chance[t] + of_score, largest[t])
+            if not nested and beyond[t] > _WORTH_SET and distances[t] > least:
                 worth_it.append(t)
         self._measure_with_all(worth_it, cells)
 
@@ -475,6 +479,12 @@ class Rounds:
         return replace(
             measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand, drawn=self.drawn
         )
+
+
+def _free(sizes: tuple[int, ...]) -> int:
+    """How many numbers of a table are free once the tables of its pairs are known."""
+    pairs = sum((a - 1) * (b - 1) for a, b in combinations(sizes, 2))
+    return math.prod(sizes) - 1 - sum(size - 1 for size in sizes) - pairs
 
 
 def _together(first: float, cells: Array, second: float, others: Array) -> tuple[float, Array]:
