@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_135,
+    "kmeanalyst/inference": 13_142,
     "kmeanalyst/kernels": 3_459,
     "kmeanalyst/learning": 3_499,
     "kmeanalyst/plots": 1_007,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_093,
     "release_side/quality": 1_488,
-    "tests": 49_089,
+    "tests": 49_100,
 }
 
 

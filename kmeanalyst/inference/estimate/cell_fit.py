@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from kmeanalyst.inference.estimate.interactions import Interactions, unknown
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.features.principal import principal_directions
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
@@ -49,8 +49,8 @@ _ROUNDING, _NOTHING = 1e-9, 1e-30
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
 _TOGETHER = 32  # questions
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
-_DRAWN = 1e-3  # draws are solved for to this share
-_NEARLY = 1e-4  # probes are
+_DRAWN, _NEARLY = 1e-3, 1e-4  # draws are solved for to this share, and probes
+_LEADING_TO = 1e-2  # of a leading variance: any direction may be looked along, by what its own variance is
 _EXACT, _MOST_STEPS_EXACTLY = 1e-6, 3000  # noise deviations that are left of the equations of the best answers
 
 
@@ -81,6 +81,18 @@ class FeatureCovariance:
         """(k, k) C of some features: a slice, or their numbers."""
         own, mean = self.transposed[block], self.mean[block]
         return (own.multiply(self.weights) @ own.T).toarray() - np.outer(mean, mean)
+
+    def leading(self, most: int) -> tuple[Array, Array]:
+        """The largest eigenvalues of C (K,), descending, and their eigenvectors (F, K), those that are 0 left out."""
+        size = len(self.mean)
+        if size <= 2 * most:
+            variances, vectors = np.linalg.eigh(self.within(slice(None)))
+        else:  # Lanczos' method: tens of steps for each
+            product = LinearOperator((size, size), matvec=lambda v: (self @ v.reshape(-1, 1))[:, 0], dtype=float)
+            variances, vectors = eigsh(product, most, v0=np.sqrt(self.diagonal), tol=_LEADING_TO)
+        order = np.argsort(variances)[::-1][:most]
+        order = order[variances[order] > _ROUNDING * variances.max()]
+        return variances[order], vectors[:, order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,7 +366,7 @@ class CellFit:
     def _squares(self, influence: Array, relation: bool) -> Array:
         """(4, k) ‖a‖², Var h, what is left open of h − aᵀφ, and a bias."""
         a, centred = self._solved(influence)
-        noise, variance, rest = _products(a, a), self.probabilities @ centred**2, self._rest(centred, a)
+        noise, variance, rest = (a**2).sum(axis=0), self.probabilities @ centred**2, self._rest(centred, a)
         ranges = np.ptp(influence, axis=0)
         left_open = self.interactions.variances(rest, ranges)
         if relation:
@@ -426,11 +438,10 @@ class CellFit:
 
     @cached_property
     def compatible(self) -> CompatiblePopulations:
-        feature_map = self.measurement.feature_map
-        along = principal_directions(feature_map, self.rows, self.probabilities, most=LEADING_DIRECTIONS)
-        seen = np.asarray(self.system.covariance.features @ along.vectors)
-        errors = np.sqrt(self.measurement.noise_scale**2 + along.variances / self.measurement.n_rows)
-        return CompatiblePopulations(seen - along.vectors.T @ self.measurement.vector, errors)
+        variances, vectors = self.system.covariance.leading(LEADING_DIRECTIONS)
+        seen = np.asarray(self.system.covariance.features @ vectors)
+        errors = np.sqrt(self.measurement.noise_scale**2 + variances / self.measurement.n_rows)
+        return CompatiblePopulations(seen - vectors.T @ self.measurement.vector, errors)
 
 
 def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> CellFit | None:
@@ -478,7 +489,3 @@ def _few_columns(values: Array) -> Iterator[Array]:
     """Values (n, k) in blocks of columns that are solved for together: more would not fit into a processor's cache."""
     for first in range(0, values.shape[1], _TOGETHER):
         yield values[:, first : first + _TOGETHER]
-
-
-def _products(A: Array, B: Array) -> Array:
-    return np.einsum("ik,ik->k", A, B)

@@ -155,7 +155,7 @@ class Estimate(Differentiable):
 
         kind   "default": value ± z·standard_error, normal distribution, or by `interval_by`. "robust": the range over all
                populations, smooth or not, that agree with the measurement, to first order, and no less than the default
-               (some tenths of a second; a quantile's some seconds). "noise": without the sampling part, for the value in the
+               (the first of a release takes some seconds). "noise": without the sampling part, for the value in the
                private table itself. ValueError where an interval is not known (no measurement).
 
         >>> release.mean("age").interval(0.9)

@@ -170,7 +170,6 @@ def test_tables_of_columns_that_copy_each_other_are_solved_together(monkeypatch:
         b = np.random.default_rng(3).standard_normal((len(small.vector), 1))
         b = system.covariance @ b
         left.append(np.linalg.norm(system @ system.solved(b, most=40) - b) / np.linalg.norm(b))
-    print(left)
     assert left[0] < 0.01 * left[1]
 
 
@@ -303,3 +302,13 @@ def test_the_leading_directions_are_of_the_rows(fit: CellFit, measurement: Measu
     assert coordinates.shape[0] == len(fit.rows) == len(fit.first_rows(fit.rows))
     residual = feature_mean(FEATURES, fit.rows, fit.probabilities) - measurement.vector
     assert np.linalg.norm(fit.probabilities @ coordinates) <= np.linalg.norm(residual) * (1 + 1e-9)
+
+
+def test_leading_directions_are_found_one_after_the_other_where_there_are_many_features(fit: CellFit):
+    covariance = fit.system.covariance
+    variances, vectors = covariance.leading(5)
+    every = np.linalg.eigvalsh(covariance.within(slice(None)))[::-1]
+    assert len(covariance.mean) > 10  # else all are found at once
+    np.testing.assert_allclose(variances, every[:5], rtol=0.02)
+    np.testing.assert_allclose(np.diag(vectors.T @ (covariance @ vectors)), variances, rtol=1e-6)
+    assert len(covariance.leading(len(every))[0]) < len(every)
