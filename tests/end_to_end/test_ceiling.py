@@ -20,7 +20,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/release": 289,
     "kmeanalyst/releases": 10_027,
     "kmeanalyst/report": 1_486,
-    "kmeanalyst/representation": 5_292,
+    "kmeanalyst/representation": 5_298,
     "kmeanalyst/sources": 1_362,
     "release_side": 315,
     "release_side/budget": 1_259,

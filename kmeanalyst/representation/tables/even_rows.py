@@ -15,7 +15,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
-from kmeanalyst.representation.tables.estimates import TableEstimates
+from kmeanalyst.representation.tables.estimates import TableEstimates, implied_by_pairs
 from kmeanalyst.representation.tables.lifts import scaled_to
 from kmeanalyst.representation.tables.tree import table_of
 from kmeanalyst.representation.weights.views import systematic_indices
@@ -29,6 +29,9 @@ _TOGETHER = 3  # times as many rows look for another row's values
 _MOST_LOOKED_UP = 2**21  # cells of pairs' tables at once
 _RAKING_STEPS, _RAKED = 40, (0.2, 5.0)  # and how far a step may go
 _SHARING_STEPS = 30  # of scaling rows and columns in turn
+_STRONG = (
+    0.3  # distance in L1 of a larger set from what its pairs say, from which rows are drawn by it and not only moved
+)
 _TINY = 1e-12
 Tables = dict[tuple[int, ...], Array]  # columns → (Y, a, b, …)
 
@@ -45,11 +48,14 @@ def draw_cells(
     target = systematic_indices(estimates.target, n, rng)
     cells = np.zeros((n, len(ones)), dtype=np.intp)
     known = frozenset([len(ones)])
+    strong = {
+        s: t for s, t in estimates.sets.items() if np.abs(t - implied_by_pairs(s, estimates.pairs)).sum() > _STRONG
+    }
     for k in tree.order:
         parent = tree.parents[k]
         above = cells[:, parent] if parent >= 0 else np.zeros(n, dtype=np.intp)
         table = ones[k][:, None] if parent < 0 else table_of(estimates.pairs, parent, k)
-        table, above = _by_set(estimates, k, known, parent, table, cells, above)
+        table, above = _by_set(replace(estimates, sets=strong), k, known, parent, table, cells, above)
         patterns, which = _patterns(allowed, cells, target, k, known)
         group = target * table.shape[1] + above
         order = np.argsort(group, kind="stable")
