@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_142,
+    "kmeanalyst/inference": 13_146,
     "kmeanalyst/kernels": 3_459,
     "kmeanalyst/learning": 3_499,
     "kmeanalyst/plots": 1_007,

@@ -78,15 +78,18 @@ class FeatureCovariance:
         return self.transposed @ (self.weights[:, None] * values)
 
     def within(self, block: Any) -> Array:
-        """(k, k) C of some features: a slice, or their numbers."""
-        own, mean = self.transposed[block], self.mean[block]
+        """(k, k) C of some features: their numbers, or a slice within one table, of which each row is in one cell."""
+        mean = self.mean[block]
+        if isinstance(block, slice):
+            return np.diag(self.diagonal[block] + mean**2) - np.outer(mean, mean)
+        own = self.transposed[block]
         return (own.multiply(self.weights) @ own.T).toarray() - np.outer(mean, mean)
 
     def leading(self, most: int) -> tuple[Array, Array]:
         """The largest eigenvalues of C (K,), descending, and their eigenvectors (F, K), those that are 0 left out."""
         size = len(self.mean)
         if size <= 2 * most:
-            variances, vectors = np.linalg.eigh(self.within(slice(None)))
+            variances, vectors = np.linalg.eigh(self.within(np.arange(size)))
         else:  # Lanczos' method: tens of steps for each
             product = LinearOperator((size, size), matvec=lambda v: (self @ v.reshape(-1, 1))[:, 0], dtype=float)
             variances, vectors = eigsh(product, most, v0=np.sqrt(self.diagonal), tol=_LEADING_TO)
@@ -158,11 +161,12 @@ def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Itera
                 own = start + k * length, start + (k + 1) * length
                 together.setdefault((between, k if group.crossed > 1 else -1), []).append(own)
     for ranges in together.values():
-        if sum(stop - start for start, stop in ranges) <= _MOST_TOGETHER:
+        if len(ranges) > 1 and sum(stop - start for start, stop in ranges) <= _MOST_TOGETHER:
             yield np.concatenate([np.arange(*own) for own in ranges])
         else:
             for start, stop in ranges:
-                yield from (slice(part, min(part + _LARGEST, stop)) for part in range(start, stop, _LARGEST))
+                step = _LARGEST if stop - start > _MOST_TOGETHER else stop - start
+                yield from (slice(part, min(part + step, stop)) for part in range(start, stop, step))
 
 
 def _related_columns(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Array:
