@@ -317,7 +317,7 @@ class ChosenMargins(Margins):
         crossed: list[tuple[int, ...]] = [(*pair, *with_target) for pair in self.chosen]
         finer: list[tuple[int, ...]] = [(j, *with_target) for j in range(d, x.shape[1])]
         K = np.zeros((len(x), len(y)))
-        kinds = (alone, others, self.chosen, crossed, finer, [with_target])
+        kinds: tuple[Sequence[tuple[int, ...]], ...] = (alone, others, self.chosen, crossed, finer, [with_target])
         for tables, squares in zip(kinds, self.squares, strict=True):
             for table, square in zip(tables, squares, strict=False):  # none of a share of 0
                 same = np.ones(K.shape, dtype=bool)
