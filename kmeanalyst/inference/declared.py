@@ -97,6 +97,7 @@ def contradiction_notes(release: ReleaseData) -> tuple[str, ...]:
 
 
 def violations(release: ReleaseData) -> tuple[Violation, ...]:
+    """How many rows break each rule, as far as the measurement shows it."""
     return kept(release, "violations", lambda: violations_of(release.domain, release.measurement))
 
 

@@ -84,6 +84,7 @@ class DrawnSets:
         )
 
     def cells(self, kernel: Margins) -> list[int]:
+        """Of the table of each of the sets."""
         return [math.prod(kernel.sizes[j] for j in own if 0 <= j < len(kernel.sizes)) for own in self.sets]
 
 

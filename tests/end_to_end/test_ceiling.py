@@ -13,14 +13,14 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_146,
+    "kmeanalyst/inference": 13_153,
     "kmeanalyst/kernels": 3_459,
     "kmeanalyst/learning": 3_499,
     "kmeanalyst/plots": 1_007,
     "kmeanalyst/release": 289,
-    "kmeanalyst/releases": 10_027,
+    "kmeanalyst/releases": 10_028,
     "kmeanalyst/report": 1_486,
-    "kmeanalyst/representation": 5_298,
+    "kmeanalyst/representation": 5_297,
     "kmeanalyst/sources": 1_362,
     "release_side": 315,
     "release_side/budget": 1_259,
@@ -29,9 +29,9 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_167,
-    "release_side/publishing": 3_093,
+    "release_side/publishing": 3_092,
     "release_side/quality": 1_488,
-    "tests": 49_100,
+    "tests": 49_109,
 }
 
 

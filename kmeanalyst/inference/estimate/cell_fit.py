@@ -27,6 +27,7 @@ from kmeanalyst.inference.estimate.interactions import Interactions, unknown
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
+from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
@@ -85,8 +86,8 @@ class FeatureCovariance:
         own = self.transposed[block]
         return (own.multiply(self.weights) @ own.T).toarray() - np.outer(mean, mean)
 
-    def leading(self, most: int) -> tuple[Array, Array]:
-        """The largest eigenvalues of C (K,), descending, and their eigenvectors (F, K), those that are 0 left out."""
+    def leading(self, most: int) -> Directions:
+        """Eigenvectors of C of the largest eigenvalues, in descending order, those of 0 left out."""
         size = len(self.mean)
         if size <= 2 * most:
             variances, vectors = np.linalg.eigh(self.within(np.arange(size)))
@@ -95,7 +96,7 @@ class FeatureCovariance:
             variances, vectors = eigsh(product, most, v0=np.sqrt(self.diagonal), tol=_LEADING_TO)
         order = np.argsort(variances)[::-1][:most]
         order = order[variances[order] > _ROUNDING * variances.max()]
-        return variances[order], vectors[:, order]
+        return Directions(vectors[:, order], variances[order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,10 +154,8 @@ def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Itera
     related, target = _related_columns(covariance, feature_map), feature_map.kernel.target
     for group in feature_map.groups:
         for table, (start, stop) in zip(group.tables, group.ranges, strict=True):
-            between, length = (
-                tuple(sorted({int(related[j]) for j in table if j != target})),
-                (stop - start) // group.crossed,
-            )
+            between = tuple(sorted({int(related[j]) for j in table if j != target}))
+            length = (stop - start) // group.crossed
             for k in range(group.crossed):
                 own = start + k * length, start + (k + 1) * length
                 together.setdefault((between, k if group.crossed > 1 else -1), []).append(own)
@@ -353,9 +352,6 @@ class CellFit:
     def interactions(self) -> Interactions:
         return Interactions.of(self.measurement, self.rows, self.probabilities, self.spread)
 
-    def first_rows(self, values: Array) -> Array:
-        return values
-
     def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
         noise, variance, left_open, bias = np.hstack(
@@ -442,10 +438,20 @@ class CellFit:
 
     @cached_property
     def compatible(self) -> CompatiblePopulations:
-        variances, vectors = self.system.covariance.leading(LEADING_DIRECTIONS)
+        return self._compatible_along(self.system.covariance.leading(LEADING_DIRECTIONS).vectors)
+
+    def _compatible_along(self, vectors: Array) -> CompatiblePopulations:
         seen = np.asarray(self.system.covariance.features @ vectors)
+        variances = self.probabilities @ (seen - self.probabilities @ seen) ** 2
         errors = np.sqrt(self.measurement.noise_scale**2 + variances / self.measurement.n_rows)
         return CompatiblePopulations(seen - vectors.T @ self.measurement.vector, errors)
+
+    def least(self, values: Array, level: float) -> float:
+        """The least mean of values (n,): see `CompatiblePopulations`; their own best answer is one of its directions."""
+        a, _ = self._solved(values[:, None])
+        own = self._compatible_along(a / max(float(np.linalg.norm(a)), _ROUNDING))
+        coordinates = np.hstack([own.coordinates, self.compatible.coordinates])
+        return CompatiblePopulations(coordinates, np.append(own.errors, self.compatible.errors)).least(values, level)
 
 
 def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Array) -> CellFit | None:

@@ -196,10 +196,10 @@ class MeasuredErrors(ErrorModel):
         return np.vstack([drawn, rest]) + _SECOND_MODEL * np.outer(distance, rng.standard_normal(k))
 
     def _least_change(self, influence: Array, level: float) -> float:
-        """Over probability weights on rows of the fit that agree with the measurement (see `compatible`)."""
+        """Over probability weights on rows of the fit that agree with the measurement (see `CompatiblePopulations`)."""
         at_points, at_rows = self._halves(_finite(influence[:, None])[:, 0])
         here = float(self.weights @ (at_points if self.first == "points" else at_rows))
-        return self.fit.compatible.least(self.fit.first_rows(at_rows), level) - here
+        return self.fit.least(at_rows, level) - here
 
     def _compared(self, influence: Array) -> tuple[Array, Array]:
         """Influences at the fit's rows (n, k), and the errors (k,) in which points and fit disagree.

@@ -36,11 +36,7 @@ from kmeanalyst.representation.weights.views import view_weights
 
 LEADING_DIRECTIONS = 80  # of the rows, along which a compatible population agrees with the measurement
 _PENALTY = 1e4  # of a standard error further away, in ranges of the question
-_ROWS_AT_ONCE, _MOST_ROUNDS, _AGREES = (
-    300,
-    100,
-    1e-7,
-)  # of linear programs: rows added, rounds, and what counts as nothing
+_ROWS_AT_ONCE, _MOST_ROUNDS, _AGREES = 300, 100, 1e-7  # of linear programs: rows added, rounds, what counts as nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +164,10 @@ class PopulationFit:
         """Values (n, ...) at the rows → (n_clouds, ...) at the first row of each cloud."""
         m = len(self.clouds) // (1 + len(_BLURS))
         return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
+
+    def least(self, values: Array, level: float) -> float:
+        """The least mean of values (n,): see `CompatiblePopulations`."""
+        return self.compatible.least(self.first_rows(values), level)
 
     def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
         """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""

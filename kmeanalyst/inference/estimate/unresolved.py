@@ -104,7 +104,7 @@ def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tup
     if not isinstance(features, MarginFeatures):
         return
     kernel = features.kernel
-    columns = [*range(len(kernel.edges)), *(j for j, _ in kernel.finer_tables)]
+    columns = [*range(len(kernel.edges)), *kernel.finer]
     edges = [*kernel.edges, *(edges for _, edges in kernel.finer_tables)]
     for group in features.groups:
         for table, square, (first, last) in zip(group.tables, group.squares, group.ranges, strict=True):

@@ -29,9 +29,7 @@ _TOGETHER = 3  # times as many rows look for another row's values
 _MOST_LOOKED_UP = 2**21  # cells of pairs' tables at once
 _RAKING_STEPS, _RAKED = 40, (0.2, 5.0)  # and how far a step may go
 _SHARING_STEPS = 30  # of scaling rows and columns in turn
-_STRONG = (
-    0.3  # distance in L1 of a larger set from what its pairs say, from which rows are drawn by it and not only moved
-)
+_STRONG = 0.3  # L1 distance of a larger set from what its pairs say, from which rows are drawn by it and not only moved
 _TINY = 1e-12
 Tables = dict[tuple[int, ...], Array]  # columns → (Y, a, b, …)
 
@@ -51,11 +49,12 @@ def draw_cells(
     strong = {
         s: t for s, t in estimates.sets.items() if np.abs(t - implied_by_pairs(s, estimates.pairs)).sum() > _STRONG
     }
+    by_strong = replace(estimates, sets=strong)
     for k in tree.order:
         parent = tree.parents[k]
         above = cells[:, parent] if parent >= 0 else np.zeros(n, dtype=np.intp)
         table = ones[k][:, None] if parent < 0 else table_of(estimates.pairs, parent, k)
-        table, above = _by_set(replace(estimates, sets=strong), k, known, parent, table, cells, above)
+        table, above = _by_set(by_strong, k, known, parent, table, cells, above)
         patterns, which = _patterns(allowed, cells, target, k, known)
         group = target * table.shape[1] + above
         order = np.argsort(group, kind="stable")

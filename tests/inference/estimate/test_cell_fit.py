@@ -299,16 +299,25 @@ def test_intervals_hold_the_population_and_would_not_without_their_parts(rough_r
 def test_the_leading_directions_are_of_the_rows(fit: CellFit, measurement: Measurement):
     """`compatible` sees the rows along directions in which their mean is that of the features."""
     coordinates = fit.compatible.coordinates
-    assert coordinates.shape[0] == len(fit.rows) == len(fit.first_rows(fit.rows))
+    assert coordinates.shape[0] == len(fit.rows)
     residual = feature_mean(FEATURES, fit.rows, fit.probabilities) - measurement.vector
     assert np.linalg.norm(fit.probabilities @ coordinates) <= np.linalg.norm(residual) * (1 + 1e-9)
 
 
 def test_leading_directions_are_found_one_after_the_other_where_there_are_many_features(fit: CellFit):
     covariance = fit.system.covariance
-    variances, vectors = covariance.leading(5)
+    found = covariance.leading(5)
     every = np.linalg.eigvalsh(covariance.within(np.arange(len(covariance.mean))))[::-1]
     assert len(covariance.mean) > 10  # else all are found at once
-    np.testing.assert_allclose(variances, every[:5], rtol=0.02)
-    np.testing.assert_allclose(np.diag(vectors.T @ (covariance @ vectors)), variances, rtol=1e-6)
-    assert len(covariance.leading(len(every))[0]) < len(every)
+    np.testing.assert_allclose(found.variances, every[:5], rtol=0.02)
+    np.testing.assert_allclose(np.diag(found.vectors.T @ (covariance @ found.vectors)), found.variances, rtol=1e-6)
+    assert len(covariance.leading(len(every)).variances) < len(every)
+
+
+def test_compatible_populations_agree_with_the_best_answer_of_the_question_itself(fit: CellFit):
+    """Along the leading directions alone, twice as much is left open of one measured cell; and the table's share is within."""
+    few = (fit.rows[:, 1] == 4).astype(float)
+    low, high = fit.least(few, 0.95), -fit.least(-few, 0.95)
+    alone = -fit.compatible.least(-few, 0.95) - fit.compatible.least(few, 0.95)
+    assert low <= (table(3000, np.random.default_rng(0))[:, 1] == 4).mean() <= high
+    assert high - low < alone / 2

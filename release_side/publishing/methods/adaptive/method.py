@@ -59,11 +59,9 @@ class AdaptiveMargins(Margins):
         with fitting():
             everything = self.features(self.kernel(domain, size, noise), domain)
         assert isinstance(everything, MarginFeatures)
-        _check_pairs(everything.kernel, size, noise, self.choices.workload)
+        shares = _checked_shares(everything.kernel, size, noise, self.choices.workload)
         check_readable(self.most_points(everything.kernel, domain), domain, _largest(everything))
-        workload = self.choices.workload
-        asked = sharing.asked_squares(everything.kernel, workload)
-        if not sharing.shares_of_rounds(everything.kernel, size, noise, asked).have_sets:
+        if not shares.have_sets:
             return everything
         return MarginFeatures(sharing.with_sets(everything.kernel, sharing.candidate_sets(everything.kernel)))
 
@@ -84,10 +82,10 @@ class AdaptiveMargins(Margins):
         return (*super().taken_as_public(measured, n_points), *([named] if self.choices.workload else []))
 
 
-def _check_pairs(
+def _checked_shares(
     kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise, workload: Workload | None
-) -> None:
-    """PublishError if the tables that rounds may ask for have too many cells; from public facts, before anything is spent."""
+) -> sharing.Shares:
+    """Of the rounds, from public facts, before anything is spent; PublishError if their tables may have too many cells."""
     asked = sharing.asked_squares(kernel, workload)
     named: list[int] = []
     left: list[int] = []
@@ -118,6 +116,7 @@ def _check_pairs(
                 f"a round of these tables may have {numbers[r]:,} cells, and at most {math.floor(most):,} are measured in it "
                 "where units are protected, whose averages are rounded. Name fewer columns, levels or edges."
             )
+    return shares
 
 
 def _most_numbers(
