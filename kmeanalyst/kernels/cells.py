@@ -52,7 +52,7 @@ class Cells:
     def cells(self, X: Array) -> Array:
         """The cell (n, d) of each value: ranges first, then atoms, then missing; a NaN where none is declared is in the first.
 
-        >>> kernel = ka.kernels.Margins(((0.0,), (0.5,)), ((), ()), (True, True), (1.0, 0, 0, 0, 0, 0))
+        >>> kernel = ka.kernels.Margins(((0.0,), (0.5,)), ((), ()), (True, True), (1.0, 0, 0))
         >>> kernel.cells(np.array([[1.0, 0], [-1.0, np.nan]]))
         array([[1, 0],
                [0, 2]])

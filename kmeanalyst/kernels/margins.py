@@ -28,34 +28,30 @@ _BLOCK_ENTRIES = 2**20  # entries of the Gram matrix at a time
 
 @dataclass(frozen=True)
 class Margins(Cells, UnitDiagonal):
-    """A mean of matches: in one column, one and the target, two columns, two and the target, one in finer ranges, the target.
+    """A mean of matches: in one column, two columns, one in finer ranges.
 
-    With n the number of columns (of d) whose cells agree, t whether the target's do, n', d' the same without the
-    target, and n″ that of the d″ columns with finer ranges whose finer cells agree,
-    k = s₁ n/d + s₂ t n'/d' + s₃ C(n', 2)/C(d', 2) + s₄ t C(n', 2)/C(d', 2) + s₅ t n″/d″ + s₆ t;
-    without a target t = 1, n' = n, d' = d, s₂ = s₄ = s₆ = 0.
+    With n the number of columns (of d) whose cells agree, and n″ that of the d″ columns with finer ranges whose finer cells agree,
+    k = s₁ n/d + s₂ C(n, 2)/C(d, 2) + s₃ n″/d″.
 
     edges, atoms, missing   the cells of each column: see `Cells`.
-    shares   (s₁, s₂, s₃, s₄, s₅, s₆), at least 0, of sum 1.
-    target   the column the others are crossed with; −1 for none.
+    shares   (s₁, s₂, s₃), at least 0, of sum 1.
     fine     for each column the inner edges of its finer ranges; none for a column that has no finer table. Atoms and
              missing cells are cells of its finer table too.
     deeper   further finer tables, of columns that have one: (column, inner edges), which are those of the column's table
              before it and more.
 
-    >>> kernel = ka.kernels.Margins(((0.0,), (0.5,)), ((), ()), (True, True), (1.0, 0, 0, 0, 0, 0))
+    >>> kernel = ka.kernels.Margins(((0.0,), (0.5,)), ((), ()), (True, True), (1.0, 0, 0))
     >>> kernel.gram([[1.0, 0]], [[2.0, 0], [2.0, 1], [-1.0, 1]])
     array([[1. , 0.5, 0. ]])
-    >>> kernel.sizes, kernel.others, kernel.n_tables, kernel.n_cells
-    ((3, 3), (0, 1), 2, 6)
+    >>> kernel.sizes, kernel.n_tables, kernel.n_cells
+    ((3, 3), 2, 6)
     >>> kernel.n_pairs, kernel.pairs, kernel.squared_heights
-    (1, ((0, 1),), ((0.5, 0.5), (), (), (), (), ()))
+    (1, ((0, 1),), ((0.5, 0.5), (), ()))
     >>> kernel.finer, kernel.fine_sizes, kernel.finer_tables
     ((), (), ())
     """
 
-    shares: tuple[float, float, float, float, float, float]
-    target: int = -1
+    shares: tuple[float, float, float]
     fine: tuple[tuple[float, ...], ...] = ()
     deeper: tuple[tuple[int, tuple[float, ...]], ...] = field(default=(), kw_only=True)
     name: ClassVar[str] = "margins"
@@ -71,13 +67,11 @@ class Margins(Cells, UnitDiagonal):
         super().__post_init__()
         for values in self.fine:
             check_increasing(values)
-        if not is_whole(self.target) or not -1 <= self.target < d:
-            raise ValueError(f"target must be a column's number, 0 to {d - 1}, or -1 for none, got {self.target!r}.")
         self._check_deeper()
         if (cells := sum(self.sizes) + sum(self.fine_sizes)) > MOST_CELLS:
             raise ValueError(f"margins have at most {MOST_CELLS} cells in all columns, got {cells}.")
         self._check_shares()
-        if self.n_pairs > _MOST_IN_PAIRS * (_MOST_IN_PAIRS - 1) // 2 and (self.shares[2] or self.shares[3]):
+        if self.n_pairs > _MOST_IN_PAIRS * (_MOST_IN_PAIRS - 1) // 2 and self.shares[1]:
             raise ValueError(f"margins of two columns are for at most {_MOST_IN_PAIRS} columns, got {d}.")
 
     def _check_deeper(self) -> None:
@@ -87,8 +81,8 @@ class Margins(Cells, UnitDiagonal):
             raise ValueError(f"deeper must be pairs of a column and edges, got {self.deeper!r:.80}. Write (0, (0.5,)).")
         last = dict(enumerate(self.fine))
         for j, edges in self.deeper:
-            if not is_whole(j) or j not in self.others or not isinstance(edges, tuple):
-                raise ValueError(f"deeper names a column other than the target, got {j!r:.80}. Name its number.")
+            if not is_whole(j) or not 0 <= j < len(self.edges) or not isinstance(edges, tuple):
+                raise ValueError(f"deeper names no column by {j!r:.80}. Pass its number.")
             check_increasing(edges)
             if not last[j] or not set(last[j]) < set(edges):
                 raise ValueError(
@@ -97,19 +91,15 @@ class Margins(Cells, UnitDiagonal):
             last[j] = edges
 
     def _check_shares(self) -> None:
-        if len(self.shares) != 6 or not all(is_finite(share) and share >= 0 for share in self.shares):
-            raise ValueError(f"shares must be six numbers of at least 0, got {self.shares!r}.")
+        if len(self.shares) != 3 or not all(is_finite(share) and share >= 0 for share in self.shares):
+            raise ValueError(f"shares must be three numbers of at least 0, got {self.shares!r}.")
         if abs(sum(self.shares) - 1) > _ROUNDING:
             raise ValueError(f"shares must add up to 1, got {sum(self.shares)!r}: they are parts of k(x, x).")
-        _, with_target, pairs, pairs_with_target, finely, own = self.shares
-        if self.target < 0 and (with_target or pairs_with_target or own):
-            raise ValueError("shares of margins with the target need one. Name it, or give them 0.")
-        if len(self.others) < 1 and with_target:
-            raise ValueError("a target alone is crossed with nothing. Give the second share 0.")
-        if not self.n_pairs and (pairs or pairs_with_target):
-            raise ValueError("margins of two columns need two columns other than the target. Give their shares 0.")
+        _, pairs, finely = self.shares
+        if not self.n_pairs and pairs:
+            raise ValueError("margins of two columns need two columns. Give their share 0.")
         if not self.finer and finely:
-            raise ValueError("no column other than the target has finer ranges. Give the fifth share 0.")
+            raise ValueError("no column has finer ranges. Give the third share 0.")
 
     @property
     def fine_sizes(self) -> tuple[int, ...]:
@@ -119,15 +109,11 @@ class Margins(Cells, UnitDiagonal):
     @property
     def n_cells(self) -> int:
         """Of all tables: the dimension of the features, before any is made."""
-        sizes = [self.sizes[j] for j in self.others]
-        values = self.sizes[self.target] if self.target >= 0 else 1
-        pairs = self._cells_of_pairs()
-        cells = (sum(self.sizes), values * sum(sizes), pairs, values * pairs, values * sum(self.fine_sizes), values)
+        cells = (sum(self.sizes), self._cells_of_pairs(), sum(self.fine_sizes))
         return sum(n for n, share in zip(cells, self.shares, strict=True) if share)
 
     def _cells_of_pairs(self) -> int:
-        sizes = [self.sizes[j] for j in self.others]
-        return (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+        return (sum(self.sizes) ** 2 - sum(size**2 for size in self.sizes)) // 2
 
     @property
     def n_tables(self) -> int:
@@ -135,18 +121,17 @@ class Margins(Cells, UnitDiagonal):
         return sum(n for n, share in zip(self._counts(), self.shares, strict=True) if share)
 
     def _counts(self) -> tuple[int, ...]:
-        few, pairs = len(self.others), self.n_pairs
-        return len(self.edges), few, pairs, pairs, len(self.finer), 1
+        return len(self.edges), self.n_pairs, len(self.finer)
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of columns, other than the target, whose tables are measured; of chosen ones with larger sets."""
-        return math.comb(len(self.others), 2)
+        """Number of pairs of columns whose tables are measured; of chosen ones with larger sets."""
+        return math.comb(len(self.edges), 2)
 
     @property
     def pairs(self) -> tuple[tuple[int, ...], ...]:
         """These pairs (i, j), i < j."""
-        return tuple(combinations(self.others, 2))
+        return tuple(combinations(range(len(self.edges)), 2))
 
     @property
     def squared_heights(self) -> tuple[tuple[float, ...], ...]:
@@ -155,24 +140,19 @@ class Margins(Cells, UnitDiagonal):
         return tuple((share / max(n, 1),) * n if share else () for share, n in counts)
 
     @property
-    def others(self) -> tuple[int, ...]:
-        """The columns other than the target."""
-        return tuple(j for j in range(len(self.edges)) if j != self.target)
-
-    @property
     def finer(self) -> tuple[int, ...]:
-        """The column of each finer table, none of the target: one with deeper tables is there several times."""
+        """The column of each finer table: one with deeper tables is there several times."""
         return tuple(j for j, _ in self.finer_tables)
 
     @property
     def finer_tables(self) -> tuple[tuple[int, tuple[float, ...]], ...]:
         """Column and inner edges of each finer table: those of `fine`, then the deeper ones."""
-        return (*((j, self.fine[j]) for j in self.others if self.fine[j]), *self.deeper)
+        return (*((j, edges) for j, edges in enumerate(self.fine) if edges), *self.deeper)
 
     def fine_cells(self, X: Array) -> Array:
         """The cell (n, d″) of each finer table, numbered likewise.
 
-        >>> kernel = ka.kernels.Margins(((0.0,),), ((),), (False,), (0.5, 0, 0, 0, 0.5, 0), fine=((-1.0, 0.0, 1.0),))
+        >>> kernel = ka.kernels.Margins(((0.0,),), ((),), (False,), (0.5, 0, 0.5), fine=((-1.0, 0.0, 1.0),))
         >>> kernel.fine_cells(np.array([[0.5], [7.0]]))
         array([[2],
                [3]])
@@ -204,33 +184,24 @@ class Margins(Cells, UnitDiagonal):
 
     def _block(self, x: Array, y: Array) -> Array:
         """The kernel of rows in these cells (n, ·) and (m, ·), finer ones after the others."""
-        d, few = len(self.edges), max(len(self.others), 1)
-        matches = _matches(x, y, self.others)
-        crossed = _matches(x, y, (self.target,)) if self.target >= 0 else 0.0
-        alone, with_target, pairs, pairs_with_target, finely, own = self.shares
-        both = matches * (matches - 1) / max(few * (few - 1), 1)
-        K = (
-            alone * (matches + crossed) / d
-            + crossed * (with_target / few * matches + pairs_with_target * both + own)
-            + pairs * both
-        )
-        if finely:
-            fine = _matches(x, y, range(d, x.shape[1]))
-            K += finely / len(self.finer) * fine * (crossed if self.target >= 0 else 1.0)
-        return K
+        d = len(self.edges)
+        matches = _matches(x, y, range(d))
+        alone, pairs, finely = self.shares
+        K = matches * (alone / d) + matches * (matches - 1) * (pairs / max(d * (d - 1), 1))
+        return K + _matches(x, y, range(d, x.shape[1])) * (finely / len(self.finer)) if finely else K
 
 
 @dataclass(frozen=True)
 class ChosenMargins(Margins):
     """Margins of chosen sets of columns, with a height for each table: k = Σ_t h_t² (whether the cells of table t agree).
 
-    chosen    the pairs (i, j), i < j, and after them larger sets, of columns other than the target whose tables are measured.
-    squares   for each of the six shares the squared heights h_t² of its tables: they are positive, and their sum is the share.
+    chosen    the pairs (i, j), i < j, and after them larger sets, whose tables are measured.
+    squares   for each of the three shares the squared heights h_t² of its tables: they are positive, and their sum is the share.
 
     >>> alone, together = (0.25, 0.15), (0.6,)
     >>> kernel = ka.kernels.ChosenMargins(
-    ...     ((0.0,), (0.5,)), ((), ()), (True, True), (0.4, 0, 0.6, 0, 0, 0),
-    ...     chosen=((0, 1),), squares=(alone, (), together, (), (), ()),
+    ...     ((0.0,), (0.5,)), ((), ()), (True, True), (0.4, 0.6, 0),
+    ...     chosen=((0, 1),), squares=(alone, together, ()),
     ... )
     >>> kernel.gram([[1.0, 0]], [[2.0, 0], [2.0, 1], [-1.0, 1]])
     array([[1.  , 0.25, 0.  ]])
@@ -249,11 +220,11 @@ class ChosenMargins(Margins):
                     f"chosen must be sets of two or more columns' numbers, got {self.chosen!r:.80}. Pass e.g. ((0, 1),)."
                 )
         super().__post_init__()
-        others, orders = set(self.others), list(map(len, self.chosen))
-        increasing = all(set(each) <= others and list(each) == sorted(set(each)) for each in self.chosen)
+        columns, orders = set(range(len(self.edges))), list(map(len, self.chosen))
+        increasing = all(set(each) <= columns and list(each) == sorted(set(each)) for each in self.chosen)
         if not increasing or len(set(self.chosen)) < len(self.chosen) or orders != sorted(orders):
             raise ValueError(
-                "chosen must be different sets i < j < … of columns other than the target, those of fewest columns first. "
+                "chosen must be different sets i < j < … of columns, those of fewest columns first. "
                 "Name each set once, in order."
             )
         if self.n_cells > _MOST_IN_CHOSEN:
@@ -264,7 +235,7 @@ class ChosenMargins(Margins):
         counts = [n if share else 0 for n, share in zip(self._counts(), self.shares, strict=True)]
         given = self.squares
         if not (isinstance(given, tuple) and all(isinstance(each, tuple) for each in given)):
-            raise ValueError(f"squares must be a tuple for each of the six shares, got {given!r:.80}.")
+            raise ValueError(f"squares must be a tuple for each of the three shares, got {given!r:.80}.")
         if [len(each) for each in given] != counts:
             raise ValueError(
                 f"squares must hold a number for each table: {counts}, got {[len(each) for each in given]}."
@@ -280,15 +251,16 @@ class ChosenMargins(Margins):
     def with_pairs(self, kept: Collection[tuple[int, ...]]) -> ChosenMargins:
         """The same of single columns and of these of the chosen sets alone, with heights in proportion.
 
-        >>> squares = ((0.3, 0.1), (), (0.6,), (), (), ())
+        >>> squares = ((0.3, 0.1), (0.6,), ())
         >>> both = ka.kernels.ChosenMargins(
-        ...     ((0.0,),) * 2, ((),) * 2, (False,) * 2, (0.4, 0, 0.6, 0, 0, 0), chosen=((0, 1),), squares=squares
+        ...     ((0.0,),) * 2, ((),) * 2, (False,) * 2, (0.4, 0.6, 0), chosen=((0, 1),), squares=squares
         ... )
         >>> both.with_pairs(()).squares, both.squared_heights == squares
-        (((0.75, 0.25), (), (), (), (), ()), True)
+        (((0.75, 0.25), (), ()), True)
         """
         own = [pair in kept for pair in self.chosen]
-        squares = [tuple(compress(each, own)) if k in (2, 3) else each for k, each in enumerate(self.squares)]
+        alone, pairs, finer = self.squares
+        squares = alone, tuple(compress(pairs, own)), finer
         total = math.fsum(square for each in squares for square in each)
         scaled = tuple(tuple(square / total for square in each) for each in squares)
         shares: Any = tuple(math.fsum(each) for each in scaled)
@@ -311,13 +283,8 @@ class ChosenMargins(Margins):
 
     def _block(self, x: Array, y: Array) -> Array:
         d = len(self.edges)
-        with_target = (self.target,) if self.target >= 0 else ()
-        alone: list[tuple[int, ...]] = [(j,) for j in range(d)]
-        others: list[tuple[int, ...]] = [(j, *with_target) for j in self.others]
-        crossed: list[tuple[int, ...]] = [(*pair, *with_target) for pair in self.chosen]
-        finer: list[tuple[int, ...]] = [(j, *with_target) for j in range(d, x.shape[1])]
+        kinds = [(j,) for j in range(d)], self.chosen, [(j,) for j in range(d, x.shape[1])]
         K = np.zeros((len(x), len(y)))
-        kinds: tuple[Sequence[tuple[int, ...]], ...] = (alone, others, self.chosen, crossed, finer, [with_target])
         for tables, squares in zip(kinds, self.squares, strict=True):
             for table, square in zip(tables, squares, strict=False):  # none of a share of 0
                 same = np.ones(K.shape, dtype=bool)
@@ -336,16 +303,16 @@ def _matches(x: Array, y: Array, columns: Sequence[int]) -> Array:
 
 
 _FEW_ROWS = 1000
-KINDS = ("one-way", "one-way by target", "pairs", "pairs by target", "finer", "target")  # the order of `shares`
+KINDS = ("one-way", "pairs", "finer")  # the order of `shares`
 
 
 @dataclass(frozen=True, eq=False)
 class MarginFeatures(CellFeatures):
-    """One-way tables of all columns; of the others crossed with the target; two-way ones; those crossed; finer ones; the target's.
+    """One-way tables of all columns; two-way ones; finer ones.
 
     Groups in this order, those of share 0 left out; tables of larger chosen sets are groups after the two-way ones, one for each
-    number of columns. Cells of a table are in the order of an array with an axis for each column: the target first where it is
-    crossed with, then columns i < j. Pairs and sets are in the order of the kernel.
+    number of columns. Cells of a table are in the order of an array with an axis for each column i < j < …. Pairs and sets are in
+    the order of the kernel.
     """
 
     kernel: Margins
@@ -378,7 +345,7 @@ class MarginFeatures(CellFeatures):
     def cell_indices(self, X: Array) -> Array:
         X = as_rows(X)
         narrow = np.int32 if self.dimension < 2**31 else np.intp  # half the memory is half the time
-        finer = self.kernel._finer_edges if self.kernel.shares[4] else []
+        finer = self.kernel._finer_edges if self.kernel.shares[2] else []
         cells = self.kernel._cells_in(X, [*self.kernel._edges, *finer]).T.astype(narrow)
         indices = np.empty((len(self.heights), len(X)), dtype=narrow)
         ends = np.cumsum([len(group.tables) for group in self.groups])
@@ -391,12 +358,11 @@ class MarginFeatures(CellFeatures):
 class Group:
     """The tables of one kind: the indices of their cells among the features, and their heights.
 
-    kind      one of KINDS; of larger sets than pairs "sets" or "sets by target".
+    kind      one of KINDS; of larger sets than pairs "sets".
     squares   of each table the squared height of the coordinate of a row's cell: their sum is the group's share.
     start     the first feature.
     tables    columns of each table, all of one length; finer cells count as columns after the table's own.
     sizes     cells of each column, the finer ones' after the others'.
-    crossed   cells of the target, if it is the first column of each table; else 1.
     """
 
     kind: str
@@ -404,12 +370,11 @@ class Group:
     start: int
     tables: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
-    crossed: int = 1
 
     @property
     def is_of_sets(self) -> bool:
-        """Whether its tables are of two or more columns beside the target: those that may have been chosen."""
-        return self.kind.startswith(("pairs", "sets"))
+        """Whether its tables are of two or more columns: those that may have been chosen."""
+        return self.kind in ("pairs", "sets")
 
     @property
     def height(self) -> float:
@@ -475,26 +440,16 @@ class Group:
     def _tables(self) -> Array:
         return np.array(self.tables, dtype=np.intp)
 
-    def by_target(self) -> Array:
-        """(crossed, cells) features: a line for each cell of the target, the tables' other cells one after the other."""
-        parts = [np.arange(a, b).reshape(self.crossed, -1) for a, b in self.ranges]
-        return np.concatenate(parts, axis=1)
-
 
 def _groups(kernel: Margins) -> list[Group]:
-    d, pairs = len(kernel.edges), kernel.pairs
-    finer = tuple((d + i,) for i in range(len(kernel.finer)))
-    kinds = (
-        (tuple((j,) for j in range(d)), False), (tuple((j,) for j in kernel.others), True), (pairs, False), (pairs, True),
-        (finer, kernel.target >= 0), (((kernel.target,),), False),
-    )  # fmt: skip
+    d = len(kernel.edges)
+    kinds = [(j,) for j in range(d)], kernel.pairs, [(d + i,) for i in range(len(kernel.finer))]
     sizes = (*kernel.sizes, *kernel.fine_sizes)
     groups: list[Group] = []
-    for kind, squares, (tables, with_target) in zip(KINDS, kernel.squared_heights, kinds, strict=True):
+    for kind, squares, tables in zip(KINDS, kernel.squared_heights, kinds, strict=True):
         heights = iter(squares)
         for order, alike in groupby(tables if squares else (), key=len):
-            own = tuple((kernel.target, *table) if with_target else table for table in alike)
-            named = kind.replace("pairs", "sets") if order > 2 else kind
-            start, crossed = groups[-1].stop if groups else 0, sizes[kernel.target] if with_target else 1
-            groups.append(Group(named, tuple(islice(heights, len(own))), start, own, sizes, crossed))
+            own = tuple(alike)
+            start = groups[-1].stop if groups else 0
+            groups.append(Group("sets" if order > 2 else kind, tuple(islice(heights, len(own))), start, own, sizes))
     return groups

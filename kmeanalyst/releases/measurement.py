@@ -24,10 +24,8 @@ SHRINK = 1 - 2.0**-18  # features are shrunk by this before rounding, so that ro
 class Scores:
     """How far the tables of all pairs of columns were from public guesses: noisy L1 distances, which choose what is measured.
 
-    With a target each pair's table is crossed with it.
-
-    noisy   (P,) int64: Σ_c |step · n_c − guess_c| + noise, n_c the rows in cell c. Pairs (i, j), i < j, of columns other than
-            the target, in the order of i and then of j.
+    noisy   (P,) int64: Σ_c |step · n_c − guess_c| + noise, n_c the rows in cell c. Pairs (i, j), i < j, in the order
+            of i and then of j.
     step    what a row adds to its cell.
     """
 
@@ -77,9 +75,9 @@ class DrawnSets:
 
     def fits(self, kernel: ChosenMargins) -> bool:
         """Whether these are different sets of the kernel's columns, of tables no larger than the largest."""
-        others = set(kernel.others)
+        columns = range(len(kernel.edges))
         return len(set(self.sets)) == len(self.sets) == self.draws.count and all(
-            len(own) > 2 and list(own) == sorted(set(own) & others) and cells <= self.largest
+            len(own) > 2 and list(own) == sorted(set(own) & set(columns)) and cells <= self.largest
             for own, cells in zip(self.sets, self.cells(kernel), strict=True)
         )
 
@@ -105,10 +103,8 @@ def choice_constant(cells: Sequence[int], step: int, count: int, deviation: floa
 
 
 def cells_of_all_pairs(kernel: Margins) -> list[int]:
-    """The number of cells of each pair's table, crossed with the target if there is one, in the order of `Scores`."""
-    sizes = kernel.sizes
-    values = sizes[kernel.target] if kernel.target >= 0 else 1
-    return [values * sizes[i] * sizes[j] for i, j in combinations(kernel.others, 2)]
+    """The number of cells of each pair's table, in the order of `Scores`."""
+    return [a * b for a, b in combinations(kernel.sizes, 2)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,9 +161,9 @@ class Measurement:
         kernel = self.feature_map.kernel
         if not isinstance(kernel, ChosenMargins) or is_pure(self.noise_law):
             raise ValueError("scores and choices go with margins of chosen sets, under Gaussian noise. Leave them out.")
-        columns = len(kernel.others)
+        columns = len(kernel.edges)
         for score in self.scores:
-            if score.noisy.shape != (columns * (columns - 1) // 2,) or not 0 < score.step <= GRID:
+            if score.noisy.shape != (math.comb(columns, 2),) or not 0 < score.step <= GRID:
                 raise ValueError("scores have a number for each pair of columns, and a step from 1 to 2^28.")
         for choice in self.choices:
             if not (0 < choice.count <= len(kernel.chosen) and 0 < choice.step <= GRID and 0 < choice.scale < math.inf):
@@ -251,7 +247,7 @@ class Measurement:
         for group in features.groups:
             left -= sum(group.squares) if group.is_of_sets else 0.0
             for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-                if not group.is_of_sets or (group.kind.startswith("pairs") and table[-2:] in self.beforehand):
+                if not group.is_of_sets or (group.kind == "pairs" and table in self.beforehand):
                     kept.append(np.arange(start, stop))
                     left += square if group.is_of_sets else 0.0
         indices, scale = np.concatenate(kept), 1 / math.sqrt(left)
@@ -264,9 +260,9 @@ class Measurement:
     def counted_together(self, i: int, j: int) -> bool:
         """Whether features see columns i and j jointly; of margins of chosen sets, whether one with both was chosen."""
         kernel = self.feature_map.kernel
-        if not isinstance(kernel, ChosenMargins) or kernel.target in (i, j):
-            return True
-        return bool(kernel.shares[2] or kernel.shares[3]) and any({i, j} <= set(each) for each in kernel.chosen)
+        return not isinstance(kernel, ChosenMargins) or (
+            bool(kernel.shares[1]) and any({i, j} <= set(each) for each in kernel.chosen)
+        )
 
     @property
     def grid_steps(self) -> float:

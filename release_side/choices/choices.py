@@ -73,16 +73,15 @@ class Choices:
     )
     kernel: Any = _option(
         None,
-        '"adaptive" (default), "table" (default for up to six columns of numbers), '
-        '"margins" (default with a target, up to 100,000 cells), "gaussian:lengthscale=158.1", '
+        '"adaptive" (default), "table" (default for up to six columns of numbers), "margins", "gaussian:lengthscale=158.1", '
         '"laplacian:lengthscale=2", "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2", '
         '"polynomial:degree=2,offset=1", "exponential-dot:rate=1".',
         metavar="SPEC",
     )
     target: Any = _option(
         None,
-        "A column that models will predict: everything else is measured together with it, and for each of its classes. Named "
-        "several times: adaptive margins in which the tables of each with every other column are measured in any case.",
+        "A column that models will predict: its tables with every other column are measured in any case, and larger sets of "
+        "columns are looked for with it first. May be named several times.",
         metavar="COLUMN", multiple=True,
     )  # fmt: skip
     workload: Any = _option(

@@ -66,21 +66,10 @@ class Workload:
     questions: tuple[WorkloadQuestion, ...]
     cuts: Mapping[int, tuple[float, ...]]
 
-    def by_columns(self, target: int = -1) -> Counter[tuple[int, ...]]:
-        """How many questions name each set of columns, by their numbers.
-
-        target   a column that all tables are crossed with, which is left out of sets of several; −1 for none.
-        """
-        return Counter(without(target, question.columns) for question in self.questions)
-
-
-def without(target: int, columns: tuple[int, ...]) -> tuple[int, ...]:
-    """The columns but the target, if there are others.
-
-    >>> without(1, (0, 1)), without(1, (1,))
-    ((0,), (1,))
-    """
-    return tuple(j for j in columns if j != target) or columns
+    @property
+    def by_columns(self) -> Counter[tuple[int, ...]]:
+        """How many questions name each set of columns, by their numbers."""
+        return Counter(question.columns for question in self.questions)
 
 
 def read_workload(source: Source, domain: Domain) -> Workload:
@@ -88,7 +77,7 @@ def read_workload(source: Source, domain: Domain) -> Workload:
 
     >>> domain = ka.Domain((ka.Integer(name="age", lower=17, upper=90), ka.Boolean(name="rich")))
     >>> workload = read_workload(["age > 50  # one half?", "", "corr(age, rich)"], domain)
-    >>> dict(workload.by_columns())
+    >>> dict(workload.by_columns)
     {(0,): 1, (0, 1): 1}
     """
     lines = lines_of(source)

@@ -23,7 +23,6 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.estimate import Estimates
 from kmeanalyst.inference.questions.statistics import ask
-from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -40,7 +39,7 @@ from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed
 from release_side.budget.spending import weakness
 from release_side.choices.options import processors
-from release_side.choices.workload import WorkloadQuestion, without
+from release_side.choices.workload import WorkloadQuestion
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
 from release_side.door.private_tables import count_tables
@@ -163,10 +162,10 @@ def _lost_levels(release: Release) -> str | None:
     """
     if release.measurement is None or not isinstance(release.measurement.feature_map, MarginFeatures):
         return None
-    observed, kernel = Observed.of(release.measurement), release.measurement.feature_map.kernel
+    observed = Observed.of(release.measurement)
     lost = []
-    for j, tables in zip(kernel.others, observed.alone, strict=True):
-        column, noise = release.domain.columns[j], math.sqrt(min((variance for _, variance in tables), default=0.0))
+    for column, (_, variance) in zip(release.domain.columns, observed.ones, strict=True):
+        noise = math.sqrt(variance)
         if isinstance(column, Categorical) and not isinstance(column, Tree) and noise > 1 / len(column.levels):
             lost.append(f"{column.name} ({len(column.levels)} levels, noise of {noise:.2g} on a share)")
     if not lost:
@@ -273,9 +272,7 @@ def _predicted(release: Release, asked: WorkloadQuestion) -> dict[str, Any]:
 
 def _measured(release: Release, asked: WorkloadQuestion) -> str:
     """Which tables hold the answer, whatever the private rows are, in words."""
-    kernel = release.kernel
-    assert isinstance(kernel, MarginsKernel)
-    columns = without(kernel.target, asked.columns)
+    columns = asked.columns
     names = " × ".join(words.written(release.domain.names[j]) for j in columns)
     if len(columns) > 2:
         scored = release.measurement is not None and release.measurement.scores

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.learning.scoring.evaluation import scores, scoring_task
 from kmeanalyst.learning.scoring.metrics import metric_named
 from kmeanalyst.learning.training.training import fit
@@ -67,10 +66,10 @@ class ModelScores:
 def chosen_target(release: Release, target: str | None) -> str | None:
     """The column that models predict, from public facts alone.
 
-    The one that is named; else the one that the release was made for; else the last column of 2 to 20 levels; else the last number.
+    The one that is named; else the last column of 2 to 20 levels; else the last number.
     None if there is none, or no other column to predict from. PublishError for a name that is not such a column.
     """
-    domain, kernel = release.domain, release.kernel
+    domain = release.domain
     classes = [column.name for column in domain.columns if _has_classes(column)]
     numbers = [column.name for column in domain.columns if isinstance(column, Real | Integer)]
     if target is not None:
@@ -82,8 +81,7 @@ def chosen_target(release: Release, target: str | None) -> str | None:
         return target
     if len(domain) < 2:
         return None
-    made_for = domain.names[kernel.target] if isinstance(kernel, Margins) and kernel.target >= 0 else None
-    return made_for if made_for in {*classes, *numbers} else next(reversed(classes or numbers), None)
+    return next(reversed(classes or numbers), None)
 
 
 def _has_classes(column: Column) -> bool:

@@ -109,7 +109,7 @@ def door_and_bare(path: Path, domain: Domain, feature_map: MarginFeatures) -> tu
 
 
 def report(path: Path, domain: Domain, rows: int, target: str | None = None) -> None:
-    feature_map = MarginFeatures(kernel_from_spec("margins" if target else "adaptive", domain, target))  # type: ignore[arg-type]
+    feature_map = MarginFeatures(kernel_from_spec("adaptive", domain))  # type: ignore[arg-type]
     _, seconds, busy, megabytes = publish_alone(
         path, domain, epsilon=1.0, delta=1e-7, target=target, output=path.with_suffix(".kme"), uncounted=True
     )

@@ -122,7 +122,7 @@ def independent_rows(table: Table, epsilon: float, n_rows: int, seed: int) -> pd
     alone = tuple((powers / powers.sum()).tolist())
     features = MarginFeatures(
         ChosenMargins(
-            edges=kernel.edges, atoms=kernel.atoms, missing=kernel.missing, shares=(math.fsum(alone), 0, 0, 0, 0, 0),
+            edges=kernel.edges, atoms=kernel.atoms, missing=kernel.missing, shares=(math.fsum(alone), 0, 0),
             squares=(alone, (), (), (), (), ()),
         )
     )  # fmt: skip

@@ -25,7 +25,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -37,6 +37,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 
 import kmeanalyst as ka
+from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
@@ -283,9 +284,12 @@ def options_of(setting: str, table: Table) -> dict[str, Any]:
     """Of `publish`, for a setting; for peers the tables alone."""
     if setting in ("target", "none"):
         return {"target": "class"} if setting == "target" else {}
-    kernel = margin_kernel(table.domain, "class" if setting == "crossed" else None)
-    shares = (0.2, 0.7, 0.0, 0.0, 0.0, 0.1) if setting == "crossed" else (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    return {"kernel": replace(kernel, shares=shares)}
+    kernel, d = replace(margin_kernel(table.domain), shares=(1.0, 0.0, 0.0)), len(table.domain)
+    if setting == "one-way":
+        return {"kernel": kernel}
+    crossed = tuple(pair for pair in kernel.pairs if table.domain.position("class") in pair)
+    given = asdict(kernel) | {"shares": (0.3, 0.7, 0.0)}
+    return {"kernel": ChosenMargins(**given, chosen=crossed, squares=((0.3 / d,) * d, (0.7 / (d - 1),) * (d - 1), ()))}
 
 
 # ---------------------------------------------------------------------- scores

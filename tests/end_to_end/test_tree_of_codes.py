@@ -148,11 +148,11 @@ def test_finer_shares_follow_each_depth_that_was_measured():
     cells = np.concatenate(
         [np.bincount(kernel.cells(rows)[:, j], minlength=size) / N for j, size in enumerate(kernel.sizes)]
     )
-    fine = fine_ranges(measurement, DOMAIN, cells[None])[0]
+    fine = fine_ranges(measurement, DOMAIN, cells)[0]
     np.testing.assert_array_equal(fine.ends, np.arange(331) - 0.5)
     np.testing.assert_array_equal(fine.cell, CODE.group_of(np.arange(330.0), 0))
     exact = np.bincount(rows[:, 0][~np.isnan(rows[:, 0])].astype(int), minlength=330) / N
-    np.testing.assert_allclose(fine.probabilities[0] * cells[fine.cell], exact, atol=2e-4)
+    np.testing.assert_allclose(fine.probabilities * cells[fine.cell], exact, atol=2e-4)
 
 
 def test_a_code_that_no_row_has_may_be_as_frequent_as_its_noisy_count_allows():

@@ -4,7 +4,8 @@
 
 They are of the table that ships with the package as the demo's private one, with noise of the operating system's
 entropy: run again, this makes releases with other noise, and the examples' answers change with them. On 2026-11-23
-their sums were put on the grid of 2^28, which left the answers as they were. `counted`, on 2026-11-24, is a release of tables.
+their sums were put on the grid of 2^28, which left the answers as they were. `counted`, on 2026-11-26, is a release
+of tables of all pairs and of three columns.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 import pandas as pd
 
 import release_side
+from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
+from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
 
 FOLDER = Path(__file__).parent / "examples"
 
@@ -26,10 +29,11 @@ def main() -> None:
     with (files("kmeanalyst") / "data" / "demo_private.csv.gz").open("rb") as private:
         table = pd.read_csv(private, compression="gzip", dtype=str, keep_default_na=False)
     FOLDER.mkdir(exist_ok=True)
+    three = tuple(sorted(map(domain.names.index, ("sex", "marital-status", "income"))))
     for name, choices in {
         "adult": {"features": 1000, "points": 300},
         "survey": {"method": "subspace", "points": 60},
-        "counted": {"kernel": "margins", "target": "income", "points": 300},
+        "counted": {"kernel": with_sets(margin_kernel(domain), [three]), "points": 300},
     }.items():
         if (FOLDER / f"{name}.kme").exists():
             print(

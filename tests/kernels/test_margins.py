@@ -49,11 +49,10 @@ def test_features_have_one_cell_in_every_table_and_the_kernel_as_their_inner_pro
 
 
 def test_the_mean_feature_is_the_tables_counts():
-    """Against pandas: every cell of every one- and two-way table, and of those crossed with the target."""
-    kernel = margin_kernel(PEOPLE, "rich")
+    """Against pandas: every cell of every one- and two-way table, and of finer ones."""
+    kernel = margin_kernel(PEOPLE)
     features = MarginFeatures(kernel)
-    kinds = ["one-way", "one-way by target", "pairs by target", "finer", "target"]
-    assert [group.kind for group in features.groups] == kinds
+    assert [group.kind for group in features.groups] == ["one-way", "pairs", "finer"]
     rows = PEOPLE.encode(people(300, np.random.default_rng(2)))
     cells = pd.DataFrame(np.hstack([kernel.cells(rows), kernel.fine_cells(rows)]))
     sizes = (*kernel.sizes, *kernel.fine_sizes)
@@ -61,21 +60,9 @@ def test_the_mean_feature_is_the_tables_counts():
     for group in features.groups:
         counts = []
         for table in group.tables:
-            assert table[0] == 3 or group.crossed == 1
             for index in product(*(range(sizes[j]) for j in table)):
                 counts.append(np.logical_and.reduce([cells[j] == i for j, i in zip(table, index, strict=True)]).sum())
         np.testing.assert_allclose(mean[group.start : group.stop] / group.height * 300, counts, atol=1e-9)
-
-
-def test_lines_by_target_are_the_features_of_each_of_its_cells():
-    """Every feature is in one line of one group, that of its target's cell; and tables keep their order."""
-    features = MarginFeatures(margin_kernel(PEOPLE, "rich"))
-    rows = PEOPLE.encode(people(200, np.random.default_rng(5)))
-    mean, rich = features(rows).mean(axis=0), rows[:, 3] == 1
-    lines = [group.by_target() for group in features.groups]
-    assert sorted(np.concatenate([line.ravel() for line in lines])) == list(range(features.dimension))
-    for group, line in zip(features.groups[1:-1], lines[1:-1], strict=True):
-        np.testing.assert_allclose(mean[line[1]].sum() / group.height, rich.mean() * len(group.tables))
 
 
 def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
@@ -83,25 +70,21 @@ def test_wide_tables_are_cut_more_coarsely_and_too_wide_ones_refused():
         numbers = tuple(Real(name=f"x{i}", lower=0, upper=1) for i in range(columns - 1))
         return Domain((*numbers, Categorical(name="class", levels=("a", "b"))))
 
-    assert set(margin_kernel(domain(20), "class").sizes) == {12, 2}
-    wide = margin_kernel(domain(100), "class")
+    assert set(margin_kernel(domain(20)).sizes) == {12, 2}
+    wide = margin_kernel(domain(150))
     assert set(wide.sizes) == {9, 2} and sum(wide.fine_sizes) < 22_000
     with pytest.raises(DomainError, match=r"more than 1,000,000 cells.* use the kernel \"table\""):
-        margin_kernel(domain(300), "class", noise=1e-6)
+        margin_kernel(domain(400), noise=1e-6)
     with pytest.raises(DomainError, match="more than 1000 columns"):
         margin_kernel(domain(1002))
 
 
 def test_noise_raises_the_tables_that_are_few():
     """By whole steps, so that releases of much the same size share a kernel."""
-    kernels = [margin_kernel(PEOPLE, "rich", noise) for noise in (1e-6, 1.6e-4, 2e-4, 1.3e-3, 5e-3)]
-    first, second = ([kernel.shares[i] / kernel.shares[3] * 3 / n for kernel in kernels] for i, n in ((0, 4), (1, 3)))
-    np.testing.assert_allclose(np.sqrt(first), [1, 1.5, 1.5, 3, 4])
-    np.testing.assert_allclose(np.sqrt(second), [1, 1.5, 1.5, 2, 2])
+    kernels = [margin_kernel(PEOPLE, noise) for noise in (1e-6, 1.6e-4, 2e-4, 1.3e-3, 5e-3)]
+    alone = [kernel.shares[0] / kernel.shares[1] * 6 / 4 for kernel in kernels]
+    np.testing.assert_allclose(np.sqrt(alone), [1, 1.5, 1.5, 3, 4])
     assert kernels[1] == kernels[2]
-    lost = margin_kernel(PEOPLE, "rich", 0.1)  # a pair's cell would have more noise than the table has rows in it
-    np.testing.assert_allclose(lost.shares, np.array([4, 27, 0, 0, 0, 0.07 * 31]) / (1.07 * 31))
-    assert margin_kernel(PEOPLE, None, 0.1).shares[2] > 0
 
 
 def test_finer_ranges_are_a_value_each_where_there_are_few():
@@ -128,7 +111,7 @@ def test_cells_are_ranges_atoms_and_missing_cells():
 
 
 def test_a_missing_cell_that_is_not_declared_is_in_the_first_range():
-    kernel = Margins(((0.0,), (0.0,)), ((), (1.0,)), (False, False), (1.0, 0, 0, 0, 0, 0))
+    kernel = Margins(((0.0,), (0.0,)), ((), (1.0,)), (False, False), (1.0, 0, 0))
     assert kernel.cells(np.array([[np.nan, np.nan], [1.0, 1.0]])).tolist() == [[0, 0], [1, 2]]
 
 
@@ -156,16 +139,22 @@ def test_ranges_chosen_for_a_column_of_steps_end_between_its_values():
 
 
 def test_shares_follow_the_heights_and_the_number_of_tables():
-    with_target, without = margin_kernel(PEOPLE, "rich"), margin_kernel(PEOPLE)
-    np.testing.assert_allclose(with_target.shares, np.array([4 * 9, 3 * 4, 0, 3, 2, 0.07 * 53]) / (1.07 * 53))
-    np.testing.assert_allclose(without.shares, np.array([4 * 9, 0, 6, 0, 2, 0]) / 44)
-    assert with_target.target == 3 and without.target == -1
-    alone = margin_kernel(Domain((PEOPLE["city"],)), "city")
-    assert alone.shares == (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    np.testing.assert_allclose(margin_kernel(PEOPLE).shares, np.array([4 * 9, 6, 2]) / 44)
+    assert margin_kernel(Domain((PEOPLE["city"],))).shares == (1.0, 0.0, 0.0)
+
+
+def test_pairs_of_a_target_are_three_tenths_more_of_what_pairs_have():
+    even, named = margin_kernel(PEOPLE), kernel_from_spec("margins", PEOPLE, "city")
+    assert isinstance(named, ChosenMargins) and named.chosen == even.pairs and named.shares == even.shares
+    assert named.squared_heights[0] == even.squared_heights[0] and named.squared_heights[2] == even.squared_heights[2]
+    own = np.array([square for pair, square in zip(named.chosen, named.squares[1], strict=True) if 2 in pair])
+    np.testing.assert_allclose(own, even.shares[1] * (0.7 / 6 + 0.3 / 3))
+    assert kernel_from_spec("margins", Domain(PEOPLE.columns[:2]), "hours") == margin_kernel(Domain(PEOPLE.columns[:2]))
+    assert kernel_from_dict(named.to_dict()) == named
 
 
 PARTS: dict[str, Any] = {
-    "edges": ((0.5,), (1.0, 2.0)), "atoms": ((), ()), "missing": (False, True), "shares": (1, 0, 0, 0, 0, 0),
+    "edges": ((0.5,), (1.0, 2.0)), "atoms": ((), ()), "missing": (False, True), "shares": (1, 0, 0),
 }  # fmt: skip
 MANY = {"edges": ((),) * 1001, "atoms": ((),) * 1001, "missing": (False,) * 1001}
 
@@ -184,22 +173,24 @@ def publish(frame: pd.DataFrame, **options: Any) -> Any:
 
 SUBSPACE = {"method": "subspace", "points": 20}
 DEFAULTS: list[tuple[dict[str, Any], type]] = [
-    ({}, ChosenMargins), ({"target": "rich"}, Margins), ({"features": 50}, SoftenedProduct), (SUBSPACE, SoftenedProduct),
+    ({}, ChosenMargins), ({"target": "rich"}, ChosenMargins), ({"features": 50}, SoftenedProduct), (SUBSPACE, SoftenedProduct),
     ({"public_points": people(30, np.random.default_rng(1)), "points": 20}, SoftenedProduct),
     ({"kernel": "table"}, SoftenedProduct), (SUBSPACE | {"kernel": Gaussian(3.0)}, Gaussian),
 ]  # fmt: skip
 
 
 @every(DEFAULTS, DEFAULTS[-1:], of="options, kind")
-def test_margins_are_the_default_with_a_target_and_only_then(rough_representation, options: dict[str, Any], kind: type):
+def test_margins_are_the_default_but_for_choices_of_other_features(
+    rough_representation, options: dict[str, Any], kind: type
+):
     frame = people(200, np.random.default_rng(9))
     assert isinstance(publish(frame, **({"kernel": None} | options)).kernel, kind)
 
 
 def test_a_kernel_given_as_it_is_stays_so(rough_representation):
-    mine = margin_kernel(PEOPLE, "rich", noise=1e-6)
-    assert publish(people(200, np.random.default_rng(9)), kernel=mine, points=10).kernel == mine
-    assert publish(people(200, np.random.default_rng(9)), target="rich", points=10).kernel != mine
+    for mine in (margin_kernel(PEOPLE, noise=1e-6), kernel_from_spec("margins", PEOPLE, "city")):
+        assert publish(people(200, np.random.default_rng(9)), kernel=mine, points=10).kernel == mine
+    assert publish(people(200, np.random.default_rng(9)), points=10).kernel != margin_kernel(PEOPLE, noise=1e-6)
 
 
 def test_higher_noise_is_met_by_higher_one_way_tables(rough_representation):
@@ -215,17 +206,17 @@ def test_higher_noise_is_met_by_higher_one_way_tables(rough_representation):
 
 
 def test_three_way_relations_to_the_target_are_kept(monkeypatch: pytest.MonkeyPatch):
-    """Long hours and Zug make rich, neither alone: pairs cannot say so, pairs crossed with the target do."""
+    """Long hours and Zug make rich, neither alone: pairs cannot say so, the table of the three does."""
     monkeypatch.setattr(wanted, "EFFORT", wanted.Effort(0.15))
     frame = people(8000, np.random.default_rng(6))
-    release = publish(frame, target="rich", epsilon=4.0, rehearsal=2, points=800)
+    release = publish(frame, target="rich", kernel=None, epsilon=4.0, rehearsal=2, points=800)
     where = [f"hours > 40 and city == '{city}'" for city in ("Zug", "Basel")]
     zug, basel = (release.probability("rich == 'yes'", where=condition).value for condition in where)
     assert zug - basel > 0.7  # in truth 0.8
 
 
 @every([
-    ({"kernel": "table", "target": "rich"}, 'target goes with the kernels "margins"'),
+    ({"kernel": "table", "target": "rich"}, 'target goes with the kernels "adaptive"'),
     ({"kernel": "margins:degree=3"}, "takes no parameters"), ({"features": 100}, "one feature for each cell"),
     ({"public_points": people(5, np.random.default_rng(0))}, "no use for public points"),
     ({"target": "wealth"}, "no column 'wealth'. Name one of"),
@@ -260,9 +251,7 @@ def test_finer_ranges_that_are_none_of_the_columns_are_refused_before_anything_i
 def test_deeper_ranges_that_are_none_of_a_tree_are_refused():
     tree = Tree(name="code", parents={"a1": "a", "a2": "a", "b1": "b"})
     deeper = ((1, (0.5, 1.5, 3.0)),)
-    kernel = Margins(
-        ((0.5,), (1.5,)), ((), ()), (False,) * 2, (0.6, 0, 0, 0, 0.4, 0), fine=((), (0.5, 1.5)), deeper=deeper
-    )
+    kernel = Margins(((0.5,), (1.5,)), ((), ()), (False,) * 2, (0.6, 0, 0.4), fine=((), (0.5, 1.5)), deeper=deeper)
     domain = Domain((Categorical(name="sex", levels=("F", "M")), tree))
     MAPS_IN_FILES["margins"](replace(kernel, deeper=()), domain, {})
     for wrong in (domain, Domain((domain.columns[0], Categorical(name="code", levels=tuple("wxyz"))))):
@@ -271,7 +260,7 @@ def test_deeper_ranges_that_are_none_of_a_tree_are_refused():
 
 
 def test_deeper_tables_are_in_a_header_where_there_are_some():
-    kernel = Margins(**(PARTS | {"fine": ((0.5, 0.7), ()), "shares": (0.5, 0, 0, 0, 0.5, 0)}))
+    kernel = Margins(**(PARTS | {"fine": ((0.5, 0.7), ()), "shares": (0.5, 0, 0.5)}))
     assert "deeper" not in kernel.to_dict() and kernel_from_dict(kernel.to_dict()) == kernel
     deeper = replace(kernel, deeper=((0, (0.5, 0.7, 0.9)), (0, (0.5, 0.6, 0.7, 0.9))))
     assert kernel_from_dict(deeper.to_dict()) == deeper
@@ -289,7 +278,7 @@ def test_too_many_cells_are_refused_with_what_the_domain_must_change():
 def test_sums_over_pairs_of_rows_are_not_counted_where_the_tables_are_too_many():
     """A small file must not ask for the memory of a large one."""
     ranges = tuple(np.arange(2000.0).tolist())
-    kernel = Margins((ranges, ranges), ((), ()), (False, False), (0, 0, 1.0, 0, 0, 0))
+    kernel = Margins((ranges, ranges), ((), ()), (False, False), (0, 1.0, 0))
     rows, weights = np.random.default_rng(0).uniform(-1, 2001, (6, 2)), np.full(6, 1 / 6)
     assert kernel.n_cells > 10**6 and kernel.mean_product(rows, weights, rows, weights) is None
     assert KernelMean(kernel, rows).squared_norm() == pytest.approx(1 / 6)
@@ -300,14 +289,8 @@ def test_finer_ranges_are_lists_or_nothing():
     for fine in (None, 0, "", False):
         with pytest.raises((ValueError, TypeError)):
             kernel_from_dict(header | {"fine": fine})
-    without = header | {"fine": [], "shares": [1, 0, 0, 0, 0, 0]}  # a kernel without any, of which no list is written
+    without = header | {"fine": [], "shares": [1, 0, 0]}  # a kernel without any, of which no list is written
     assert kernel_from_dict(without).fine == ((),) * 4
-
-
-def test_a_spec_is_read_with_its_target_and_a_header_gives_the_kernel_back():
-    kernel = kernel_from_spec("margins", PEOPLE, "city")
-    assert isinstance(kernel, Margins) and kernel.target == 2
-    assert kernel_from_dict(kernel.to_dict()) == kernel
 
 
 def test_of_many_columns_every_declared_edge_is_not_kept():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import feature_mean
+from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
 
 EDGES = (-1.5, -0.75, 0.0, 0.75, 1.5)
 GRADES = ("none", "mild", "severe", "fatal", "unheard")
@@ -51,15 +53,14 @@ def table(n: int, seed: int) -> pd.DataFrame:
 
 
 def released(target: str | None, noise: float = 1e-4, points: pd.DataFrame | None = None) -> Release:
-    """All one- and two-way tables, crossed with the target if there is one, around rows of the same distribution."""
-    crossed = target is not None
+    """All one- and two-way tables, and those of three columns with the target if there is one, around rows of one distribution."""
     kernel = Margins(
         edges=(EDGES, EDGES, (0.5, 1.5), (0.5,), (0.5, 1.5, 2.5, 3.5)), atoms=((),) * 5,
         missing=(False, False, False, False, True),
-        shares=(0.2, 0.3, 0, 0.5, 0, 0) if crossed else (0.3, 0, 0.7, 0, 0, 0),
-        target=DOMAIN.position(target) if target else -1,
+        shares=(0.3, 0.7, 0),
     )  # fmt: skip
-    feature_map = MarginFeatures(kernel)
+    own = -1 if target is None else DOMAIN.position(target)
+    feature_map = MarginFeatures(with_sets(kernel, [each for each in combinations(range(5), 3) if own in each]))
     vector = feature_mean(feature_map, DOMAIN.encode(table(N, 1)))
     vector = vector + noise * np.random.default_rng(2).normal(size=len(vector))
     rows = table(N, 3) if points is None else points

@@ -57,7 +57,7 @@ def release() -> Release:
         tuple(column.cuts(column.edges).tolist()) if column.is_number else (0.5, 1.5) for column in DOMAIN.columns
     )
     atoms: Any = tuple(tuple(getattr(column, "atom_codes", np.zeros(0)).tolist()) for column in DOMAIN.columns)
-    features = MarginFeatures(Margins(edges, atoms, (False,) * 6, (0.3, 0, 0.7, 0, 0, 0)))
+    features = MarginFeatures(Margins(edges, atoms, (False,) * 6, (0.3, 0.7, 0)))
     vector = feature_mean(features, DOMAIN.encode(table(N, 1)))
     vector = vector + 1e-4 * np.random.default_rng(2).normal(size=len(vector))
     return release_around(vector, features, DOMAIN, table(N, 3), noise=1e-4, n_rows=N, method="random-features")

@@ -26,7 +26,12 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.composed import Concatenation, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import generator_kernel, margin_kernel, table_kernel
+from kmeanalyst.releases.domain.kernels_for_domain import (
+    generator_kernel,
+    kernel_from_spec,
+    margin_kernel,
+    table_kernel,
+)
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
@@ -38,6 +43,7 @@ from release_side.door import door
 from release_side.door.mechanism import PublishError
 from release_side.publishing import publish as publishing
 from release_side.publishing.methods import generator as method_module
+from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
 from release_side.publishing.methods.generator import Generator
 from release_side.publishing.plan import plan
 
@@ -67,8 +73,9 @@ KERNELS: dict[str, Kernel] = {
     "default": generator_kernel(PEOPLE, "rich"),
     "default without label": generator_kernel(PEOPLE),
     "table": table_kernel(PEOPLE),
-    "margins": margin_kernel(PEOPLE, "rich", finer=False),
-    "margins of pairs": margin_kernel(PEOPLE, finer=False),
+    "margins": margin_kernel(PEOPLE, finer=False),
+    "margins of sets": with_sets(margin_kernel(PEOPLE, finer=False), [(0, 2, 3)]),
+    "margins of a target": kernel_from_spec("margins", PEOPLE, "rich", finer=False),
     "pairs in a product": Product(
         (OnColumns(CELL, (3,)), OnColumns(margin_kernel(Domain(PEOPLE.columns[:3]), finer=False), (0, 1, 2)))
     ),
@@ -154,7 +161,7 @@ def measured(kernel: Kernel, rows: Array, *, noise: float = 1e-9) -> Measurement
     return measured_rows(drawn(kernel, PEOPLE), rows, noise_scale=noise)
 
 
-@every("kernel", [generator_kernel(PEOPLE, "city"), margin_kernel(PEOPLE, "city", finer=False)])
+@every("kernel", [generator_kernel(PEOPLE, "city"), margin_kernel(PEOPLE, finer=False)])
 def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
     rows = PEOPLE.encode(frame(500))
     truth = np.bincount(rows[:, 2].astype(int)) / 500
@@ -166,7 +173,7 @@ def test_shares_of_classes_are_read_off_the_measurement(kernel: Kernel):
 def test_the_label_is_the_column_crossed_with_all_others():
     label, number = OnColumns(CELL, (3,)), OnColumns(Gaussian(1.0), (0,))
     assert label_of(LABELLED) == label_of(Product((number, label))) == label_of(Product((label, number))) == 3
-    assert label_of(margin_kernel(PEOPLE, "city")) == 2 and label_of(margin_kernel(PEOPLE)) is None
+    assert label_of(margin_kernel(PEOPLE)) is None
     assert label_of(table_kernel(PEOPLE)) is None and label_of(Gaussian(1.0) * Gaussian(2.0)) is None
     assert (
         label_of(OnColumns(Scaled(2.0, Product((OnColumns(CELL, (1,)), OnColumns(Gaussian(1.0), (0,))))), (0, 3))) == 3

@@ -13,7 +13,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 
-CELL = Margins(((0.5,),), ((),), (False,), (1.0, 0, 0, 0, 0, 0))
+CELL = Margins(((0.5,),), ((),), (False,), (1.0, 0, 0))
 
 
 PEOPLE = Domain((
@@ -28,7 +28,7 @@ LABELLED = Sum((
         OnColumns(CELL, (3,)),
         Sum((
             Scaled(0.5, OnColumns(Gaussian(1.0), (0, 1))),
-            Scaled(0.4, OnColumns(Margins(((0.5, 1.5), ()), ((), (0.0,)), (False, False), (1.0, 0, 0, 0, 0, 0)), (2, 1))),
+            Scaled(0.4, OnColumns(Margins(((0.5, 1.5), ()), ((), (0.0,)), (False, False), (1.0, 0, 0)), (2, 1))),
         )),
     )),
 ))  # fmt: skip

@@ -276,7 +276,7 @@ def random_features(path: Path) -> None:
 
 def margins(path: Path, d: int, n: int | None, cuts: int = 1) -> None:
     """All pairs of so many columns of two ranges, or one."""
-    kernel = Margins(((0.5,) * cuts,) * d, ((),) * d, (False,) * d, (0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+    kernel = Margins(((0.5,) * cuts,) * d, ((),) * d, (False,) * d, (0.0, 1.0, 0.0))
     features = MarginFeatures(kernel)
     usual = min(_rows_for(6 * features.width + 10 * d), USUAL.cells // (d + 1))
     written(path, reals(d), usual if n is None else n, kernel, feature_map=features)
@@ -297,7 +297,7 @@ def binning(path: Path) -> None:
 
 def crossed_features(path: Path) -> None:
     """A product of random features and margins: written out for every point."""
-    margins = OnColumns(Margins(((0.25, 0.5, 0.75),), ((),), (False,), (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)), (0,))
+    margins = OnColumns(Margins(((0.25, 0.5, 0.75),), ((),), (False,), (1.0, 0.0, 0.0)), (0,))
     rest = OnColumns(Scaled(0.5, G), (1,))
     product = Product((margins, rest))
     frequencies = RandomFourier(rest, np.vstack([np.zeros(1000), np.ones(1000)]))

@@ -58,10 +58,10 @@ def odds_ratio(
 
     >>> counted = ka.read_release("counted.kme")
     >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'")
-    odds ratio of income == '>50K' by sex == 'Male': 3.11 ± 0.63 (95 %: 2.09 to 4.62; privacy 0.28, sampling 0.24,
-        resolution 0.51)
+    odds ratio of income == '>50K' by sex == 'Male': 3.53 ± 0.79 (95 %: 2.27 to 5.47; privacy 0.55, sampling 0.28,
+        resolution 0.49)
     >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'", given="marital-status").value
-    1.339...
+    1.683...
     """
     population = population_of(release, where=where, view=view)
     holds = []

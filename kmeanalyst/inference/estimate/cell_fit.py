@@ -138,8 +138,8 @@ class _Blocks:
 
 
 def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Array:
-    """(F, r) covariances of the features with orthonormal functions of single columns (given the target, if there is one)."""
-    alone = [group for group in feature_map.groups if group.kind in ("one-way", "one-way by target", "target")]
+    """(F, r) covariances of the features with orthonormal functions of single columns."""
+    alone = [group for group in feature_map.groups if group.kind == "one-way"]
     cells = np.concatenate([np.arange(group.start, group.stop) for group in alone])
     cells = cells[np.argsort(-covariance.diagonal[cells])[:_MOST_ALONE]]
     indicators, mean = covariance.features[:, cells], covariance.mean
@@ -149,16 +149,12 @@ def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeat
 
 
 def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Iterator[Any]:
-    """The cells of the tables between two sets of related columns, those of each cell of the target where one crosses them."""
-    together: dict[tuple[tuple[int, ...], int], list[tuple[int, int]]] = {}
-    related, target = _related_columns(covariance, feature_map), feature_map.kernel.target
+    """The cells of the tables between two sets of related columns."""
+    together: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    related = _related_columns(covariance, feature_map)
     for group in feature_map.groups:
-        for table, (start, stop) in zip(group.tables, group.ranges, strict=True):
-            between = tuple(sorted({int(related[j]) for j in table if j != target}))
-            length = (stop - start) // group.crossed
-            for k in range(group.crossed):
-                own = start + k * length, start + (k + 1) * length
-                together.setdefault((between, k if group.crossed > 1 else -1), []).append(own)
+        for table, own in zip(group.tables, group.ranges, strict=True):
+            together.setdefault(tuple(sorted({int(related[j]) for j in table})), []).append(own)
     for ranges in together.values():
         if len(ranges) > 1 and sum(stop - start for start, stop in ranges) <= _MOST_TOGETHER:
             yield np.concatenate([np.arange(*own) for own in ranges])
@@ -267,7 +263,7 @@ class _System:
 def independent_rows(rows: Array, domain: Domain, kernel: Margins, rng: np.random.Generator) -> Array:
     """Encoded rows (n, d) of independent columns with the same values; as independent as rules allow where there are some."""
     allowed, n = allowed_cells(domain, kernel), len(rows)
-    tied = () if allowed is None else allowed.tied
+    tied = [] if allowed is None else allowed.columns
     found = np.empty_like(rows)
     for j in range(len(domain)):
         own = domain.column_of == j
@@ -279,7 +275,7 @@ def independent_rows(rows: Array, domain: Domain, kernel: Margins, rng: np.rando
         first, second = rng.permutation(n)[: n // 2 * 2].reshape(2, -1)
         moved = cells.copy()
         moved[first, j], moved[second, j] = cells[second, j], cells[first, j]
-        kept = allowed.keeps(allowed.arranged(moved))
+        kept = allowed.keeps(moved)
         both = kept[first] & kept[second]
         first, second = first[both], second[both]
         for values in (found, cells):

@@ -21,7 +21,7 @@ pair that was scored by as much as its own score says.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -54,8 +54,7 @@ class Interactions:
     n         rows of the fit; chosen (m,) which of them are looked at; weights (m,) theirs.
     cells     (d, m) of each column; sizes their numbers.
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
-    target    the column that all sets have with them; −1 for none.
-    pairs     the others of each pair, and of each larger set that was counted.
+    pairs     the columns of each pair, and of each larger set that was counted.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score;
               squared (P,) its squared distance as its score alone says, NaN where there is none.
     spread    κ of single columns.
@@ -67,7 +66,6 @@ class Interactions:
     cells: Array
     sizes: tuple[int, ...]
     within: tuple[tuple[Array, Array], ...]
-    target: int
     pairs: tuple[tuple[int, ...], ...]
     spreads: Array
     most: Array
@@ -79,7 +77,7 @@ class Interactions:
         assert isinstance(measurement.feature_map, MarginFeatures)
         kernel = measurement.feature_map.kernel
         counted = kernel.chosen if isinstance(kernel, ChosenMargins) else ()
-        pairs = (*combinations(kernel.others, 2), *(each for each in counted if len(each) > 2))
+        pairs = (*combinations(range(len(kernel.edges)), 2), *(each for each in counted if len(each) > 2))
         m = int(min(len(rows), max(_MOST_PLACES // max(len(pairs), 1), 1)))
         n = len(rows)
         chosen: Any = slice(None)
@@ -94,12 +92,12 @@ class Interactions:
             _parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells)
         )  # fmt: skip
         found = cls(
-            n, chosen, weights, cells, kernel.sizes, within, kernel.target, pairs,
+            n, chosen, weights, cells, kernel.sizes, within, pairs,
             np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread,
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
             within_counted = {pair for each in counted for pair in combinations(each, 2)}
-            of_two = pairs[: math.comb(len(kernel.others), 2)]
+            of_two = pairs[: math.comb(len(kernel.edges), 2)]
             found._score(measurement, np.flatnonzero([pair not in within_counted for pair in of_two]))
         return found
 
@@ -114,7 +112,7 @@ class Interactions:
         ]
         last = measurement.scores[-1]
         of_two = self.pairs[: len(last.noisy)]
-        expected = np.array([math.prod(roots[j] for j in self._columns(pair)) for pair in of_two])
+        expected = np.array([math.prod(roots[j] for j in pair) for pair in of_two])
         scores = last.noisy / (last.step * measurement.n_rows)
         noise = measurement.noise_scale * measurement.grid_steps / last.step
         usual = squared_distances(scores, noise, expected)
@@ -159,7 +157,7 @@ class Interactions:
         scale = np.sqrt(_OF_TRIPLES / np.where(self.weights > 0, self.weights, np.inf))
         drawn = scale[:, None] * rng.standard_normal((len(self.weights), k))
         sets: list[tuple[tuple[int, ...], float]] = [((j,), self.spread) for j in range(len(self.cells))]
-        sets += [(self._columns(pair), float(own)) for pair, own in zip(self.pairs, self.spreads, strict=True)]
+        sets += [(pair, float(own)) for pair, own in zip(self.pairs, self.spreads, strict=True)]
         for columns, spread in sets:
             places, shares = self._places(columns)
             scale = np.sqrt(spread / np.where(shares > 0, shares, np.inf))
@@ -182,13 +180,6 @@ class Interactions:
             found = np.maximum(found, np.where(np.isnan(along), OF_RELATIONS * own, np.minimum(along, own)))
         return np.minimum(found, (self.most[i] * ranges / (2 * _BOUND)) ** 2)
 
-    def _columns(self, pair: tuple[int, ...]) -> tuple[int, ...]:
-        return (self.target, *pair) if self.target >= 0 else pair
-
-    @property
-    def _others(self) -> list[int]:
-        return [j for j in range(len(self.cells)) if j != self.target]
-
     def _places(self, columns: tuple[int, ...]) -> tuple[Array, Array]:
         """The cell of each row (m,), and the cells' shares."""
         places = self.cells[columns[0]]
@@ -197,22 +188,15 @@ class Interactions:
         return places, np.bincount(places, self.weights, minlength=math.prod(self.sizes[j] for j in columns))
 
     def _totals(self, rest: Array) -> tuple[Array, dict[int, Array], Array]:
-        """Var r (k,), its part in each single column (with the target), and in all of them."""
+        """Var r (k,), its part in each single column, and in all of them."""
         total = self.weights @ rest[self.chosen] ** 2
         alone = self._alone(rest, total)
         return total, alone, np.minimum(np.array(list(alone.values())).sum(axis=0), total)
 
     def _alone(self, rest: Array, total: Array) -> dict[int, Array]:
-        """For each column variances (k,) of E[r | its cells]: of the others given the target, if there is one."""
-        of_target = (self.target,) if self.target >= 0 else ()
-        sets = [(j,) for j in of_target] + [(*of_target, j) for j in self._others]
-        found = {
-            columns[-1]: between
-            for columns, (between, _, _) in zip(sets, self._between(sets, rest, total), strict=True)
-        }
-        for j in self._others if of_target else ():
-            found[j] = np.maximum(found[j] - found[self.target], 0.0)
-        return found
+        """For each column variances (k,) of E[r | its cells]."""
+        sets = [(j,) for j in range(len(self.cells))]
+        return {j: between for j, (between, _, _) in enumerate(self._between(sets, rest, total))}
 
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array]
@@ -221,18 +205,19 @@ class Interactions:
 
         And for each larger set that was counted, after all pairs.
         """
-        base = alone.get(self.target, 0.0)
-        sets, known = [self._columns(pair) for pair in self.pairs], dict[tuple[int, ...], Array]()
-        for i, (between, means, roots) in enumerate(self._between(sets, rest, total)):
+        known = dict[tuple[int, ...], Array]()
+        for i, (between, means, roots) in enumerate(self._between(self.pairs, rest, total)):
             pair = self.pairs[i]
             parts = [alone[j] for j in pair]
             parts += [own for part, own in known.items() if set(part) < set(pair)] if len(pair) > 2 else []
-            own, raw = np.maximum(between - sum(parts) - base, 0.0), (means**2).sum(axis=0)
+            own, raw = np.maximum(between - sum(parts), 0.0), (means**2).sum(axis=0)
             known[pair] = own
             size = roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0))
             yield i, own, size, means
 
-    def _between(self, sets: list[tuple[int, ...]], rest: Array, total: Array) -> Iterator[tuple[Array, Array, Array]]:
+    def _between(
+        self, sets: Sequence[tuple[int, ...]], rest: Array, total: Array
+    ) -> Iterator[tuple[Array, Array, Array]]:
         """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, and these."""
         weighted = self.weights[:, None] * rest[self.chosen]
         effective = 1 / float(self.weights @ self.weights)

@@ -186,20 +186,17 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
     if not columns:
         return ""
     if not isinstance(feature_map, MarginFeatures):
-        option = f"--target {words.written(columns[-1])}" if len(columns) > 2 else "--kernel margins"
+        option = f"--target {words.written(columns[-1])}" if len(columns) > 2 else "--kernel adaptive"
         return f"a release with {option} counts cells of {together}, where this one has smooth features of all columns"
-    target = feature_map.kernel.target
     places = [release.domain.names.index(name) for name in columns]
     if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
-        which = "A release with --workload counts the pairs that it names, one with --kernel margins all"
+        which = "A release with --workload counts the pairs that it names, one with --target all pairs of a column"
         return f"{together} was not counted, as scores did not show a relation. {which}"
-    kernel, others = feature_map.kernel, {place for place in places if place != target}
-    counted = isinstance(kernel, ChosenMargins) and any(others <= set(each) for each in kernel.chosen)
-    if len(others) > 2 and not counted:
-        how = ", and no release counts so many columns"
-        if target < 0:
-            how = ". A release with one of them as --target counts pairs of the others with it"
-        return f"{together} was not counted together{how}"
+    kernel = feature_map.kernel
+    counted = isinstance(kernel, ChosenMargins) and any(set(places) <= set(each) for each in kernel.chosen)
+    if len(places) > 2 and not counted:
+        how = "A release with one of them as --target looks for sets of columns with it first"
+        return f"{together} was not counted together. {how}"
     if numbers:
         which = " and ".join(numbers)
         return f"values within the ranges of {which} were not distinguished. A domain with edges where the question changes does"

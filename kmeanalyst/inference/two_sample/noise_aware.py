@@ -153,7 +153,7 @@ def columns_test(
 
 
 def features_of_columns(feature_map: FeatureMap) -> list[Array]:
-    """The features of each column's tables, crossed with the target if there is one; none unless all tables are one-way."""
+    """The features of each column's tables; none unless all tables are one-way."""
     if not isinstance(feature_map, MarginFeatures):
         return []
     kernel = feature_map.kernel

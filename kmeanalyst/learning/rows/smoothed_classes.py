@@ -8,7 +8,7 @@ every other column are near enough to the measured ones. The misfit is the mean 
 variance of privacy noise and sampling: 1 for the truth, and less for the rows' own labels, which follow the noise. Near enough
 is a third of the way from these to 1 (Morozov's discrepancy principle; Engl, Hanke & Neubauer 1996, §4.3). No fold of the rows
 takes part, since rows that are drawn to fit the same tables are not independent. Where the mean of both models is not near
-enough to the measured tables of the target with two columns, which the logistic regression cannot follow, it counts less.
+enough to the measured tables of the target with two columns or more, which the logistic regression cannot follow, it counts less.
 
 What it gives is in tutorials/measured.md (tests/benchmarks/class_targets.py): any classifier that learns these probabilities
 in place of labels gains, trees most.
@@ -107,9 +107,8 @@ def fit_smoothed_classes(release: ReleaseData, target: str) -> SmoothedClasses:
     logistic, linear = _stopped(_logistic_models(), linear_features(columns, rows.frame), rows, [])
     boosted, by_trees = _stopped(_boosted_models(), tree_features(columns, rows.frame), rows, rows.sets)
     means = ((weight, _geometric_mean(linear, by_trees, weight)) for weight in _WEIGHTS)
-    several = rows.pairs + rows.sets
-    enough = rows.enough(several)
-    weight = next((weight for weight, mean in means if rows.misfit(mean, several) <= enough), _WEIGHTS[-1])
+    enough = rows.enough(rows.sets)
+    weight = next((weight for weight, mean in means if rows.misfit(mean, rows.sets) <= enough), _WEIGHTS[-1])
     return SmoothedClasses(np.array(levels[order].tolist()), columns, logistic, boosted, weight, rows.n_rows)
 
 
@@ -177,7 +176,7 @@ class _Rows:
     weights  (n,) of mean 1.
     cells    (n, columns) of the measured tables.
     share    of the population that has a target.
-    singles  the measured tables with one other column; pairs those with two, of a target; sets those of larger chosen sets.
+    singles  the measured tables with one other column; sets those with two or more.
     """
 
     frame: pd.DataFrame
@@ -186,7 +185,6 @@ class _Rows:
     cells: Array
     share: float
     singles: list[_Table]
-    pairs: list[_Table]
     sets: list[_Table]
     n_rows: int
 
@@ -204,13 +202,13 @@ class _Rows:
                 f"all rows have one class of {target!r}, so there is nothing to separate. Take another target."
             )
         levels = np.argsort(class_of)[present]
-        singles, pairs, sets = (
+        singles, sets = (
             [replace(table, shares=table.shares[levels]) for table in of(measurement, position)]
-            for of in (_tables, _tables_of_pairs, _tables_of_sets)
+            for of in (_tables, _tables_of_sets)
         )
         return cls(
             release.frame.iloc[known], codes, weights, measurement.feature_map.kernel.cells(points), share,
-            singles, pairs, sets, measurement.n_rows,
+            singles, sets, measurement.n_rows,
         )  # fmt: skip
 
     def enough(self, tables: list[_Table]) -> float:
@@ -237,57 +235,27 @@ class _Rows:
 def _tables(measurement: Measurement, position: int) -> list[_Table]:
     """The measured tables of a column's levels with one other column each, by level."""
     kernel: Any = measurement.feature_map.kernel
-    observed, others = Observed.of(measurement), kernel.others
-    if position == kernel.target:
-        tables = [
-            ((j,), shares, variance)
-            for j, parts in zip(others, observed.ones, strict=True)
-            for shares, variance in parts
-        ]
-    else:
-        own = others.index(position)
-        tables = [
-            (
-                (others[i + j - own],),
-                (table if i == own else table.transpose(0, 2, 1)).sum(axis=0),
-                variance * observed.values,
-            )
-            for (i, j), (table, variance) in observed.pairs.items()
-            if own in (i, j)
-        ]
-        tables += [((kernel.target,), shares.T, variance) for shares, variance in observed.ones[own]]
-    return [_table(kernel, position, *table) for table in tables]
-
-
-def _tables_of_pairs(measurement: Measurement, position: int) -> list[_Table]:
-    """The same with two other columns each: of a release's own target, or of it and another column."""
-    kernel: Any = measurement.feature_map.kernel
-    observed, others = Observed.of(measurement), kernel.others
-    if position == kernel.target:
-        tables = [((others[i], others[j]), *found) for (i, j), found in observed.pairs.items()]
-    elif kernel.target >= 0:
-        own = others.index(position)
-        tables = [
-            ((kernel.target, others[i + j - own]), np.moveaxis(table, 1 if i == own else 2, 0), variance)
-            for (i, j), (table, variance) in observed.pairs.items()
-            if own in (i, j)
-        ]
-    else:
-        tables = []
-    return [_table(kernel, position, *table) for table in tables]
+    return [
+        _table(kernel, position, (i + j - position,), table if i == position else table.T, variance)
+        for (i, j), (table, variance) in Observed.of(measurement).pairs.items()
+        if position in (i, j)
+    ]
 
 
 def _tables_of_sets(measurement: Measurement, position: int) -> list[_Table]:
-    """The same of chosen sets of three columns or more with this one, where none is crossed with a target."""
+    """The same of chosen sets of three columns or more with this one."""
     kernel: Any = measurement.feature_map.kernel
-    if kernel.target >= 0:
-        return []
-    tables = [
-        (tuple(j for j in own if j != position), np.moveaxis(table[0], own.index(position), 0), variance)
+    return [
+        _table(
+            kernel,
+            position,
+            tuple(j for j in own if j != position),
+            np.moveaxis(table, own.index(position), 0),
+            variance,
+        )
         for own, (table, variance) in Observed.of(measurement).sets.items()
         if position in own
     ]
-    return [_table(kernel, position, *table) for table in tables]
 
 
 def _table(kernel: Any, position: int, columns: tuple[int, ...], shares: Array, variance: float) -> _Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from kmeanalyst.kernels import (
     KERNELS,
+    ChosenMargins,
     Gaussian,
     Indicator,
     Kernel,
@@ -41,9 +42,7 @@ from kmeanalyst.releases.rules.compiled import rules_of
 _RANGES = (12, 9, 6, 4)  # ranges of a column of numbers: the first of these with which all tables have few enough cells
 _FEW_VALUES = 16  # a column of whole numbers with no more has a cell for each
 _FINE_RANGES, _MOST_FINE_RANGES = 300, 20_000  # most ranges of a number column's finer table; of all those tables
-_LOST = 0.15  # with more noise than this in a cell of a pair's table, pairs are left out, and these are the heights:
-_WITHOUT_PAIRS = (1.0, 3.0, 0.0, 0.0, 0.0)
-_SHARE_OF_TARGET = 0.07  # the target's own table, relative to the others' squared norm: for rare classes
+_OF_TARGET = 0.3  # of the squared norm of pairs, for those of a target
 _MOST_FEATURES = 10**6  # cells of all tables
 _MOST_COUNTED = 4 * 10**6  # cells of all tables that may be chosen
 _MOST_COLUMNS = 1000
@@ -53,41 +52,45 @@ USUAL_NOISE = 1e-3  # noise on a share that is measured alone
 _HEIGHTS = (1.0, 1.5, 2.0, 3.0, 4.0)
 
 
-def margin_kernel(
-    domain: Domain, target: str | None = None, noise: float = USUAL_NOISE, *, finer: bool = True
-) -> Margins:
+def margin_kernel(domain: Domain, noise: float = USUAL_NOISE, *, finer: bool = True) -> Margins:
     """The kernel of one-way and two-way margins over the domain's levels, `edges`, `atoms` and missing cells.
 
     Numbers without edges are cut into a dozen even ranges of their scale, or into their values if they have few;
     in their finer tables, into some hundreds. Where that makes too many cells, into fewer, and so are those with edges.
     Ranges also end where a rule of the domain changes.
-    target   a column that every margin is crossed with as well: its relations to pairs of others are then measured.
     noise    standard deviation that a share of the rows would have if it were all that is measured (√2 · multiplier/N for
              Gaussian noise): the more, the higher the one-way tables, of which there are few.
     finer    whether numbers have finer tables.
-    Errors   DomainError if there is no such column, or if the tables have more than a million cells.
+    Errors   DomainError if the tables have more than a million cells.
     """
-    return _first_small_enough(
-        domain, target, lambda index, ranges: _margins(domain, index, ranges, noise, finer=finer), _MOST_FEATURES
-    )
+    return _first_small_enough(domain, lambda ranges: _margins(domain, ranges, noise, finer=finer), _MOST_FEATURES)
 
 
-def _first_small_enough(domain: Domain, target: str | None, made: Callable[[int, int], Margins], most: int) -> Margins:
-    """Of `made(target's column or -1, ranges of a number)` the first with at most so many cells; DomainError if there is none."""
-    position = -1 if target is None else position_of(domain, target)
-    target_index = position if len(domain) > 1 else -1
+def _for_target(kernel: Margins, target: int) -> Margins:
+    """The same tables, of which those of pairs with the target have more height; all have as much where there are no others."""
+    named = [target in pair for pair in kernel.pairs]
+    if target < 0 or all(named):
+        return kernel
+    alone, even, finer = kernel.squared_heights
+    more = _OF_TARGET * sum(even) / sum(named)
+    pairs = tuple((1 - _OF_TARGET) * square + more * own for square, own in zip(even, named, strict=True))
+    given = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
+    return ChosenMargins(**given, chosen=kernel.pairs, squares=(alone, pairs, finer))
+
+
+def _first_small_enough(domain: Domain, made: Callable[[int], Margins], most: int) -> Margins:
+    """Of `made(ranges of a number)` the first with at most so many cells; DomainError if there is none."""
     for ranges in _RANGES if len(domain) <= _MOST_COLUMNS else ():
-        if (kernel := made(target_index, ranges)).n_cells <= most:
+        if (kernel := made(ranges)).n_cells <= most:
             return kernel
     raise DomainError(
         f"the margins of these columns have more than {most:,} cells, or more than {_MOST_COLUMNS} columns. "
-        'Name fewer columns, levels or edges, no target, or use the kernel "table".'
+        'Name fewer columns, levels or edges, or use the kernel "table".'
     )
 
 
 def _margins(
     domain: Domain,
-    target: int,
     ranges: int,
     noise: float,
     *,
@@ -109,22 +112,15 @@ def _margins(
         for column, (edges, _), (whole, _) in zip(domain.columns, cuts, declared, strict=True)
     ]
     fine = tuple(next(iter(tables), ()) for tables in finer_tables)
-    deeper = tuple((j, own) for j, tables in enumerate(finer_tables) for own in tables[1:] if j != target)
-    others = len(domain) - (target >= 0)
-    pairs = others * (others - 1) / 2
-    fine_tables = sum(bool(edges) for j, edges in enumerate(fine) if j != target) + len(deeper)
-    counts = np.array([len(domain), others, pairs, pairs, fine_tables])
-    squares = counts * np.square(_heights(target >= 0, noise))
-    if target >= 0 and noise * math.sqrt(squares.sum()) > _LOST:
-        squares = counts * np.square(_WITHOUT_PAIRS)
-    squares = np.append(squares, _SHARE_OF_TARGET * squares.sum() if target >= 0 else 0.0)
+    deeper = tuple((j, own) for j, tables in enumerate(finer_tables) for own in tables[1:])
+    counts = np.array([len(domain), math.comb(len(domain), 2), sum(map(bool, fine)) + len(deeper)])
+    squares = counts * np.square(_heights(noise))
     try:
         return Margins(
             edges=tuple(edges for edges, _ in cuts),
             atoms=tuple(atoms for _, atoms in cuts),
             missing=tuple(column.missing for column in domain.columns),
             shares=tuple((squares / squares.sum()).tolist()),
-            target=target,
             fine=fine,
             deeper=deeper,
         )
@@ -133,40 +129,30 @@ def _margins(
 
 
 def adaptive_kernel(
-    domain: Domain,
-    target: str | None = None,
-    asked: Mapping[int, Sequence[float]] = _NO_CUTS,
-    *,
-    most: int | None = None,
+    domain: Domain, asked: Mapping[int, Sequence[float]] = _NO_CUTS, *, most: int | None = None
 ) -> Margins:
-    """Margins of all columns and all pairs, crossed with the target if there is one: what tables may be chosen from.
+    """Margins of all columns and all pairs: what tables may be chosen from.
 
     Numbers without edges are cut as for `margin_kernel`. The shares mean nothing until tables are chosen.
     asked    for columns of numbers, by their index, values where questions cut them, in encoded units: there ranges end.
     most     ranges of a number whose edges are declared: neighbours are merged until there are so many, evenly by their count,
              but for `asked` and rules. Declared ranges are those of a finer table then. By default no ranges are merged.
-    Errors   DomainError if there is no such column, or if the tables have more than four million cells.
+    Errors   DomainError if the tables have more than four million cells.
     """
 
-    def every_table(target_index: int, ranges: int) -> Margins:
-        kernel = _margins(domain, target_index, ranges, USUAL_NOISE, finer=True, asked=asked, most=most)
-        pairs, few = float(len(kernel.others) > 1), float(len(kernel.others) > 0)
-        crossed = target_index >= 0
-        wanted = (1.0, few * crossed, pairs * (not crossed), pairs * crossed, float(bool(kernel.finer)), float(crossed))
+    def every_table(ranges: int) -> Margins:
+        kernel = _margins(domain, ranges, USUAL_NOISE, finer=True, asked=asked, most=most)
+        wanted = (1.0, float(kernel.n_pairs > 0), float(bool(kernel.finer)))
         shares: Any = tuple(share / sum(wanted) for share in wanted)
         return replace(kernel, shares=shares)
 
-    return _first_small_enough(domain, target, every_table, _MOST_COUNTED)
+    return _first_small_enough(domain, every_table, _MOST_COUNTED)
 
 
-def _heights(with_target: bool, noise: float) -> tuple[float, ...]:
-    """Heights of a cell in tables of one way, one way × target, two ways, two ways × target, and finer ranges.
-
-    They are chosen by measurements on the Adult data.
-    """
+def _heights(noise: float) -> tuple[float, float, float]:
+    """Heights of a cell in tables of one way, two ways, and finer ranges, chosen by measurements on the Adult data."""
     wanted = 2.8 * (noise / USUAL_NOISE) ** (1 / 3)
-    alone = min(_HEIGHTS, key=lambda height: abs(math.log(height / wanted)))
-    return (alone, min(alone, 2.0), 0.0, 1.0, 1.0) if with_target else (alone, 0.0, 1.0, 0.0, 1.0)
+    return min(_HEIGHTS, key=lambda height: abs(math.log(height / wanted))), 1.0, 1.0
 
 
 def _cuts(column: Column, ranges: int, asked: Sequence[float] = ()) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -251,7 +237,7 @@ def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) ->
         ),
         atoms=tuple(atoms for _, atoms in cuts),
         missing=tuple(column.missing for column in chosen),
-        shares=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+        shares=(1.0, 0.0, 0.0),
     )
     return OnColumns(margins, columns)
 
@@ -359,12 +345,12 @@ def kernel_from_spec(
     Lengthscales are in the columns' own units, log units for log columns. None is "table". The parameters are named as
     the kernel's fields are: "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2". Dot-product kernels
     ("polynomial:degree=2,offset=1", "exponential-dot:rate=1") are of columns scaled from their bounds to [−1, 1].
-    target                 a column that the kernels margins and generator cross with the others.
+    target                 a column that the kernel generator crosses with the others; margins give its pairs more height.
     noise, finer           of `margin_kernel`; other kernels ignore them.
     """
     if target is not None and spec not in ("margins", "adaptive", "generator"):
         raise DomainError(
-            'target goes with the kernels "margins" and "adaptive", or the method "generator", which measure how the other '
+            'target goes with the kernels "adaptive" and "margins", or the method "generator", which measure how the other '
             "columns relate to it. Name both, or leave it out."
         )
     if isinstance(spec, Kernel):
@@ -400,8 +386,10 @@ def kernel_from_spec(
 
 _OF_THE_DOMAIN: dict[str, Callable[[Domain, str | None, float, bool], Kernel]] = {
     "table": lambda domain, target, noise, finer: table_kernel(domain),
-    "margins": lambda domain, target, noise, finer: margin_kernel(domain, target, noise, finer=finer),
-    "adaptive": lambda domain, target, noise, finer: adaptive_kernel(domain, target),
+    "margins": lambda domain, target, noise, finer: _for_target(
+        margin_kernel(domain, noise, finer=finer), -1 if target is None else position_of(domain, target)
+    ),
+    "adaptive": lambda domain, target, noise, finer: adaptive_kernel(domain),
     "generator": lambda domain, target, noise, finer: generator_kernel(domain, target),
 }
 _OF_NUMBERS = {  # what may be written

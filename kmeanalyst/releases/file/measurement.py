@@ -96,12 +96,12 @@ def _scores_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members
     if steps and (not isinstance(feature_map.kernel, ChosenMargins) or is_pure(fields["noise_law"])):
         raise refusal("measurement, field scores", "scores go with margins of chosen pairs, under Gaussian noise")
     names = [scores_name(number) for number in range(1, len(steps) + 1)]
-    columns = len(feature_map.kernel.others) if isinstance(feature_map.kernel, ChosenMargins) else 0
+    columns = len(feature_map.kernel.edges) if isinstance(feature_map.kernel, ChosenMargins) else 0
     if steps and columns > _MOST_SCORED:
         raise too_large(
             f"its scores are of the pairs of {columns} columns", f"those of at most {_MOST_SCORED} are read"
         )
-    pairs = [columns * (columns - 1) // 2]
+    pairs = [math.comb(columns, 2)]
     return tuple(
         Scores(array_of(name, members[name].data, "<i8", pairs), step) for name, step in zip(names, steps, strict=True)
     )
@@ -114,9 +114,9 @@ def _choices_of(fields: dict[str, Any], feature_map: FeatureMap) -> tuple[Choice
     kernel = feature_map.kernel
     if not isinstance(kernel, ChosenMargins) or is_pure(fields["noise_law"]):
         raise refusal("measurement, field choices", "choices go with margins of chosen pairs, under Gaussian noise")
-    if len(kernel.others) > _MOST_SCORED:
+    if len(kernel.edges) > _MOST_SCORED:
         raise too_large(
-            f"it chooses from the pairs of {len(kernel.others)} columns", f"those of at most {_MOST_SCORED} are read"
+            f"it chooses from the pairs of {len(kernel.edges)} columns", f"those of at most {_MOST_SCORED} are read"
         )
     if sum(own.count for own in choices) > len(kernel.chosen) - len(fields.get("beforehand", [])):
         raise refusal("measurement, field choices", "more pairs were drawn than there are in the kernel's field chosen")

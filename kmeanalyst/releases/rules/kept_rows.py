@@ -1,7 +1,7 @@
 """Encoded rows that keep the rules of a domain: drawn from it, found by a search, or put in the place of those that break one.
 
-The search is a function of public facts alone and of bounded length. `publish` makes it before it opens a table, for each level
-of a target, and refuses rules for which it finds no row: what is drawn after the door then has a row to fall back on.
+The search is a function of public facts alone and of bounded length. `publish` makes it before it opens a table, and refuses rules
+for which it finds no row: what is drawn after the door then has a row to fall back on.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.rules.compiled import RuledColumns, Rules, rules_of, values_of
 from kmeanalyst.releases.rules.rule import COMBINATIONS, DERIVE
-from kmeanalyst.releases.texts import shortened
 
 _TRIES = 100
-_DRAWN = 2000  # rows that are drawn first, for all levels of a target
-_MOST_LEVELS = 100  # of a target, up to which a row is found for each
+_DRAWN = 2000  # rows that are drawn first
 _EVERY_VALUE = 40  # values of a number that are cells of their own where it is compared with other columns
 _MOST_WORK = 10**8  # cells of rules' tables that a search looks at, in a second or two,
 _OF_A_LOOK = 10_000  # with so many for each look at a table
 _STARTS = 10  # rows of cells that values are drawn in
 _ROWS, _MOST_ROUNDS, _MOST_EVALUATED = 300, 100, 2000  # of the search for values, and rules that it evaluates
-_WORSE = 0.1  # probability with which a worse row is taken
+_WORSE, _SAME = 0.1, 0.3  # probabilities with which a worse row is taken, and another column's value
 
 Left = dict[int, Array]  # column → which of its cells are left
 
@@ -51,30 +49,23 @@ def kept_or(domain: RuledColumns, rows: Array, instead: Array) -> Array:
     return np.where(rules.broken(rows)[:, None], instead, rows)
 
 
-def check_kept(domain: RuledColumns, target: str | Sequence[str] | None = None) -> None:
-    """DomainError unless a row that keeps all rules is found, for each level of a target with at most 100 levels.
-
-    Or for a rule that couples columns with too many combinations of values.
-    """
+def check_kept(domain: RuledColumns) -> None:
+    """DomainError unless a row that keeps all rules is found, or for a rule that couples columns with too many combinations."""
     if not domain.rules:
         return
     for i in range(len(domain.rules)):
         rules_of(domain).n_tried(i)  # which readers limit too
-    column = domain[target] if isinstance(target, str) and target in domain.names else None
-    levels = column.levels if column is not None and column.has_levels else ()  # type: ignore[attr-defined]
-    j = domain.names.index(target) if 0 < len(levels) <= _MOST_LEVELS else -1
-    for code, level in enumerate(levels if j >= 0 else ("",)):
-        if kept_row(domain, j, code) is None:
-            about = f" and has {target} = {shortened(repr(level), 80)}" if j >= 0 else ""
-            raise DomainError(
-                f"no row that keeps all {len(domain.rules)} rules of the domain{about} was found by a search of a few seconds, "
-                f"and without one nothing could be released. {_hint(domain, j, code)} Correct or remove a rule"
-                f"{', or take this level out of the domain' if j >= 0 else ''}."
-            )
+    if kept_row(domain) is None:
+        broken = _search(domain)[1]
+        named = [rule.named(number) for number, rule in enumerate(domain.rules, 1) if broken[number - 1]]
+        raise DomainError(
+            f"no row that keeps all {len(domain.rules)} rules of the domain was found by a search of a few seconds, and without "
+            f"one nothing could be released. The best row that was found breaks {'; '.join(named[:3])}. Correct or remove a rule."
+        )
 
 
-def kept_row(domain: RuledColumns, j: int = -1, code: float = 0.0) -> Array | None:
-    """An encoded row (d,) that keeps all rules, with this value in column j; with any values for -1. None if none was found.
+def kept_row(domain: RuledColumns) -> Array | None:
+    """An encoded row (d,) that keeps all rules. None if none was found.
 
     The same for equal domains, whatever was asked before; found once for each.
     """
@@ -84,32 +75,26 @@ def kept_row(domain: RuledColumns, j: int = -1, code: float = 0.0) -> Array | No
         return rows[~rules_of(domain).broken(rows)]
 
     some = kept(domain, "kept rows", make)  # type: ignore[arg-type]  # every Domain is Memoised
-    if len(fitting := some if j < 0 else some[_is_equal(some[:, j], code)]):
-        row: Array = fitting[0]
+    if len(some):
+        row: Array = some[0]
         return row
-    best, broken = _search(domain, j, code)
+    best, broken = _search(domain)
     return best if not broken.any() else None
 
 
-def _search(domain: RuledColumns, j: int, code: float) -> tuple[Array, Array]:
-    return kept(domain, ("kept row", j, code), lambda: _Search(rules_of(domain), j, code).best())  # type: ignore[arg-type]
-
-
-def _hint(domain: RuledColumns, j: int, code: float) -> str:
-    _, broken = _search(domain, j, code)
-    named = [rule.named(number) for number, rule in enumerate(domain.rules, 1) if broken[number - 1]]
-    return f"The best row that was found breaks {'; '.join(named[:3])}." if named else "Each rule alone leaves rows."
+def _search(domain: RuledColumns) -> tuple[Array, Array]:
+    return kept(domain, "kept row", lambda: _Search(rules_of(domain)).best())  # type: ignore[arg-type]
 
 
 class _Search:
-    """A search for a row that keeps all rules, with this value in column j (-1: with any).
+    """A search for a row that keeps all rules.
 
     First for rows of cells, by assigning one column after the other and taking out what rules then exclude (maintained arc
     consistency, Sabin & Freuder 1994); then for values in them, by min-conflicts (Minton et al. 1992). The work of both is bounded.
     """
 
-    def __init__(self, rules: Rules, j: int, code: float) -> None:
-        self.rules, self.j, self.code, self.rng = rules, j, code, np.random.default_rng(0)
+    def __init__(self, rules: Rules) -> None:
+        self.rules, self.rng = rules, np.random.default_rng(0)
         columns = rules.domain.columns
         named = {k for own in rules.columns for k in own}
         every = {k: columns[k].every_value(_EVERY_VALUE) for k in named if columns[k].is_number}
@@ -126,13 +111,11 @@ class _Search:
             np.zeros(1) if column.is_text else values_of(column, rules.cuts.get(k, ()), rules.equated.get(k, ()), 2)
             for k, column in enumerate(columns)
         ]
-        if j >= 0:
-            self.values[j] = np.array([float(code)])
         self.cell_of = [self.cells.cells_of(k, own) for k, own in enumerate(self.values)]
         self.sources = [
             self._sources(set(one.columns) - ({one.target} if one.rule.kind == DERIVE else set()))
             for one in rules.compiled
-        ] + [self._sources({j})]
+        ]
 
     def _sources(self, columns: set[int]) -> Sequence[int]:
         derived, names = self.rules.derived, self.rules.domain.names
@@ -141,17 +124,17 @@ class _Search:
         return sorted(columns)
 
     def best(self) -> tuple[Array, Array]:
-        """The best row (d,) that was found, and which rules it breaks, (R + 1,): the last says that column j has another value."""
+        """The best row (d,) that was found, and which rules it breaks (R,)."""
         starts = self._rows_of_cells()
         rows = np.column_stack([self._drawn(k, starts) for k in range(len(self.values))])
         rows = self.rules.with_derived(rows)
-        broken = self._broken(rows)
+        broken = self.rules.broken_by(rows)
         for _ in range(min(_MOST_ROUNDS, max(_MOST_EVALUATED // len(self.rules), 1))):
             counts = broken.sum(axis=1)
             if not counts.all():
                 break
             moved = self.rules.with_derived(self._moved(rows, broken))
-            after = self._broken(moved)
+            after = self.rules.broken_by(moved)
             taken = (after.sum(axis=1) <= counts) | (self.rng.random(_ROWS) < _WORSE)
             rows[taken], broken[taken] = moved[taken], after[taken]
         least = int(broken.sum(axis=1).argmin())
@@ -162,8 +145,6 @@ class _Search:
     def _rows_of_cells(self) -> list[Left]:
         """For each of some rows which cells it may be in: one of each column that a rule names; any where none was found."""
         left = {k: np.ones(self.cells.sizes[k], dtype=bool) for own in self.rules.columns for k in own}
-        if self.j in left:
-            left[self.j] = np.isin(np.arange(len(left[self.j])), self.cell_of[self.j])
         narrowed = self._narrowed(left, set(left))
         if narrowed is None:
             return [left]
@@ -219,24 +200,18 @@ class _Search:
                 found[s :: len(starts)] = self.rng.choice(inside, len(found[s :: len(starts)]))
         return found
 
-    def _broken(self, rows: Array) -> Array:
-        other = np.zeros(len(rows), dtype=bool) if self.j < 0 else ~_is_equal(rows[:, self.j], self.code)
-        return np.column_stack([self.rules.broken_by(rows), other])
-
     def _moved(self, rows: Array, broken: Array) -> Array:
         rows, chosen = rows.copy(), np.where(broken, self.rng.random(broken.shape), -1.0).argmax(axis=1)
         for i in np.unique(chosen):
             some = np.flatnonzero(chosen == i)
-            one = self.rules.compiled[i] if i < len(self.rules) else None
-            if one is not None and one.rule.kind == COMBINATIONS:
+            one = self.rules.compiled[i]
+            if one.rule.kind == COMBINATIONS:
                 rows[np.ix_(some, one.columns)] = self.rng.choice(one.codes, len(some))
                 continue
             columns = self.rng.choice(self.sources[i], len(some))
             for k in np.unique(columns):
                 own = some[columns == k]
-                rows[own, k] = self.rng.choice(self.values[k], len(own))
+                other = rows[own, self.rng.choice(self.sources[i])]  # columns may have to be equal
+                same = np.isin(other, self.values[k]) & (self.rng.random(len(own)) < _SAME)
+                rows[own, k] = np.where(same, other, self.rng.choice(self.values[k], len(own)))
         return rows
-
-
-def _is_equal(values: Array, code: float) -> Array:
-    return np.isnan(values) if np.isnan(code) else values == code

@@ -54,7 +54,7 @@ def check_torch() -> None:
 
 def check_kernel(kernel: Kernel, n_columns: int) -> None:
     """ValueError unless expected features are in closed form: factors must depend on different columns."""
-    if isinstance(kernel, Margins) and kernel.shares[4]:
+    if isinstance(kernel, Margins) and kernel.shares[2]:
         raise ValueError(
             "a generator makes probabilities of cells, and finer tables of margins look within them. Leave them out of the "
             "kernel (share 0), or let the domain make it."
@@ -97,13 +97,11 @@ def generated_rows(
 
 
 def label_of(kernel: Kernel, columns: tuple[int, ...] | None = None) -> int | None:
-    """The column that a kernel crosses with everything else: one column's margins as a factor, or the margins' target."""
+    """The column that a kernel crosses with everything else: one column's margins as a factor."""
 
     def column(j: Any) -> int:
         return int(j) if columns is None else columns[int(j)]
 
-    if isinstance(kernel, Margins):
-        return column(kernel.target) if kernel.target >= 0 else None
     if isinstance(kernel, OnColumns):
         return label_of(kernel.kernel, tuple(map(column, kernel.on)))
     if isinstance(kernel, Scaled):
@@ -129,7 +127,7 @@ def _one_way_tables(features: FeatureMap, column: int, start: int = 0) -> Iterat
     """(first feature, height, cells) of each measured one-way table of a column."""
     if isinstance(features, MarginFeatures):
         for group in features.groups:
-            if group.kind in ("one-way", "target") and (column,) in group.tables:
+            if group.kind == "one-way" and (column,) in group.tables:
                 first = int(group.starts[group.tables.index((column,))])
                 yield start + first, group.height, group.sizes[column]
     elif isinstance(features, ColumnFeatures):

@@ -17,7 +17,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.composed import ColumnFeatures, Concatenation, ScaledFeatures, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
-from kmeanalyst.kernels.margins import Group, MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -274,41 +274,41 @@ class _Tables(ExpectedFeatures):
     def rows(self, soft: SoftRows) -> Tensor:
         import torch
 
-        p, tables = self._cell_probabilities(soft), []
-        for height, table in ((group.height, table) for group in self.groups for table in group.tables):
-            cells = p[table[0]]
-            for j in table[1:]:
-                cells = (cells[:, :, None] * p[j][:, None, :]).flatten(1)
-            tables.append(height * cells)
-        return torch.cat(tables, dim=1)
+        p = self._cell_probabilities(soft)
+        tables = (
+            (square, table) for group in self.groups for square, table in zip(group.squares, group.tables, strict=True)
+        )
+        return torch.cat([square**0.5 * _together(table, p) for square, table in tables], dim=1)
 
     def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:
-        """One matrix of all pairs of cells for each value of a target, instead of one vector for each row."""
+        """One matrix of all pairs of cells, instead of one vector for each row."""
         import torch
 
         p = self._cell_probabilities(soft)
-        return torch.cat([group.height * self._of_mean(group, p, weights) for group in self.groups])
-
-    def _of_mean(self, group: Group, p: list[Tensor], weights: Tensor) -> Tensor:
-        import torch
-
-        if not group.kind.endswith("by target"):
-            return torch.cat(self._tables_of(group.tables, p, weights))
-        target, tables = p[group.tables[0][0]], [table[1:] for table in group.tables]
-        lines = [self._tables_of(tables, p, weights * column) for column in target.unbind(dim=1)]
-        return torch.cat([cells for table in zip(*lines, strict=True) for cells in table])
+        return torch.cat([
+            square**0.5 * cells for group in self.groups
+            for square, cells in zip(group.squares, self._tables_of(group.tables, p, weights), strict=True)
+        ])  # fmt: skip
 
     def _tables_of(self, tables: Sequence[tuple[int, ...]], p: list[Tensor], weights: Tensor) -> list[Tensor]:
         import torch
 
-        if len(tables[0]) == 1:
-            return [weights @ p[j] for (j,) in tables]
+        if len(tables[0]) != 2:
+            return [weights @ _together(table, p) for table in tables]
         used = sorted({j for table in tables for j in table})
         together = torch.cat([p[j] for j in used], dim=1)
         pairs = (together * weights[:, None]).T @ together
         starts = dict(zip(used, np.cumsum([0] + [p[j].shape[1] for j in used]).tolist(), strict=False))
         ends = {j: starts[j] + p[j].shape[1] for j in used}
         return [pairs[starts[i] : ends[i], starts[j] : ends[j]].flatten() for i, j in tables]
+
+
+def _together(table: tuple[int, ...], p: list[Tensor]) -> Tensor:
+    """(B, cells) the probabilities of a table's cells in each row, from those of its columns."""
+    cells = p[table[0]]
+    for j in table[1:]:
+        cells = (cells[:, :, None] * p[j][:, None, :]).flatten(1)
+    return cells
 
 
 def _cells_of(features: MarginFeatures, j: int, values: Array, *, free: bool) -> Array:

@@ -1,7 +1,6 @@
 """Which cells of several columns go together under the rules of a table: a table of true and false for each rule.
 
-What one rule excludes is taken out of the tables of all others that share columns with it. Columns are numbered as in
-`TableEstimates`, without the target; the target is the last one, of one cell where there is none.
+What one rule excludes is taken out of the tables of all others that share columns with it.
 """
 
 from __future__ import annotations
@@ -27,83 +26,55 @@ _MOST_STEPS = 10**9  # of looking for pairs of columns that rules tie by way of 
 
 def allowed_cells(domain: Domain, kernel: Margins) -> AllowedCells | None:
     """The cells of this kernel that the rules of a domain allow together; None without rules."""
-    return _allowed(domain, Cells(kernel.edges, kernel.atoms, kernel.missing), kernel.target) if domain.rules else None
+    return _allowed(domain, Cells(kernel.edges, kernel.atoms, kernel.missing)) if domain.rules else None
 
 
 @lru_cache(maxsize=8)
-def _allowed(domain: Domain, cells: Cells, target: int) -> AllowedCells:
+def _allowed(domain: Domain, cells: Cells) -> AllowedCells:
     rules = rules_of(domain)
     tables = [(columns, rules.cells_allowed(cells, i)) for i, columns in enumerate(rules.columns)]
-    return replace(AllowedCells.of(tables, cells, target), row_of=partial(_row_of, domain, cells, target))
+    return replace(AllowedCells.of(tables, cells), row=partial(_row, domain, cells))
 
 
-def _row_of(domain: Domain, cells: Cells, target: int, y: int) -> Array | None:
-    """The cells, the target's last, of a row that keeps all rules: with this cell of the target if such a row was found, or any."""
-    row = None
-    if target >= 0 and (column := domain.columns[target]).has_levels:
-        codes = column.with_missing(np.arange(len(column.levels), dtype=float))  # type: ignore[attr-defined]
-        row = kept_row(domain, target, codes[cells.cells_of(target, codes) == y][0])
-    row = kept_row(domain) if row is None else row
-    return None if row is None else _arranged(cells.cells(row[None]), _order(cells, target))[0]
-
-
-def _order(cells: Cells, target: int) -> Columns:
-    return (*(j for j in range(len(cells.edges)) if j != target), target)
-
-
-def _arranged(cells: Array, order: Columns) -> Array:
-    arranged = cells[:, list(order)]
-    arranged[:, -1] *= order[-1] >= 0
-    return arranged
+def _row(domain: Domain, cells: Cells) -> Array | None:
+    """The cells of a row that keeps all rules, if one was found."""
+    row = kept_row(domain)
+    return None if row is None else cells.cells(row[None])[0]
 
 
 @dataclass(frozen=True, eq=False)
 class AllowedCells:
     """Tables of true and false over the cells of a few columns each; a row of cells is allowed if all of them are true of it.
 
-    sizes    number of cells of each column, the target's last; `order` their numbers in the domain, −1 where there is no target.
+    sizes    number of cells of each column.
     tables   columns, increasing, and the table over their cells: the first `n_rules` are those of rules, the others follow from
              them.
-    row_of   a row of cells to fall back on where none that was drawn is allowed, for a cell of the target: one that `publish`
-             has found before it spends (see `rules.kept_rows`). None where there is none.
+    row      a row of cells to fall back on where none that was drawn is allowed: one that `publish` has found before it spends
+             (see `rules.kept_rows`). None where there is none.
     """
 
     sizes: tuple[int, ...]
     tables: tuple[tuple[Columns, Array], ...]
     n_rules: int
-    order: Columns
-    row_of: Callable[[int], Array | None] = field(default=lambda _: None, repr=False)
+    row: Callable[[], Array | None] = field(default=lambda: None, repr=False)
     _projected: dict[tuple[int, Columns], Array] = field(default_factory=dict, repr=False)
     _together: dict[Columns, Array] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, tables: Iterable[tuple[Columns, Array]], cells: Cells, target: int = -1) -> AllowedCells:
+    def of(cls, tables: Iterable[tuple[Columns, Array]], cells: Cells) -> AllowedCells:
         """From tables over these cells of the domain's columns."""
-        order = _order(cells, target)
-        place = {j: n for n, j in enumerate(order)}
-        sizes = tuple(cells.sizes[j] if j >= 0 else 1 for j in order)
         together: dict[Columns, Array] = {}
         for columns, table in tables:
-            places = [place[j] for j in columns]
-            axes = np.argsort(places)
-            key, own = tuple(sorted(places)), np.array(table, dtype=bool).transpose(tuple(axes.tolist()))
+            axes = np.argsort(columns)
+            key, own = tuple(sorted(columns)), np.array(table, dtype=bool).transpose(tuple(axes.tolist()))
             together[key] = together[key] & own if key in together else own
         consistent = _with_pairs(_consistent(together))
-        return cls(sizes, tuple(consistent.items()), len(together), order)
+        return cls(tuple(cells.sizes), tuple(consistent.items()), len(together))
 
     @property
     def columns(self) -> list[int]:
-        """The columns other than the target that some rule names."""
-        return sorted({j for columns, _ in self.tables for j in columns} - {len(self.sizes) - 1})
-
-    @property
-    def tied(self) -> Columns:
-        named = sorted({j for columns, _ in self.tables for j in columns})
-        return tuple(self.order[j] for j in named if self.order[j] >= 0)
-
-    def arranged(self, cells: Array) -> Array:
-        """(n, columns and target) cells in this order, from those of the domain's columns (n, d)."""
-        return _arranged(cells, self.order)
+        """Those that some rule names."""
+        return sorted({j for columns, _ in self.tables for j in columns})
 
     @property
     def any_left(self) -> bool:
@@ -111,7 +82,7 @@ class AllowedCells:
         return all(table.any() for _, table in self.tables)
 
     def keeps(self, cells: Array) -> Array:
-        """(n,) whether rows of cells (n, columns and target) are allowed."""
+        """(n,) whether rows of cells (n, columns) are allowed."""
         found = np.ones(len(cells), dtype=bool)
         for columns, table in self.tables[: self.n_rules]:
             found &= table[tuple(cells[:, list(columns)].T)]
@@ -127,7 +98,7 @@ class AllowedCells:
         return found
 
     def widened(self, cells: Array, changed: Array) -> Array:
-        """(n, columns and target) the columns that are changed, and those of every rule that the rows of cells break."""
+        """(n, columns) the columns that are changed, and those of every rule that the rows of cells break."""
         found = changed.copy()
         for columns, table in self.tables[: self.n_rules]:
             broken = ~table[tuple(cells[:, list(columns)].T)]
@@ -135,17 +106,16 @@ class AllowedCells:
         return found
 
     def together(self, *columns: int) -> Array:
-        """(Y, cells of each column) which cells of the target and these columns a rule allows together."""
+        """(a, b, …) which cells of these columns rules allow together."""
         if columns not in self._together:
             self._together[columns] = self._found_together(columns)
         return self._together[columns]
 
     def _found_together(self, columns: Columns) -> Array:
-        whole = (len(self.sizes) - 1, *columns)
-        found = np.ones([self.sizes[j] for j in whole], dtype=bool)
+        found = np.ones([self.sizes[j] for j in columns], dtype=bool)
         for t, (own, _) in enumerate(self.tables):
-            if shared := tuple(j for j in whole if j in own):
-                shape = [self.sizes[j] if j in shared else 1 for j in whole]
+            if shared := tuple(j for j in columns if j in own):
+                shape = [self.sizes[j] if j in shared else 1 for j in columns]
                 found &= self._table(t, shared).reshape(shape)
         return found
 

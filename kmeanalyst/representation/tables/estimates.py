@@ -23,7 +23,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells
 from kmeanalyst.representation.tables.lifts import scaled_to, smoothed_tables, with_margins
 from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables, orders_of
-from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table, spanning_tree
+from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, spanning_tree
 from kmeanalyst.representation.weights.convex_fit import project_to_simplex
 
 _SMOOTHED_FROM = 0.012  # noise on a share, if the tables of all pairs were measured alike
@@ -34,20 +34,16 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Noisy shares of the rows, for each value of the target (Y = 1 without a target), with the variance of a cell.
+    """Noisy shares of the rows, with the variance of a cell.
 
-    sizes    number of cells of each column but the target.
-    target   (Y,) and variance; several where it was measured several times.
-    ones     for each of these columns (Y, a) and variance.
-    alone    for each of these columns (a,) and variance, over all values of the target.
-    pairs    (i, j) → (Y, a, b) and variance, also of sums of the tables of larger sets; columns are counted without the target.
-    sets     likewise (i, j, k, …) → (Y, a, b, c, …) and variance.
+    sizes    number of cells of each column.
+    ones     for each column (a,) and variance.
+    pairs    (i, j) → (a, b) and variance, also of sums of the tables of larger sets.
+    sets     likewise (i, j, k, …) → (a, b, c, …) and variance.
     """
 
     sizes: tuple[int, ...]
-    target: list[tuple[Array, float]]
-    ones: list[list[tuple[Array, float]]]
-    alone: list[list[tuple[Array, float]]]
+    ones: list[tuple[Array, float]]
     pairs: dict[Pair, tuple[Array, float]]
     sets: dict[tuple[int, ...], tuple[Array, float]] = field(default_factory=dict)
 
@@ -57,26 +53,18 @@ class Observed:
         features = measurement.feature_map
         assert isinstance(features, MarginFeatures)
         kernel = features.kernel
-        place = {j: n for n, j in enumerate(kernel.others)}
-        values = kernel.sizes[kernel.target] if kernel.target >= 0 else 1
-        found = cls(tuple(kernel.sizes[j] for j in kernel.others), [], [[] for _ in place], [[] for _ in place], {})
+        found = cls(kernel.sizes, [], {})
         for group in features.groups:
             for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
                 shares = measurement.vector[start:stop] / np.sqrt(square)
                 variance = measurement.noise_scale**2 / square
-                if group.kind == "target" or (group.kind == "one-way" and table[0] == kernel.target):
-                    found.target.append((shares, variance))
-                elif group.kind == "one-way":
-                    found.alone[place[table[0]]].append((shares, variance))
-                elif group.kind == "one-way by target":
-                    found.ones[place[table[1]]].append((shares.reshape(values, -1), variance))
-                elif group.kind in ("pairs", "pairs by target"):
-                    i, j = (place[column] for column in table[-2:])
-                    own = (values, found.sizes[i], found.sizes[j])
-                    found.pairs[i, j] = (shares.reshape(own), variance)
-                elif group.kind.startswith("sets"):
-                    columns = tuple(place[column] for column in table if column != kernel.target)
-                    found.sets[columns] = shares.reshape(values, *(found.sizes[j] for j in columns)), variance
+                if group.kind == "one-way":
+                    found.ones.append((shares, variance))
+                elif group.kind == "pairs":
+                    i, j = table
+                    found.pairs[i, j] = shares.reshape(kernel.sizes[i], kernel.sizes[j]), variance
+                elif group.kind == "sets":
+                    found.sets[table] = shares.reshape([kernel.sizes[j] for j in table]), variance
         for columns, (shares, variance) in found.sets.items():
             for pair in combinations(columns, 2):
                 summed = over_pair(shares, columns, pair)
@@ -85,20 +73,15 @@ class Observed:
                 found.pairs[pair] = averaged_by_precision([*known, *versions])
         return found
 
-    @property
-    def values(self) -> int:
-        """Y."""
-        return len(self.target[0][0]) if self.target else 1
-
 
 def over_pair(table: Array, columns: tuple[int, ...], pair: Pair, *, keepdims: bool = False) -> Array:
-    """(Y, a, b) sums of a table (Y, a, b, c, …) of columns over all but a pair of them."""
-    others = tuple(axis for axis, j in enumerate(columns, 1) if j not in pair)
+    """(a, b) sums of a table (a, b, c, …) of columns over all but a pair of them."""
+    others = tuple(axis for axis, j in enumerate(columns) if j not in pair)
     return np.asarray(table.sum(axis=others, keepdims=keepdims))
 
 
 def scaled_to_pairs(table: Array, columns: tuple[int, ...], pairs: dict[Pair, Array]) -> Array:
-    """A table (Y, a, b, c, …) of no negative cell, scaled to the tables of its pairs: cells of 0 stay 0.
+    """A table (a, b, c, …) of no negative cell, scaled to the tables of its pairs: cells of 0 stay 0.
 
     From an even table it is what its pairs say of it: of all tables with these the one of largest entropy, nearly.
     """
@@ -110,16 +93,16 @@ def scaled_to_pairs(table: Array, columns: tuple[int, ...], pairs: dict[Pair, Ar
 
 
 def implied_by_pairs(columns: tuple[int, ...], pairs: dict[Pair, Array]) -> Array:
-    """What the tables of its pairs (Y, a, b) say of a larger set's table (Y, a, b, c, …)."""
+    """What the tables of its pairs (a, b) say of a larger set's table (a, b, c, …)."""
     first = pairs[columns[0], columns[1]]
-    sizes = [*first.shape, *(pairs[columns[0], j].shape[2] for j in columns[2:])]
+    sizes = [*first.shape, *(pairs[columns[0], j].shape[1] for j in columns[2:])]
     return scaled_to_pairs(np.full(sizes, 1 / math.prod(sizes)), columns, pairs)
 
 
 def estimated_sets(
     observed: Observed, pairs: dict[Pair, Array], allowed: AllowedCells | None = None
 ) -> dict[tuple[int, ...], Array]:
-    """Shares (Y, a, b, c, …) of the measured larger sets, smoothed around what these tables of pairs say, which they agree with."""
+    """Shares (a, b, c, …) of the measured larger sets, smoothed around what these tables of pairs say, which they agree with."""
     guesses = [implied_by_pairs(columns, pairs) * _may(allowed, *columns) for columns in observed.sets]
     noisy, noise = [table for table, _ in observed.sets.values()], [own**0.5 for _, own in observed.sets.values()]
     smoothed = smoothed_tables(noisy, guesses, noise)
@@ -130,15 +113,13 @@ def estimated_sets(
 class TableEstimates:
     """Shares of the rows that are at least 0 and agree: sums of every pair's table are those of its columns.
 
-    target     (Y,), of sum 1.
-    ones       (Y, a) for each column but the target.
-    pairs      (i, j) → (Y, a, b) for all i < j.
+    ones       (a,) for each column.
+    pairs      (i, j) → (a, b) for all i < j.
     measured   the pairs that were measured.
     tree       those that the others' tables follow from.
-    sets       (i, j, k, …) → (Y, a, b, c, …) for larger sets that were measured, where they have been estimated.
+    sets       (i, j, k, …) → (a, b, c, …) for larger sets that were measured, where they have been estimated.
     """
 
-    target: Array
     ones: list[Array]
     pairs: dict[Pair, Array]
     measured: frozenset[Pair]
@@ -146,58 +127,28 @@ class TableEstimates:
     sets: dict[tuple[int, ...], Array] = field(default_factory=dict)
 
 
-def column_estimates(
-    observed: Observed, *, smooth: bool = False, allowed: AllowedCells | None = None, orders: tuple[Order, ...] = ()
-) -> tuple[Array, list[Array]]:
-    """The target's shares (Y,) and those (Y, a) of each column, from all tables that hold them.
+def column_estimates(observed: Observed, *, smooth: bool = False, allowed: AllowedCells | None = None) -> list[Array]:
+    """The shares (a,) of each column, from all tables that hold them.
 
     smooth    whether to smooth them, which is worth its time where noise is large.
     allowed   the cells that rules allow together; None without rules.
-    orders    of the columns' cells, as far as they are known.
     """
     combined = [_combined_column(observed, j) for j in range(len(observed.sizes))]
-    if observed.values == 1:
-        target = np.ones(1)
-    else:
-        least = [min([variance for _, variance in versions], default=1.0) for versions in observed.ones]
-        variances = [variance * size for variance, size in zip(least, observed.sizes, strict=True)]
-        sums = [(one.sum(axis=1), variance) for (one, _), variance in zip(combined, variances, strict=True)]
-        target = _on_simplex(_combined([*observed.target, *sums], (observed.values,))[0], _may(allowed))
-    ones = _smoothed_columns(combined, target, orders) if smooth else [one for one, _ in combined]
-    may = [_may(allowed, j) for j in range(len(ones))]
-    return target, [_with_target(_on_simplex(one, own), target, own) for one, own in zip(ones, may, strict=True)]
+    ones = [smoothed_column(*one) if smooth else one[0] for one in combined]
+    return [_on_simplex(one, _may(allowed, j)) for j, one in enumerate(ones)]
 
 
 def _combined_column(observed: Observed, j: int) -> tuple[Array, float]:
-    parts = list(observed.ones[j])
-    if observed.values == 1:
-        parts += [(shares[None], variance) for shares, variance in observed.alone[j]]
-    for (i, k), (table, variance) in observed.pairs.items():
-        if j in (i, k):
-            parts.append((table.sum(axis=2 if j == i else 1), variance * table.shape[2 if j == i else 1]))
-    estimate, variance = _combined(parts, (observed.values, observed.sizes[j]))
-    for shares, own in observed.alone[j] if observed.values > 1 else ():
-        estimate = estimate + (shares - estimate.sum(axis=0)) * variance / (observed.values * variance + own)
-    return estimate, variance
-
-
-def _smoothed_columns(combined: list[tuple[Array, float]], target: Array, orders: tuple[Order, ...]) -> list[Array]:
-    """Each column's shares (Y, a): smoothed over all values of the target, then as a table of the target and the column."""
-    values = len(target)
-    alone = [smoothed_column(one.sum(axis=0)[None], values * variance) for one, variance in combined]
-    if values == 1:
-        return alone
-    noisy = [one[None] for one, _ in combined]
-    noise = [variance**0.5 for _, variance in combined]
-    guesses = [(target[:, None] * project_to_simplex(one[0]))[None] for one in alone]
-    if orders:
-        unordered = Order(None, np.zeros(values, dtype=bool))
-        guesses = ordered_tables(noisy, guesses, noise, [(unordered, order) for order in orders])
-    return [table[0] for table in smoothed_tables(noisy, guesses, noise)]
+    parts = [observed.ones[j]] if observed.ones else []
+    for pair, (table, variance) in observed.pairs.items():
+        if j in pair:
+            other = 1 - pair.index(j)
+            parts.append((table.sum(axis=other), variance * table.shape[other]))
+    return averaged_by_precision(parts)
 
 
 def _may(allowed: AllowedCells | None, *columns: int) -> Array:
-    """(Y, cells of the columns) which cells rules allow; one true without rules."""
+    """Which cells of the columns rules allow; one true without rules."""
     return np.ones(1, dtype=bool) if allowed is None else allowed.together(*columns)
 
 
@@ -208,21 +159,10 @@ def _on_simplex(shares: Array, may: Array) -> Array:
     return found
 
 
-def _combined(parts: list[tuple[Array, float]], shape: tuple[int, ...]) -> tuple[Array, float]:
-    return averaged_by_precision(parts) if parts else (np.full(shape, 1 / np.prod(shape)), 1.0)
-
-
-def _with_target(one: Array, target: Array, may: Array) -> Array:
-    """Shares (Y, a) scaled to the target's; even, over the cells that may have some, where there are none."""
-    sums, kept = one.sum(axis=1, keepdims=True), np.broadcast_to(may, one.shape)
-    even = kept / np.maximum(kept.sum(axis=1, keepdims=True), 1)
-    return np.where(sums > 0, one / np.where(sums > 0, sums, 1), even) * target[:, None]
-
-
 def estimate_tables(
     measurement: Measurement, allowed: AllowedCells | None = None, domain: Domain | None = None
 ) -> TableEstimates:
-    """All tables of one and two columns, and the target, from a measurement of MarginFeatures.
+    """All tables of one and two columns, from a measurement of MarginFeatures.
 
     allowed   the cells that rules allow together: shares of all others are 0. None without rules.
     domain    what columns have an order; without it tables are smoothed as if none had.
@@ -232,9 +172,9 @@ def estimate_tables(
     assert isinstance(kernel, Margins)
     orders = () if domain is None else orders_of(domain, kernel)
     smooth = noise_of_all_pairs(measurement) > _SMOOTHED_FROM
-    target, ones = column_estimates(observed, smooth=smooth, allowed=allowed, orders=orders)
+    ones = column_estimates(observed, smooth=smooth, allowed=allowed)
     d, pairs = len(ones), list(combinations(range(len(ones)), 2))
-    independent = {(i, j): independent_table(ones[i], ones[j], target) for i, j in pairs}
+    independent = {(i, j): np.outer(ones[i], ones[j]) for i, j in pairs}
     independent = allowed_tables(independent, ones, allowed)
     worth = np.full((d, d), -np.inf)
     for (i, j), (table, variance) in observed.pairs.items():
@@ -249,21 +189,20 @@ def estimate_tables(
     implied = allowed_tables(implied_tables(tree, known), ones, allowed)
     further = [pair for pair in observed.pairs if pair not in known]
     found = implied | _measured(observed, further, implied, ones, allowed, orders)
-    return TableEstimates(target, ones, found, frozenset(observed.pairs), tree)
+    return TableEstimates(ones, found, frozenset(observed.pairs), tree)
 
 
-def allowed_columns(target: Array, ones: list[Array], allowed: AllowedCells | None) -> tuple[Array, list[Array]]:
-    """Shares (Y,) of the target and (Y, a) of columns, 0 in cells that rules exclude, scaled to add up."""
+def allowed_columns(ones: list[Array], allowed: AllowedCells | None) -> list[Array]:
+    """Shares (a,) of columns, 0 in cells that rules exclude, scaled to add up."""
     if allowed is None:
-        return target, ones
-    target = target * allowed.together()
-    target = target / target.sum()
+        return ones
     may = [allowed.together(j) for j in range(len(ones))]
-    return target, [_with_target(one * own, target, own) for one, own in zip(ones, may, strict=True)]
+    kept = [one * own if (one * own).any() else own.astype(float) for one, own in zip(ones, may, strict=True)]
+    return [one / one.sum() for one in kept]
 
 
 def allowed_tables(pairs: dict[Pair, Array], ones: list[Array], allowed: AllowedCells | None) -> dict[Pair, Array]:
-    """Tables (Y, a, b) of pairs, 0 in cells that rules exclude, scaled to the columns' shares."""
+    """Tables (a, b) of pairs, 0 in cells that rules exclude, scaled to the columns' shares."""
     if allowed is None:
         return pairs
     found = dict(pairs)
@@ -276,7 +215,7 @@ def allowed_tables(pairs: dict[Pair, Array], ones: list[Array], allowed: Allowed
 
 def noise_of_all_pairs(measurement: Measurement) -> float:
     """Noise on a share, if the tables of all pairs of columns were measured alike."""
-    few = len(measurement.feature_map.kernel.others)  # type: ignore[attr-defined]
+    few = len(measurement.feature_map.kernel.edges)  # type: ignore[attr-defined]
     return measurement.noise_scale * math.sqrt(max(few * (few - 1) / 2, 1))
 
 
@@ -338,25 +277,23 @@ _MOST_CELLS = 300  # of a table; larger ones are left to their projection
 
 
 def smoothed_column(noisy: Array, variance: float) -> Array:
-    """(Y, a) shares of sum 1 from noisy ones: the maxima a posteriori, averaged by Laplace's approximation of the evidence."""
-    values = noisy.ravel()
-    if len(values) > _MOST_CELLS or len(values) < 2:
+    """(a,) shares of sum 1 from noisy ones: the maxima a posteriori, averaged by Laplace's approximation of the evidence."""
+    if len(noisy) > _MOST_CELLS or len(noisy) < 2:
         return noisy
     found, evidences = [], []
-    for precision in _priors(*noisy.shape):
-        shares, evidence = _most_plausible(values, variance, precision)
+    for precision in _priors(len(noisy)):
+        shares, evidence = _most_plausible(noisy, variance, precision)
         found.append(shares)
         evidences.append(evidence)
-    return (softmax(np.array(evidences)) @ np.array(found)).reshape(noisy.shape)
+    return np.asarray(softmax(np.array(evidences)) @ np.array(found))
 
 
-def _priors(lines: int, cells: int) -> Iterator[Array]:
+def _priors(cells: int) -> Iterator[Array]:
     for spread in _SPREADS:
-        yield np.eye(lines * cells) / spread**2
+        yield np.eye(cells) / spread**2
     differences = np.diff(np.eye(cells), axis=0)
     for step in _STEPS if cells > 2 else ():
-        walk = differences.T @ differences / step**2
-        yield np.kron(np.eye(lines), walk) + np.eye(lines * cells) / _WIDEST**2
+        yield differences.T @ differences / step**2 + np.eye(cells) / _WIDEST**2
 
 
 def _most_plausible(values: Array, variance: float, precision: Array) -> tuple[Array, float]:

@@ -31,21 +31,20 @@ _RAKING_STEPS, _RAKED = 40, (0.2, 5.0)  # and how far a step may go
 _SHARING_STEPS = 30  # of scaling rows and columns in turn
 _STRONG = 0.3  # L1 distance of a larger set from what its pairs say, from which rows are drawn by it and not only moved
 _TINY = 1e-12
-Tables = dict[tuple[int, ...], Array]  # columns → (Y, a, b, …)
+Tables = dict[tuple[int, ...], Array]  # columns → (a, b, …)
 
 
 def draw_cells(
     estimates: TableEstimates, n: int, rng: np.random.Generator, allowed: AllowedCells | None = None
-) -> tuple[Array, Array]:
-    """The target's cell (n,), and the cells (n, columns) of the other columns, drawn evenly from the tree.
+) -> Array:
+    """The cells (n, columns), drawn evenly from the tree.
 
     allowed   the cells that rules allow together; None without rules.
     Errors    DomainError where rules leave no row.
     """
     ones, tree = estimates.ones, estimates.tree
-    target = systematic_indices(estimates.target, n, rng)
     cells = np.zeros((n, len(ones)), dtype=np.intp)
-    known = frozenset([len(ones)])
+    known: frozenset[int] = frozenset()
     strong = {
         s: t for s, t in estimates.sets.items() if np.abs(t - implied_by_pairs(s, estimates.pairs)).sum() > _STRONG
     }
@@ -53,28 +52,27 @@ def draw_cells(
     for k in tree.order:
         parent = tree.parents[k]
         above = cells[:, parent] if parent >= 0 else np.zeros(n, dtype=np.intp)
-        table = ones[k][:, None] if parent < 0 else table_of(estimates.pairs, parent, k)
+        table = ones[k][None] if parent < 0 else table_of(estimates.pairs, parent, k)
         table, above = _by_set(by_strong, k, known, parent, table, cells, above)
-        patterns, which = _patterns(allowed, cells, target, k, known)
-        group = target * table.shape[1] + above
-        order = np.argsort(group, kind="stable")
-        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        patterns, which = _patterns(allowed, cells, k, known)
+        order = np.argsort(above, kind="stable")
+        starts = np.flatnonzero(np.diff(above[order], prepend=-1))
         for rows in np.split(order, starts[1:]):
-            shares = table[target[rows[0]], above[rows[0]]]
+            shares = table[above[rows[0]]]
             if shares.sum() <= 0:
-                shares = np.maximum(ones[k][target[rows[0]]], _TINY)
+                shares = np.maximum(ones[k], _TINY)
             for some, own in _shared_out(shares / shares.sum(), rows, patterns, which):
                 cells[some, k] = rng.permutation(systematic_indices(own, len(some), rng))
         known |= {k}
-    return (target, cells) if allowed is None else _completed(allowed, target, cells, rng)
+    return cells if allowed is None else _completed(allowed, cells, rng)
 
 
 def _by_set(
     estimates: TableEstimates, k: int, known: frozenset[int], parent: int, table: Array, cells: Array, above: Array
 ) -> tuple[Array, Array]:
-    """Shares (Y, b, a) of column k by its parent's cell, and the cell of each row; by a larger set's as well, if one was measured.
+    """Shares (b, a) of column k by its parent's cell, and the cell of each row; by a larger set's as well, if one was measured.
 
-    The set that has column k, and otherwise columns that are drawn, gives its table (Y, …, a): if the parent is not in it, the
+    The set that has column k, and otherwise columns that are drawn, gives its table (…, a): if the parent is not in it, the
     column is independent of the parent given the set but for what their pair's table says.
     """
     own = next((s for s in estimates.sets if k in s and set(s) - {k} <= known), ())
@@ -82,22 +80,19 @@ def _by_set(
     if not own:
         return table, above
     wide = _with_last(estimates.sets, own, k)
-    place = np.ravel_multi_index(tuple(cells[:, others].T), wide.shape[1:-1])
-    wide = wide.reshape(len(wide), -1, wide.shape[-1])
+    place = np.ravel_multi_index(tuple(cells[:, others].T), wide.shape[:-1])
+    wide = wide.reshape(-1, wide.shape[-1])
     if parent in own:
         return wide, place
-    given = table[:, :, None] / np.maximum(estimates.ones[k], _TINY)[:, None, None]
-    joint = given * wide[:, None]
-    return joint.reshape(len(joint), -1, joint.shape[-1]), above * wide.shape[1] + place
+    given = table[:, None] / np.maximum(estimates.ones[k], _TINY)
+    return (given * wide).reshape(-1, wide.shape[-1]), above * len(wide) + place
 
 
-def _patterns(
-    allowed: AllowedCells | None, cells: Array, target: Array, k: int, known: frozenset[int]
-) -> tuple[Array, Array]:
+def _patterns(allowed: AllowedCells | None, cells: Array, k: int, known: frozenset[int]) -> tuple[Array, Array]:
     """Different sets of values (patterns, size) that column k may take, and which (n,) of them each row has: one without rules."""
     if allowed is None:
         return np.ones((1, 1), dtype=bool), np.zeros(len(cells), dtype=np.intp)
-    may = allowed.values(np.column_stack([cells, target]), k, known)
+    may = allowed.values(cells, k, known)
     packed = np.packbits(may, axis=1)
     _, first, which = np.unique(
         packed.view([("", f"V{packed.shape[1]}")]).ravel(), return_index=True, return_inverse=True
@@ -120,65 +115,48 @@ def _shared_out(shares: Array, rows: Array, patterns: Array, which: Array) -> It
         yield rows[own == p], found[p] / found[p].sum()
 
 
-def _completed(allowed: AllowedCells, target: Array, cells: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    whole = np.column_stack([cells, target])
-    keeps = allowed.keeps(whole)
-    for y in np.unique(target[~keeps]):
-        broken, kept = np.flatnonzero(~keeps & (target == y)), np.flatnonzero(keeps & (target == y))
-        if len(kept):
-            whole[broken] = whole[rng.choice(kept, len(broken))]
-            continue
-        row = allowed.row_of(int(y))
-        if row is not None and row[-1] == y:
-            named = np.array([*allowed.columns, -1])
-            whole[np.ix_(broken, named)] = row[named]
-        else:
-            whole[broken] = whole[keeps][0] if keeps.any() else _any_row(row)
-    return whole[:, -1], whole[:, :-1]
-
-
-def _any_row(row: Array | None) -> Array:
+def _completed(allowed: AllowedCells, cells: Array, rng: np.random.Generator) -> Array:
+    keeps = allowed.keeps(cells)
+    if keeps.any():
+        cells[~keeps] = cells[rng.choice(np.flatnonzero(keeps), int((~keeps).sum()))]
+        return cells
+    row = allowed.row()
     if row is None:  # `publish` refuses such rules before it opens a table
         raise DomainError("no row keeps all rules of the table: together they exclude everything. Leave one out.")
-    return row
+    cells[:, allowed.columns] = row[allowed.columns]
+    return cells
 
 
 def rake_cells(
-    estimates: TableEstimates, target: Array, cells: Array, allowed: AllowedCells, rng: np.random.Generator
-) -> tuple[TableEstimates, Array, Array]:
+    estimates: TableEstimates, cells: Array, allowed: AllowedCells, rng: np.random.Generator
+) -> tuple[TableEstimates, Array]:
     """Estimates that rules do not contradict, and drawn rows again with the columns' shares, from which rules have moved them.
 
     Rows that keep the rules are weighted to fit all columns as far as they do; the columns' shares under these weights are the
     new ones.
     """
-    weights = _raked(estimates.ones, target, cells)
-    places = [target * one.shape[1] + own for one, own in zip(estimates.ones, cells.T, strict=True)]
-    ones = [
-        np.bincount(own, weights, one.size).reshape(one.shape) for own, one in zip(places, estimates.ones, strict=True)
-    ]
+    weights = _raked(estimates.ones, cells)
+    ones = [np.bincount(own, weights, len(one)) for own, one in zip(cells.T, estimates.ones, strict=True)]
     pairs = {
         (i, j): scaled_to(np.where(allowed.together(i, j), np.maximum(table, _TINY), 0.0), ones[i], ones[j])
         for (i, j), table in estimates.pairs.items()
     }
-    drawn = systematic_indices(weights, len(weights), rng)
-    agreeing = replace(estimates, target=np.bincount(target, weights, len(estimates.target)), ones=ones, pairs=pairs)
-    return agreeing, target[drawn], cells[drawn]
+    return replace(estimates, ones=ones, pairs=pairs), cells[systematic_indices(weights, len(weights), rng)]
 
 
-def _raked(ones: list[Array], target: Array, cells: Array) -> Array:
-    """Weights (n,) of rows under which the columns have nearly these shares (Y, a)."""
+def _raked(ones: list[Array], cells: Array) -> Array:
+    """Weights (n,) of rows under which the columns have nearly these shares (a,)."""
     weights = np.full(len(cells), 1 / len(cells))
-    places = [target * one.shape[1] + own for one, own in zip(ones, cells.T, strict=True)]
     for _ in range(_RAKING_STEPS):
-        for one, own in zip(ones, places, strict=True):
-            shares = np.bincount(own, weights, minlength=one.size)
-            weights = weights * np.clip(one.ravel() / np.maximum(shares, _TINY), *_RAKED)[own] ** 0.5
+        for one, own in zip(ones, cells.T, strict=True):
+            shares = np.bincount(own, weights, minlength=len(one))
+            weights = weights * np.clip(one / np.maximum(shares, _TINY), *_RAKED)[own] ** 0.5
             weights /= weights.sum()
     return weights
 
 
 def move_cells(
-    estimates: TableEstimates, target: Array, cells: Array, rng: np.random.Generator, *, sweeps: int,
+    estimates: TableEstimates, cells: Array, rng: np.random.Generator, *, sweeps: int,
     allowed: AllowedCells | None = None, progress: Progress = silent,
 ) -> Array:  # fmt: skip
     """The cells (n, columns) after `sweeps` over the columns, nearer to the estimates in Σ weight · (difference)² / share.
@@ -190,18 +168,18 @@ def move_cells(
     if d < 2:
         return cells
     tables: Tables = dict(estimates.pairs) | estimates.sets
-    away = {columns: _counted(target, cells, columns, table.shape) / n - table for columns, table in tables.items()}
+    away = {columns: _counted(cells, columns, table.shape) / n - table for columns, table in tables.items()}
     worth = {
         columns: (1.0 if columns in estimates.measured or len(columns) > 2 else _UNMEASURED) * (table + _RARE) ** _POWER
         for columns, table in tables.items()
     }
-    together = None if allowed is None else _MovesTogether.of(allowed, worth, away, target)
+    together = None if allowed is None else _MovesTogether.of(allowed, worth, away)
     for sweep in range(sweeps):
         share = _FIRST * (_LAST / _FIRST) ** (sweep / max(sweeps - 1, 1))
         count = min(n, max(round(_LOOKED_AT * share * n), 1))
         for j in rng.permutation(d):
             rows = rng.choice(n, count, replace=False)
-            _move(away, worth, target, cells, int(j), rows, rng, allowed)
+            _move(away, worth, cells, int(j), rows, rng, allowed)
         if together is not None:
             together.move(cells, rng.choice(n, min(n, _TOGETHER * count), replace=False), rng)
         progress("moving rows", (sweep + 1) / sweeps)
@@ -209,33 +187,38 @@ def move_cells(
 
 
 def _move(
-    away: Tables, worth: Tables, target: Array, cells: Array, j: int, rows: Array,
-    rng: np.random.Generator, allowed: AllowedCells | None,
-) -> None:  # fmt: skip
+    away: Tables,
+    worth: Tables,
+    cells: Array,
+    j: int,
+    rows: Array,
+    rng: np.random.Generator,
+    allowed: AllowedCells | None,
+) -> None:
     """Move a third of those of the rows that gain by another value in column j; `away` follows."""
     n = len(cells)
-    y, old = target[rows], cells[rows, j]
+    old = cells[rows, j]
     sets = [columns for columns in away if j in columns]
     slope: Array = np.zeros(())
     for columns in sets:
-        seen = y, *(cells[rows, k] for k in columns if k != j)
+        seen = tuple(cells[rows, k] for k in columns if k != j)
         slope = slope + _with_last(away, columns, j)[seen] * _with_last(worth, columns, j)[seen]
     if allowed is not None:
-        slope = np.where(allowed.values(np.column_stack([cells[rows], y]), j), slope, np.inf)
+        slope = np.where(allowed.values(cells[rows], j), slope, np.inf)
     best = slope.argmin(axis=1)
     gains = np.flatnonzero(slope[np.arange(len(rows)), best] < slope[np.arange(len(rows)), old])
     gains = gains[rng.random(len(gains)) < 1 / _LOOKED_AT]
-    rows, y, old, best = rows[gains], y[gains], old[gains], best[gains]
+    rows, old, best = rows[gains], old[gains], best[gains]
     for columns in sets:
         table, others = _with_last(away, columns, j), [cells[rows, k] for k in columns if k != j]
-        np.add.at(table, (y, *others, best), 1 / n)
-        np.add.at(table, (y, *others, old), -1 / n)
+        np.add.at(table, (*others, best), 1 / n)
+        np.add.at(table, (*others, old), -1 / n)
     cells[rows, j] = best
 
 
 def _with_last(tables: Tables, columns: tuple[int, ...], j: int) -> Array:
-    """A view of the table (Y, …) of these columns with column j along its last axis."""
-    return np.moveaxis(tables[columns], 1 + columns.index(j), -1)
+    """A view of the table of these columns with column j along its last axis."""
+    return np.moveaxis(tables[columns], columns.index(j), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,10 +226,9 @@ class _MovesTogether:
     """Moves of columns that rules tie together: a row takes the cell of a column from another row, and what goes with it.
 
     away      rows' tables less the estimates', of all pairs and sets one after the other; `move_cells` has views of it.
-    columns   (P, k) of each table, the target first (−1, which also fills up); strides (P, k) how far apart in `away` its
-              neighbours along them are, 0 where filled up; starts (P,) where each table begins.
+    columns   (P, k) of each table, filled up with −1; strides (P, k) how far apart in `away` its neighbours along them are, 0
+              where filled up; starts (P,) where each table begins.
     worth     of each cell of these tables, in the sum of squares.
-    target    (n,) the target's cell of each row; `order` sorts the rows by it, and `of_target` says where each value begins.
     """
 
     allowed: AllowedCells
@@ -255,24 +237,20 @@ class _MovesTogether:
     strides: Array
     starts: Array
     worth: Array
-    target: Array
-    order: Array
-    of_target: Array
 
     @classmethod
-    def of(cls, allowed: AllowedCells, worth: Tables, away: Tables, target: Array) -> _MovesTogether:
+    def of(cls, allowed: AllowedCells, worth: Tables, away: Tables) -> _MovesTogether:
         ends = np.cumsum([0, *(table.size for table in away.values())])
         whole = np.concatenate([table.ravel() for table in away.values()])
-        of_tables = np.full((len(away), 1 + max(map(len, away))), -1)
+        of_tables = np.full((len(away), max(map(len, away))), -1)
         strides = np.zeros(of_tables.shape, dtype=np.intp)
         for t, (columns, table) in enumerate(list(away.items())):
             away[columns] = whole[ends[t] : ends[t + 1]].reshape(table.shape)
-            of_tables[t, 1 : 1 + len(columns)] = columns
+            of_tables[t, : len(columns)] = columns
             strides[t, : table.ndim] = np.array(away[columns].strides) // whole.itemsize
         return cls(
-            allowed, whole, of_tables, strides, ends[:-1], np.concatenate([worth[columns].ravel() for columns in away]),
-            target, np.argsort(target, kind="stable"), np.searchsorted(np.sort(target), np.arange(target.max() + 2)),
-        )  # fmt: skip
+            allowed, whole, of_tables, strides, ends[:-1], np.concatenate([worth[columns].ravel() for columns in away])
+        )
 
     def move(self, cells: Array, rows: Array, rng: np.random.Generator) -> None:
         """Move a third of those of the rows that gain."""
@@ -283,8 +261,7 @@ class _MovesTogether:
         rows, new, changed = rows[kept], new[kept], changed[kept]
         fixed = np.zeros((len(rows), 1), dtype=bool)
         row, table = np.nonzero(np.hstack([changed, fixed])[:, self.columns].any(axis=2))
-        y = self.target[rows]
-        before, after = (self._places(np.column_stack([some, y])[row], table) for some in (cells[rows], new))
+        before, after = (self._places(some[row], table) for some in (cells[rows], new))
         pulls = self.away[before] * self.worth[before] - self.away[after] * self.worth[after]
         gain = np.bincount(row, pulls, minlength=len(rows))
         gains = (gain > 0) & (rng.random(len(rows)) < 1 / _LOOKED_AT)
@@ -294,24 +271,22 @@ class _MovesTogether:
         cells[rows[gains]] = new[gains]
 
     def _places(self, cells: Array, table: Array) -> Array:
-        """(k,) where in `away` rows of cells (k, columns and target) are, each in one of the tables."""
+        """(k,) where in `away` rows of cells (k, columns) are, each in one of the tables."""
         own = np.take_along_axis(cells, self.columns[table] % cells.shape[1], axis=1)
         return np.asarray(self.starts[table] + (own * self.strides[table]).sum(axis=1))
 
     def _taken_over(self, cells: Array, rows: Array, rng: np.random.Generator) -> Array:
-        """(rows, columns) allowed cells of these rows, each with that of another row of its target in some column."""
-        y, n = self.target[rows], len(rows)
-        among = self.of_target[y + 1] - self.of_target[y]
-        others = self.order[self.of_target[y] + (rng.random(n) * among).astype(np.intp)]
-        own, given = (np.column_stack([cells[some], self.target[some]]) for some in (rows, others))
+        """(rows, columns) allowed cells of these rows, each with that of another row in some column."""
+        n = len(rows)
+        own, given = cells[rows], cells[(rng.random(n) * len(cells)).astype(np.intp)]
         taken = np.zeros(own.shape, dtype=bool)
         taken[np.arange(n), rng.choice(self.allowed.columns, n)] = True
         new = np.where(taken, given, own)
         while (wider := self.allowed.widened(new, taken)).sum() > taken.sum():
             taken, new = wider, np.where(wider, given, own)
-        return new[:, :-1]
+        return new
 
 
-def _counted(target: Array, cells: Array, columns: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    places = np.ravel_multi_index((target, *cells[:, list(columns)].T), shape)
+def _counted(cells: Array, columns: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    places = np.ravel_multi_index(tuple(cells[:, list(columns)].T), shape)
     return np.bincount(places, minlength=int(np.prod(shape))).reshape(shape).astype(float)

@@ -1,6 +1,6 @@
 """From the noisy margins of a table to rows, by latent class models (Lazarsfeld & Henry 1968).
 
-A few dozen classes for each value of the target have the pair tables Σ_k w_k p_ki p_kj: thousands of noisy margins are fitted at
+A few dozen classes have the pair tables Σ_k w_k p_ki p_kj: thousands of noisy margins are fitted at
 once, the maximum a posteriori under normal priors on the logits, from several starts, whose optima are averaged.
 """
 
@@ -21,16 +21,16 @@ from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.within_cells import block_slope_in_logits, block_softmax, draw_evenly
 from kmeanalyst.representation.wanted import FULL, Effort
 
-_CLASSES = 60  # classes of one fit, over all values of the target
-_FEWEST_CLASSES = 4  # classes for one value of the target
+_CLASSES = 60  # of one fit
+_FEWEST_CLASSES = 4
 _FITS = 8
 _STEPS = 600  # steps of L-BFGS
 _MEMORY = 20  # steps that L-BFGS remembers
-_DEVIATION = 1.0  # prior standard deviation of each part of the logits
+_DEVIATION = 1.0  # prior standard deviation of a class's part of the logits; the part common to all has √2 of it
 _SPREAD = 1.0  # standard deviation of the starting logits
-# the optimiser's scales for the logits of weights, those common to all classes, those of a target's value and those of a
-# class: many classes share the former, so the objective is steeper in them
-_SCALES = (0.3, 0.1, 0.2, 1.0)
+# the optimiser's scales for the logits of weights, those common to all classes and those of a class: many classes share the
+# former, so the objective is steeper in them
+_SCALES = (0.3, 0.1, 1.0)
 _SMALLEST = 3e-4  # smallest share that a fit starts from
 
 
@@ -65,7 +65,7 @@ def fit_classes_to(
 ) -> LatentClasses:  # fmt: skip
     """The same for noisy shares of the cells of this kernel, by the kind of their tables.
 
-    classes, deviation   of one fit, over all values of the target; the prior standard deviation of each part of the logits.
+    classes, deviation   of one fit; the prior standard deviation of a class's part of the logits.
     """
     rng = np.random.default_rng(rng)
     search = _Search(kernel, observed, classes, deviation, effort)
@@ -91,82 +91,43 @@ class ObservedShares:
 
 
 def observed_margins(measurement: Measurement) -> dict[str, ObservedShares]:
-    """What a measurement says of margins, every kind of which has tables of one height."""
+    """What a measurement says of margins of one and two columns, every kind of which has tables of one height."""
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
-    layout = _Layout.of(features.kernel)
+    sizes = np.array(features.kernel.sizes)
     observed: dict[str, ObservedShares] = {}
     for group in features.groups:
-        shares, noise = measurement.vector[group.by_target()] / group.height, measurement.noise_scale / group.height
-        if group.kind == "one-way" and layout.target >= 0:
-            own = slice(layout.before, layout.before + layout.values)
-            observed["target one-way"] = ObservedShares(shares[0, own], noise)
-            shares = np.delete(shares, own, axis=1)
-        if group.kind in ("pairs", "pairs by target"):
-            rows, columns = _in_pair_order(layout.sizes, layout.ends)
-            matrix = np.zeros((len(shares), layout.width, layout.width))
-            matrix[:, rows, columns] = shares
-            shares = matrix + matrix.transpose(0, 2, 1)
-        observed[group.kind] = ObservedShares(shares[0] if group.kind == "target" else shares, noise)
+        shares = measurement.vector[group.start : group.stop] / group.height
+        if group.kind == "pairs":
+            rows, columns = _in_pair_order(sizes)
+            matrix = np.zeros((sizes.sum(), sizes.sum()))
+            matrix[rows, columns] = shares
+            shares = matrix + matrix.T
+        observed[group.kind] = ObservedShares(shares, measurement.noise_scale / group.height)
     return observed
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Where the cells of the columns are, without those of the target.
-
-    sizes    of the columns except the target.
-    before   cells of the columns before the target.
-    values   of the target; 1 without one.
-    """
-
-    sizes: Array
-    target: int
-    before: int
-    values: int
-
-    @classmethod
-    def of(cls, kernel: Margins) -> _Layout:
-        target = kernel.target
-        sizes = np.array(kernel.sizes)[list(kernel.others)]
-        return cls(sizes, target, sum(kernel.sizes[: max(target, 0)]), kernel.sizes[target] if target >= 0 else 1)
-
-    @property
-    def ends(self) -> Array:
-        """(columns + 1,) where the cells of each column begin."""
-        return np.concatenate([[0], np.cumsum(self.sizes)])
-
-    @property
-    def width(self) -> int:
-        """T, the number of cells."""
-        return int(self.sizes.sum())
-
-
 class _Search:
-    """min over latent classes of ½ Σ (fitted − noisy margin)²/noise² − log prior, y the target's cell of a class."""
+    """min over latent classes of ½ Σ (fitted − noisy margin)²/noise² − log prior."""
 
     def __init__(
         self, kernel: Margins, observed: dict[str, ObservedShares], classes: int = _CLASSES,
         deviation: float = _DEVIATION, effort: Effort = FULL,
     ) -> None:  # fmt: skip
-        layout = _Layout.of(kernel)
-        self.target, self.sizes, self.starts = layout.target, layout.sizes, layout.ends[:-1]
-        self.width, self.values, self.before = layout.width, layout.values, layout.before
+        self.sizes = np.array(kernel.sizes)
+        self.starts, self.width = np.cumsum(self.sizes) - self.sizes, int(self.sizes.sum())
         self.steps = effort.of(_STEPS)
-        self.each = max(effort.of(_FEWEST_CLASSES), effort.of(classes) // self.values)
+        self.classes = max(effort.of(_FEWEST_CLASSES), effort.of(classes))
         self.precision = deviation**-2
-        column = np.repeat(np.arange(len(layout.sizes)), layout.sizes)
+        column = np.repeat(np.arange(len(self.sizes)), self.sizes)
         self.between = (column[:, None] != column).astype(float)  # (T, T) whether two cells are of different columns
         self.observed = observed
 
     def fit(self, rng: np.random.Generator) -> LatentClasses:
         """A local optimum near a random start."""
-        n = self.values * self.each
-        start = np.concatenate(
-            [np.repeat(self._target_start(), self.each), self._common_start(), np.zeros(self.values * self.width),
-             _SPREAD * rng.standard_normal(n * self.width)]
-        )  # fmt: skip
-        scales = np.repeat(_SCALES, [n, self.width, self.values * self.width, n * self.width])
+        n, T = self.classes, self.width
+        start = np.concatenate([np.zeros(n), self._common_start(), _SPREAD * rng.standard_normal(n * T)])
+        scales = np.repeat(_SCALES, [n, T, n * T])
 
         def scaled(moved: Array) -> tuple[float, Array]:
             value, slope = self.objective(moved * scales)
@@ -174,71 +135,40 @@ class _Search:
 
         options = {"maxiter": self.steps, "maxcor": _MEMORY}
         found = scales * minimize(scaled, start / scales, jac=True, method="L-BFGS-B", options=options).x
-        weights, common, by_value, own = self._split(found)
-        inside = block_softmax(own + common + by_value[:, None], self.sizes)
-        return LatentClasses(weights.ravel(), self._with_target(inside))
+        weights, common, own = self._split(found)
+        return LatentClasses(weights, block_softmax(own + common, self.sizes))
 
     def _common_start(self) -> Array:
-        if "one-way" in self.observed:
-            shares = self.observed["one-way"].values[0]
-        elif "one-way by target" in self.observed:
-            shares = self.observed["one-way by target"].values.sum(axis=0)
-        else:
+        if "one-way" not in self.observed:
             return np.zeros(self.width)
-        logits = np.log(np.maximum(shares, _SMALLEST))
+        logits = np.log(np.maximum(self.observed["one-way"].values, _SMALLEST))
         return logits - np.repeat(np.add.reduceat(logits, self.starts) / self.sizes, self.sizes)
 
-    def _target_start(self) -> Array:
-        """Logits (Y,) of the target's noisy table, with no share below its noise: a class of weight 0 would keep it."""
-        observed = [self.observed[kind] for kind in ("target", "target one-way") if kind in self.observed]
-        if not observed:
-            return np.zeros(self.values)
-        best = min(observed, key=lambda one: one.noise)
-        return np.log(np.maximum(best.values, max(best.noise, _SMALLEST)))
-
-    def _split(self, flat: Array) -> tuple[Array, Array, Array, Array]:
-        n, T = self.values * self.each, self.width
-        weights = softmax(flat[:n]).reshape(self.values, self.each)
-        common, rest = flat[n : n + T], flat[n + T :]
-        by_value = rest[: self.values * T].reshape(self.values, T)
-        return weights, common, by_value, rest[self.values * T :].reshape(self.values, self.each, T)
-
-    def _with_target(self, inside: Array) -> Array:
-        stacked = inside.reshape(-1, self.width)
-        if self.target < 0:
-            return stacked
-        block = np.repeat(np.eye(self.values), self.each, axis=0)
-        return np.hstack([stacked[:, : self.before], block, stacked[:, self.before :]])
+    def _split(self, flat: Array) -> tuple[Array, Array, Array]:
+        n, T = self.classes, self.width
+        return softmax(flat[:n]), flat[n : n + T], flat[n + T :].reshape(n, T)
 
     def objective(self, flat: Array) -> tuple[float, Array]:
         """The objective and its slope."""
-        weights, common, by_value, own = self._split(flat)
-        p = block_softmax(own + common + by_value[:, None], self.sizes)
-        weighted = p * weights[:, :, None]
-        loss, slope_ones, slope_twos, slope_target = self._misfit(
-            weights.sum(axis=1), weighted.sum(axis=1), p.transpose(0, 2, 1) @ weighted
-        )
+        weights, common, own = self._split(flat)
+        p = block_softmax(own + common, self.sizes)
+        weighted = p * weights[:, None]
+        loss, slope_ones, slope_twos = self._misfit(weighted.sum(axis=0), p.T @ weighted)
         along = p @ slope_twos
-        by_weight = np.einsum("ykt,ykt->yk", 0.5 * along + slope_ones[:, None], p) + slope_target[:, None]
-        by_weight = weights * (by_weight - (weights * by_weight).sum())
-        by_logit = block_slope_in_logits(p, weighted * (along + slope_ones[:, None]), self.sizes)
-        precision = self.precision
-        prior = sum(float((a**2).sum()) for a in (common, by_value, own))
+        by_weight = ((0.5 * along + slope_ones) * p).sum(axis=1)
+        by_weight = weights * (by_weight - weights @ by_weight)
+        by_logit = block_slope_in_logits(p, weighted * (along + slope_ones), self.sizes)
+        prior = float((common**2).sum() / 2 + (own**2).sum())
         slopes = [
-            by_weight.ravel(), by_logit.sum(axis=(0, 1)) + precision * common,
-            (by_logit.sum(axis=1) + precision * by_value).ravel(), (by_logit + precision * own).ravel(),
+            by_weight, by_logit.sum(axis=0) + self.precision / 2 * common, (by_logit + self.precision * own).ravel()
         ]  # fmt: skip
-        return loss + 0.5 * precision * prior, np.concatenate(slopes)
+        return loss + 0.5 * self.precision * prior, np.concatenate(slopes)
 
-    def _misfit(self, target: Array, ones: Array, twos: Array) -> tuple[float, Array, Array, Array]:
-        """½ Σ (margin − noisy)²/noise², and its slopes in `ones` (Y, T), `twos` (Y, T, T) and `target` (Y,)."""
+    def _misfit(self, ones: Array, twos: Array) -> tuple[float, Array, Array]:
+        """½ Σ (margin − noisy)²/noise², and its slopes in `ones` (T,) and `twos` (T, T)."""
         loss = 0.0
-        slope_ones, slope_twos, slope_target = np.zeros_like(ones), np.zeros_like(twos), np.zeros(self.values)
-        for kind, fitted, slope in (
-            ("one-way", ones.sum(axis=0), slope_ones), ("one-way by target", ones, slope_ones),
-            ("pairs", twos.sum(axis=0), slope_twos), ("pairs by target", twos, slope_twos),
-            ("target", target, slope_target), ("target one-way", target, slope_target),
-        ):  # fmt: skip
+        slope_ones, slope_twos = np.zeros_like(ones), np.zeros_like(twos)
+        for kind, fitted, slope in (("one-way", ones, slope_ones), ("pairs", twos, slope_twos)):
             if kind in self.observed:
                 observed = self.observed[kind]
                 residual = (fitted - observed.values) / observed.noise
@@ -246,13 +176,14 @@ class _Search:
                     residual *= self.between
                 loss += (0.25 if slope is slope_twos else 0.5) * float(np.vdot(residual, residual))
                 slope += residual / observed.noise
-        return loss, slope_ones, slope_twos, slope_target
+        return loss, slope_ones, slope_twos
 
 
-def _in_pair_order(sizes: Array, ends: Array) -> Array:
+def _in_pair_order(sizes: Array) -> Array:
     """(2, cells) the rows and columns of (T, T) at which the cells of all pairs' tables are, in the order of the pairs."""
+    starts = np.cumsum(sizes) - sizes
     tables = [
-        np.indices((sizes[i], sizes[j])).reshape(2, -1) + ends[[i, j], None]
+        np.indices((sizes[i], sizes[j])).reshape(2, -1) + starts[[i, j], None]
         for i, j in combinations(range(len(sizes)), 2)
     ]
     return np.hstack([np.zeros((2, 0), np.intp), *tables])

@@ -1,7 +1,7 @@
 """A noisy table of two columns of which one has an order at least: what the order says of it, with few parameters.
 
 log lift = Σ θ_kl P_k(i) Q_l(j), polynomials of the columns' normal scores (a level, an atom or a missing cell is a function of its
-own), normal priors on θ, averaged by evidence. Values of a target share lifts, and have their own around them.
+own), normal priors on θ, averaged by evidence.
 
 Source   Goodman 1979, Simple models for the analysis of association in cross-classifications having ordered categories.
 """
@@ -68,8 +68,8 @@ def _powers(rank: Array, shares: Array) -> Array:
 
 
 def orders_of(domain: Domain, kernel: Margins) -> tuple[Order, ...]:
-    """The order of the cells of each of the kernel's columns but the target."""
-    return tuple(_order(domain, kernel, j) for j in kernel.others)
+    """The order of the cells of each of the kernel's columns."""
+    return tuple(_order(domain, kernel, j) for j in range(len(kernel.edges)))
 
 
 def _order(domain: Domain, kernel: Margins, j: int) -> Order:
@@ -84,7 +84,7 @@ def _order(domain: Domain, kernel: Margins, j: int) -> Order:
 def ordered_tables(
     noisy: Sequence[Array], guesses: Sequence[Array], noise: Sequence[float], orders: Sequence[tuple[Order, Order]]
 ) -> list[Array]:
-    """Each table (Y, a, b) of shares as its columns' orders explain it, with the margins of its guess for each value of the target.
+    """Each table (a, b) of shares as its columns' orders explain it, with the margins of its guess.
 
     noisy, guesses   with normal noise of one deviation a table; guesses without an order, or of too many terms, are returned as
                      they are.
@@ -93,25 +93,17 @@ def ordered_tables(
     found = []
     for table, guess, deviation, own in zip(noisy, guesses, noise, orders, strict=True):
         some = any(order.rank is not None for order in own) and guess.size <= _MOST_CELLS
-        found.append(_ordered(table, guess, deviation, own) if some else guess)
+        found.append(_moved(table, guess, deviation, own) if some else guess)
     return found
 
 
-def _ordered(noisy: Array, guess: Array, noise: float, orders: tuple[Order, Order]) -> Array:
-    shared = _moved(noisy, guess, noise, orders)
-    if len(guess) == 1:
-        return shared
-    return np.concatenate([_moved(*each, noise, orders) for each in zip(noisy[:, None], shared[:, None], strict=True)])
-
-
 def _moved(noisy: Array, guess: Array, noise: float, orders: tuple[Order, Order]) -> Array:
-    margins = guess.sum(axis=0)
     (rows, of_rows), (columns, of_columns) = (
-        order.functions(margins.sum(axis=axis)) for order, axis in zip(orders, (1, 0), strict=True)
+        order.functions(guess.sum(axis=axis)) for order, axis in zip(orders, (1, 0), strict=True)
     )
     if not 0 < rows.shape[1] * columns.shape[1] <= _MOST_TERMS:
         return guess
-    terms = np.einsum("ik,jl->klij", rows, columns).reshape(-1, *margins.shape)
+    terms = np.einsum("ik,jl->klij", rows, columns).reshape(-1, *guess.shape)
     degrees = np.add.outer(of_rows, of_columns).ravel()
     tables, evidences = zip(*_fits(noisy, guess, noise, terms, degrees), strict=True)
     return np.tensordot(softmax(evidences), np.array(tables), 1)
@@ -133,12 +125,12 @@ def _most_plausible(
 
     def loss_at(theta: Array) -> tuple[float, Array]:
         lifts = np.exp(np.clip(np.tensordot(theta, terms, 1), -_FURTHEST, _FURTHEST))
-        table = scaled_to(guess * lifts, guess.sum(axis=2), guess.sum(axis=1))
+        table = scaled_to(guess * lifts, guess.sum(axis=1), guess.sum(axis=0))
         return 0.5 * float(((noisy - table) ** 2).sum() / noise**2 + precision @ theta**2), table
 
     theta, (loss, table) = start, loss_at(start)
     for _ in range(_NEWTON_STEPS):
-        slopes = np.hstack([_slopes(own, terms) for own in table])
+        slopes = _slopes(table, terms)
         curvature = slopes @ slopes.T / noise**2 + np.diag(precision)
         step = np.linalg.solve(curvature, slopes @ (table - noisy).ravel() / noise**2 + precision * theta)
         length = 1.0

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.margins import KINDS, MarginFeatures, Margins
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.progress import Progress, silent
@@ -37,7 +37,7 @@ from kmeanalyst.representation.tables.latent_classes import (
     fit_classes_to,
 )
 from kmeanalyst.representation.tables.ordered_pairs import orders_of
-from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table, spanning_tree
+from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, spanning_tree
 from kmeanalyst.representation.tables.values_kept import rows_that_keep_rules
 from kmeanalyst.representation.tables.within_cells import fine_ranges, rows_in_cells
 from kmeanalyst.representation.wanted import Wanted
@@ -52,7 +52,7 @@ _MOST_CELLS = 2 * 10**7  # of all pairs of columns, up to which rows are moved t
 def rows_from_tables(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress = silent) -> Array:
     """As many encoded rows (n, d) of equal weight as are wanted, that fit a measurement of MarginFeatures.
 
-    Errors   ValueError unless it has the one-way tables that `publish` always measures, and pairs as `publish` crosses them.
+    Errors   ValueError unless it has the one-way tables that `publish` always measures.
     """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
@@ -72,10 +72,9 @@ def rows_from_tables(measurement: Measurement, domain: Domain, wanted: Wanted, p
 
 
 def _mostly_ordered(domain: Domain, kernel: Margins) -> bool:
-    """Whether most pairs have a column with an order, and no target: the order says more of their tables than classes."""
+    """Whether most pairs have a column with an order: it says more of their tables than classes."""
     without = sum(order.rank is None for order in orders_of(domain, kernel))
-    pairs = len(kernel.others) * (len(kernel.others) - 1)
-    return kernel.target < 0 and 2 * without * (without - 1) < pairs
+    return 2 * without * (without - 1) < len(kernel.edges) * (len(kernel.edges) - 1)
 
 
 def rows_from_classes(
@@ -85,59 +84,48 @@ def rows_from_classes(
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
     allowed = allowed_cells(domain, kernel)
-    d, values = len(kernel.others), kernel.sizes[kernel.target] if kernel.target >= 0 else 1
-    few = values * sum(kernel.sizes[j] for j in kernel.others) ** 2 / 2 <= _MOST_CELLS
+    d, few = len(kernel.edges), sum(kernel.sizes) ** 2 / 2 <= _MOST_CELLS
     pairs = list(combinations(range(d), 2)) if few else [(0, j) for j in range(1, d)]
     found = _of_classes(model, kernel, pairs, Tree.of([(0, j) for j in range(1, d)], d), allowed)
     found = _refined(found, measurement, domain, allowed)
     drawn = None
     wanted = replace(wanted, rng=np.random.default_rng(wanted.rng))
     if allowed is None:
-        cells = draw_class_cells(model, kernel, wanted.n_points, wanted.generator)
-        of_target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(len(cells), dtype=np.intp)
-        drawn = of_target, cells[:, kernel.others]
+        drawn = draw_class_cells(model, kernel, wanted.n_points, wanted.generator)
     else:
         worth = np.full((d, d), -np.inf)
         for i, j in pairs:
-            independent = independent_table(found.ones[i], found.ones[j], found.target)
-            worth[i, j] = worth[j, i] = np.abs(found.pairs[i, j] - independent).sum()
+            worth[i, j] = worth[j, i] = np.abs(found.pairs[i, j] - np.outer(found.ones[i], found.ones[j])).sum()
         found = replace(found, tree=Tree.of(spanning_tree(worth) if d > 1 else [], d))
     return _rows(found, allowed, measurement, domain, wanted, progress, drawn)
 
 
 def _rows(
     estimates: TableEstimates, allowed: AllowedCells | None, measurement: Measurement, domain: Domain, wanted: Wanted,
-    progress: Progress, drawn: tuple[Array, Array] | None = None,
+    progress: Progress, drawn: Array | None = None,
 ) -> Array:  # fmt: skip
-    """Rows from estimates.  drawn  the target's cell (n,) and the others' (n, columns), where they are not drawn from the tree."""
+    """Rows from estimates.  drawn  cells (n, columns), where they are not drawn from the tree."""
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
     rng = wanted.generator
     observed = Observed.of(measurement)
     estimates = replace(estimates, sets=estimated_sets(observed, estimates.pairs, allowed))
-    target, others = drawn or draw_cells(estimates, wanted.n_points, rng, allowed)
+    cells = draw_cells(estimates, wanted.n_points, rng, allowed) if drawn is None else drawn
     if allowed is not None:
-        estimates, target, others = rake_cells(estimates, target, others, allowed, rng)
+        estimates, cells = rake_cells(estimates, cells, allowed, rng)
         estimates = replace(estimates, sets=estimated_sets(observed, estimates.pairs, allowed))
-    others = move_cells(
-        estimates, target, others, rng, sweeps=wanted.effort.of(_SWEEPS), allowed=allowed, progress=progress
-    )  # fmt: skip
-    cells = np.insert(others, kernel.target, target, axis=1) if kernel.target >= 0 else others
-    fine = fine_ranges(measurement, domain, _shares(estimates, kernel.target))
-    rows = rows_in_cells(kernel, domain, cells, target, fine, rng)
-    if allowed is None:
-        return rows
-    return rows_that_keep_rules(rows, kernel, domain, cells, target, fine, rng)
+    cells = move_cells(estimates, cells, rng, sweeps=wanted.effort.of(_SWEEPS), allowed=allowed, progress=progress)
+    fine = fine_ranges(measurement, domain, np.concatenate(estimates.ones))
+    rows = rows_in_cells(kernel, domain, cells, fine, rng)
+    return rows if allowed is None else rows_that_keep_rules(rows, kernel, domain, cells, fine, rng)
 
 
 def _check_tables(kernel: Margins) -> None:
-    alone, by_target, pairs, _, _, target = (share > 0 for share in kernel.shares)
-    known = by_target and (alone or target) and not pairs if kernel.target >= 0 else alone
-    if not known:
+    if not kernel.shares[0]:
         raise ValueError(
-            "rows are drawn from one-way tables and from pairs, all crossed with the target if there is one, and this "
-            "measurement was made of other tables: no release of release_side is. Ask questions of the release as it is; "
-            "for new rows, ask its maker for the tables of single columns."
+            "rows are drawn from one-way tables and from pairs, and this measurement has no one-way tables: no release of "
+            "release_side is like that. Ask questions of the release as it is; for new rows, ask its maker for the tables of "
+            "single columns."
         )
 
 
@@ -151,8 +139,6 @@ def _refined(
     """
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
-    if kernel.target >= 0 and kernel.shares[KINDS.index("pairs")] > 0:
-        return found  # pairs that are not crossed with the target, as no release has them
     observed = Observed.of(measurement)
     pairs = [pair for pair in observed.pairs if pair in found.pairs]
     if noise_of_all_pairs(measurement) >= _SEEN_WELL:
@@ -174,23 +160,12 @@ def _far(pairs: list[Pair], observed: Observed, guesses: dict[Pair, Array]) -> l
 def _of_classes(
     model: LatentClasses, kernel: Margins, pairs: list[Pair], tree: Tree, allowed: AllowedCells | None
 ) -> TableEstimates:
-    sizes = kernel.sizes
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    blocks = [model.probabilities[:, ends[j] : ends[j + 1]] for j in range(len(sizes))]
-    of_target = blocks[kernel.target] if kernel.target >= 0 else np.ones((len(model.weights), 1))
-    weights = (model.weights[:, None] * of_target).T  # (Y, K)
-    others = [blocks[j] for j in kernel.others]
-    target, ones = allowed_columns(weights.sum(axis=1), [weights @ block for block in others], allowed)
-    tables = {(i, j): np.einsum("yk,ka,kb->yab", weights, others[i], others[j], optimize=True) for i, j in pairs}
+    ends = np.concatenate([[0], np.cumsum(kernel.sizes)])
+    blocks = [model.probabilities[:, ends[j] : ends[j + 1]] for j in range(len(kernel.sizes))]
+    ones = allowed_columns([model.weights @ block for block in blocks], allowed)
+    tables = {(i, j): (blocks[i] * model.weights[:, None]).T @ blocks[j] for i, j in pairs}
     tables = allowed_tables(tables, ones, allowed)
-    return TableEstimates(target, ones, tables, frozenset(tables), tree)
-
-
-def _shares(estimates: TableEstimates, target: int) -> Array:
-    blocks = list(estimates.ones)
-    if target >= 0:
-        blocks.insert(target, np.diag(estimates.target))
-    return np.hstack(blocks)
+    return TableEstimates(ones, tables, frozenset(tables), tree)
 
 
 # Left alone, classes invent relations between columns whose pair was not measured. So every pair has pseudo-observations of the
@@ -208,30 +183,24 @@ def completed_shares(
 ) -> dict[str, ObservedShares]:
     """Observations and pseudo-observations of all tables of one and two columns, for `fit_classes_to`."""
     ends = np.concatenate([[0], np.cumsum(observed.sizes)])
-    width, values = int(ends[-1]), observed.values
-    twos, precision = np.zeros((values, width, width)), np.zeros((values, width, width))
+    width = int(ends[-1])
+    twos, precision = np.zeros((width, width)), np.zeros((width, width))
     distances = _scored_distances(measurement)
     implied = implied_tables(estimates.tree, estimates.pairs)
     for n, (pair, guess) in enumerate(sorted(implied.items())):
         shares, weight = _completed(guess, observed.pairs.get(pair), distances[n] if len(distances) else 0.0)
-        (i, j), block = pair, np.s_[:, ends[pair[0]] : ends[pair[0] + 1], ends[pair[1]] : ends[pair[1] + 1]]
-        twos[block], precision[block] = shares, weight
-        across = np.s_[:, ends[j] : ends[j + 1], ends[i] : ends[i + 1]]
-        twos[across], precision[across] = shares.swapaxes(1, 2), weight.swapaxes(1, 2)
+        own, other = (slice(ends[j], ends[j + 1]) for j in pair)
+        twos[own, other], precision[own, other] = shares, weight
+        twos[other, own], precision[other, own] = shares.T, weight.T
     with np.errstate(divide="ignore"):
-        found = {"pairs by target" if values > 1 else "pairs": ObservedShares(twos, 1 / np.sqrt(precision))}
-    ones = np.hstack(estimates.ones)  # with what all tables say of it; the noise is that of the one-way tables
-    of_columns = observed.ones if values > 1 else observed.alone
-    noise = [float((1 / sum(1 / variance for _, variance in tables)) ** 0.5) for tables in of_columns]
-    found["one-way by target" if values > 1 else "one-way"] = ObservedShares(ones, np.repeat(noise, observed.sizes))
-    if values > 1:
-        least = min(variance for _, variance in observed.target)
-        found["target"] = ObservedShares(estimates.target, least**0.5)
-    return found
+        of_pairs = ObservedShares(twos, 1 / np.sqrt(precision))
+    # of single columns what all tables say of them; the noise is that of the one-way tables
+    noise = np.repeat([variance**0.5 for _, variance in observed.ones], observed.sizes)
+    return {"pairs": of_pairs, "one-way": ObservedShares(np.concatenate(estimates.ones), noise)}
 
 
 def _completed(guess: Array, measured: tuple[Array, float] | None, distance: float) -> tuple[Array, Array]:
-    """Shares (Y, a, b) of a pair and the precision of each, from its noisy table, if there is one, and the guess."""
+    """Shares (a, b) of a pair and the precision of each, from its noisy table, if there is one, and the guess."""
     powers = np.maximum(guess, _SMALLEST) ** _POWER
     least = _DISTANCE * _LEAST_DISTANCE / powers.sum()
     if measured is None:

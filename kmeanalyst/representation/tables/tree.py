@@ -1,7 +1,4 @@
-"""A tree of columns, and what its tables imply for all pairs: columns are independent given those between them.
-
-All tables are (Y, a, b): one for each value of the target, whose shares add up to the target's; Y = 1 without a target.
-"""
+"""A tree of columns, and what its tables imply for all pairs: columns are independent given those between them."""
 
 from __future__ import annotations
 
@@ -72,25 +69,20 @@ class Tree:
 
 
 def table_of(tables: dict[Pair, Array], i: int, j: int) -> Array:
-    """(Y, a, b) with i along a, whichever way it is kept."""
-    return tables[i, j] if i < j else tables[j, i].swapaxes(1, 2)
+    """(a, b) with i along a, whichever way it is kept."""
+    return tables[i, j] if i < j else tables[j, i].T
 
 
 def implied_tables(tree: Tree, tables: dict[Pair, Array]) -> dict[Pair, Array]:
-    """The tables (Y, a, b) of all pairs i < j under the tree, from its own."""
+    """The tables (a, b) of all pairs i < j under the tree, from its own."""
     found: dict[Pair, Array] = {}
     for n, k in enumerate(tree.order):
         parent = tree.parents[k]
         if parent < 0:
             continue
         own = table_of(tables, parent, k)
-        given_parent = own / np.maximum(own.sum(axis=2, keepdims=True), _TINY)
+        given_parent = own / np.maximum(own.sum(axis=1, keepdims=True), _TINY)
         for j in tree.order[:n]:
             table = own if j == parent else table_of(found, j, parent) @ given_parent
-            found[min(j, k), max(j, k)] = table if j < k else table.swapaxes(1, 2)
+            found[min(j, k), max(j, k)] = table if j < k else table.T
     return found
-
-
-def independent_table(first: Array, second: Array, target: Array) -> Array:
-    """(Y, a, b) of columns (Y, a) and (Y, b) that are independent given the target (Y,)."""
-    return first[:, :, None] * (second / np.maximum(target, _TINY)[:, None])[:, None, :]

@@ -27,13 +27,11 @@ _MOST_POOLED = 2**18  # values drawn for all such groups together
 
 
 def rows_that_keep_rules(
-    rows: Array, kernel: Margins, domain: Domain, cells: Array, target: Array, fine: dict[int, FineRanges],
-    rng: np.random.Generator,
-) -> Array:  # fmt: skip
+    rows: Array, kernel: Margins, domain: Domain, cells: Array, fine: dict[int, FineRanges], rng: np.random.Generator
+) -> Array:
     """Encoded rows (n, d) that keep all rules of the domain, in the given cells (n, d) as far as these allow.
 
-    rows      in these cells, for columns that no rule ties.
-    target    (n,) the target's cell of each row, 0 without one.
+    rows   in these cells, for columns that no rule ties.
     """
     rules = rules_of(domain)
     rows = rules.with_derived(rows)
@@ -42,7 +40,7 @@ def rows_that_keep_rules(
     wrong = broken.any(axis=1) | (kernel.cells(rows)[:, derived] != cells[:, derived]).any(axis=1)
     loose = _loose_columns(rules, np.asarray(broken.any(axis=0)))
     if loose and wrong.any():
-        search = _Redrawn(rows, kernel, domain, cells, target, fine, rules, derived, loose, rng)
+        search = _Redrawn(rows, kernel, domain, cells, fine, rules, derived, loose, rng)
         search.improve(np.flatnonzero(wrong))
         rows = search.rows
     return without_broken(rows, domain, rng)
@@ -62,7 +60,6 @@ class _Redrawn:
     kernel: Margins
     domain: Domain
     cells: Array
-    target: Array
     fine: dict[int, FineRanges]
     rules: Rules
     derived: Array
@@ -96,7 +93,7 @@ class _Redrawn:
         tried = self.rows[like]
         for j in self.loose:
             cells = self.cells[like, j]
-            own = values_in_cells(self.kernel, self.domain, j, cells, self.target[like], self.fine.get(j), self.rng)
+            own = values_in_cells(self.kernel, self.domain, j, cells, self.fine.get(j), self.rng)
             tried[:, j] = _with_named(own, self._special[j], cells, self.rng) if named else own
         return self.rules.with_derived(tried)
 

@@ -1,12 +1,11 @@
 """The position of a value within its cell: from the finer tables of margins, or uniform.
 
 Most finer ranges hold few rows, so the shares of the model's coarser cells are divided by the maximum a posteriori under normal
-priors on the logits, part of which is common to all values of the target.
+priors on the logits.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +22,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _STEPS = 200  # steps of L-BFGS
-_DEVIATION = 2.0  # prior standard deviation of the logits common to all values of the target; next, of each value's own
-_DEVIATION_BY_TARGET = 0.7
+_DEVIATION = 2.12  # prior standard deviation of the logits
 _EMPTY = -40.0  # logit of a range without values of the column
 _TRIES = 50  # tries to draw a value in a range
 
@@ -35,7 +33,7 @@ class FineRanges:
 
     ends            (R + 1,) of the ranges, in encoded units.
     cell            (R,) the cell that contains each range, increasing.
-    probabilities   (Y, R) for each value of the target (Y = 1 without a target); those of a cell sum to 1.
+    probabilities   (R,) those of a cell sum to 1.
     """
 
     ends: Array
@@ -46,7 +44,7 @@ class FineRanges:
 def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict[int, FineRanges]:
     """Column → its finer ranges, for each column with a finer table: of several the finest, each divided as the next says.
 
-    shares   (Y, T) of the rows, in the cells of all columns, for each value of the target (Y = 1 without a target).
+    shares   (T,) of the rows, in the cells of all columns.
     """
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
@@ -54,7 +52,7 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
     if found is None:
         return {}
     kernel, heights = features.kernel, np.sqrt(found.squares)
-    values = measurement.vector[found.by_target()]
+    values = measurement.vector[found.start : found.stop]
     begins = np.concatenate([[0], np.cumsum(kernel.sizes)])
     fitted: dict[int, FineRanges] = {}
     first = 0
@@ -63,24 +61,24 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         assert isinstance(column, Number | Tree)
         low, high = column.ends
         ends = np.concatenate([[low], edges, [high]])
-        above = fitted.get(j) or _cells(kernel, j, low, high, len(values))
+        above = fitted.get(j) or _cells(kernel, j, low, high)
         inside = np.searchsorted(above.ends[1:-1], (ends[:-1] + ends[1:]) / 2, side="right")
         cell = above.cell[inside]
-        of_parent = shares[:, begins[j] + cell] * above.probabilities[:, inside]
-        own, noise = values[:, first : first + len(cell)] / height, measurement.noise_scale / height
+        of_parent = shares[begins[j] + cell] * above.probabilities[inside]
+        own, noise = values[first : first + len(cell)] / height, measurement.noise_scale / height
         sizes = _sizes(column, ends, kernel.atoms[j])
         if isinstance(column, Number) and sizes.any():
-            coarse = shares[:, begins[j] : begins[j] + len(above.ends) - 1].sum(axis=0)[np.unique(cell)]
-            sizes = smooth_shares(ends, sizes, cell, coarse, own.sum(axis=0), noise * math.sqrt(len(own)))
+            coarse = shares[begins[j] : begins[j] + len(above.ends) - 1][np.unique(cell)]
+            sizes = smooth_shares(ends, sizes, cell, coarse, own, noise)
         within = _probabilities(own, noise, of_parent, inside, sizes)
-        fitted[j] = FineRanges(ends, cell, above.probabilities[:, inside] * within)
+        fitted[j] = FineRanges(ends, cell, above.probabilities[inside] * within)
         first += size
     return fitted
 
 
-def _cells(kernel: Margins, j: int, low: float, high: float, target_values: int) -> FineRanges:
+def _cells(kernel: Margins, j: int, low: float, high: float) -> FineRanges:
     ends = np.concatenate([[low], kernel.edges[j], [high]])
-    return FineRanges(ends, np.arange(len(ends) - 1), np.ones((target_values, len(ends) - 1)))
+    return FineRanges(ends, np.arange(len(ends) - 1), np.ones(len(ends) - 1))
 
 
 def _sizes(column: Number | Tree, ends: Array, atoms: tuple[float, ...]) -> Array:
@@ -95,10 +93,9 @@ def _sizes(column: Number | Tree, ends: Array, atoms: tuple[float, ...]) -> Arra
 
 
 def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Array, sizes: Array) -> Array:
-    """(Y, R) the maximum a posteriori probabilities of the ranges within their cells.
+    """(R,) the maximum a posteriori probabilities of the ranges within their cells.
 
-    observed      (Y, R) noisy shares of the ranges, of standard deviation `noise`; cell_shares (Y, R) the share of each range's
-                  cell.
+    observed      (R,) noisy shares of the ranges, of standard deviation `noise`; cell_shares (R,) the share of each range's cell.
     sizes         (R,) of the ranges, or shares: the prior mode within a cell is proportional to them.
     """
     _, starts, which, ranges = np.unique(cell, return_index=True, return_inverse=True, return_counts=True)
@@ -106,46 +103,35 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
         base = np.maximum(np.log(sizes / np.add.reduceat(sizes, starts).clip(1e-300)[which]), _EMPTY)
 
     def objective(flat: Array) -> tuple[float, Array]:
-        common, own = flat[: len(cell)], flat[len(cell) :].reshape(observed.shape)
-        p = block_softmax(base + common + own, ranges)
+        p = block_softmax(base + flat, ranges)
         residual = (cell_shares * p - observed) / noise
         pull = block_slope_in_logits(p, p * residual * cell_shares / noise, ranges)
-        loss = (residual**2).sum() + (common**2).sum() / _DEVIATION**2 + (own**2).sum() / _DEVIATION_BY_TARGET**2
-        slope = pull.sum(axis=0) + common / _DEVIATION**2, (pull + own / _DEVIATION_BY_TARGET**2).ravel()
-        return 0.5 * float(loss), np.concatenate(slope)
+        loss = (residual**2).sum() + (flat**2).sum() / _DEVIATION**2
+        return 0.5 * float(loss), pull + flat / _DEVIATION**2
 
-    flat = np.zeros(len(cell) + observed.size)
-    flat = minimize(objective, flat, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
-    return block_softmax(base + flat[: len(cell)] + flat[len(cell) :].reshape(observed.shape), ranges)
+    found = minimize(objective, np.zeros(len(cell)), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
+    return block_softmax(base + found, ranges)
 
 
 def rows_in_cells(
-    kernel: Margins, domain: Domain, cells: Array, target: Array, fine: dict[int, FineRanges], rng: np.random.Generator
+    kernel: Margins, domain: Domain, cells: Array, fine: dict[int, FineRanges], rng: np.random.Generator
 ) -> Array:
-    """Encoded rows (n, d) in the given cells (n, d): numbers are related within cells as their cells are.
-
-    target   (n,) the target's cell of each row, 0 without one.
-    """
+    """Encoded rows (n, d) in the given cells (n, d): numbers are related within cells as their cells are."""
     rows = np.column_stack(
-        [values_in_cells(kernel, domain, j, cells[:, j], target, fine.get(j), rng) for j in range(len(domain))]
+        [values_in_cells(kernel, domain, j, cells[:, j], fine.get(j), rng) for j in range(len(domain))]
     )
     ordered = Number | Ordinal | Boolean  # levels stay as they are, and numbers follow them
     numbers = [j for j, column in enumerate(domain.columns) if isinstance(column, ordered) and len(kernel.edges[j])]
     ranges = [np.searchsorted(np.array(kernel.edges[j]), rows[:, j], side="right") for j in numbers]
     if any(isinstance(domain.columns[j], Number) for j in numbers):
-        groups = cells[:, numbers] + target[:, None] * (cells.max() + 1)
-        rows[:, numbers] = with_related_values(rows[:, numbers], np.column_stack(ranges), groups, rng)
+        rows[:, numbers] = with_related_values(rows[:, numbers], np.column_stack(ranges), cells[:, numbers], rng)
     return rows
 
 
 def values_in_cells(
-    kernel: Margins, domain: Domain, j: int, cells: Array, target: Array, fine: FineRanges | None,
-    rng: np.random.Generator,
-) -> Array:  # fmt: skip
-    """Encoded values (n,) in the given cells of column j: a level, an atom, a missing cell, or a value of a range.
-
-    target   (n,) the target's cell of each row, 0 without one.
-    """
+    kernel: Margins, domain: Domain, j: int, cells: Array, fine: FineRanges | None, rng: np.random.Generator
+) -> Array:
+    """Encoded values (n,) in the given cells of column j: a level, an atom, a missing cell, or a value of a range."""
     column, edges, atoms = domain.columns[j], kernel.edges[j], kernel.atoms[j]
     ranges = len(edges) + 1
     special = np.concatenate([np.zeros(ranges), atoms, [np.nan] * kernel.missing[j]])
@@ -155,18 +141,16 @@ def values_in_cells(
     low, high = column.ends
     ends, within = np.concatenate([[low], edges, [high]]), np.minimum(cells, len(edges))
     if fine is not None:
-        ends, within = fine.ends, _draw_ranges(fine, within, target, rng)
+        ends, within = fine.ends, _draw_ranges(fine, within, rng)
     drawn = inside(column, ends[within], ends[within + 1], np.array(atoms), rng)
     return np.where(cells < ranges, drawn, special[cells])
 
 
-def _draw_ranges(fine: FineRanges, cells: Array, target: Array, rng: np.random.Generator) -> Array:
+def _draw_ranges(fine: FineRanges, cells: Array, rng: np.random.Generator) -> Array:
     found = np.empty(len(cells), dtype=np.intp)
-    for y in np.unique(target):
-        for cell in np.unique(cells[target == y]):
-            rows = np.flatnonzero((target == y) & (cells == cell))
-            ranges = np.flatnonzero(fine.cell == cell)
-            found[rows] = ranges[draw_evenly(fine.probabilities[y, ranges], len(rows), rng)]
+    for cell in np.unique(cells):
+        rows, ranges = np.flatnonzero(cells == cell), np.flatnonzero(fine.cell == cell)
+        found[rows] = ranges[draw_evenly(fine.probabilities[ranges], len(rows), rng)]
     return found
 
 

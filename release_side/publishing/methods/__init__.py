@@ -1,8 +1,8 @@
 """The release methods, a file or a folder for each. Adding one means a file here, its representation, and its line in METHODS.
 
 random_features   a fit to noisy random features (Algorithm 2)
-margins           rows drawn to fit noisy tables: random features' sibling, chosen by `--kernel margins` or a target
-adaptive          the same of tables that are chosen in rounds: the default, and where the target is a number
+margins           rows drawn to fit noisy tables: random features' sibling, chosen by `--kernel margins`
+adaptive          the same of tables that are chosen in rounds: the default, and where there is a target
 subspace          weights on given points (Algorithm 1)
 generator         rows of a trained network (DP-MERF)
 exponential       a small database, drawn as a whole
@@ -10,15 +10,12 @@ exponential       a small database, drawn as a whole
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from kmeanalyst.kernels import Margins as MarginsKernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, margin_kernel, position_of
-from kmeanalyst.releases.domain.numbers import Integer, Number
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, position_of
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
@@ -33,9 +30,6 @@ from release_side.publishing.methods.generator import Generator
 from release_side.publishing.methods.margins import Margins
 from release_side.publishing.methods.random_features import RandomFeatures
 from release_side.publishing.methods.subspace import Subspace
-
-_MANY_CELLS = 100_000  # of all pairs crossed with a target, beyond which those of chosen pairs are measured
-_CLASSES = 5  # a whole number with no more values is crossed with all tables, as levels are
 
 METHODS: dict[str, type[ReleaseMethod]] = {
     "random-features": RandomFeatures,
@@ -61,8 +55,6 @@ def chosen_kind(method: str, choices: Choices, domain: Domain) -> tuple[type[Rel
     """
     kind = method_class(method)
     choices = _of_targets(kind, choices, domain)
-    if kind is RandomFeatures and _has_many_cells(choices, domain):
-        choices = replace(choices, kernel="adaptive")
     _check_strings(kind, choices, domain)
     spec = kind.spec(choices, domain)
     if kind is RandomFeatures and spec == "adaptive":
@@ -71,7 +63,7 @@ def chosen_kind(method: str, choices: Choices, domain: Domain) -> tuple[type[Rel
         kind = Margins
     if kind.no_rules:
         _refuse_rules(domain, kind.no_rules)
-    check_kept(domain, choices.target)
+    check_kept(domain)
     return kind, choices
 
 
@@ -96,16 +88,18 @@ def with_inputs(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> 
 
 
 def _of_targets(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> Choices:
-    """For several targets, or a number: adaptive margins, and a workload that asks for the tables of each with every other column.
+    """For targets: adaptive margins, and a workload that asks for the tables of each with every other column.
 
-    What a number depends on is in these tables. Crossed with its ranges, all others would have noise several times as large.
-    Likewise for one target, where the tables of all pairs of columns crossed with it have too many cells.
+    What a column depends on is in these tables. One target goes with other measurements too, if they are asked for.
     """
-    alone = _is_number(kind, choices, domain) or (kind is RandomFeatures and _too_wide(choices, domain))
-    targets = (choices.target,) if alone else choices.target
-    if not isinstance(targets, tuple):
+    asked = kind is RandomFeatures and (
+        choices.kernel == "adaptive" or (choices.kernel is None and choices.noise != "laplace")
+    )
+    several = isinstance(choices.target, tuple)
+    if choices.target is None or (not asked and not several) or any(column.is_text for column in domain.columns):
         return choices
-    if kind is not RandomFeatures or choices.kernel not in (None, "adaptive"):
+    targets = choices.target if several else (choices.target,)
+    if not asked:
         raise PublishError(
             f"several targets share adaptive margins, and this release measures something else ({', '.join(targets)}). "
             "Name one target, or leave method and kernel out."
@@ -116,37 +110,6 @@ def _of_targets(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> 
     tables = [f"table({names[j]}, {names[k]})" for j, k in sorted(pairs)]
     own = () if choices.workload is None else lines_of(choices.workload)
     return replace(choices, target=None, kernel="adaptive", workload=[*own, *tables])
-
-
-def _is_number(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> bool:
-    """Whether the target is a number, of more values than classes have, and adaptive margins can be measured."""
-    if not isinstance(choices.target, str) or len(domain) < 2 or kind is not RandomFeatures:
-        return False
-    column = domain.columns[position_of(domain, choices.target)]
-    few = isinstance(column, Integer) and column.upper - column.lower < _CLASSES
-    adaptive = choices.kernel == "adaptive" or (choices.kernel is None and choices.noise != "laplace")
-    return isinstance(column, Number) and not few and adaptive
-
-
-def _has_many_cells(choices: Choices, domain: Domain) -> bool:
-    """Whether the tables of all pairs of columns crossed with the target, as they are by default, have more noise than use."""
-    return _MANY_CELLS < _cells_by_default(choices, domain) < math.inf
-
-
-def _too_wide(choices: Choices, domain: Domain) -> bool:
-    """Whether the margins that a target asks for by default cannot be measured, and those of chosen pairs can."""
-    return _cells_by_default(choices, domain) == math.inf
-
-
-def _cells_by_default(choices: Choices, domain: Domain) -> float:
-    """Of the margins that a target asks for, infinite if there are too many; 0 without a target or with a choice of tables."""
-    by_default = choices.kernel is None and choices.workload is None and choices.noise != "laplace"
-    if not by_default or choices.target not in domain.names or any(column.is_text for column in domain.columns):
-        return 0
-    try:
-        return margin_kernel(domain, choices.target).n_cells
-    except DomainError:
-        return math.inf
 
 
 def _check_strings(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> None:

@@ -84,8 +84,7 @@ class ReleaseMethod(ABC):
     def spec(cls, choices: Choices, domain: Domain) -> Kernel | str:
         """The kernel asked for or the default, as text or kernel; DomainError if it does not fit the domain.
 
-        A target asks for margins of all pairs, a workload for adaptive ones. (Where these have many cells a target does so too: see
-        `chosen_method`.)
+        A target asks for margins, a workload for adaptive ones, and so does a target where these can be measured (`chosen_method`).
         """
         of_target = choices.target and choices.workload is None and not cls.default_kernel
         spec = choices.kernel or ("margins" if of_target else cls.usual_kernel(choices, domain))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kmeanalyst.kernels import ChosenMargins, Kernel
+from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
@@ -30,10 +30,6 @@ class Margins(RandomFeatures):
             )
         if self.choices.features is not None:
             raise PublishError("margins have one feature for each cell of their tables. Leave features out.")
-        if isinstance(kernel, ChosenMargins):
-            raise PublishError(
-                'pairs of columns are chosen by rounds of scores. Choose the kernel "adaptive", or Margins.'
-            )
         allowed = allowed_cells(domain, kernel)  # type: ignore[arg-type]
         if allowed is not None and not allowed.any_left:
             raise PublishError(

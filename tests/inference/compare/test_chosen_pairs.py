@@ -62,11 +62,11 @@ def partial(release: Release) -> Release:
     """The release as if its last pairs had not been chosen: of so few columns all may be."""
     measurement, kernel = measured(release)
     kept = tuple(pair for pair in kernel.chosen if pair in {(0, 5), (1, 2)})
-    total = sum(kernel.squares[0]) + sum(kernel.squares[4])
-    pairs = [kernel.squares[2][kernel.chosen.index(pair)] for pair in kept]
+    total = sum(kernel.squares[0]) + sum(kernel.squares[2])
+    pairs = [kernel.squares[1][kernel.chosen.index(pair)] for pair in kept]
     total += sum(pairs)
     squares = tuple(
-        tuple(square / total for square in (pairs if k == 2 else each)) for k, each in enumerate(kernel.squares)
+        tuple(square / total for square in (pairs if k == 1 else each)) for k, each in enumerate(kernel.squares)
     )
     fewer = dataclasses.replace(kernel, chosen=kept, squares=squares, shares=tuple(map(sum, squares)))  # type: ignore[arg-type]
     features = type(measurement.feature_map)(fewer)  # type: ignore[call-arg]
@@ -93,7 +93,7 @@ def test_what_was_decided_beforehand_is_the_one_way_tables_with_the_same_noise_i
     cells, heights = kernel.sizes[0], [m.feature_map.heights[0] for m in (before, measurement)]  # type: ignore[attr-defined]
     np.testing.assert_allclose(before.vector[:cells] / heights[0], measurement.vector[:cells] / heights[1])
     np.testing.assert_allclose(before.noise_scale / heights[0], measurement.noise_scale / heights[1])
-    assert sum(kernel.shares[k] for k in (0, 4)) < 1
+    assert kernel.shares[0] + kernel.shares[2] < 1
     without_scores = dataclasses.replace(measurement, scores=(), drawn=None)
     assert without_scores.decided_beforehand is without_scores  # all pairs were measured, and none chosen
 
@@ -224,4 +224,6 @@ def test_of_few_columns_all_pairs_are_counted_and_nothing_is_chosen(rough_repres
         few = publish(table(3000, 4)[list(columns)], domain, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=1)
         measurement, kernel = measured(few)
         assert measurement.scores == () and kernel.n_pairs == len(columns) * (len(columns) - 1) // 2
-        assert measurement.decided_beforehand is measurement
+        before = measurement.decided_beforehand
+        assert before.feature_map.kernel.pairs == tuple(combinations(range(len(columns)), 2))  # type: ignore[attr-defined]
+        assert (before is measurement) == (len(columns) == 2)  # of three, their table was drawn and scored

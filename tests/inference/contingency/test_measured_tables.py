@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
 
 DOMAIN = Domain((
     Categorical(name="a", levels=("p", "q", "r")), Categorical(name="b", levels=("s", "t", "u", "v")),
@@ -51,8 +53,13 @@ BINARY = Domain((
 
 
 @cache
-def features(domain: Domain, target: str | None) -> MarginFeatures:
-    return MarginFeatures(margin_kernel(domain, target, 1e-4, finer=False))
+def features(domain: Domain, given: str | None) -> MarginFeatures:
+    """Of all pairs, and of all sets of three columns with this one."""
+    kernel = margin_kernel(domain, 1e-4, finer=False)
+    if given is None:
+        return MarginFeatures(kernel)
+    own = domain.position(given)
+    return MarginFeatures(with_sets(kernel, [s for s in combinations(range(len(domain)), 3) if own in s]))
 
 
 def codes(n: int, rng: np.random.Generator, strength: float = 0.0) -> np.ndarray:
@@ -63,10 +70,10 @@ def codes(n: int, rng: np.random.Generator, strength: float = 0.0) -> np.ndarray
 
 
 def counted(
-    rows: np.ndarray, domain: Domain, noise: float, rng: np.random.Generator, target: str | None = None
+    rows: np.ndarray, domain: Domain, noise: float, rng: np.random.Generator, given: str | None = None
 ) -> Release:
     """A release of tables, without a fit of its points; `noise` is that on the mean of all features."""
-    own = features(domain, target)
+    own = features(domain, given)
     vector = own.mean(rows, np.full(len(rows), 1 / len(rows))) + noise * rng.normal(size=own.dimension)
     return measured_release(measurement_of(own, vector, noise, len(rows)), domain, rows[:50])
 
@@ -80,7 +87,7 @@ def strata(
     domain: Domain = DOMAIN,
 ) -> Strata:
     """The measured table of two columns, "a" and "b" by default, of rows that are counted."""
-    found = strata_of(counted(rows, domain, noise, rng, target=given), *(columns or "ab"), given)
+    found = strata_of(counted(rows, domain, noise, rng, given=given), *(columns or "ab"), given)
     assert found is not None
     return found
 
@@ -96,7 +103,7 @@ def crosstab(rows: np.ndarray, *columns: int) -> np.ndarray:
 def test_a_measured_table_is_the_crosstab_in_the_order_asked_for():
     rng = np.random.default_rng(0)
     rows = codes(500, rng)
-    release = counted(rows, DOMAIN, 1e-12, rng, target="c")
+    release = counted(rows, DOMAIN, 1e-12, rng, given="c")
     for columns in ((0, 1), (1, 0), (2, 0), (0, 1, 2), (1, 2, 0)):
         table = measured_table(release.measurement, columns)
         assert table is not None
@@ -107,7 +114,7 @@ def test_the_noise_of_a_table_is_that_of_all_its_versions_together():
     rng = np.random.default_rng(1)
     rows = codes(1000, rng)
     truth = crosstab(rows, 0, 2) / 1000
-    found = [measured_table(counted(rows, DOMAIN, 1e-3, rng, target="c").measurement, (0, 2)) for _ in range(100)]
+    found = [measured_table(counted(rows, DOMAIN, 1e-3, rng, given="c").measurement, (0, 2)) for _ in range(100)]
     errors = np.array([table.shares - truth for table in found if table])
     assert errors.std() == pytest.approx(found[0].noise, rel=0.1)  # type: ignore[union-attr]
     assert abs(np.corrcoef(errors.reshape(100, -1).T) - np.eye(6)).max() < 0.45
@@ -167,12 +174,12 @@ def test_given_a_column_without_noise_it_is_that_of_cochran_mantel_and_haenszel(
     z = rng.integers(0, 3, n)
     rows = np.column_stack([rng.random(n) < 0.2 + 0.2 * z, rng.random(n) < 0.5 + 0.1 * z, z]).astype(int)
     rows[:, 1] = np.where(rng.random(n) < 0.02, rows[:, 0], rows[:, 1])
-    release = counted(rows, BINARY, 1e-12, rng, target="z")
+    release = counted(rows, BINARY, 1e-12, rng, given="z")
     found = ka.contingency_test(release, "a", "b", given="z")
     tables = StratifiedTable([crosstab(rows[z == k], 0, 1) for k in range(3)])
     assert found.statistic == pytest.approx(tables.test_null_odds().statistic, rel=2e-3)
     assert found.df == 1 and list(found.table.index.names) == ["z", "a"]
-    other = ka.contingency_test(release, "b", "z", given="a")  # the target may be any of the three
+    other = ka.contingency_test(release, "b", "z", given="a")  # any of the three
     assert other.df == 2 and other.pvalue < 1e-6
 
 
@@ -220,7 +227,7 @@ def test_differences_of_strata_that_cancel_are_found_by_the_test_of_any_associat
     rows = codes(4000, rng)
     mirrored = np.where(rows[:, 2] == 0, rows[:, 0], 2 - rows[:, 0])
     rows[:, 1] = np.where(rng.random(4000) < 0.3, mirrored, rows[:, 1])
-    release = counted(rows, DOMAIN, 2e-4, rng, target="c")
+    release = counted(rows, DOMAIN, 2e-4, rng, given="c")
     assert ka.independence_test(release, "a", "b", given="c").pvalue < 1e-6
 
 
@@ -288,7 +295,7 @@ def test_the_tests_of_a_pair_build_its_table_once(monkeypatch):
 
 def test_a_test_as_plain_values_and_as_text():
     rng = np.random.default_rng(14)
-    found = ka.contingency_test(counted(codes(1000, rng), DOMAIN, 1e-3, rng, target="c"), "a", "c")
+    found = ka.contingency_test(counted(codes(1000, rng), DOMAIN, 1e-3, rng, given="c"), "a", "c")
     plain = found.to_dict()
     assert plain["columns"] == ["a", "c"] and len(plain["cells"]) == 6 and plain["cells"][1]["cell"] == ["p", "y"]
     assert plain["cells"][1]["share"] == found.table.loc["p", "y"]
@@ -308,10 +315,10 @@ def test_strata_that_noise_hides_are_left_out_and_named():
     rng = np.random.default_rng(16)
     rows = codes(2000, rng)
     rows[:, 2] = rng.random(2000) < 0.01
-    release = counted(rows, DOMAIN, 3e-3, rng, target="c")
+    release = counted(rows, DOMAIN, 3e-3, rng, given="c")
     found = ka.contingency_test(release, "a", "b", given="c")
     assert any("left out, as too small to be distinguished from noise: c y" in note for note in found.notes)
-    hidden = counted(rows, DOMAIN, 0.3, rng, target="c")
+    hidden = counted(rows, DOMAIN, 0.3, rng, given="c")
     with pytest.raises(ValueError, match=r"no cell of c is large enough.*more budget"):
         ka.contingency_test(hidden, "a", "b", given="c")
 

@@ -16,17 +16,15 @@ CELLS = np.repeat(
 PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 
 
-def sets(
-    spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, target: int = -1, squared: float = np.nan
-) -> Interactions:
+def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, squared: float = np.nan) -> Interactions:
     """Of two columns with two cells each, equally frequent, or of these and their copies; values in a cell are of two kinds."""
     cells = np.ascontiguousarray(CELLS[:columns]).astype(np.int32)
     n = cells.shape[1]
-    pairs = tuple(pair for pair in PAIRS if max(pair) < columns and target not in pair)
+    pairs = tuple(pair for pair in PAIRS if max(pair) < columns)
     values = np.arange(n) % 2
     within = tuple(interactions._parts(own, own, values, np.full(n, 1 / n)) for own in cells)
     return Interactions(
-        n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(2,) * columns, within=within, target=target,
+        n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(2,) * columns, within=within,
         pairs=pairs, spreads=np.array(spreads), most=np.full(len(pairs), most),
         squared=np.full(len(pairs), squared), spread=0.01,
     )  # fmt: skip
@@ -54,7 +52,7 @@ def test_a_larger_set_that_was_counted_has_a_spread_of_its_own_of_what_no_pair_h
     within = tuple(interactions._parts(own, own, np.arange(4000) % 2, weights) for own in cells)
     pairs = ((0, 1), (0, 2), (1, 2), (0, 1, 2))
     found = Interactions(
-        n=4000, chosen=slice(None), weights=weights, cells=cells, sizes=(2, 2, 2), within=within, target=-1, pairs=pairs,
+        n=4000, chosen=slice(None), weights=weights, cells=cells, sizes=(2, 2, 2), within=within, pairs=pairs,
         spreads=np.array([0.3, 0.3, 0.3, 0.2]), most=np.full(4, 1e9), squared=np.full(4, np.nan), spread=0.01,
     )  # fmt: skip
     h = np.column_stack([signs.prod(axis=0), signs[0] * signs[1]])
@@ -81,23 +79,6 @@ def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_sa
 def test_columns_that_copy_each_other_do_not_add_up():
     """The interaction is one of four pairs of columns, and no more than all of its variance."""
     assert sets((0.3, 0, 0.3, 0.3, 0, 0.3), columns=4).variances(interaction(), np.array([2.0])) == pytest.approx([0.3])
-
-
-def test_given_a_target_pairs_are_of_three_columns():
-    first, second = CELLS[:2]
-    third = np.arange(4000) // 2 % 2
-    h = np.where((first + second + third) % 2 == 1, 1.0, -1.0)[:, None]
-    own = sets((0.3,), columns=2)
-    cells = np.vstack([own.cells, third]).astype(np.int32)
-    within = (*own.within, own.within[0])
-    given = Interactions(
-        n=4000, chosen=slice(None), weights=own.weights, cells=cells, sizes=(2, 2, 2), within=within, target=2,
-        pairs=((0, 1),), spreads=np.array([0.3]), most=np.array([1e9]), squared=np.array([np.nan]),
-        spread=0.01,
-    )  # fmt: skip
-    assert given.variances(h, np.array([2.0])) == pytest.approx([0.3], rel=0.01)
-    assert given.variances(interaction(), np.array([2.0])) == pytest.approx([0.3], rel=0.01)  # without the target, too
-    assert given.variances(third[:, None] - 0.5, np.array([1.0])) == pytest.approx([0.0025], rel=0.05)
 
 
 def test_draws_of_what_may_be_have_the_variances_of_their_sets():
@@ -165,7 +146,7 @@ def test_what_chance_gives_to_many_cells_is_no_departure():
     cells = rng.integers(0, 40, (2, n)).astype(np.int32)
     even = np.full(n, 1 / n)
     many = Interactions(
-        n=n, chosen=slice(None), weights=even, cells=cells, sizes=(40, 40), within=((cells[0], np.arange(40)),) * 2, target=-1,
+        n=n, chosen=slice(None), weights=even, cells=cells, sizes=(40, 40), within=((cells[0], np.arange(40)),) * 2,
         pairs=((0, 1),), spreads=np.array([0.3]), most=np.array([1e9]), squared=np.array([np.nan]), spread=0.01,
     )  # fmt: skip
     h = rng.standard_normal((n, 20))

@@ -18,6 +18,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from release_side import publish
+from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
 
 DOMAIN = Domain((
     Real(name="dose", lower=0, upper=10, atoms=(0,)), Integer(name="age", lower=0, upper=89),
@@ -30,9 +31,9 @@ def rows(n: int, rng: np.random.Generator) -> np.ndarray:
     return np.column_stack([dose, rng.integers(0, 90, n), rng.integers(0, 2, n), rng.integers(0, 3, n)]).astype(float)
 
 
-def released(target: str | None = None, noise: float = 0.0002) -> ka.Release:
+def released(sets: list[tuple[int, ...]] | None = None, noise: float = 0.0002) -> ka.Release:
     rng = np.random.default_rng(0)
-    features = MarginFeatures(margin_kernel(DOMAIN, target=target))
+    features = MarginFeatures(with_sets(margin_kernel(DOMAIN), sets or []))
     return measured_release(measured(features, rows(4000, rng), noise_scale=noise), DOMAIN, rows(3500, rng))
 
 
@@ -109,9 +110,8 @@ def test_where_resolution_dominates_a_note_names_the_measurement_that_would_help
     assert "age × sex × job was not counted together" in note(margins, three) and "--target" in note(margins, three)
     assert "within the ranges of age" in note(margins, "job == 'a' and age > 33 and age < 35")
     assert note(margins, "sex == 'f'") == "" == note(margins, "sex == 'f' and job == 'a'")
-    assert "--kernel margins counts cells of age" in note(mixed_release, "age < 33 and age > 31")
-    crossed = released("sex")
-    assert "not counted together" not in note(crossed, three)
+    assert "--kernel adaptive counts cells of age" in note(mixed_release, "age < 33 and age > 31")
+    assert "not counted together" not in note(released([(1, 2, 3)]), three)
 
 
 def test_names_in_texts_are_no_columns_and_derived_columns_stand_for_theirs(margins):

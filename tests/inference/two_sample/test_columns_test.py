@@ -23,8 +23,8 @@ from kmeanalyst.releases.measurement import Measurement
 COLUMNS, LEVELS, N, L, TAU = 12, 4, 2000, 400, 0.002
 DOMAIN = Domain(tuple(Categorical(name=f"c{j}", levels=tuple("abcd")) for j in range(COLUMNS)))
 KERNEL = ChosenMargins(
-    ((0.5, 1.5, 2.5),) * COLUMNS, ((),) * COLUMNS, (False,) * COLUMNS, (1.0, 0, 0, 0, 0, 0),
-    squares=((1 / COLUMNS,) * COLUMNS, (), (), (), (), ()),
+    ((0.5, 1.5, 2.5),) * COLUMNS, ((),) * COLUMNS, (False,) * COLUMNS, (1.0, 0, 0),
+    squares=((1 / COLUMNS,) * COLUMNS, (), ()),
 )  # fmt: skip
 FEATURES = MarginFeatures(KERNEL)
 
@@ -51,13 +51,13 @@ def one_column_moved(n: int, rng: np.random.Generator) -> pd.DataFrame:
 
 def test_each_column_has_its_own_features_finer_ones_too_and_pairs_have_none():
     kernel = ChosenMargins(
-        ((0.0,), (0.5,)), ((), ()), (False, False), (0.5, 0, 0, 0, 0.5, 0), fine=((-1.0, 0.0, 1.0), ()),
-        squares=((0.3, 0.2), (), (), (), (0.5,), ()),
+        ((0.0,), (0.5,)), ((), ()), (False, False), (0.5, 0, 0.5), fine=((-1.0, 0.0, 1.0), ()),
+        squares=((0.3, 0.2), (), (0.5,)),
     )  # fmt: skip
     found = features_of_columns(MarginFeatures(kernel))
     assert [block.tolist() for block in found] == [[0, 1, 4, 5, 6, 7], [2, 3]]
     paired = replace(
-        kernel, shares=(0.5, 0, 0.5, 0, 0, 0), fine=((), ()), chosen=((0, 1),), squares=((0.3, 0.2), (), (0.5,), (), (), ())
+        kernel, shares=(0.5, 0.5, 0), fine=((), ()), chosen=((0, 1),), squares=((0.3, 0.2), (0.5,), ())
     )  # fmt: skip
     assert features_of_columns(MarginFeatures(paired)) == []
 

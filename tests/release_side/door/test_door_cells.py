@@ -197,7 +197,7 @@ def test_pure_noise_on_margins_is_as_large_as_the_exact_sensitivity_says():
 def test_memory_does_not_grow_with_rows_times_features():
     """Half a million features of 2,000 rows would take 8 GB."""
     ranges = tuple(np.arange(100.0).tolist())
-    kernel = Margins((ranges,) * 10, ((),) * 10, (False,) * 10, (0.5, 0, 0.5, 0, 0, 0))
+    kernel = Margins((ranges,) * 10, ((),) * 10, (False,) * 10, (0.5, 0.5, 0))
     feature_map = MarginFeatures(kernel)
     assert feature_map.dimension > 450_000
     rows = np.random.default_rng(0).uniform(-1, 101, (2000, 10))

@@ -44,20 +44,15 @@ from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.measurement import GRID
 from release_side.door.mechanism import GaussianNoise, PublishError, RehearsalNoise
 from release_side.door.private_tables import TableRounds, count_tables
+from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
 
 # ---------------------------------------------------------------- exact tables and scores
 
 WIDTHS = (3, 4, 2, 3, 2)
 
 
-def columns_of_tables(target: int) -> list[tuple[int, ...]]:
-    """The columns of every table, in the order of the coordinates; those of a crossed table with the target first."""
-    others = [j for j in range(5) if j != target]
-    pairs = list(combinations(others, 2))
-    alone: list[tuple[int, ...]] = [(j,) for j in range(5)]
-    if target < 0:
-        return alone + [(i, j) for i, j in pairs]
-    return alone + [(target, j) for j in others] + [(target, i, j) for i, j in pairs] + [(target,)]
+SETS = [(0, 1, 3), (0, 2, 4), (1, 2, 3, 4)]
+COLUMNS: list[tuple[int, ...]] = [*((j,) for j in range(5)), *combinations(range(5), 2), *SETS]  # of every table
 
 
 def counted_by_numpy(rows: Array, codes: Array | None, columns: tuple[int, ...]) -> list[int]:
@@ -74,32 +69,27 @@ def counted_by_numpy(rows: Array, codes: Array | None, columns: tuple[int, ...])
 
 def test_tables_and_scores_before_the_noise_are_those_of_plain_counting() -> None:
     """Some of the tables in another order, with heights and steps that do not divide the grid."""
-    for target in [None, "flag", "b"]:
-        for units in [False, True]:
-            rng, tables = np.random.default_rng(0), MarginFeatures(adaptive_kernel(DOMAIN, target))
-            rows, codes = DOMAIN.draw(60, rng), rng.integers(0, 17, 60) if units else None
-            columns = columns_of_tables(-1 if target is None else DOMAIN.names.index(target))
-            assert (
-                tables.starts.tolist()
-                == np.cumsum([0] + [math.prod(WIDTHS[j] for j in own) for own in columns]).tolist()
-            )
-            expected = [counted_by_numpy(rows, codes, own) for own in columns]
+    for units in [False, True]:
+        rng, tables = np.random.default_rng(0), MarginFeatures(with_sets(adaptive_kernel(DOMAIN), SETS))
+        rows, codes = DOMAIN.draw(60, rng), rng.integers(0, 17, 60) if units else None
+        assert (
+            tables.starts.tolist() == np.cumsum([0] + [math.prod(WIDTHS[j] for j in own) for own in COLUMNS]).tolist()
+        )
+        expected = [counted_by_numpy(rows, codes, own) for own in COLUMNS]
 
-            wanted = rng.permutation(len(columns))[:7]
-            heights, step = rng.integers(0, GRID, 7), 1_234_577
-            rounds = opened(rows, 1e12, 1e12, tables=tables, codes=codes)
-            found = rounds.measure(wanted, heights).tolist()
-            assert found == [
-                count * int(h) // GRID for t, h in zip(wanted, heights, strict=True) for count in expected[t]
-            ]
+        wanted = rng.permutation(len(COLUMNS))[:7]
+        heights, step = rng.integers(0, GRID, 7), 1_234_577
+        rounds = opened(rows, 1e12, 1e12, tables=tables, codes=codes)
+        found = rounds.measure(wanted, heights).tolist()
+        assert found == [count * int(h) // GRID for t, h in zip(wanted, heights, strict=True) for count in expected[t]]
 
-            guesses = [rng.dirichlet(np.ones(len(expected[t]))) * step * rounds.n_rows for t in wanted]
-            whole = [np.floor(guess).astype(np.int64) for guess in guesses]
-            found = rounds.scores(wanted, np.concatenate(whole), step).tolist()
-            assert found == [
-                sum(abs(count * step // GRID - int(g)) for count, g in zip(expected[t], own, strict=True))
-                for t, own in zip(wanted, whole, strict=True)
-            ]
+        guesses = [rng.dirichlet(np.ones(len(expected[t]))) * step * rounds.n_rows for t in wanted]
+        whole = [np.floor(guess).astype(np.int64) for guess in guesses]
+        found = rounds.scores(wanted, np.concatenate(whole), step).tolist()
+        assert found == [
+            sum(abs(count * step // GRID - int(g)) for count, g in zip(expected[t], own, strict=True))
+            for t, own in zip(wanted, whole, strict=True)
+        ]
 
 
 def test_a_small_case_by_hand() -> None:

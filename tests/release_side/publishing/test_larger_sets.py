@@ -118,18 +118,21 @@ def test_candidates_are_a_bounded_list_of_small_tables_of_three_columns_or_more(
         Domain(tuple(Categorical(name=f"c{n}", levels=tuple(map(str, range(size)))) for n, size in enumerate(sizes)))
     )
     sets = candidate_sets(kernel)
-    assert sets == [(0, 2, 4), (0, 4, 5), (0, 2, 5), (2, 4, 5), (0, 2, 4, 5)]
+    assert sets == ((0, 2, 4), (0, 4, 5), (0, 2, 5), (2, 4, 5), (0, 2, 4, 5))
+    assert candidate_sets(kernel, [5]) == ((0, 4, 5), (0, 2, 5), (2, 4, 5), (0, 2, 4, 5))
+    assert candidate_sets(kernel, [2, 5]) == ((0, 2, 4), (0, 4, 5), (0, 2, 5), (2, 4, 5), (0, 2, 4, 5))
     assert without_sets(with_sets(kernel, sets)) == kernel
     many = candidate_sets(adaptive_kernel(binary(tuple(f"c{j}" for j in range(60)))))
     assert len(many) == 2000 and many[0] == (0, 1, 2) and {len(own) for own in many} == {3, 4}
-    assert candidate_sets(adaptive_kernel(binary(NAMES), "y")) == []
+    of_one = candidate_sets(adaptive_kernel(binary(tuple(f"c{j}" for j in range(80)))), [70])
+    assert len(of_one) == 2000 and all(70 in own for own in of_one) and {len(own) for own in of_one} == {3, 4}
 
 
 def test_the_table_of_a_set_counts_in_those_of_its_pairs(xor: Any) -> None:
     observed = Observed.of(xor.measurement)
     table, variance = observed.sets[0, 1, 8]
-    assert table.shape == (1, 2, 2, 2) and observed.pairs[0, 1][1] <= 2 * variance
-    pairs = {pair: np.full((1, 2, 2), 0.25) + 0.1 * np.array([[[1, -1], [-1, 1]]]) for pair in ((0, 1), (0, 8), (1, 8))}
+    assert table.shape == (2, 2, 2) and observed.pairs[0, 1][1] <= 2 * variance
+    pairs = {pair: np.full((2, 2), 0.25) + 0.1 * np.array([[1, -1], [-1, 1]]) for pair in ((0, 1), (0, 8), (1, 8))}
     found = implied_by_pairs((0, 1, 8), pairs)
     for pair, own in pairs.items():
         np.testing.assert_allclose(over_pair(found, (0, 1, 8), pair), own, atol=1e-3)

@@ -71,31 +71,27 @@ def edged(n: int) -> Domain:
 
 
 ALL_PAIRS = [f"table(c{i}, c{j})" for i, j in combinations(range(6), 2)]
-TOO_WIDE = Domain((levels("y", 40), *(levels(f"a{k}", 60) for k in range(9))))  # for tables of all pairs by y
 KINDS: dict[str, tuple[Domain, int, float, dict[str, Any], int]] = {  # columns, rows, ε, choices, rounds
     "one column": (columns(1), 1000, 1.0, {}, 1),
     "few columns": (columns(3), 1000, 1.0, {}, 2),
-    "few columns and a target": (columns(4), 1000, 1.0, {"target": "c1"}, 2),
+    "few columns and a larger set": (Domain(tuple(levels(f"c{k}", k + 2) for k in range(4))), 10_000, 1.0, {"target": "c1"}, 5),
     "no pairs": (columns(8), 100, 0.1, {}, 1),
     "drawn pairs": (columns(9), 400, 1.0, {}, 3),
     "scores": (columns(8), 10_000, 1.0, {}, 8),
-    "scores by target": (columns(8), 10_000, 1.0, {"target": "c3"}, 5),
+    "scores and a target": (columns(20), 10_000, 1.0, {"target": "c3"}, 8),
     "small noise": (columns(8), 10_000, 100.0, {}, 8),
     "two pairs of a workload": (columns(8), 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)", "c4 > 7"]}, 8),
-    "all pairs of a workload": (columns(6), 10_000, 1.0, {"workload": ALL_PAIRS}, 2),
-    "a number as target": (columns(8), 10_000, 1.0, {"target": "c4"}, 2),
+    "all pairs of a workload": (columns(6), 10_000, 1.0, {"workload": ALL_PAIRS}, 5),
+    "a number as target": (columns(8), 10_000, 1.0, {"target": "c4"}, 5),
     "two targets": (columns(20), 10_000, 1.0, {"target": ("c0", "c4")}, 8),
     "many columns": (columns(31), 10_000, 1.0, {}, 9),
-    "many columns by target": (columns(31), 10_000, 1.0, {"target": "c1"}, 9),
+    "many columns and a target": (columns(31), 10_000, 1.0, {"target": "c1"}, 9),
     "many columns and a workload": (columns(31), 10_000, 1.0, {"workload": ["table(c0, c3)", "table(c1, c4)"]}, 9),
     "nine columns of two levels": (Domain(tuple(levels(f"c{k}", 2) for k in range(9))), 10_000, 1.0, {}, 8),
     "scores by zcdp": (columns(8), 10_000, 1.0, {"calibration": "zcdp"}, 8),
-    "drawn pairs by target": (columns(9), 400, 1.0, {"target": "c3"}, 3),
+    "drawn pairs and a target": (columns(9), 400, 1.0, {"target": "c3"}, 3),
     "drawn pairs and a workload": (columns(9), 400, 1.0, {"workload": ["table(c0, c3)", "c4 > 7"]}, 3),
     "a target and a workload": (columns(8), 10_000, 1.0, {"target": "c3", "workload": ["table(c0, c4)", "c1", "c4 > 7"]}, 5),
-    "a target and all pairs of a column": (
-        columns(8), 10_000, 1.0, {"target": "c3", "workload": [f"table(c0, c{j})" for j in (1, 2, 4, 5, 6, 7)]}, 2,
-    ),
     "merged ranges": (edged(20), 10_000, 1.0, {"target": "c0"}, 8),
     "merged ranges of few rows": (edged(9), 400, 1.0, {"target": "c0"}, 3),
     "merged ranges of many columns": (edged(31), 10_000, 1.0, {"target": "c0"}, 9),
@@ -103,10 +99,9 @@ KINDS: dict[str, tuple[Domain, int, float, dict[str, Any], int]] = {  # columns,
         columns(31), 10_000, 1.0, {"target": "c1", "workload": ["table(c0, c3)", "c4 > 7"]}, 9,
     ),
     "two targets of many columns": (columns(40), 10_000, 1.0, {"target": ("c0", "c4")}, 9),
-    "a target that is too wide": (TOO_WIDE, 100_000, 1.0, {"target": "y", "kernel": None}, 5),
 }  # fmt: skip
 LARGE = {  # 31 columns and a workload stay in the default tier
-    "many columns", "many columns by target", "merged ranges of many columns", "many columns, a target and a workload",
+    "many columns", "many columns and a target", "merged ranges of many columns", "many columns, a target and a workload",
     "two targets of many columns",
 }  # fmt: skip
 EVERY_KIND = pytest.mark.parametrize(
@@ -185,7 +180,7 @@ def test_every_round_uses_its_allowance_and_the_file_counts_them_all(
     door = SimulatedDoor(SyntheticRows(related_rows(domain, 300)), noise, size)
     (measurement,) = method.measure(door, domain, size).rounds  # type: ignore[arg-type]
     (rounds,) = watched
-    assert seen == [domain] * len(seen) and (len(seen) == {5: 2, 8: 3, 9: 2}.get(KINDS[kind][-1], len(seen)))
+    assert seen == [domain] * len(seen) and (len(seen) == {5: 1, 8: 3, 9: 2}.get(KINDS[kind][-1], len(seen)))
     assert len(rounds.used) == len(rounds.allowances) == KINDS[kind][-1]
     assert min(rounds.used) > 0.98 and max(rounds.used) <= 1
     assert rounds.deviation == noise.noise.multiplier() * math.hypot(*rounds.allowances)
@@ -235,7 +230,7 @@ def test_the_requests_move_by_no_more_where_the_table_of_a_larger_set_is_measure
     assert reached.min() > 0.5, "the neighbours are too near to show anything"
 
 
-@pytest.mark.parametrize("kind", ["scores by target", "merged ranges", "many columns, a target and a workload"])
+@pytest.mark.parametrize("kind", ["scores and a target", "merged ranges", "many columns, a target and a workload"])
 def test_the_requests_move_by_no_more_when_all_rows_are_alike_and_one_differs_in_every_column(
     kind: str, watched: list[Watched]
 ) -> None:
@@ -275,11 +270,11 @@ def test_rounds_that_could_not_be_finished_are_refused_before_a_row_is_read() ->
     """Otherwise the budget would be spent, and nothing released."""
     for own, target, rows, message in (
         (MANY_CELLS, None, 10**6, "too many cells to be scored"),
-        ((levels("y", 40), levels("a", 30_000)), "y", 10**6, "1,230,080 numbers with noise"),
+        ((levels("y", 40), levels("a", 30_000)), "y", 10**6, "1,200,000 cells, and at most 250,000"),
         (tuple(Boolean(name=f"c{k}") for k in range(999)), None, 10**8, "numbers with noise"),  # scores of many pairs
     ):
         method = adaptive(Domain(own), target=target)
-        with pytest.raises(PublishError, match=f"{message}.*Name fewer"):
+        with pytest.raises(PublishError, match=f"{message}.*[Nn]ame fewer"):
             method.prepare(Domain(own), PopulationSize(rows), noise_for("gaussian", 10.0, 1e-6))
 
 

@@ -32,14 +32,6 @@ def test_the_default_target_is_the_last_column_of_few_levels_else_the_last_numbe
     assert chosen_target(release_of(levels), None) is None
 
 
-def test_a_release_that_was_made_for_a_target_is_compared_for_it():
-    from release_side.publishing.publish import publish
-
-    made = publish(people(300), DOMAIN, epsilon=5, delta=1e-4, target="town", kernel="margins", points=50, rehearsal=1)
-    assert chosen_target(made, None) == "town"
-    assert chosen_target(made, "age") == "age"
-
-
 @pytest.mark.parametrize("name", ["nothing", "many"])
 def test_what_no_model_here_predicts_is_refused(name: str):
     release = release_of(ka.Categorical(name="many", levels=tuple(map(str, range(30)))), ka.Boolean(name="b"))

@@ -147,11 +147,6 @@ def test_pairs_see_the_deepest_nodes_that_are_few_and_single_tables_every_depth_
         np.testing.assert_array_equal(own, column.group_of(rows[:, 1], depth))
 
 
-def test_a_target_with_a_tree_is_counted_at_the_depth_of_pairs():
-    kernel = adaptive_kernel(Domain((Categorical(name="sex", levels=("F", "M")), wide_tree())), "code")
-    assert kernel.sizes == (2, 3) and kernel.finer == ()
-
-
 # ---------------------------------------------------------------- groups
 
 

@@ -21,7 +21,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.measurement import Measurement, Scores
 from kmeanalyst.representation.tables.estimates import Observed, column_estimates, estimate_tables
 from kmeanalyst.representation.tables.rows_from_tables import completed_shares, rows_from_tables
-from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables, independent_table
+from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables
 from kmeanalyst.representation.wanted import Effort, Wanted
 
 SIZES = (2, 4, 3, 5, 4)
@@ -42,22 +42,20 @@ def letters(n: int, rng: np.random.Generator) -> Array:
 ROWS = letters(20_000, np.random.default_rng(0))
 
 
-def chosen_margins(domain: Domain, chosen: tuple[Pair, ...], target: int = -1) -> ChosenMargins:
-    """One-way tables with 30 parts, those with the target 20, those of pairs 50, finer ones 10 and the target's own 10."""
-    base, d = margin_kernel(domain), len(domain)
-    few, fine = d - (target >= 0), sum(bool(each) for j, each in enumerate(base.fine) if j != target)
-    crossed = target >= 0
-    counts = [d, few * crossed, len(chosen) * (not crossed), len(chosen) * crossed, fine, int(crossed)]
-    parts = np.array([30, 20, 50, 50, 10, 10]) * (np.array(counts) > 0)
+def chosen_margins(domain: Domain, chosen: tuple[Pair, ...]) -> ChosenMargins:
+    """One-way tables with 30 parts, those of pairs 50, finer ones 10."""
+    base = margin_kernel(domain)
+    counts = [len(domain), len(chosen), sum(map(bool, base.fine))]
+    parts = np.array([30, 50, 10]) * (np.array(counts) > 0)
     squares: Any = tuple(
         (float(part / parts.sum() / n),) * n if part else () for part, n in zip(parts, counts, strict=True)
     )
     shares: Any = tuple(map(sum, squares))
-    return ChosenMargins(base.edges, base.atoms, base.missing, shares, target, base.fine, chosen, squares)
+    return ChosenMargins(base.edges, base.atoms, base.missing, shares, base.fine, chosen, squares)
 
 
-def measurement_of(chosen: tuple[Pair, ...], noise_scale: float, target: int = -1, seed: int = 0) -> Measurement:
-    features = MarginFeatures(chosen_margins(LETTERS, chosen, target))
+def measurement_of(chosen: tuple[Pair, ...], noise_scale: float, seed: int = 0) -> Measurement:
+    features = MarginFeatures(chosen_margins(LETTERS, chosen))
     return measured(features, ROWS, noise_scale=noise_scale, seed=seed)
 
 
@@ -73,77 +71,55 @@ def distance(a: Array, b: Array) -> float:
 
 
 CHAIN = ((1, 2), (1, 3), (0, 1))
-WITH_TARGET = ((1, 2), (1, 3))
-EVERY_KIND = every(("chosen", "target"), [(CHAIN, -1), (WITH_TARGET, 0)])
 
 
-@EVERY_KIND
-def test_what_is_observed_are_shares_of_the_rows_with_their_variances(chosen: tuple[Pair, ...], target: int):
-    measurement = measurement_of(chosen, 1e-9, target)
+def test_what_is_observed_are_shares_of_the_rows_with_their_variances():
+    measurement = measurement_of(CHAIN, 1e-9)
     kernel, observed = measurement.feature_map.kernel, Observed.of(measurement)
-    others, first = [j for j in range(5) if j != target], (0,) if target == 0 else ()
-    assert observed.values == (2 if target == 0 else 1) and observed.sizes == tuple(SIZES[j] for j in others)
-    assert {(others[i], others[j]) for i, j in observed.pairs} == set(chosen)
-    for (i, j), (table, variance) in observed.pairs.items():
-        expected = true_table(ROWS, *first, others[i], others[j])
-        np.testing.assert_allclose(table, expected.reshape(table.shape), atol=1e-6)
-        assert variance == pytest.approx(1e-18 / kernel.squares[3 if first else 2][0])
-    for n, j in enumerate(others):
-        (alone, variance), *more = observed.alone[n]
+    assert observed.sizes == SIZES and set(observed.pairs) == set(CHAIN)
+    for pair, (table, variance) in observed.pairs.items():
+        np.testing.assert_allclose(table, true_table(ROWS, *pair), atol=1e-6)
+        assert variance == pytest.approx(1e-18 / kernel.squares[1][0])
+    for j, (alone, variance) in enumerate(observed.ones):
         np.testing.assert_allclose(alone, true_table(ROWS, j), atol=1e-6)
-        assert not more and variance == pytest.approx(1e-18 / kernel.squares[0][0])
-        for table, variance in observed.ones[n]:
-            np.testing.assert_allclose(table, true_table(ROWS, 0, j), atol=1e-6)
-            assert variance == pytest.approx(1e-18 / kernel.squares[1][0])
-    assert [len(each) for each in observed.ones] == [len(first)] * len(others)
-    assert len(observed.target) == 2 * len(first)  # among the one-way tables, and its own
-    for shares, _ in observed.target:
-        np.testing.assert_allclose(shares, true_table(ROWS, 0), atol=1e-6)
+        assert variance == pytest.approx(1e-18 / kernel.squares[0][0])
 
 
 def test_versions_of_a_column_weigh_as_much_as_they_are_sure():
     """(0.6, 0.4) with variance 0.01, and (0.9, 0.1), the sums of two cells each, with 0.02: (2 · 0.6 + 0.9) / 3 = 0.7."""
     observed = Observed(
-        sizes=(2, 2), target=[], ones=[[], []],
-        alone=[[(np.array([0.6, 0.4]), 0.01)], [(np.array([0.5, 0.5]), 0.01)]],
-        pairs={(0, 1): (np.array([[[0.15, 0.75], [0.05, 0.05]]]), 0.01)},
+        sizes=(2, 2), ones=[(np.array([0.6, 0.4]), 0.01), (np.array([0.5, 0.5]), 0.01)],
+        pairs={(0, 1): (np.array([[0.15, 0.75], [0.05, 0.05]]), 0.01)},
     )  # fmt: skip
-    target, (first, second) = column_estimates(observed)
-    np.testing.assert_allclose(target, [1.0])
-    np.testing.assert_allclose(first, [[0.7, 0.3]])
-    np.testing.assert_allclose(second, [[0.4, 0.6]])
+    first, second = column_estimates(observed)
+    np.testing.assert_allclose(first, [0.7, 0.3])
+    np.testing.assert_allclose(second, [0.4, 0.6])
 
 
-@EVERY_KIND
 @every("noise", [1e-4, 0.01, 0.1])
-def test_estimates_are_shares_that_agree(chosen: tuple[Pair, ...], target: int, noise: float):
-    found = estimate_tables(measurement_of(chosen, noise, target))
-    assert found.target.sum() == pytest.approx(1) and found.target.min() >= 0
+def test_estimates_are_shares_that_agree(noise: float):
+    found = estimate_tables(measurement_of(CHAIN, noise))
     assert len(found.pairs) == len(found.ones) * (len(found.ones) - 1) // 2
     for one in found.ones:
-        np.testing.assert_allclose(one.sum(axis=1), found.target, atol=1e-12)
+        assert one.sum() == pytest.approx(1) and one.min() >= 0
     for (i, j), table in found.pairs.items():
         assert table.min() >= 0
-        np.testing.assert_allclose(table.sum(axis=2), found.ones[i], atol=1e-9)
-        np.testing.assert_allclose(table.sum(axis=1), found.ones[j], atol=1e-9)
+        np.testing.assert_allclose(table.sum(axis=1), found.ones[i], atol=1e-9)
+        np.testing.assert_allclose(table.sum(axis=0), found.ones[j], atol=1e-9)
 
 
 # over eight seeds the errors were 0.44 to 0.75 of those of the noisy tables, and 0.11 to 0.43 of those of independent columns
-@EVERY_KIND
-def test_measured_tables_are_nearer_to_the_truth_than_the_noisy_ones_and_than_independent_columns(
-    chosen: tuple[Pair, ...], target: int
-):
+def test_measured_tables_are_nearer_to_the_truth_than_the_noisy_ones_and_than_independent_columns():
     ours = noisy = independent = 0.0
-    others, first = [j for j in range(5) if j != target], (0,) if target == 0 else ()
     for seed in range(4):
-        measurement = measurement_of(chosen, 0.01, target, seed)
+        measurement = measurement_of(CHAIN, 0.01, seed)
         found, observed = estimate_tables(measurement), Observed.of(measurement)
         assert found.measured == frozenset(observed.pairs)
         for (i, j), (table, _) in observed.pairs.items():
-            truth = true_table(ROWS, *first, others[i], others[j]).reshape(table.shape)
+            truth = true_table(ROWS, i, j)
             ours += distance(found.pairs[i, j], truth)
             noisy += distance(table, truth)
-            independent += distance(independent_table(found.ones[i], found.ones[j], found.target), truth)
+            independent += distance(np.outer(found.ones[i], found.ones[j]), truth)
     assert ours < 0.8 * noisy and ours < 0.5 * independent
 
 
@@ -156,7 +132,7 @@ def test_the_tree_has_the_pairs_that_are_worth_most_and_implies_those_that_were_
         np.testing.assert_allclose(found.pairs[pair], implied[pair], atol=1e-12)
     truth = true_table(ROWS, 2, 3)
     independent_columns = np.outer(truth.sum(axis=1), truth.sum(axis=0))
-    assert distance(found.pairs[2, 3][0], truth) < 0.15 * distance(independent_columns, truth)
+    assert distance(found.pairs[2, 3], truth) < 0.15 * distance(independent_columns, truth)
 
 
 def test_further_pairs_are_smoothed_around_the_tree():
@@ -168,7 +144,7 @@ def test_further_pairs_are_smoothed_around_the_tree():
     implied = implied_tables(found.tree, found.pairs)
     (further,) = {(1, 2), (1, 3), (2, 3)} - edges_of(found.tree)
     truth = true_table(rows, *further)
-    assert distance(found.pairs[further][0], truth) < 0.5 * distance(implied[further][0], truth)  # 0.24 to 0.40
+    assert distance(found.pairs[further], truth) < 0.5 * distance(implied[further], truth)  # 0.24 to 0.40
 
 
 def edges_of(tree: Tree) -> set[Pair]:
@@ -181,19 +157,18 @@ def completed(measurement: Measurement) -> tuple[dict[str, Any], Any]:
 
 
 def blocks(array: Array, sizes: tuple[int, ...]) -> dict[Pair, Array]:
-    """(i, j) → (Y, a, b) of (Y, T, T)."""
+    """(i, j) → (a, b) of (T, T)."""
     ends = np.concatenate([[0], np.cumsum(sizes)])
     return {
-        (i, j): array[:, ends[i] : ends[i + 1], ends[j] : ends[j + 1]]
+        (i, j): array[ends[i] : ends[i + 1], ends[j] : ends[j + 1]]
         for i in range(len(sizes)) for j in range(len(sizes))
     }  # fmt: skip
 
 
-@EVERY_KIND
-def test_measured_pairs_keep_their_values_and_others_get_those_of_the_tree(chosen: tuple[Pair, ...], target: int):
-    measurement = measurement_of(chosen, 1e-5, target)
+def test_measured_pairs_keep_their_values_and_others_get_those_of_the_tree():
+    measurement = measurement_of(CHAIN, 1e-5)
     found, estimates = completed(measurement)
-    observed, pairs = Observed.of(measurement), found["pairs by target" if target == 0 else "pairs"]
+    observed, pairs = Observed.of(measurement), found["pairs"]
     values, noise = (blocks(array, observed.sizes) for array in (pairs.values, pairs.noise))
     implied = implied_tables(estimates.tree, estimates.pairs)
     for (i, j), guess in implied.items():
@@ -204,8 +179,8 @@ def test_measured_pairs_keep_their_values_and_others_get_those_of_the_tree(chose
         else:
             np.testing.assert_array_equal(values[i, j], guess)
             assert noise[i, j].min() > 10 * variance**0.5
-        np.testing.assert_array_equal(values[j, i], values[i, j].swapaxes(1, 2))
-        np.testing.assert_array_equal(noise[j, i], noise[i, j].swapaxes(1, 2))
+        np.testing.assert_array_equal(values[j, i], values[i, j].T)
+        np.testing.assert_array_equal(noise[j, i], noise[i, j].T)
     assert all(np.isinf(noise[j, j]).all() for j in range(len(observed.sizes)))
 
 
@@ -226,11 +201,10 @@ def test_a_pair_that_was_not_measured_may_be_as_far_from_the_tree_as_its_score_s
 
 
 # errors of the rows' tables (b, d) over six seeds: 0.02 to 0.04 from latent classes, 0.04 to 0.25 from smoothed tables
-@EVERY_KIND
 @every(("noise", "largest"), [(0.0003, 0.08), (0.005, 0.4)])
-def test_rows_have_the_relation_of_a_strong_pair(chosen: tuple[Pair, ...], target: int, noise: float, largest: float):
+def test_rows_have_the_relation_of_a_strong_pair(noise: float, largest: float):
     """Columns that were drawn independently would be at 0.9 from the table of b and d."""
-    measurement = measurement_of(chosen, noise, target)
+    measurement = measurement_of(CHAIN, noise)
     seen_steps: set[str] = set()
     rows = rows_from_tables(
         measurement, LETTERS, Wanted(n_points=3000, effort=Effort(0.2)), lambda what, share: seen_steps.add(what),
@@ -244,11 +218,10 @@ def test_rows_have_the_relation_of_a_strong_pair(chosen: tuple[Pair, ...], targe
         assert distance(true_table(rows, j), true_table(ROWS, j)) < 0.5 * largest
 
 
-@every("target", [-1, 3])
-def test_rows_are_values_of_the_domain(target: int):
+def test_rows_are_values_of_the_domain():
     """With numbers, an atom, missing cells and finer ranges."""
     table = WORKERS.encode(people(5000, np.random.default_rng(1)))
-    features = MarginFeatures(chosen_margins(WORKERS, ((0, 2), (1, 2)), target))
+    features = MarginFeatures(chosen_margins(WORKERS, ((0, 2), (1, 2))))
     measurement = measured(features, table, noise_scale=0.003)
     rows = rows_from_tables(measurement, WORKERS, Wanted(n_points=1000, effort=Effort(0.1)))
     np.testing.assert_array_equal(WORKERS.encode(WORKERS.decode(rows)), rows)

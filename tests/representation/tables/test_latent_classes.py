@@ -28,8 +28,6 @@ from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 
 ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
 SMALL = Effort(0.1)  # one fit of six classes
-EVERY_TARGET = pytest.mark.parametrize("target", [None, "rich", "city", "gain"])
-ALL_EVERY_TARGET = every("target", [None, "rich", "city", "gain"])
 
 
 def draw_rows(
@@ -38,25 +36,19 @@ def draw_rows(
     """n encoded rows (n, d) of the classes alone: cells, and values within them."""
     kernel: Any = measurement.feature_map.kernel
     cells = draw_class_cells(model, kernel, n, rng)
-    target = cells[:, kernel.target] if kernel.target >= 0 else np.zeros(n, dtype=np.intp)
-    ends = np.cumsum([0, *kernel.sizes])
-    block = model.probabilities[:, ends[kernel.target] : ends[kernel.target + 1]] if kernel.target >= 0 else 1.0
-    shares = (block * model.weights[:, None]).T @ model.probabilities
-    return within_cells.rows_in_cells(
-        kernel, domain, cells, target, within_cells.fine_ranges(measurement, domain, shares), rng
-    )
+    fine = within_cells.fine_ranges(measurement, domain, model.weights @ model.probabilities)
+    return within_cells.rows_in_cells(kernel, domain, cells, fine, rng)
 
 
-def measurement_of(rows: Array, domain: Domain, *, noise_scale: float, target: str | None = None) -> Measurement:
-    return measured(MarginFeatures(margin_kernel(domain, target)), rows, noise_scale=noise_scale)
+def measurement_of(rows: Array, domain: Domain, *, noise_scale: float) -> Measurement:
+    return measured(MarginFeatures(margin_kernel(domain)), rows, noise_scale=noise_scale)
 
 
-@ALL_EVERY_TARGET
-def test_slopes_are_those_of_finite_differences(target: str | None):
-    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
+def test_slopes_are_those_of_finite_differences():
+    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01)
     search = _Search(measurement.feature_map.kernel, observed_margins(measurement), effort=SMALL)
-    n = search.values * search.each
-    flat = np.random.default_rng(1).normal(size=n + search.width * (1 + search.values + n))
+    n = search.classes
+    flat = np.random.default_rng(1).normal(size=n + search.width * (1 + n))
     value, slope = search.objective(flat)
     chosen = np.random.default_rng(2).choice(len(flat), 40, replace=False)
     chosen[:n] = np.arange(n)  # all of the weights'
@@ -70,30 +62,25 @@ def test_slopes_are_those_of_finite_differences(target: str | None):
     np.testing.assert_allclose(slope[chosen], expected, atol=1e-5 * value)
 
 
-@every("target", [None, "city"])
-def test_the_loss_is_the_distance_of_the_models_own_features(target: str | None):
+def test_the_loss_is_the_distance_of_the_models_own_features():
     """½‖φ̄(model) − y‖²/τ²: the mean feature of rows drawn from the model is what the fit compares with y."""
-    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.02, target=target)
+    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.02)
     features = measurement.feature_map
     assert isinstance(features, MarginFeatures)
     search = _Search(features.kernel, observed_margins(measurement), effort=SMALL)
-    n = search.values * search.each
-    flat = np.random.default_rng(3).normal(size=n + search.width * (1 + search.values + n))
-    weights, common, by_value, own = search._split(flat)
-    inside = block_softmax(own + common + by_value[:, None], search.sizes)
-    model = LatentClasses(weights.ravel(), search._with_target(inside))
+    flat = np.random.default_rng(3).normal(size=search.classes + search.width * (1 + search.classes))
+    weights, common, own = search._split(flat)
+    model = LatentClasses(weights, block_softmax(own + common, search.sizes))
     rows = draw_rows(model, measurement, PEOPLE, 100_000, np.random.default_rng(4))
-    fitted = np.concatenate([group.by_target().ravel() for group in features.groups if group.kind != "finer"])
+    fitted = np.concatenate([np.arange(group.start, group.stop) for group in features.groups if group.kind != "finer"])
     difference = (feature_mean(features, rows) - measurement.vector)[fitted]
-    prior = 0.5 * sum(float((a**2).sum()) for a in (common, by_value, own)) / latent_classes._DEVIATION**2
+    prior = 0.5 * float((common**2).sum() / 2 + (own**2).sum()) / latent_classes._DEVIATION**2
     loss = search.objective(flat)[0] - prior
     assert loss == pytest.approx(0.5 * difference @ difference / measurement.noise_scale**2, rel=0.03)
 
 
-@EVERY_TARGET
-@pytest.mark.slow(but="None")
-def test_the_fit_is_far_nearer_to_the_table_than_its_measurement(target: str | None):
-    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01, target=target)
+def test_the_fit_is_far_nearer_to_the_table_than_its_measurement():
+    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01)
     features = measurement.feature_map
     points, weights = represent(measurement, PEOPLE, Wanted(n_points=4000, effort=Effort(0.3)))
     truth = feature_mean(features, ROWS)
@@ -143,16 +130,12 @@ def payments(n: int, rng: np.random.Generator) -> Array:
     return np.column_stack([pay, rich])
 
 
-@every("target", [None, "rich"])
-def test_spikes_within_a_range_are_found(target: str | None):
+def test_spikes_within_a_range_are_found():
     rows = payments(20_000, np.random.default_rng(0))
-    measurement = measurement_of(rows, SPIKES, noise_scale=0.002, target=target)
+    measurement = measurement_of(rows, SPIKES, noise_scale=0.002)
     drawn, _ = represent(measurement, SPIKES, Wanted(n_points=20_000, effort=SMALL))
     for value in (40, 60, 41, 61):
         assert abs((drawn[:, 0] == value).mean() - (rows[:, 0] == value).mean()) < 0.02
-    if target:
-        sixty = drawn[:, 1][drawn[:, 0] == 60]
-        assert sixty.mean() > 0.9  # only the rich are paid 60
 
 
 def test_noise_alone_makes_no_spikes():
@@ -161,7 +144,7 @@ def test_noise_alone_makes_no_spikes():
     measurement = measurement_of(rows, SPIKES, noise_scale=0.02)
     drawn, _ = represent(measurement, SPIKES, Wanted(n_points=20_000, effort=SMALL))
     counts = np.bincount(drawn[:, 0][~np.isnan(drawn[:, 0])].astype(int), minlength=100)
-    finer = measurement.feature_map.groups[-1]  # there is no target
+    finer = measurement.feature_map.groups[-1]
     assert finer.kind == "finer"
     noisy = measurement.vector[finer.start : finer.stop] / finer.height
     assert counts.max() / counts.sum() < 0.6 * noisy.max()
@@ -218,8 +201,7 @@ HOSTILE = {
 @every("float32", [False, True])
 def test_hostile_measurements_give_rows_of_the_domain(name: str, float32: bool):
     domain, rows, noise_scale = HOSTILE[name]
-    for target in (None, domain.names[0]):
-        measurement = measurement_of(rows, domain, noise_scale=noise_scale, target=target)
-        points, weights = represent(measurement, domain, Wanted(n_points=7, float32=float32, effort=SMALL))
-        np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
-        np.testing.assert_array_equal(weights, np.full(7, 1 / 7))
+    measurement = measurement_of(rows, domain, noise_scale=noise_scale)
+    points, weights = represent(measurement, domain, Wanted(n_points=7, float32=float32, effort=SMALL))
+    np.testing.assert_array_equal(domain.encode(domain.decode(points)), points)
+    np.testing.assert_array_equal(weights, np.full(7, 1 / 7))

@@ -11,14 +11,13 @@ from kmeanalyst.representation.tables.estimates import smoothed_column
 
 
 def bell(cells: int) -> Array:
-    """(2, cells) shares that rise and fall along the cells, in other places for the two values of the target."""
-    x = np.linspace(-3, 3, cells)
-    shares = np.stack([0.6 * np.exp(-0.5 * (x + 1) ** 2), 0.4 * np.exp(-0.5 * (x - 1) ** 2)])
+    """(cells,) shares that rise and fall along the cells."""
+    shares = np.exp(-0.5 * np.linspace(-3, 3, cells) ** 2)
     return shares / shares.sum()
 
 
-# over five seeds the errors were 0.33 to 0.40, and 0.175 to 0.18, of those of the noisy tables
-@every(("noise", "largest"), [(0.03, 0.5), (0.1, 0.25)])
+# over five seeds the errors were 0.41 to 0.48, and 0.26 to 0.33, of those of the noisy tables
+@every(("noise", "largest"), [(0.03, 0.55), (0.1, 0.4)])
 def test_a_smoothed_table_is_nearer_to_the_truth_where_noise_is_large(noise: float, largest: float):
     rng, table = np.random.default_rng(0), bell(30)
     noisy = [table + noise * rng.standard_normal(table.shape) for _ in range(6)]
@@ -38,4 +37,4 @@ def test_neighbours_share_what_is_known_of_them():
         noisy = [shares + 0.01 * draws.standard_normal(shares.shape) for _ in range(6)]
         return float(np.mean([np.abs(smoothed_column(each, 0.01**2) - shares).sum() for each in noisy]))
 
-    assert error(table) < 0.75 * error(table[:, order])  # 0.57 to 0.60 over five seeds
+    assert error(table) < 0.75 * error(table[order])  # 0.57 to 0.60 over five seeds

@@ -75,28 +75,23 @@ def test_numbers_that_repeat_one_another_are_no_error():
     assert np.isfinite(with_related_values(constant, np.zeros((200, 2), int), np.zeros((200, 2), int), rng)).all()
 
 
-@every("target", [-1, 2])
-def test_rows_in_cells_relate_numbers_and_stay_in_their_cells(target: int):
+def test_rows_in_cells_relate_numbers_and_stay_in_their_cells():
     domain = Domain((
         Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1, atoms=(0.5,)), Categorical(name="z", levels=("a", "b")),
     ))  # fmt: skip
     edges = tuple((i + 1) / 4 for i in range(3))
-    shares = (0.5, 0, 0.5, 0, 0, 0) if target < 0 else (0.5, 0.5, 0, 0, 0, 0)
-    kernel = Margins((edges, edges, (0.5,)), ((), (0.5,), ()), (False, False, False), shares, target)  # type: ignore[arg-type]
+    kernel = Margins((edges, edges, (0.5,)), ((), (0.5,), ()), (False, False, False), (0.5, 0.5, 0))
     rng = np.random.default_rng(4)
     first = rng.integers(0, 4, N)
     cells = np.column_stack([first, np.where(rng.random(N) < 0.1, 4, first), rng.integers(0, 2, N)])
-    of_target = cells[:, 2] if target >= 0 else np.zeros(N, dtype=int)
-    halves = np.tile(
-        [[1.0, 0.0], [0.0, 1.0]], (1, 4)
-    )  # finer ranges of x: the lower half of each cell, or the upper one
-    fine = FineRanges(np.linspace(0, 1, 9), np.repeat(np.arange(4), 2), halves if target >= 0 else np.full((1, 8), 0.5))
-    rows = rows_in_cells(kernel, domain, cells, of_target, {0: fine}, rng)
-    np.testing.assert_array_equal(kernel.cells(rows), cells)
-    if target >= 0:
-        np.testing.assert_array_equal((8 * rows[:, 0]).astype(int) % 2, of_target)
-    within = np.flatnonzero((first == 0) & (cells[:, 1] == 0) & (of_target == 0))
-    assert np.corrcoef(rows[within, :2].T)[0, 1] > 0.5
+    lower = np.tile([1.0, 0.0], 4)  # of the finer ranges of x, the lower half of each cell
+    for probabilities in (np.full(8, 0.5), lower):
+        fine = FineRanges(np.linspace(0, 1, 9), np.repeat(np.arange(4), 2), probabilities)
+        rows = rows_in_cells(kernel, domain, cells, {0: fine}, rng)
+        np.testing.assert_array_equal(kernel.cells(rows), cells)
+        within = np.flatnonzero((first == 0) & (cells[:, 1] == 0))
+        assert np.corrcoef(rows[within, :2].T)[0, 1] > 0.5
+    assert not ((8 * rows[:, 0]).astype(int) % 2).any()
 
 
 ENDS = np.linspace(-4, 4, 81)
@@ -133,16 +128,16 @@ def test_ranges_without_values_have_no_share_and_huge_bounds_are_no_problem():
 def test_values_in_cells_follow_the_density():
     """Fine shares are all noise here: without the density the variance is that of even values, 1.25."""
     inner = (-2.0, -1.0, 0.0, 1.0, 2.0)
-    kernel = Margins((inner,), ((),), (False,), (0.8, 0, 0, 0, 0.2, 0), fine=(tuple(ENDS[1:-1]),))
+    kernel = Margins((inner,), ((),), (False,), (0.8, 0, 0.2), fine=(tuple(ENDS[1:-1]),))
     features = MarginFeatures(kernel)
     measurement = Measurement(
         vector=np.concatenate([OF_CELLS, NORMAL]) * np.repeat(features.heights, [6, 80]), noise_scale=5.0, noise_law="gaussian",
         n_rows=1000, feature_map=features, noisy_sum=np.zeros(86, dtype=np.int64),
     )  # fmt: skip
     domain = Domain((Real(name="x", lower=-4, upper=4, edges=inner),))
-    (found,) = fine_ranges(measurement, domain, OF_CELLS[None]).values()
+    (found,) = fine_ranges(measurement, domain, OF_CELLS).values()
     middles = (found.ends[:-1] + found.ends[1:]) / 2
-    assert (OF_CELLS[found.cell] * found.probabilities[0]) @ middles**2 == pytest.approx(1.0, abs=0.1)
+    assert (OF_CELLS[found.cell] * found.probabilities) @ middles**2 == pytest.approx(1.0, abs=0.1)
 
 
 LOGITS, SLOPE = np.random.default_rng(0).normal(size=(2, 6))

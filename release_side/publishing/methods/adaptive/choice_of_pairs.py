@@ -84,15 +84,14 @@ def _normalised(joint: Array) -> Array:
 
 
 def largest_distance(guess: Array) -> float:
-    """The most that a table (Y, a, b) with a guess's margins can differ from independent columns, in L1.
+    """The most that a table (a, b) with a guess's margins can differ from independent columns, in L1.
 
     Σ_a 2 p_a (1 − p_a), by either column: given a, the other column's distribution differs from its own by at most 1 − p_a.
 
-    >>> round(largest_distance(np.full((1, 2, 2), 0.25)), 6)
+    >>> round(largest_distance(np.full((2, 2), 0.25)), 6)
     1.0
     """
-    margins = zip(guess.sum(axis=2), guess.sum(axis=1), strict=True)
-    return 2 * sum(min(_spread(rows), _spread(columns)) for rows, columns in margins)
+    return 2 * min(_spread(guess.sum(axis=1)), _spread(guess.sum(axis=0)))
 
 
 def _spread(one: Array) -> float:

@@ -1,13 +1,9 @@
-"""The method of adaptive margins: what users choose, and what is refused before private rows are read.
-
-With a target every table is crossed with it, and scores are distances from independence given the target.
-"""
+"""The method of adaptive margins: what users choose, and what is refused before private rows are read."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import combinations
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels import Margins as MarginsKernel
@@ -39,11 +35,11 @@ class AdaptiveMargins(Margins):
     def kernel(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> Kernel:
         """Of every table that a round could ask for; where all pairs of a column are named, of few enough ranges for the noise."""
         workload = self.choices.workload
-        kernel = adaptive_kernel(domain, self.choices.target, *([workload.cuts] if workload else []))
-        if workload is None or not sharing.is_about_one(kernel, sharing.asked_squares(kernel, workload)):
+        kernel = adaptive_kernel(domain, *([workload.cuts] if workload else []))
+        if workload is None or not sharing.targets(kernel, sharing.asked_squares(kernel, workload)):
             return kernel
         most = max(_FEWEST_RANGES, math.floor(_NOISE_OF_RANGES / sharing.noise_of_all_pairs(kernel, size, noise)))
-        return adaptive_kernel(domain, self.choices.target, workload.cuts, most=most)
+        return adaptive_kernel(domain, workload.cuts, most=most)
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """As many rows as the table has, and enough for error bars, within limits."""
@@ -61,9 +57,9 @@ class AdaptiveMargins(Margins):
         assert isinstance(everything, MarginFeatures)
         shares = _checked_shares(everything.kernel, size, noise, self.choices.workload)
         check_readable(self.most_points(everything.kernel, domain), domain, _largest(everything))
-        if not shares.have_sets:
+        if not shares.sets:
             return everything
-        return MarginFeatures(sharing.with_sets(everything.kernel, sharing.candidate_sets(everything.kernel)))
+        return MarginFeatures(sharing.with_sets(everything.kernel, shares.sets))
 
     def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
         everything = self.prepare(domain, size, door.noise)
@@ -72,7 +68,7 @@ class AdaptiveMargins(Margins):
         rounds.measure_one_way()
         if rounds.n_pairs and len(rounds.shares.parts) > 1:
             rounds.measure_pairs()
-        if rounds.shares.have_sets:
+        if rounds.shares.sets:
             rounds.measure_sets()
         return Measured((rounds.measurement(),))
 
@@ -89,7 +85,7 @@ def _checked_shares(
     asked = sharing.asked_squares(kernel, workload)
     named: list[int] = []
     left: list[int] = []
-    for pair, cells in zip(combinations(kernel.others, 2), cells_of_all_pairs(kernel), strict=True):
+    for pair, cells in zip(kernel.pairs, cells_of_all_pairs(kernel), strict=True):
         (named if pair in asked else left).append(cells)
     if sum(named) > sharing.MOST_CELLS // 4:
         raise PublishError(
@@ -97,7 +93,7 @@ def _checked_shares(
             f"{sharing.MOST_CELLS // 4:,} are measured before all others. Ask of fewer pairs, or name fewer levels or edges."
         )
     shares = sharing.shares_of_rounds(kernel, size, noise, asked)
-    no_pair_fits = bool(shares.scores) and min(left) > sharing.most_of_a_pair(kernel)
+    no_pair_fits = not shares.are_all_measured and bool(shares.scores) and min(left) > sharing.most_of_a_pair(kernel)
     if no_pair_fits or (shares.are_all_measured and kernel.n_cells > sharing.MOST_CELLS):
         raise PublishError("the pairs of columns have too many cells to be measured. Name fewer levels or edges.")
     least = min((shares.allowances()[r] for r in shares.scores), default=0.0)
@@ -107,7 +103,7 @@ def _checked_shares(
     if not shares.are_all_measured and sum(numbers) > sharing.MOST_CELLS:
         raise PublishError(
             f"rounds of these tables may need {sum(numbers):,} numbers with noise, and at most {sharing.MOST_CELLS:,} are "
-            "measured. Name fewer columns, levels or edges, no target, or one with fewer levels."
+            "measured. Name fewer columns, levels or edges."
         )
     for r, allowance in enumerate(shares.allowances()):
         most = sharing.most_cells(kernel, allowance, size)
@@ -126,15 +122,16 @@ def _most_numbers(
 
     named, left   cells of the pairs that a workload names, and of the others.
     """
-    alone, columns = kernel.n_cells - sum(named) - sum(left), len(kernel.others)
+    alone, columns = kernel.n_cells - sum(named) - sum(left), len(kernel.edges)
+    of_sets = (
+        [0, sharing.SETS_DRAWN, sharing.cells_of_sets(kernel, shares.allowances()[-1], size)] if shares.sets else []
+    )
     if shares.are_all_measured:
-        return [alone, sum(named) + sum(left)]
+        return [alone, sum(named) + sum(left), *of_sets]
     small = sorted(cells for cells in left if cells <= sharing.most_of_a_pair(kernel))
     if shares.are_scored:
         repeated = min(alone, sharing.MOST_REPEATED)
-        later = [kernel.n_pairs, sum(small[1 - columns :]) + repeated, kernel.n_pairs, repeated]
-        if shares.have_sets:
-            later += [0, sharing.SETS_DRAWN, sharing.cells_of_sets(kernel, shares.allowances()[-1], size)]
+        later = [kernel.n_pairs, sum(small[1 - columns :]) + repeated, kernel.n_pairs, repeated, *of_sets]
     elif shares.is_tree_drawn:
         drawn, cheap = sum(small[-sharing.most_drawn(columns) :]), sum(small[-(columns // 2) :])
         later = [*[0] * len(sharing.PARTS_OF_TREE), drawn, 0, cheap]
@@ -149,4 +146,4 @@ def _largest(everything: FeatureMap) -> FeatureMap:
     assert isinstance(kernel, MarginsKernel)
     if kernel.n_cells <= sharing.MOST_CELLS:
         return everything
-    return MarginFeatures(replace(kernel, shares=(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)))
+    return MarginFeatures(replace(kernel, shares=(1.0, 0.0, 0.0)))

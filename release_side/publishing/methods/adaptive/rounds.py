@@ -28,7 +28,7 @@ from kmeanalyst.representation.tables.estimates import (
     estimate_tables,
     implied_by_pairs,
 )
-from kmeanalyst.representation.tables.tree import Pair, connected_parts, independent_table, spanning_tree
+from kmeanalyst.representation.tables.tree import Pair, connected_parts, spanning_tree
 from release_side.choices.workload import Workload
 from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise
@@ -96,21 +96,17 @@ class Rounds:
         return self.kernel.n_pairs
 
     @property
-    def crossed(self) -> bool:
-        return self.kernel.target >= 0
-
-    @property
     def unit(self) -> float:
         """Standard deviation of the noise on a share that is measured with height 1."""
         return self.door.deviation / (GRID * SHRINK * self.size.count)
 
     def measure_one_way(self) -> None:
-        """All one-way tables: coarse, crossed with the target, finer, and the target's own; and pairs that a workload names."""
+        """All one-way tables, coarse and finer; and pairs that a workload names."""
         self.first = sharing.one_way_tables(self.everything, self.domain, self.shares)
         tables = [(kind, t) for kind, t, _ in self.first]
         heights = self._with_asked(tables, [self.shares.squares(0) * part for *_, part in self.first])
         named = self._named_pairs()
-        self._measure([*tables, *[(self._kind_of_pairs, p) for p in named]], [*heights, *named.values()])
+        self._measure([*tables, *[("pairs", p) for p in named]], [*heights, *named.values()])
 
     def measure_pairs(self) -> None:
         """The rounds after the first one."""
@@ -118,9 +114,7 @@ class Rounds:
             self._measure_pairs(list(range(self.n_pairs)))
             return
         estimates = estimate_tables(self.measurement(), self.allowed, self.domain)
-        tables = {
-            (i, j): independent_table(estimates.ones[i], estimates.ones[j], estimates.target) for i, j in self._pairs()
-        }
+        tables = {(i, j): np.outer(estimates.ones[i], estimates.ones[j]) for i, j in self._pairs()}
         independent = list(allowed_tables(tables, estimates.ones, self.allowed).values())
         named = list(self._named_pairs())
         small = self._cells_of_pairs() <= sharing.most_of_a_pair(self.kernel)
@@ -192,7 +186,7 @@ class Rounds:
         A draw of d pairs has √d times the noise of one, and noisy scores of all d²/2 pairs have d times as much. Pairs are left
         out whose columns allow no distance that is worth the noise, as those of a constant column.
         """
-        pairs, d = self._pairs(), len(self.kernel.others)
+        pairs, d = self._pairs(), len(self.kernel.edges)
         costs = _COST_LARGE * self._noise_of_pairs(d - 1)
         worth_it = [p for p in allowed if largest_distance(independent[p]) > costs[p]]
         allowed = worth_it if len(worth_it) > sharing.most_drawn(d) else allowed
@@ -221,7 +215,7 @@ class Rounds:
         named         the pairs that a workload names, which have been measured.
         allowed       the other pairs whose tables may be in the tree.
         """
-        pairs, d = self._pairs(), len(self.kernel.others)
+        pairs, d = self._pairs(), len(self.kernel.edges)
         prospect = self._prospect(distances, independent)
         left = self.shares.squares(2) + self.shares.squares(4)
         worth_it, again = prospect.best(allowed, left)
@@ -269,10 +263,7 @@ class Rounds:
 
     def _prospect(self, scores: Array, guesses: list[Array]) -> Prospect:
         """What noisy distances from these guesses say of the pairs, with what is known of single columns."""
-        kind = "one-way by target" if self.crossed else "one-way"
-        measured = [
-            (len(cells), square) for columns, square, cells in self.found[kind] if columns[-1] != self.kernel.target
-        ]
+        measured = [(len(cells), square) for _, square, cells in self.found["one-way"]]
         columns = np.array([(NOISE_IN_DISTANCE * self.unit * cells) ** 2 / square for cells, square in measured])
         first, second = np.array(self._pairs()).T
         sampling = NOISE_IN_DISTANCE / math.sqrt(self.size.count)
@@ -283,7 +274,7 @@ class Rounds:
             by_chance=sampling * np.array([np.sqrt(guess).sum() for guess in guesses]),
             of_guesses=np.sqrt(columns[first] + columns[second]),
         )
-        spent = sum(square for kind, tables in self.found.items() for _, square, _ in tables if "pairs" not in kind)
+        spent = sum(square for kind, tables in self.found.items() for _, square, _ in tables if kind != "pairs")
         return Prospect(
             distances, self._pairs(), self._cells_of_pairs() ** self.shares.power, self.unit, columns, spent
         )
@@ -313,7 +304,7 @@ class Rounds:
                 found[before] = (columns, *_together(found[before][1], found[before][2], square, own))
 
     def _measure_pairs(self, pairs: list[int]) -> None:
-        self._measure([(self._kind_of_pairs, p) for p in pairs], self._squares_of_pairs(pairs))
+        self._measure([("pairs", p) for p in pairs], self._squares_of_pairs(pairs))
 
     def _measure_with_columns(self, pairs: list[int], again: float) -> None:
         """A round of these pairs that spends a part `again` on the tables of the first round: all of it without pairs."""
@@ -321,7 +312,7 @@ class Rounds:
         repeated = self._repeated() if again else []
         square = again * self.shares.squares(self.door.made) / max(sum(part for *_, part in repeated), _TINY)
         self._measure(
-            [*((kind, t) for kind, t, _ in repeated), *((self._kind_of_pairs, p) for p in pairs)],
+            [*((kind, t) for kind, t, _ in repeated), *(("pairs", p) for p in pairs)],
             [
                 *(square * part for *_, part in repeated),
                 *((1 - again) * each for each in self._squares_of_pairs(pairs)),
@@ -344,7 +335,7 @@ class Rounds:
     def _choose(self, pairs: list[int], guesses: list[Array], count: int, costs: Array) -> list[int]:
         """Some of these pairs, drawn by the exponential mechanism: by their tables' distances from guesses, less public costs.
 
-        guesses, costs   of all pairs: tables (Y, a, b), and (P,).
+        guesses, costs   of all pairs: tables (a, b), and (P,).
         """
         step = sharing.largest_step(self.size)
         whole = np.rint(np.minimum(costs[pairs], MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
@@ -355,10 +346,10 @@ class Rounds:
         return [pairs[t] for t in chosen]
 
     def _every_pair(self) -> Array:
-        return np.array([self._index(self._kind_of_pairs, p) for p in range(self.n_pairs)])
+        return np.array([self._index("pairs", p) for p in range(self.n_pairs)])
 
     def _whole(self, guesses: list[Array], step: int) -> Array:
-        """Guesses (Y, a, b) of shares in whole numbers, one after the other: step times the number of rows."""
+        """Guesses (a, b) of shares in whole numbers, one after the other: step times the number of rows."""
         most = step * self.size.count  # as a float64 it may be more
         shares = np.nan_to_num(np.concatenate([guess.ravel() for guess in guesses]))
         return np.minimum(np.floor(np.clip(shares, 0.0, 1.0) * most).astype(np.int64), most)
@@ -368,19 +359,15 @@ class Rounds:
         allowance = self.shares.allowances()[self.door.made]
         most = min(sharing.MOST_CELLS - self.door.drawn, sharing.most_cells(self.kernel, allowance, self.size))
         later = sharing.SETS_DRAWN + sharing.cells_of_sets(self.kernel, self.shares.allowances()[-1], self.size)
-        return math.floor(most) - sharing.MOST_REPEATED - (later if self.shares.have_sets else 0)
+        return math.floor(most) - sharing.MOST_REPEATED - (later if self.shares.sets else 0)
 
     def _noise_of_scores(self) -> float:
         return self.door.deviation / (self.scores[-1].step * self.size.count)
 
     # ------------------------------------------------------------------ tables
 
-    @property
-    def _kind_of_pairs(self) -> str:
-        return "pairs by target" if self.crossed else "pairs"
-
     def _pairs(self) -> list[Pair]:
-        return list(combinations(range(len(self.kernel.others)), 2))
+        return list(combinations(range(len(self.kernel.edges)), 2))
 
     def _group(self, kind: str) -> Any:
         return next(group for group in self.everything.groups if group.kind == kind)
@@ -403,7 +390,7 @@ class Rounds:
         return self._sets()[t] if kind == "sets" else self._group(kind).tables[t]
 
     def _cells_of_pairs(self) -> Array:
-        return self._cells_of(self._kind_of_pairs)
+        return self._cells_of("pairs")
 
     def _cells_of(self, kind: str) -> Array:
         return np.array([stop - start for start, stop in self._group(kind).ranges])
@@ -421,13 +408,12 @@ class Rounds:
         """The pairs that a workload names, with their squared heights, by their index; none if all pairs are measured later."""
         if self.shares.are_all_measured:
             return {}
-        pairs = enumerate(combinations(self.kernel.others, 2))
-        return {p: self.asked[pair] for p, pair in pairs if pair in self.asked}
+        return {p: self.asked[pair] for p, pair in enumerate(self._pairs()) if pair in self.asked}
 
     def _squares_of_pairs(self, pairs: list[int]) -> list[float]:
         powers = self._cells_of_pairs()[pairs] ** self.shares.power
         squares = self.shares.squares(self.door.made) * powers / powers.sum()
-        named = list(combinations(self.kernel.others, 2))
+        named = self._pairs()
         return [square + self.asked.get(named[p], 0.0) for p, square in zip(pairs, squares.tolist(), strict=True)]
 
     def _noise_of_pairs(self, count: int) -> Array:
@@ -444,14 +430,12 @@ class Rounds:
         tables: dict[str, list[tuple[tuple[int, ...], float, Array]]] = {
             kind: self.found.get(kind, []) for kind in KINDS
         }
-        tables["pairs"] = tables["pairs"] + self.found.get("sets", [])
-        for kind in ("pairs", "pairs by target"):
-            tables[kind].sort(key=lambda table: (len(table[0]), table[0]))
+        tables["pairs"] = sorted(
+            tables["pairs"] + self.found.get("sets", []), key=lambda table: (len(table[0]), table[0])
+        )
         squares = [[square for _, square, _ in tables[kind]] for kind in KINDS]
         total = sum(map(sum, squares))  # 1 but for rounding, once all rounds are made
-        chosen = tuple(
-            columns[self.crossed :] for kind in ("pairs", "pairs by target") for columns, _, _ in tables[kind]
-        )
+        chosen = tuple(columns for columns, _, _ in tables["pairs"])
         parts = (
             tuple(tuple(square / total for square in own) for own in squares)
             if self.door.made < len(self.shares.parts)
@@ -459,7 +443,7 @@ class Rounds:
         )
         kernel = ChosenMargins(
             edges=self.kernel.edges, atoms=self.kernel.atoms, missing=self.kernel.missing, shares=tuple(map(sum, parts)),  # type: ignore[arg-type]
-            target=self.kernel.target, fine=self.kernel.fine, deeper=self.kernel.deeper, chosen=chosen, squares=parts,
+            fine=self.kernel.fine, deeper=self.kernel.deeper, chosen=chosen, squares=parts,
         )  # fmt: skip
         features = MarginFeatures(kernel)
         noisy_sum = np.concatenate([cells for kind in KINDS for _, _, cells in tables[kind]])
@@ -473,9 +457,9 @@ class Rounds:
             noisy_sum, grid_scale=self.door.deviation, n_rows=self.size.count, feature_map=features,
             noise_law=self.noise.name,
         )  # fmt: skip
-        pairs = list(combinations(self.kernel.others, 2))
-        by_rows = self.scores or self.choices  # else all pairs are those that were named
-        beforehand = tuple(pairs[p] for p in self._named_pairs()) if by_rows else ()
+        pairs, by_rows = self._pairs(), self.scores or self.choices or self.drawn
+        named = range(self.n_pairs) if self.shares.are_all_measured else self._named_pairs()
+        beforehand = tuple(pairs[p] for p in named) if by_rows else ()
         return replace(
             measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand, drawn=self.drawn
         )

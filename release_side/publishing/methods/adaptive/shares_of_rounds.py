@@ -7,13 +7,14 @@ exceed their noise are measured; as far as there are none, all tables are measur
 noisy scores of all pairs: the exponential mechanism draws three pairs by their exact ones, or no pair is measured where the
 noise of a usual table exceeds any distance. Of 30 columns or more it draws a tree, unless noise is small: first pairs of all,
 then pairs that lead from one part of what was drawn to another; and then further pairs, by what the tree implies. Of three
-columns or fewer all pairs are measured.
+columns or fewer, and where a column is a target and others are few, all pairs are measured.
 
 A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
 one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
 questions of √cells / height: the noise of an answer, in standard errors of sampling, whatever of an even table is asked.
 (Three tenths is about what makes the mean of these noises as small as that of all others, for one pair as for thirty.) Pairs
-that are named are measured in the first round, before any score.
+that are named are measured in the first round, before any score. A target is a workload of its pairs with all other columns, which
+have half, and the larger sets that are drawn from have it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import count
 from types import MappingProxyType
 
@@ -40,34 +42,41 @@ from release_side.choices.workload import Workload
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.publishing.methods.adaptive.choice_of_pairs import MOST_DISTANCE
 
-_FEW_COLUMNS = 3  # other than the target: all pairs are measured
+_FEW_COLUMNS = 3  # all pairs are measured
 _FEW_LEFT = 7  # pairs for each column that are left where all pairs of a column are named: with fewer all are measured
 _SMALL_NOISE, _LARGE_NOISE = 0.006, 0.04  # noise on a share if all pairs were measured alike
-# shares of the budget: one-way tables, scores, tree, scores, further pairs
-_SHARES = {"small": (0.20, 0.03, 0.27, 0.05, 0.45), "middle": (0.35, 0.05, 0.30, 0.05, 0.25)}
-# where larger sets of columns are looked for, three rounds more: draws of some sets, their scores, the tables of those worth it
-_SHARES_SETS = (0.01, 0.01, 0.06)
-_WITH_SETS = {
-    name: (*((1 - sum(_SHARES_SETS)) * part for part in parts), *_SHARES_SETS) for name, parts in _SHARES.items()
+# by what rounds there are: each round's share of the budget, and which of them are of scores
+_ROUNDS: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = {
+    "one-way": ((1.0,), ()),
+    "few": ((0.5, 0.5), ()),
+    "target": ((0.3, 0.7), ()),  # where a workload names all pairs of a column, and others are few
+    # one-way tables, scores, tree, scores, further pairs
+    "small": ((0.20, 0.03, 0.27, 0.05, 0.45), (1, 3)),
+    "middle": ((0.35, 0.05, 0.30, 0.05, 0.25), (1, 3)),
+    "large": ((0.80, 0.03, 0.17), (1,)),
+    # of many columns, where noise is not small: draws of pairs, their tables, a further draw, its tables
+    "drawn": ((0.35, 0.04, 0.02, 0.01, 0.005, 0.005, 0.28, 0.05, 0.24), (1, 2, 3, 4, 5, 7)),
 }
+# where larger sets of columns are looked for, three rounds more: draws of some sets, their scores, the tables of those worth it
+_OF_SETS = (0.01, 0.01, 0.06)
 SETS_DRAWN = 12
 _MOST_IN_SET, _MOST_SETS = 512, 2000  # cells of a set's table; sets that are drawn from
-_SHARES_LARGE = (0.80, 0.03, 0.17)
 PAIRS_LARGE = 3
 _MANY_COLUMNS = 30  # from which pairs are drawn
-# of many columns, where noise is not small: draws of pairs, their tables, a further draw, its tables. Each of the first draws
-# takes this part of the pairs that a tree still lacks
-PARTS_OF_TREE = (0.5, 0.5, 0.5, 0.5, 1.0)
-_SHARES_MANY, _DRAWS_MANY = (0.35, 0.04, 0.02, 0.01, 0.005, 0.005, 0.28, 0.05, 0.24), (1, 2, 3, 4, 5, 7)
-_SHARES_FEW = (0.5, 0.5)
-_SHARES_TARGET = (0.3, 0.7)  # where a workload names all pairs of a column
+PARTS_OF_TREE = (
+    0.5,
+    0.5,
+    0.5,
+    0.5,
+    1.0,
+)  # each of the first draws takes this part of the pairs that a tree still lacks
 # times √columns, the largest noise: a tree's tables then have as much as those of 20 columns at `_LARGE_NOISE`
 _LARGE_NOISE_OF_MANY = 0.009
 _SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs are seen well enough all the same
 # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height, the distances of tables; where noise is
 # small ∝ √cells: half way to cells ** ⅓, which minimises that of √cells / height, the noise of answers (as with workloads, above)
 _POWER, _POWER_SMALL = 2 / 3, 1 / 2
-_ASKED = 0.3  # of what tables have: for those that a workload names
+_ASKED, _OF_TARGETS = 0.3, 0.5  # of what tables have: for those that a workload names; where all pairs of a column are
 MOST_CELLS = 10**6  # of the tables that are measured
 MOST_REPEATED = MOST_CELLS // 8  # of the tables that a later round measures again
 _TINY = 1e-15
@@ -75,44 +84,52 @@ _TINY = 1e-15
 
 @dataclass(frozen=True)
 class Shares:
-    """The budget: each round's part of 1/m², and whether it is of tables or of scores.
+    """The budget: each round's part of 1/m², whether it is of tables or of scores, and what is looked for.
 
+    kind    of `_ROUNDS`.
     asked   of what tables have, the parts of the first rounds for tables that a workload names; all others make room for them.
+    sets    larger sets than pairs that three last rounds look at; none without these rounds.
     """
 
-    parts: tuple[float, ...]
-    scores: tuple[int, ...]  # or of a choice by scores
+    kind: str
     asked: tuple[float, ...] = ()
+    sets: tuple[tuple[int, ...], ...] = ()
+
+    @cached_property
+    def parts(self) -> tuple[float, ...]:
+        own, of_sets = _ROUNDS[self.kind][0], _OF_SETS if self.sets else ()
+        return (*((1 - sum(of_sets)) * part for part in own), *of_sets)
+
+    @property
+    def scores(self) -> tuple[int, ...]:
+        """The rounds of scores, or of a choice by scores."""
+        pairs, own = _ROUNDS[self.kind]
+        return (*own, len(pairs), len(pairs) + 1) if self.sets else own
 
     @property
     def are_scored(self) -> bool:
         """Whether there are noisy scores of all pairs."""
-        return self.parts in (*_SHARES.values(), *_WITH_SETS.values())
-
-    @property
-    def have_sets(self) -> bool:
-        """Whether the last three rounds look for larger sets of columns than pairs."""
-        return self.parts in _WITH_SETS.values()
+        return self.kind in ("small", "middle")
 
     @property
     def noise_is_small(self) -> bool:
         """Whether pairs are scored and noise is small, so that more of the budget goes to further pairs."""
-        return self.parts in (_SHARES["small"], _WITH_SETS["small"])
+        return self.kind == "small"
 
     @property
     def are_all_measured(self) -> bool:
-        """Whether the second round, which is the last one, measures all pairs."""
-        return len(self.parts) == len(_SHARES_FEW)
+        """Whether the second round measures all pairs."""
+        return self.kind in ("few", "target")
 
     @property
     def are_few_drawn(self) -> bool:
         """Whether a few pairs are drawn by their exact scores, all at once."""
-        return len(self.parts) == len(_SHARES_LARGE)
+        return self.kind == "large"
 
     @property
     def is_tree_drawn(self) -> bool:
         """Whether a tree of pairs is drawn, and then further pairs."""
-        return self.parts == _SHARES_MANY
+        return self.kind == "drawn"
 
     @property
     def power(self) -> float:
@@ -149,61 +166,57 @@ def shares_of_rounds(
             are measured, and none is scored; where all pairs of a column are named, and noise is not large, up to seven times
             as many.
     """
-    columns = len(kernel.others)
+    columns = len(kernel.edges)
     alone, together = (sum(square for own, square in asked.items() if len(own) == n) for n in (1, 2))
     if columns < 2:
-        return Shares((1.0,), (), (alone,))
+        return Shares("one-way", (alone,))
     named = sum(len(own) == 2 for own in asked)
     left = kernel.n_pairs - named
+    spread, of_targets = noise_of_all_pairs(kernel, size, noise), targets(kernel, asked)
+    sets = candidate_sets(kernel, of_targets) if spread <= _LARGE_NOISE and kernel.n_cells <= MOST_REPEATED else ()
     if columns <= _FEW_COLUMNS or left < columns:
-        return Shares(_SHARES_FEW, (), (alone, together))
-    spread = noise_of_all_pairs(kernel, size, noise)
+        return Shares("few", (alone, together), sets)
     small = sum(cells <= most_of_a_pair(kernel) for cells in cells_of_all_pairs(kernel))
     enough = small - named > most_drawn(columns)
     if columns >= _MANY_COLUMNS and enough and _SEEN_WELL < spread <= _LARGE_NOISE_OF_MANY * math.sqrt(columns):
-        return Shares(_SHARES_MANY, _DRAWS_MANY, (alone + together,))
+        return Shares("drawn", (alone + together,))
     if spread > _LARGE_NOISE:
-        if _worth_drawing(kernel, size, noise):
-            return Shares(_SHARES_LARGE, (1,), (alone + together,))
-        return Shares((1.0,), (), (alone + together,))
-    if left < _FEW_LEFT * columns and is_about_one(kernel, asked) and kernel.n_cells <= MOST_REPEATED:
-        return Shares(_SHARES_TARGET, (), (alone, together))
-    level = "small" if spread <= _SMALL_NOISE else "middle"
-    if kernel.n_pairs <= MOST_REPEATED and candidate_sets(kernel):
-        return Shares(_WITH_SETS[level], (1, 3, 5, 6), (alone + together,))
-    return Shares(_SHARES[level], (1, 3), (alone + together,))
+        return Shares("large" if _worth_drawing(kernel, size, noise) else "one-way", (alone + together,))
+    if left < _FEW_LEFT * columns and of_targets and kernel.n_cells <= MOST_REPEATED:
+        return Shares("target", (alone, together), sets)
+    sets = candidate_sets(kernel, of_targets) if kernel.n_pairs <= MOST_REPEATED else ()
+    return Shares("small" if spread <= _SMALL_NOISE else "middle", (alone + together,), sets)
 
 
-def candidate_sets(kernel: MarginsKernel) -> list[tuple[int, ...]]:
-    """Sets of three columns or more whose tables are small, from public facts: those of fewest columns and then cells first.
+def candidate_sets(kernel: MarginsKernel, of_targets: Sequence[int] = ()) -> tuple[tuple[int, ...], ...]:
+    """Sets of three columns or more whose tables are small, from public facts: fewest columns and then cells first.
 
-    None where there is a target. Of many columns those of fewest cells alone, so that all triples of them could be listed.
+    Of many columns those of fewest cells alone, so that all triples of them could be listed. With targets each has one of them.
     """
-    if kernel.target >= 0:
-        return []
-    several = sorted((j for j in kernel.others if kernel.sizes[j] > 1), key=lambda j: kernel.sizes[j])
-    few = sorted(several[: next(n for n in count(1) if math.comb(n + 1, 3) > _MOST_SETS)])
-    sets: list[tuple[int, ...]] = []
-    larger: list[tuple[tuple[int, ...], int]] = [((j,), kernel.sizes[j]) for j in few]
+    several = sorted((j for j in range(len(kernel.sizes)) if kernel.sizes[j] > 1), key=lambda j: kernel.sizes[j])
+    order = 2 if of_targets else 3
+    few = sorted(several[: next(n for n in count(1) if math.comb(n + 1, order) > _MOST_SETS)])
+    sets: dict[tuple[int, ...], None] = {}
+    larger: list[tuple[tuple[int, ...], int]] = [((j,), kernel.sizes[j]) for j in of_targets or few]
     while larger and len(sets) < _MOST_SETS:
         larger = [
             ((*own, j), cells * kernel.sizes[j])
             for own, cells in larger
             for j in few
-            if j > own[-1] and cells * kernel.sizes[j] <= _MOST_IN_SET
+            if j not in own
+            and (j > own[-1] or (of_targets and len(own) == 1))
+            and cells * kernel.sizes[j] <= _MOST_IN_SET
         ]
-        sets += [own for own, _ in sorted(larger, key=lambda one: one[1]) if len(own) > 2]
-    return sets[:_MOST_SETS]
+        sets |= {tuple(sorted(own)): None for own, _ in sorted(larger, key=lambda one: one[1]) if len(own) > 2}
+    return tuple(sets)[:_MOST_SETS]
 
 
-def with_sets(kernel: MarginsKernel, sets: list[tuple[int, ...]]) -> MarginsKernel:
+def with_sets(kernel: MarginsKernel, sets: Sequence[tuple[int, ...]]) -> MarginsKernel:
     """The same tables and those of these sets of columns; heights mean nothing until tables are chosen."""
-    if not sets:
-        return kernel
-    own = (kernel.shares[2] / (len(kernel.pairs) + len(sets)),) * (len(kernel.pairs) + len(sets))
-    squares = (*kernel.squared_heights[:2], own, *kernel.squared_heights[3:])
+    alone, pairs, finer = kernel.squared_heights
+    own = (kernel.shares[1] / (len(pairs) + len(sets)),) * (len(pairs) + len(sets))
     given = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
-    return ChosenMargins(**given, chosen=(*kernel.pairs, *sets), squares=squares)
+    return ChosenMargins(**given, chosen=(*kernel.pairs, *sets), squares=(alone, own, finer))
 
 
 def without_sets(kernel: MarginsKernel) -> MarginsKernel:
@@ -212,21 +225,20 @@ def without_sets(kernel: MarginsKernel) -> MarginsKernel:
 
 
 def asked_squares(kernel: MarginsKernel, workload: Workload | None) -> dict[tuple[int, ...], float]:
-    """Squared heights for each column and pair of columns that a workload names, none without one; of sum `_ASKED`.
-
-    With a target all tables are crossed with it, and it is left out of names.
-    """
+    """Squared heights for each column and pair of columns that a workload names, none without one; of sum `_ASKED` or more."""
     if workload is None:
         return {}
-    questions = workload.by_columns(kernel.target).items()
+    questions = workload.by_columns.items()
     cells = {columns: math.prod(kernel.sizes[j] for j in columns) for columns, _ in questions if len(columns) < 3}
     worth = {columns: (n * math.sqrt(cells[columns])) ** _POWER for columns, n in questions if columns in cells}
-    return {columns: _ASKED * own / sum(worth.values()) for columns, own in worth.items()}
+    part = _OF_TARGETS if targets(kernel, worth) else _ASKED
+    return {columns: part * own / sum(worth.values()) for columns, own in worth.items()}
 
 
-def is_about_one(kernel: MarginsKernel, asked: Mapping[tuple[int, ...], float]) -> bool:
-    """Whether all pairs of some column are named, as those of a target that is a number are."""
-    return any(all((min(i, j), max(i, j)) in asked for i in kernel.others if i != j) for j in kernel.others)
+def targets(kernel: MarginsKernel, asked: Mapping[tuple[int, ...], float]) -> list[int]:
+    """The columns of which all pairs are named."""
+    columns = range(len(kernel.edges))
+    return [j for j in columns if all((min(i, j), max(i, j)) in asked for i in columns if i != j)]
 
 
 def noise_of_all_pairs(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> float:
@@ -237,7 +249,7 @@ def noise_of_all_pairs(kernel: MarginsKernel, size: PopulationSize, noise: Noise
 def _worth_drawing(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> bool:
     """Where noise is large: whether a usual table, one of those that are drawn, has less noise than two tables can differ."""
     cells = np.array(cells_of_all_pairs(kernel), dtype=float)
-    unit = math.sqrt(2 / _SHARES_LARGE[2]) * noise.deviation(1.0) / size.count
+    unit = math.sqrt(2 / _ROUNDS["large"][0][2]) * noise.deviation(1.0) / size.count
     return bool(np.median(NOISE_IN_DISTANCE * unit * noise_by_cells(cells, PAIRS_LARGE, _POWER)) <= MOST_DISTANCE)
 
 
@@ -301,16 +313,14 @@ def largest_step(size: PopulationSize) -> int:
 
 # ---------------------------------------------------------------------- the first round: which part each one-way table has
 
-# There are coarse tables; with a target the same tables crossed with it, and the target's own; and finer tables. Those of numbers
-# have a small part, those of a tree one that depends on how many nodes it has at their depth. Where tables of pairs have merged
-# some of a number's declared ranges, the table of the declared ranges has as much as if it were a coarse one.
+# There are coarse tables and finer ones. Those of numbers have a small part, those of a tree one that depends on how many nodes it
+# has at their depth. Where tables of pairs have merged some of a number's declared ranges, the table of the declared ranges has as
+# much as if it were a coarse one.
 
 _FINER, _FINER_SMALL = 0.05, 0.20  # of a finer table, relative to the power of its cells; where noise is small
 # of a tree's table at a depth below that of pairs, with squared heights ∝ √nodes, relative to that depth's
 _NODES = 0.5
 _MOST_FINER = 0.06  # of the one-way round for finer tables, unless noise is small
-_ALONE = 0.2  # of one-way tables where they are crossed with the target as well
-_OF_TARGET = 0.07  # the target's own table, relative to the other one-way tables
 
 
 def one_way_tables(everything: MarginFeatures, domain: Domain, shares: Shares) -> list[tuple[str, int, float]]:
@@ -320,9 +330,6 @@ def one_way_tables(everything: MarginFeatures, domain: Domain, shares: Shares) -
     worth = {kind: [each**shares.power for each in own] for kind, own in cells.items()}
     if "finer" in worth:
         worth["finer"] = _worth_of_finer(cells["finer"], everything.kernel, domain, shares)
-    if "target" in worth:
-        worth["one-way"] = [_ALONE * each for each in worth["one-way"]]
-        worth["target"] = [_OF_TARGET * sum(sum(each) for kind, each in worth.items() if kind != "target")]
     if "finer" in worth and not shares.noise_is_small:
         worth["finer"] = _limited(worth["finer"], sum(map(sum, worth.values())), everything.kernel, domain)
     total = sum(map(sum, worth.values()))
