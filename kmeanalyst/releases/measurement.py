@@ -60,11 +60,12 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class DrawnSets:
-    """Larger sets of columns than pairs: the exponential mechanism drew them, and noisy scores of theirs said which to measure.
+    """Larger sets of columns than pairs: the exponential mechanism drew some, and noisy scores said which to measure.
 
-    sets     those that were drawn, the first draw first, each i < j < …; those that were measured are in the kernel.
+    sets     those that were scored, each i < j < …: the drawn ones, the first draw first, then others whatever the rows are, which
+             show what usual sets are like; those that were measured are in the kernel.
     largest  cells of the largest table that could be drawn.
-    draws    the round of draws, of as many sets.
+    draws    the round of draws.
     scores   the round after it: a number for each of the sets.
     """
 
@@ -76,7 +77,7 @@ class DrawnSets:
     def fits(self, kernel: ChosenMargins) -> bool:
         """Whether these are different sets of the kernel's columns, of tables no larger than the largest."""
         columns = range(len(kernel.edges))
-        return len(set(self.sets)) == len(self.sets) == self.draws.count and all(
+        return len(set(self.sets)) == len(self.sets) >= self.draws.count > 0 and all(
             len(own) > 2 and list(own) == sorted(set(own) & set(columns)) and cells <= self.largest
             for own, cells in zip(self.sets, self.cells(kernel), strict=True)
         )
@@ -280,7 +281,7 @@ class Measurement:
             fields["beforehand"] = [list(pair) for pair in self.beforehand]
         if self.drawn is not None:
             fields["drawn"] = {
-                "sets": [list(own) for own in self.drawn.sets], "largest": self.drawn.largest,
+                "sets": [list(own) for own in self.drawn.sets], "count": self.drawn.draws.count, "largest": self.drawn.largest,
                 "step": self.drawn.draws.step, "scale": self.drawn.draws.scale, "score_step": self.drawn.scores.step,
             }  # fmt: skip
         return fields

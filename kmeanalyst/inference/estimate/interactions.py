@@ -12,7 +12,9 @@ decomposition; columns that copy each other are counted twice, so that all sets 
                                        times 9 for events, which add departures of one sign, but no event departs by more than
                                        half of the distance. Without a score, that of strong usual pairs.
     within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
-    all further sets                   κ of triples in real tables: an assumption, as they were not counted.
+    a larger set that was only scored  what its score says of κ_S, in the same way.
+    all further sets                   κ of triples in real tables, as far as the scores of sets that were not drawn for their
+                                       distance allow it: an assumption, as these were not counted.
 
 Of a coefficient a relation is expected: the population may depart along the question by a correlation of deviation ½, and of a
 pair that was scored by as much as its own score says.
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -33,10 +35,12 @@ from scipy.special import log_ndtr
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.tables.estimates import free_cells, implied_by_pairs, over_pair
 
 _OF_EVENTS = 9.0  # squared departure of an event, relative to that of independent cells
 _NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored
-_OF_TRIPLES = 0.004  # κ of all further sets
+_OF_TRIPLES, _LEAST_OF_TRIPLES = 0.004, 1e-5  # κ of all further sets
+_FEWEST_SETS = 6  # that show what usual sets are like
 OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
@@ -54,10 +58,10 @@ class Interactions:
     n         rows of the fit; chosen (m,) which of them are looked at; weights (m,) theirs.
     cells     (d, m) of each column; sizes their numbers.
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
-    pairs     the columns of each pair, and of each larger set that was counted.
+    pairs     the columns of each pair, and of each larger set that was counted or scored.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score;
               squared (P,) its squared distance as its score alone says, NaN where there is none.
-    spread    κ of single columns.
+    spread    κ of single columns; further that of all other sets.
     """
 
     n: int
@@ -71,13 +75,16 @@ class Interactions:
     most: Array
     squared: Array
     spread: float
+    further: float = _OF_TRIPLES
 
     @classmethod
     def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
         assert isinstance(measurement.feature_map, MarginFeatures)
         kernel = measurement.feature_map.kernel
         counted = kernel.chosen if isinstance(kernel, ChosenMargins) else ()
-        pairs = (*combinations(range(len(kernel.edges)), 2), *(each for each in counted if len(each) > 2))
+        scored = measurement.drawn.sets if measurement.drawn else ()
+        larger = [each for each in counted if len(each) > 2]
+        pairs = (*combinations(range(len(kernel.edges)), 2), *dict.fromkeys((*larger, *scored)))
         m = int(min(len(rows), max(_MOST_PLACES // max(len(pairs), 1), 1)))
         n = len(rows)
         chosen: Any = slice(None)
@@ -99,26 +106,60 @@ class Interactions:
             within_counted = {pair for each in counted for pair in combinations(each, 2)}
             of_two = pairs[: math.comb(len(kernel.edges), 2)]
             found._score(measurement, np.flatnonzero([pair not in within_counted for pair in of_two]))
-        return found
+        return found if measurement.drawn is None else found._with_sets(measurement, set(larger))
 
     def _score(self, measurement: Measurement, left: Array) -> None:
         """Set what is known of the pairs that were left out, by their numbers."""
         if not measurement.scores:
             self.spreads[left] = _NOT_SCORED
             return
-        roots = [
-            float(np.sqrt(np.bincount(own, self.weights, minlength=size)).sum())
-            for own, size in zip(self.cells, self.sizes, strict=True)
-        ]
         last = measurement.scores[-1]
-        of_two = self.pairs[: len(last.noisy)]
-        expected = np.array([math.prod(roots[j] for j in pair) for pair in of_two])
+        expected = self._expected(self.pairs[: len(last.noisy)])
         scores = last.noisy / (last.step * measurement.n_rows)
         noise = measurement.noise_scale * measurement.grid_steps / last.step
         usual = squared_distances(scores, noise, expected)
         self.spreads[left] = _OF_EVENTS * math.pi / 2 * (usual / expected**2)[left]
         self.squared[left] = _second_moments(scores / noise, noise)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
+
+    def _expected(self, sets: Sequence[tuple[int, ...]]) -> Array:
+        """Σ √E over the cells of each set of columns, if they are independent."""
+        roots = [
+            float(np.sqrt(np.bincount(own, self.weights, minlength=size)).sum())
+            for own, size in zip(self.cells, self.sizes, strict=True)
+        ]
+        return np.array([math.prod(roots[j] for j in own) for own in sets])
+
+    def _with_sets(self, measurement: Measurement, counted: set[tuple[int, ...]]) -> Interactions:
+        """The same with what the scores of larger sets say: of those that were not counted, and of all further ones."""
+        drawn = measurement.drawn
+        assert drawn is not None
+        scores = drawn.scores.noisy / (drawn.scores.step * measurement.n_rows)
+        noise = measurement.noise_scale * measurement.grid_steps / drawn.scores.step
+        own = np.array([self._distance_of_rows(each) for each in drawn.sets])
+        shapes = [[self.sizes[j] for j in each] for each in drawn.sets]
+        per_direction = np.array([(math.prod(shape) - 1) / max(free_cells(shape), 1) for shape in shapes])
+        scale = math.pi / 2 * per_direction / self._expected(drawn.sets) ** 2
+        chance = 1 / measurement.n_rows + float(self.weights @ self.weights)
+        kappas = scale * (scores**2 - noise**2 + own**2) - chance
+        further, usual = self.further, kappas[drawn.draws.count :]
+        if len(usual) >= _FEWEST_SETS:
+            mean, error = float(usual.mean()), 2 * float(usual.std(ddof=1)) / math.sqrt(len(usual))
+            most = max(_OF_EVENTS * (mean + error), _LEAST_OF_TRIPLES)
+            further = min(max(further, _OF_EVENTS * (mean - error)), most)
+        for each, kappa, square in zip(
+            drawn.sets, kappas, _second_moments(scores / noise, noise) + own**2, strict=True
+        ):
+            if each not in counted:
+                i = self.pairs.index(each)
+                self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), square
+        return replace(self, further=further)
+
+    def _distance_of_rows(self, columns: tuple[int, ...]) -> float:
+        """How far, in L1, the rows' own table of these columns is from what its pairs say."""
+        table = self._places(columns)[1].reshape([self.sizes[j] for j in columns])
+        pairs = {pair: over_pair(table, columns, pair) for pair in combinations(columns, 2)}
+        return float(np.abs(table - implied_by_pairs(columns, pairs)).sum())
 
     def variances(self, rest: Array, ranges: Array, relation: bool = False) -> Array:
         """(k,) what is left open of questions, or of relations: of the rest r (n, k), of mean 0, and with these ranges (k,)."""
@@ -130,10 +171,10 @@ class Interactions:
             for i, own, size, _ in self._of_pairs(rest, total, alone)
         ]
         if not sets:
-            return found + _OF_TRIPLES * left
+            return found + self.further * left
         owned = sum(own for own, _ in sets)
         share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
-        return found + share * sum(wanted for _, wanted in sets) + _OF_TRIPLES * np.maximum(left - owned, 0.0)
+        return found + share * sum(wanted for _, wanted in sets) + self.further * np.maximum(left - owned, 0.0)
 
     def covariance(self, rest: Array, ranges: Array) -> Array:
         """(k, k) the same jointly: each set's part along E[r | cells], with the variance that `variances` gives it."""
@@ -143,7 +184,7 @@ class Interactions:
         share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
         among = rest[self.chosen]
         joint = (self.weights[:, None] * among).T @ among
-        further = _OF_TRIPLES * np.maximum(left - owned, 0.0) + self.spread * singles
+        further = self.further * np.maximum(left - owned, 0.0) + self.spread * singles
         scale = np.sqrt(np.divide(further, total, out=np.zeros_like(total), where=total > 0))
         added = scale[:, None] * joint * scale
         for i, own, size, means in self._of_pairs(rest, total, alone):
@@ -154,7 +195,7 @@ class Interactions:
 
     def prior_draws(self, k: int, rng: np.random.Generator) -> Array:
         """(n, k) draws of how the weights of all rows may depart before anything is measured; each sums to 0 nearly."""
-        scale = np.sqrt(_OF_TRIPLES / np.where(self.weights > 0, self.weights, np.inf))
+        scale = np.sqrt(self.further / np.where(self.weights > 0, self.weights, np.inf))
         drawn = scale[:, None] * rng.standard_normal((len(self.weights), k))
         sets: list[tuple[tuple[int, ...], float]] = [((j,), self.spread) for j in range(len(self.cells))]
         sets += [(pair, float(own)) for pair, own in zip(self.pairs, self.spreads, strict=True)]

@@ -71,9 +71,9 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_drawn(value: Any) -> bool:
-    if not isinstance(value, dict) or set(value) != {"sets", "largest", "step", "scale", "score_step"}:
+    if not isinstance(value, dict) or set(value) != {"sets", "count", "largest", "step", "scale", "score_step"}:
         return False
-    steps = all(map(_is_step, (value["largest"], value["step"], value["score_step"])))
+    steps = all(map(_is_step, (value["count"], value["largest"], value["step"], value["score_step"])))
     sets = value["sets"] if isinstance(value["sets"], list) else []
     whole = all(isinstance(own, list) and len(own) > 2 and all(map(is_whole, own)) for own in sets)
     return steps and bool(sets) and whole and is_number(value["scale"]) and value["scale"] > 0
@@ -141,7 +141,10 @@ _ROUND_RULES: dict[str, _Rule] = {
         "a list of pairs of columns' numbers, at least one",
         lambda value: isinstance(value, list) and bool(value) and all(map(_is_pair, value)),
     ),
-    "drawn": ("a table of sets, at least one, largest, step and score_step (from 1 to 2^28) and scale", _is_drawn),
+    "drawn": (
+        "a table of sets, at least one, count, largest, step and score_step (from 1 to 2^28) and scale",
+        _is_drawn,
+    ),
 }
 _FUNCTION_MEASUREMENT_RULES = {
     "noise_law": _one_of(*(law for law in NOISE_LAWS if not is_pure(law))),

@@ -127,16 +127,16 @@ def _drawn_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members)
     own, kernel = fields.get("drawn"), feature_map.kernel
     if own is None:
         return None
-    name, count = scores_name(len(fields.get("scores", [])) + 1), len(own["sets"])
+    name = scores_name(len(fields.get("scores", [])) + 1)
     found = DrawnSets(
-        tuple(map(tuple, own["sets"])), own["largest"], Choice(count, own["step"], float(own["scale"])),
-        Scores(array_of(name, members[name].data, "<i8", [count]), own["score_step"]),
+        tuple(map(tuple, own["sets"])), own["largest"], Choice(own["count"], own["step"], float(own["scale"])),
+        Scores(array_of(name, members[name].data, "<i8", [len(own["sets"])]), own["score_step"]),
     )  # fmt: skip
     if not isinstance(kernel, ChosenMargins) or is_pure(fields["noise_law"]) or not found.fits(kernel):
         raise refusal(
             "measurement, field drawn",
             "it goes with margins of chosen sets, under Gaussian noise, and names different sets of three columns or more of "
-            "theirs, i < j < …, with no more cells than its largest",
+            "theirs, i < j < …, as many as its count or more, with no more cells than its largest",
         )
     return found
 

@@ -99,6 +99,16 @@ def implied_by_pairs(columns: tuple[int, ...], pairs: dict[Pair, Array]) -> Arra
     return scaled_to_pairs(np.full(sizes, 1 / math.prod(sizes)), columns, pairs)
 
 
+def free_cells(sizes: Sequence[int]) -> int:
+    """How many numbers of a table are free once the tables of its pairs are known.
+
+    >>> free_cells((2, 2, 2)), free_cells((2, 3, 4))
+    (1, 6)
+    """
+    pairs = sum((a - 1) * (b - 1) for a, b in combinations(sizes, 2))
+    return math.prod(sizes) - 1 - sum(size - 1 for size in sizes) - pairs
+
+
 def estimated_sets(
     observed: Observed, pairs: dict[Pair, Array], allowed: AllowedCells | None = None
 ) -> dict[tuple[int, ...], Array]:

@@ -124,7 +124,7 @@ def _most_numbers(
     """
     alone, columns = kernel.n_cells - sum(named) - sum(left), len(kernel.edges)
     of_sets = (
-        [0, sharing.SETS_DRAWN, sharing.cells_of_sets(kernel, shares.allowances()[-1], size)] if shares.sets else []
+        [0, sharing.SETS_SCORED, sharing.cells_of_sets(kernel, shares.allowances()[-1], size)] if shares.sets else []
     )
     if shares.are_all_measured:
         return [alone, sum(named) + sum(left), *of_sets]

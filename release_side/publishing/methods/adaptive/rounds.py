@@ -26,6 +26,7 @@ from kmeanalyst.representation.tables.estimates import (
     NOISE_IN_DISTANCE,
     allowed_tables,
     estimate_tables,
+    free_cells,
     implied_by_pairs,
 )
 from kmeanalyst.representation.tables.tree import Pair, connected_parts, spanning_tree
@@ -130,7 +131,7 @@ class Rounds:
             self._measure_chosen(self._score(independent), independent, named, allowed)
 
     def measure_sets(self) -> None:
-        """The last three rounds: larger sets are drawn by their distances from what pairs say, scored, and measured if worth it."""
+        """The last three rounds: larger sets: draws by their distances from what pairs say, scores of these and others, and tables."""
         sets, pairs = self._sets(), estimate_tables(self.measurement(), self.allowed, self.domain).pairs
         guesses = [implied_by_pairs(columns, pairs) for columns in sets]
         if self.allowed is not None:
@@ -147,14 +148,23 @@ class Rounds:
             first + np.arange(len(sets)), self._whole(guesses, step), step, costs=whole, count=count
         )
         draws = Choice(count, step, scale)
-        step = sharing.score_step(self.shares.allowances()[self.door.made], cells[chosen].tolist(), self.size)
-        noisy = self.door.scores(first + chosen, self._whole([guesses[t] for t in chosen], step), step)
-        self.drawn = DrawnSets(tuple(sets[t] for t in chosen), int(cells.max()), draws, Scores(noisy, step))
-        distances = dict(zip(chosen.tolist(), noisy / (step * self.size.count), strict=True))
+        left = np.setdiff1d(np.arange(len(sets)), chosen)
+        others = (
+            left[np.unique(np.linspace(0, len(left) - 1, sharing.SETS_SCORED - count).astype(int))]
+            if len(left)
+            else left
+        )
+        scored = np.concatenate([chosen, others])
+        step = sharing.score_step(self.shares.allowances()[self.door.made], cells[scored].tolist(), self.size)
+        noisy = self.door.scores(first + scored, self._whole([guesses[t] for t in scored], step), step)
+        self.drawn = DrawnSets(tuple(sets[t] for t in scored), int(cells.max()), draws, Scores(noisy, step))
+        distances = dict(zip(scored.tolist(), noisy / (step * self.size.count), strict=True))
         beyond = {t: math.sqrt(max(u**2 - by_chance[t] ** 2, 0.0)) / noise[t] for t, u in distances.items()}
         of_score = _FAR_SET * self.door.deviation / (step * self.size.count)
         # what no candidate reaches by chance: of a sum of |normals| of so many degrees of freedom, in as many cells
-        largest = {t: by_chance[t] * (math.sqrt(_free(guesses[t].shape)) + _RARE) / math.sqrt(cells[t]) for t in beyond}
+        largest = {
+            t: by_chance[t] * (math.sqrt(free_cells(guesses[t].shape)) + _RARE) / math.sqrt(cells[t]) for t in beyond
+        }
         worth_it: list[int] = []
         for t in sorted(beyond, key=lambda t: -beyond[t]):
             nested = any(set(sets[t]) <= set(sets[k]) or set(sets[k]) <= set(sets[t]) for k in worth_it)
@@ -358,7 +368,7 @@ class Rounds:
         """How many cells further tables of pairs may have, so that a file can hold them and the round's allowance covers them."""
         allowance = self.shares.allowances()[self.door.made]
         most = min(sharing.MOST_CELLS - self.door.drawn, sharing.most_cells(self.kernel, allowance, self.size))
-        later = sharing.SETS_DRAWN + sharing.cells_of_sets(self.kernel, self.shares.allowances()[-1], self.size)
+        later = sharing.SETS_SCORED + sharing.cells_of_sets(self.kernel, self.shares.allowances()[-1], self.size)
         return math.floor(most) - sharing.MOST_REPEATED - (later if self.shares.sets else 0)
 
     def _noise_of_scores(self) -> float:
@@ -463,12 +473,6 @@ class Rounds:
         return replace(
             measured, scores=tuple(self.scores), choices=tuple(self.choices), beforehand=beforehand, drawn=self.drawn
         )
-
-
-def _free(sizes: tuple[int, ...]) -> int:
-    """How many numbers of a table are free once the tables of its pairs are known."""
-    pairs = sum((a - 1) * (b - 1) for a, b in combinations(sizes, 2))
-    return math.prod(sizes) - 1 - sum(size - 1 for size in sizes) - pairs
 
 
 def _together(first: float, cells: Array, second: float, others: Array) -> tuple[float, Array]:

@@ -2,9 +2,9 @@
 
 Usually there are five: all one-way tables; scores of all pairs, their distance from independence; a tree of pairs; scores
 again, the distance from what the tree implies; further pairs. Three more look for larger sets of columns: the exponential
-mechanism draws twelve whose small tables are far from what their pairs say, noisy scores follow, and the tables of those that
-exceed their noise are measured; as far as there are none, all tables are measured once more. Where noise is large, there are no
-noisy scores of all pairs: the exponential mechanism draws three pairs by their exact ones, or no pair is measured where the
+mechanism draws twelve whose small tables are far from what their pairs say, noisy scores of these and of twelve others follow, and
+the tables of those that exceed their noise are measured; as far as there are none, all tables are measured once more.
+Where noise is large, there are no noisy scores of all pairs: the exponential mechanism draws three pairs by their exact ones, or no pair is measured where the
 noise of a usual table exceeds any distance. Of 30 columns or more it draws a tree, unless noise is small: first pairs of all,
 then pairs that lead from one part of what was drawn to another; and then further pairs, by what the tree implies. Of three
 columns or fewer, and where a column is a target and others are few, all pairs are measured.
@@ -59,7 +59,7 @@ _ROUNDS: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = {
 }
 # where larger sets of columns are looked for, three rounds more: draws of some sets, their scores, the tables of those worth it
 _OF_SETS = (0.01, 0.01, 0.06)
-SETS_DRAWN = 12
+SETS_DRAWN, SETS_SCORED = 12, 24  # the others that are scored show what usual sets are like
 _MOST_IN_SET, _MOST_SETS = 512, 2000  # cells of a set's table; sets that are drawn from
 PAIRS_LARGE = 3
 _MANY_COLUMNS = 30  # from which pairs are drawn
@@ -292,12 +292,12 @@ def most_cells(kernel: MarginsKernel, allowance: float, size: PopulationSize) ->
 
 def most_again(kernel: MarginsKernel, allowance: float, size: PopulationSize) -> int:
     """Cells of tables that are measured once more in the round of larger sets, so that there is room for these."""
-    return max(math.floor(min(MOST_REPEATED, most_cells(kernel, allowance, size))) - SETS_DRAWN * _MOST_IN_SET, 0)
+    return max(math.floor(min(MOST_REPEATED, most_cells(kernel, allowance, size))) - SETS_SCORED * _MOST_IN_SET, 0)
 
 
 def cells_of_sets(kernel: MarginsKernel, allowance: float, size: PopulationSize) -> int:
     """How many cells that round may have at most."""
-    return SETS_DRAWN * _MOST_IN_SET + most_again(kernel, allowance, size)
+    return SETS_SCORED * _MOST_IN_SET + most_again(kernel, allowance, size)
 
 
 def score_step(allowance: float, cells: Sequence[int], size: PopulationSize) -> int:
