@@ -131,7 +131,7 @@ class Rounds:
             self._measure_chosen(self._score(independent), independent, named, allowed)
 
     def measure_sets(self) -> None:
-        """The last three rounds: larger sets: draws by their distances from what pairs say, scores of these and others, and tables."""
+        """The last three rounds: larger sets: draws by their distances from what pairs say, scores with others, and tables."""
         sets, pairs = self._sets(), estimate_tables(self.measurement(), self.allowed, self.domain).pairs
         guesses = [implied_by_pairs(columns, pairs) for columns in sets]
         if self.allowed is not None:
