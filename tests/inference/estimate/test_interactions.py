@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from itertools import combinations
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -9,6 +15,7 @@ from scipy.special import ndtr
 from kmeanalyst.inference.estimate import interactions
 from kmeanalyst.inference.estimate.interactions import Interactions, squared_distances
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.measurement import Choice, DrawnSets, Scores
 
 CELLS = np.repeat(
     [[0, 0, 0, 0], [0, 1, 0, 1], [1, 0, 1, 0], [1, 1, 1, 1]], 1000, axis=0
@@ -79,6 +86,39 @@ def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_sa
 def test_columns_that_copy_each_other_do_not_add_up():
     """The interaction is one of four pairs of columns, and no more than all of its variance."""
     assert sets((0.3, 0, 0.3, 0.3, 0, 0.3), columns=4).variances(interaction(), np.array([2.0])) == pytest.approx([0.3])
+
+
+def test_scores_of_larger_sets_say_how_far_they_and_all_further_ones_may_depart():
+    """Of even columns of two values Σ√E is √8 and one number of eight is free: κ = π/2 · 7 u²/8 less what chance gives."""
+    cells = np.repeat(np.indices((2,) * 5).reshape(5, -1), 200, axis=1).astype(np.int32)
+    n, triples = cells.shape[1], tuple(combinations(range(5), 3))
+    within = tuple(interactions._parts(own, own, np.arange(n) % 2, np.full(n, 1 / n)) for own in cells)
+    free = Interactions(
+        n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(2,) * 5, within=within,
+        pairs=(*combinations(range(5), 2), *triples), spreads=np.full(20, 0.3), most=np.full(20, 1e9),
+        squared=np.full(20, np.nan), spread=0.01,
+    )  # fmt: skip
+
+    def scored(usual: float, *, counted: bool = False) -> Interactions:
+        step, N = 1000, 10_000
+        noisy = np.rint(step * N * np.array([0.3, *[usual] * 9])).astype(np.int64)
+        drawn = DrawnSets(triples, 8, Choice(1, step, 1.0), Scores(noisy, step))
+        measurement: Any = SimpleNamespace(drawn=drawn, n_rows=N, noise_scale=1e-6, grid_steps=step)
+        return replace(free, spreads=free.spreads.copy(), squared=free.squared.copy())._with_sets(
+            measurement, {triples[0]} if counted else set()
+        )
+
+    def kappa(u: float) -> float:
+        return math.pi / 2 * 7 * u**2 / 8 - 1 / 10_000 - 1 / n
+
+    assert scored(0.0).further == interactions._LEAST_OF_TRIPLES
+    assert scored(0.02).further == pytest.approx(interactions._OF_EVENTS * kappa(0.02), rel=1e-3)
+    assert scored(0.2).further == pytest.approx(interactions._OF_EVENTS * kappa(0.2), rel=1e-3)
+    found = scored(0.02)
+    assert found.spreads[10] == pytest.approx(interactions._OF_EVENTS * kappa(0.3), rel=1e-3)
+    np.testing.assert_allclose(found.spreads[11:], found.further, rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(found.squared[10:12]), [0.3, 0.02], rtol=1e-4)
+    assert scored(0.02, counted=True).spreads[10] == 0.3 and np.isnan(scored(0.02, counted=True).squared[10])
 
 
 def test_draws_of_what_may_be_have_the_variances_of_their_sets():

@@ -79,7 +79,10 @@ def test_nothing_is_counted_where_there_is_nothing_to_find_and_no_round_is_lost(
     rows = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (10_000, 9)), columns=NAMES).astype(str)
     release: Any = publish(rows, binary(NAMES), epsilon=1.0, delta=1e-6, rehearsal=1)
     kernel, measurement = kernel_of(release), release.measurement
-    assert max(map(len, kernel.chosen), default=2) == 2 and len(measurement.drawn.sets) == 12
+    assert (
+        max(map(len, kernel.chosen), default=2) == 2
+        and len(measurement.drawn.sets) == 24 == 2 * measurement.drawn.draws.count
+    )
     assert sum(map(sum, kernel.squares)) == pytest.approx(1)
     assert measurement.decided_beforehand.feature_map.kernel.chosen == ()
 
@@ -100,7 +103,8 @@ def test_a_file_holds_the_draws_and_their_scores_which_count_in_its_sensitivity(
 
 
 @pytest.mark.parametrize(
-    "change", [{"largest": 4}, {"sets": [[8, 1, 0]]}, {"sets": [[0, 1]]}, {"sets": [[0, 1, 9]]}, {"scale": -1.0}, {"score_step": 0}]
+    "change", [{"largest": 4}, {"sets": [[8, 1, 0]]}, {"sets": [[0, 1]]}, {"sets": [[0, 1, 9]]}, {"scale": -1.0}, {"score_step": 0},
+     {"count": 25}]
 )  # fmt: skip
 def test_a_file_of_other_draws_is_refused(xor: Any, change: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
     """A table with more cells than the largest candidate would make the sensitivity too small."""
