@@ -13,14 +13,14 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_131,
+    "kmeanalyst/inference": 13_172,
     "kmeanalyst/kernels": 3_414,
     "kmeanalyst/learning": 3_467,
     "kmeanalyst/plots": 1_007,
     "kmeanalyst/release": 289,
-    "kmeanalyst/releases": 9_987,
+    "kmeanalyst/releases": 9_991,
     "kmeanalyst/report": 1_486,
-    "kmeanalyst/representation": 5_042,
+    "kmeanalyst/representation": 5_052,
     "kmeanalyst/sources": 1_362,
     "release_side": 315,
     "release_side/budget": 1_259,
@@ -29,9 +29,9 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_167,
-    "release_side/publishing": 3_034,
+    "release_side/publishing": 3_038,
     "release_side/quality": 1_486,
-    "tests": 48_945,
+    "tests": 48_989,
 }
 
 

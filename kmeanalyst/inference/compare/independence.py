@@ -212,7 +212,7 @@ def independence_test(
     if given is not None:
         raise ValueError(
             "independence given a column needs a measured table of the three, and this release has smooth features. Publish "
-            "with --kernel margins and one of the three as --target."
+            "with one of the three as --target, for which larger sets of columns are looked for first."
         )
     return _noise_aware_test(data, sides)
 

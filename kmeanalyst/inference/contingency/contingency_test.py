@@ -156,8 +156,8 @@ _HELP_TWO = (
     "pairs; of smooth features independence_test gives an answer."
 )
 _HELP_THREE = (
-    "Publish with one of the three as --target: pairs of the others, those that a --workload names for sure, are then counted "
-    "with it."
+    "A release counts three columns together where scores show that their pairs do not tell the relation, first those with a "
+    "--target; the kernel ka.kernels.ChosenMargins names them for sure."
 )
 
 

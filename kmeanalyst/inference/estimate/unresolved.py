@@ -186,7 +186,7 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
     if not columns:
         return ""
     if not isinstance(feature_map, MarginFeatures):
-        option = f"--target {words.written(columns[-1])}" if len(columns) > 2 else "--kernel adaptive"
+        option = "--kernel adaptive" if len(columns) == 1 else "a --workload that names them"
         return f"a release with {option} counts cells of {together}, where this one has smooth features of all columns"
     places = [release.domain.names.index(name) for name in columns]
     if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
