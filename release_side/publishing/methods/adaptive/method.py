@@ -24,8 +24,9 @@ from release_side.publishing.methods.base import Measured
 from release_side.publishing.methods.margins import Margins
 
 _FEWEST_ROWS = 5000
-# ranges of a number in tables of pairs, where a column is a target: at most so many that the noise of a correlation, which is
-# about the ranges times the noise of a share, is no more than this, if all pairs were measured alike; and never fewer
+# ranges of a number in tables of pairs, where a number is a target, or where all pairs are measured for one: at most so many that
+# the noise of a correlation, which is about the ranges times the noise of a share, is no more than this, if all pairs were measured
+# alike; and never fewer
 _NOISE_OF_RANGES, _FEWEST_RANGES = 0.02, 4
 
 
@@ -33,10 +34,12 @@ class AdaptiveMargins(Margins):
     """Margins of chosen pairs. Files and ledgers know it as random features, as they do all margins."""
 
     def kernel(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> Kernel:
-        """Of every table that a round could ask for; where all pairs of a column are named, of few enough ranges for the noise."""
+        """Of every table that a round could ask for; for a target of few enough ranges for the noise."""
         workload = self.choices.workload
         kernel = adaptive_kernel(domain, *([workload.cuts] if workload else []))
-        if workload is None or not sharing.targets(kernel, sharing.asked_squares(kernel, workload)):
+        asked = sharing.asked_squares(kernel, workload)
+        numbers = any(domain.columns[j].is_number for j in sharing.targets(kernel, asked))
+        if workload is None or not (numbers or sharing.are_few_left(kernel, asked)):
             return kernel
         most = max(_FEWEST_RANGES, math.floor(_NOISE_OF_RANGES / sharing.noise_of_all_pairs(kernel, size, noise)))
         return adaptive_kernel(domain, workload.cuts, most=most)

@@ -14,7 +14,7 @@ one-way tables of one column or the table of two, with squared heights ∝ (ques
 questions of √cells / height: the noise of an answer, in standard errors of sampling, whatever of an even table is asked.
 (Three tenths is about what makes the mean of these noises as small as that of all others, for one pair as for thirty.) Pairs
 that are named are measured in the first round, before any score. A target is a workload of its pairs with all other columns, which
-have half, and the larger sets that are drawn from have it.
+have half where few pairs are left, and the larger sets that are drawn from have it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ _SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs 
 # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height, the distances of tables; where noise is
 # small ∝ √cells: half way to cells ** ⅓, which minimises that of √cells / height, the noise of answers (as with workloads, above)
 _POWER, _POWER_SMALL = 2 / 3, 1 / 2
-_ASKED, _OF_TARGETS = 0.3, 0.5  # of what tables have: for those that a workload names; where all pairs of a column are
+_ASKED, _OF_TARGETS = (
+    0.3,
+    0.5,
+)  # of what tables have: for those that a workload names; for a target's, where others are few
 MOST_CELLS = 10**6  # of the tables that are measured
 MOST_REPEATED = MOST_CELLS // 8  # of the tables that a later round measures again
 _TINY = 1e-15
@@ -182,7 +185,7 @@ def shares_of_rounds(
         return Shares("drawn", (alone + together,))
     if spread > _LARGE_NOISE:
         return Shares("large" if _worth_drawing(kernel, size, noise) else "one-way", (alone + together,))
-    if left < _FEW_LEFT * columns and of_targets and kernel.n_cells <= MOST_REPEATED:
+    if are_few_left(kernel, asked) and kernel.n_cells <= MOST_REPEATED:
         return Shares("target", (alone, together), sets)
     sets = candidate_sets(kernel, of_targets) if kernel.n_pairs <= MOST_REPEATED else ()
     return Shares("small" if spread <= _SMALL_NOISE else "middle", (alone + together,), sets)
@@ -231,7 +234,7 @@ def asked_squares(kernel: MarginsKernel, workload: Workload | None) -> dict[tupl
     questions = workload.by_columns.items()
     cells = {columns: math.prod(kernel.sizes[j] for j in columns) for columns, _ in questions if len(columns) < 3}
     worth = {columns: (n * math.sqrt(cells[columns])) ** _POWER for columns, n in questions if columns in cells}
-    part = _OF_TARGETS if targets(kernel, worth) else _ASKED
+    part = _OF_TARGETS if are_few_left(kernel, worth) else _ASKED
     return {columns: part * own / sum(worth.values()) for columns, own in worth.items()}
 
 
@@ -239,6 +242,12 @@ def targets(kernel: MarginsKernel, asked: Mapping[tuple[int, ...], float]) -> li
     """The columns of which all pairs are named."""
     columns = range(len(kernel.edges))
     return [j for j in columns if all((min(i, j), max(i, j)) in asked for i in columns if i != j)]
+
+
+def are_few_left(kernel: MarginsKernel, asked: Mapping[tuple[int, ...], float]) -> bool:
+    """Whether all pairs of a column are named, and others are so few that they are measured too."""
+    left = kernel.n_pairs - sum(len(own) == 2 for own in asked)
+    return bool(targets(kernel, asked)) and left < _FEW_LEFT * len(kernel.edges)
 
 
 def noise_of_all_pairs(kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise) -> float:
