@@ -80,7 +80,7 @@ class Choices:
     )
     target: Any = _option(
         None,
-        "A column that models will predict: its tables with every other column are measured in any case, and larger sets of "
+        "A column that models will predict: its tables with every other column are measured before others, and larger sets of "
         "columns are looked for with it first. May be named several times.",
         metavar="COLUMN", multiple=True,
     )  # fmt: skip

@@ -29,9 +29,9 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_167,
-    "release_side/publishing": 3_038,
+    "release_side/publishing": 3_059,
     "release_side/quality": 1_486,
-    "tests": 48_989,
+    "tests": 48_998,
 }
 
 

@@ -37,7 +37,7 @@ class AdaptiveMargins(Margins):
         """Of every table that a round could ask for; for a target of few enough ranges for the noise."""
         workload = self.choices.workload
         kernel = adaptive_kernel(domain, *([workload.cuts] if workload else []))
-        asked = sharing.asked_squares(kernel, workload)
+        asked = dict.fromkeys(workload.by_columns if workload else (), 1.0)
         numbers = any(domain.columns[j].is_number for j in sharing.targets(kernel, asked))
         if workload is None or not (numbers or sharing.are_few_left(kernel, asked)):
             return kernel
@@ -85,7 +85,7 @@ def _checked_shares(
     kernel: MarginsKernel, size: PopulationSize, noise: Noise | RehearsalNoise, workload: Workload | None
 ) -> sharing.Shares:
     """Of the rounds, from public facts, before anything is spent; PublishError if their tables may have too many cells."""
-    asked = sharing.asked_squares(kernel, workload)
+    asked = sharing.asked_squares(kernel, workload, size, noise)
     named: list[int] = []
     left: list[int] = []
     for pair, cells in zip(kernel.pairs, cells_of_all_pairs(kernel), strict=True):

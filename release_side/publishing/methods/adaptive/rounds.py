@@ -86,7 +86,7 @@ class Rounds:
         workload: Workload | None,
     ) -> Rounds:
         kernel = sharing.without_sets(everything.kernel)
-        asked = sharing.asked_squares(kernel, workload)
+        asked = sharing.asked_squares(kernel, workload, size, door.noise)
         shares = sharing.shares_of_rounds(kernel, size, door.noise, asked)
         allowed = door.rounds(everything, shares.allowances())
         ruled = allowed_cells(domain, kernel)

@@ -14,7 +14,8 @@ one-way tables of one column or the table of two, with squared heights ∝ (ques
 questions of √cells / height: the noise of an answer, in standard errors of sampling, whatever of an even table is asked.
 (Three tenths is about what makes the mean of these noises as small as that of all others, for one pair as for thirty.) Pairs
 that are named are measured in the first round, before any score. A target is a workload of its pairs with all other columns, which
-have half where few pairs are left, and the larger sets that are drawn from have it.
+have half where few pairs are left and seven tenths where noise is large (but for those with more noise than tables can differ), and
+the larger sets that are drawn from have it.
 """
 
 from __future__ import annotations
@@ -76,10 +77,8 @@ _SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs 
 # squared heights ∝ cells ** ⅔, which minimises the sum over tables of cells / height, the distances of tables; where noise is
 # small ∝ √cells: half way to cells ** ⅓, which minimises that of √cells / height, the noise of answers (as with workloads, above)
 _POWER, _POWER_SMALL = 2 / 3, 1 / 2
-_ASKED, _OF_TARGETS = (
-    0.3,
-    0.5,
-)  # of what tables have: for those that a workload names; for a target's, where others are few
+# of what tables have: for those that a workload names; for a target's, where others are few; and where noise is large
+_ASKED, _OF_TARGETS, _OF_TARGETS_LARGE = 0.3, 0.5, 0.7
 MOST_CELLS = 10**6  # of the tables that are measured
 MOST_REPEATED = MOST_CELLS // 8  # of the tables that a later round measures again
 _TINY = 1e-15
@@ -227,14 +226,24 @@ def without_sets(kernel: MarginsKernel) -> MarginsKernel:
     return MarginsKernel(**{each.name: getattr(kernel, each.name) for each in fields(MarginsKernel)})
 
 
-def asked_squares(kernel: MarginsKernel, workload: Workload | None) -> dict[tuple[int, ...], float]:
-    """Squared heights for each column and pair of columns that a workload names, none without one; of sum `_ASKED` or more."""
+def asked_squares(
+    kernel: MarginsKernel, workload: Workload | None, size: PopulationSize, noise: Noise | RehearsalNoise
+) -> dict[tuple[int, ...], float]:
+    """Squared heights for each column and pair of columns that a workload names, none without one.
+
+    Their sum is `_ASKED`, or more for a target. Where noise is large a target's tables with more noise than two tables can differ
+    are left out.
+    """
     if workload is None:
         return {}
     questions = workload.by_columns.items()
     cells = {columns: math.prod(kernel.sizes[j] for j in columns) for columns, _ in questions if len(columns) < 3}
     worth = {columns: (n * math.sqrt(cells[columns])) ** _POWER for columns, n in questions if columns in cells}
     part = _OF_TARGETS if are_few_left(kernel, worth) else _ASKED
+    if targets(kernel, worth) and noise_of_all_pairs(kernel, size, noise) > _LARGE_NOISE:
+        part, unit = _OF_TARGETS_LARGE, NOISE_IN_DISTANCE * math.sqrt(2) * noise.deviation(1.0) / size.count
+        least = {columns: (unit * cells[columns] / MOST_DISTANCE) ** 2 for columns in worth}
+        worth = {columns: own for columns, own in worth.items() if part * own >= least[columns] * sum(worth.values())}
     return {columns: part * own / sum(worth.values()) for columns, own in worth.items()}
 
 
