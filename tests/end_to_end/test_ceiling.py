@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_536,
-    "kmeanalyst/inference": 13_172,
+    "kmeanalyst/inference": 13_171,
     "kmeanalyst/kernels": 3_414,
     "kmeanalyst/learning": 3_467,
     "kmeanalyst/plots": 1_007,

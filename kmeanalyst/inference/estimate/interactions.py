@@ -60,7 +60,8 @@ class Interactions:
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     pairs     the columns of each pair, and of each larger set that was counted or scored.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score;
-              squared (P,) its squared distance as its score alone says, NaN where there is none.
+              squared (P,) its squared distance as its score alone says, NaN where there is none; 0 of larger sets that were
+              only scored, of which no relation is expected.
     spread    κ of single columns; further that of all other sets.
     """
 
@@ -147,12 +148,10 @@ class Interactions:
             mean, error = float(usual.mean()), 2 * float(usual.std(ddof=1)) / math.sqrt(len(usual))
             most = max(_OF_EVENTS * (mean + error), _LEAST_OF_TRIPLES)
             further = min(max(further, _OF_EVENTS * (mean - error)), most)
-        for each, kappa, square in zip(
-            drawn.sets, kappas, _second_moments(scores / noise, noise) + own**2, strict=True
-        ):
+        for each, kappa in zip(drawn.sets, kappas, strict=True):
             if each not in counted:
                 i = self.pairs.index(each)
-                self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), square
+                self.spreads[i], self.squared[i] = max(_OF_EVENTS * kappa, further), 0.0
         return replace(self, further=further)
 
     def _distance_of_rows(self, columns: tuple[int, ...]) -> float:
