@@ -30,7 +30,9 @@ from kmeanalyst.inference.contingency.strata import strata_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
+from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
 
 LEVEL = 0.05
 _LEVELS = tuple("klm")
@@ -73,13 +75,16 @@ def pvalues(setting: Setting, releases: int) -> Array:
     domain, draw, pairs = drawn(setting)
     if not setting.fit:
         fit_nothing(domain.draw(10, 0))
-    found = np.ones((releases, len(pairs), 5))
+    found, kernel = np.ones((releases, len(pairs), 5)), setting.kernel
+    if setting.target is not None and kernel == "margins":
+        own = domain.position(setting.target)
+        kernel = with_sets(margin_kernel(domain), [s for s in combinations(range(len(domain)), 3) if own in s])
     for i in range(releases):
         rng = np.random.default_rng([i, int(setting.epsilon * 10), setting.rows])
         rows = draw(setting.rows, rng)
         release = release_side.publish(
-            rows, domain, epsilon=setting.epsilon, delta=1e-6, kernel=setting.kernel, target=setting.target, workers=1,
-            rehearsal=int(rng.integers(2**62)), uncounted=True,
+            rows, domain, epsilon=setting.epsilon, delta=1e-6, kernel=kernel, workers=1,
+            target=None if setting.kernel == "margins" else setting.target, rehearsal=int(rng.integers(2**62)), uncounted=True,
         )  # fmt: skip
         cells = release.measurement.feature_map.kernel.cells(domain.encode(rows))  # type: ignore[attr-defined, union-attr]
         found[i] = [_tests(setting, release, cells, a, b) for a, b in pairs]

@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_059,
     "release_side/quality": 1_486,
-    "tests": 48_998,
+    "tests": 48_999,
 }
 
 

@@ -28,7 +28,6 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import (
     generator_kernel,
-    kernel_from_spec,
     margin_kernel,
     table_kernel,
 )
@@ -75,7 +74,6 @@ KERNELS: dict[str, Kernel] = {
     "table": table_kernel(PEOPLE),
     "margins": margin_kernel(PEOPLE, finer=False),
     "margins of sets": with_sets(margin_kernel(PEOPLE, finer=False), [(0, 2, 3)]),
-    "margins of a target": kernel_from_spec("margins", PEOPLE, "rich", finer=False),
     "pairs in a product": Product(
         (OnColumns(CELL, (3,)), OnColumns(margin_kernel(Domain(PEOPLE.columns[:3]), finer=False), (0, 1, 2)))
     ),

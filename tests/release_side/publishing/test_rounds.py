@@ -95,9 +95,7 @@ KINDS: dict[str, tuple[Domain, int, float, dict[str, Any], int]] = {  # columns,
     "merged ranges": (edged(20), 10_000, 1.0, {"target": "c0"}, 8),
     "merged ranges of few rows": (edged(9), 400, 1.0, {"target": "c0"}, 3),
     "merged ranges of many columns": (edged(31), 10_000, 1.0, {"target": "c0"}, 9),
-    "many columns, a target and a workload": (
-        columns(31), 10_000, 1.0, {"target": "c1", "workload": ["table(c0, c3)", "c4 > 7"]}, 9,
-    ),
+    "many columns, a target and a workload": (columns(31), 10**4, 1, {"target": "c1", "workload": ["table(c0, c3)", "c4 > 7"]}, 9),
     "two targets of many columns": (columns(40), 10_000, 1.0, {"target": ("c0", "c4")}, 9),
 }  # fmt: skip
 LARGE = {  # 31 columns and a workload stay in the default tier
