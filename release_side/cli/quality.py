@@ -18,7 +18,7 @@ from release_side.errors import PublishError
     option("--json json_output", "Write the page's numbers to this file as well.", "file", metavar="X.internal.json"),
     option("--group", "A column to divide the table by: scores for each of its groups.", metavar="COLUMN"),
     option(
-        "--target", "The column that models predict; by default the release's own, else the last one of few levels.",
+        "--target", "The column that models predict; by default the last one of few levels.",
         metavar="COLUMN",
     ),
     option(

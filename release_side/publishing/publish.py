@@ -78,7 +78,7 @@ def publish(
     features        number of feature coordinates F, even: 4000 by default.
     family          of random features: "fourier", "binning" or "maclaurin".
     kernel          Kernel or its text: "adaptive", "table", "margins", "generator", "gaussian:lengthscale=…" (see README).
-    target          a column that models will predict, or several: everything else is measured together with it.
+    target          a column that models will predict, or several: its tables with all others are measured first.
     workload        what will be asked: the path of a text, or a list of lines (`release_side.choices.workload`). Public.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M) or "published" (subspace).
     bound           the largest Σ|w| of bounded and signed weights.
