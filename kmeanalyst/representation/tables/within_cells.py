@@ -1,7 +1,7 @@
 """The position of a value within its cell: from the finer tables of margins, or uniform.
 
-Most finer ranges hold few rows, so the shares of the model's coarser cells are divided by the maximum a posteriori under normal
-priors on the logits.
+Most finer ranges hold few rows, so the shares of the model's coarser cells are divided by maxima a posteriori under normal priors
+on the logits, of several deviations, averaged by Laplace's approximation of the evidence.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, softmax
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
@@ -22,7 +22,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.weights.views import systematic_indices
 
 _STEPS = 200  # steps of L-BFGS
-_DEVIATION = 2.12  # prior standard deviation of the logits
+_DEVIATIONS = (0.25, 0.5, 1.0, 2.12)  # prior standard deviations of the logits
 _EMPTY = -40.0  # logit of a range without values of the column
 _TRIES = 50  # tries to draw a value in a range
 
@@ -102,15 +102,24 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
     with np.errstate(divide="ignore"):
         base = np.maximum(np.log(sizes / np.add.reduceat(sizes, starts).clip(1e-300)[which]), _EMPTY)
 
-    def objective(flat: Array) -> tuple[float, Array]:
+    def objective(flat: Array, deviation: float) -> tuple[float, Array]:
         p = block_softmax(base + flat, ranges)
         residual = (cell_shares * p - observed) / noise
         pull = block_slope_in_logits(p, p * residual * cell_shares / noise, ranges)
-        loss = (residual**2).sum() + (flat**2).sum() / _DEVIATION**2
-        return 0.5 * float(loss), pull + flat / _DEVIATION**2
+        loss = (residual**2).sum() + (flat**2).sum() / deviation**2
+        return 0.5 * float(loss), pull + flat / deviation**2
 
-    found = minimize(objective, np.zeros(len(cell)), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
-    return block_softmax(base + found, ranges)
+    found, evidences, flat = [], [], np.zeros(len(cell))
+    for deviation in _DEVIATIONS:
+        best = minimize(objective, flat, (deviation,), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+        flat, p = best.x, block_softmax(base + best.x, ranges)
+        curvature = 0.0  # log determinant of the identity and the curvature of what is observed, relative to the prior's
+        for own in np.split(np.arange(len(cell)), starts[1:]):
+            slopes = deviation / noise * cell_shares[own, None] * (np.diag(p[own]) - np.outer(p[own], p[own]))
+            curvature += np.linalg.slogdet(np.eye(len(own)) + slopes.T @ slopes)[1]
+        found.append(p)
+        evidences.append(-best.fun - 0.5 * curvature)
+    return np.asarray(softmax(evidences) @ np.array(found))
 
 
 def rows_in_cells(
