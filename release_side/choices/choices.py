@@ -73,7 +73,7 @@ class Choices:
     )
     kernel: Any = _option(
         None,
-        '"adaptive" (default), "table" (default for up to six columns of numbers), "margins", "gaussian:lengthscale=158.1", '
+        '"adaptive" (default), "table" (default for texts and cyclic columns), "margins", "gaussian:lengthscale=158.1", '
         '"laplacian:lengthscale=2", "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2", '
         '"polynomial:degree=2,offset=1", "exponential-dot:rate=1".',
         metavar="SPEC",

@@ -3,7 +3,8 @@
     python tests/benchmarks/strangers.py [--tables randhie fair ...] [--releases 10] [--epsilon 1 0.1 10] [--workers 2]
         [--keep FOLDER] [--kernel K]
 
-Tables that statsmodels and vega_datasets ship (where they are installed), and those of ../shared/data. Each is a population:
+Tables that statsmodels and vega_datasets ship (where they are installed), and those of ../shared/data, the last seven of numbers
+alone. Each is a population:
 for each release as many rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the domain is drafted from the
 population, which is public here. Questions are drawn by a fixed seed, some of each kind, without looking at their answers but
 for this: an event has a probability of .02 to .98, a level or value is that of a random row. Releases are the independent unit.
@@ -49,6 +50,16 @@ def _vega(name: str) -> pd.DataFrame:
     return local_data(name)
 
 
+def _hours(table: pd.DataFrame) -> pd.DataFrame:
+    date = pd.to_datetime(table.date)
+    return pd.DataFrame({"temp": table.temp.astype(float), "hour": date.dt.hour, "day": date.dt.dayofyear})
+
+
+def _clusters(rng: np.random.Generator) -> pd.DataFrame:
+    middles, own = 3 * rng.normal(size=(5, 3)), rng.integers(0, 5, MOST)
+    return pd.DataFrame(middles[own] + 0.6 * rng.normal(size=(MOST, 3)), columns=list("abc")).round(3)
+
+
 def _numbers_where_they_are(table: pd.DataFrame) -> pd.DataFrame:
     converted = {name: pd.to_numeric(table[name], errors="coerce") for name in table}
     return table.assign(**{name: column for name, column in converted.items() if column.notna().all()})
@@ -64,6 +75,14 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "housing": lambda: read_text("housing/housing.csv.gz"),
     "acs": lambda: read_text("acs/ma2019.csv.gz"),
     "pums": lambda: read_text("pums/PUMS.csv"),
+    # of numbers alone
+    "weather of four": lambda: _vega("seattle-weather")[["precipitation", "temp_max", "temp_min", "wind"]],
+    "temperatures": lambda: _hours(_vega("seattle-temps")),
+    "places": lambda: read_text("housing/housing.csv.gz")[["longitude", "latitude", "median_house_value"]],
+    "houses": lambda: read_text("housing/housing.csv.gz").iloc[:, [2, 3, 5, 7, 8]],
+    "visits": lambda: _statsmodels("randhie").iloc[:, [0, 1, 3, 9]],
+    "working": lambda: read_text("adult/adult_train.csv.gz")[["age", "education-num", "hours-per-week"]],
+    "clusters": lambda: _clusters(np.random.default_rng(0)),
 }
 
 

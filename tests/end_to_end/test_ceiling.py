@@ -20,7 +20,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/release": 289,
     "kmeanalyst/releases": 9_991,
     "kmeanalyst/report": 1_486,
-    "kmeanalyst/representation": 5_052,
+    "kmeanalyst/representation": 5_062,
     "kmeanalyst/sources": 1_362,
     "release_side": 315,
     "release_side/budget": 1_259,
@@ -29,9 +29,9 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_167,
-    "release_side/publishing": 3_059,
+    "release_side/publishing": 3_056,
     "release_side/quality": 1_486,
-    "tests": 48_999,
+    "tests": 48_981,
 }
 
 

@@ -29,7 +29,7 @@ _NEWTON_STEPS = 20
 _ENOUGH = 1e-4  # of the loss, or of a step's length
 _FURTHEST = 20.0  # log lift
 _LEAST = 1e-4  # distance of a score's quantile from 0 and 1
-_TINY = 1e-15
+_TINY, _ROUNDING = 1e-15, 1e-13
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,7 @@ def _most_plausible(
     for _ in range(_NEWTON_STEPS):
         slopes = _slopes(table, terms)
         curvature = slopes @ slopes.T / noise**2 + np.diag(precision)
+        curvature[np.diag_indices_from(curvature)] += _ROUNDING * np.trace(curvature)
         step = np.linalg.solve(curvature, slopes @ (table - noisy).ravel() / noise**2 + precision * theta)
         length = 1.0
         while length > _ENOUGH and loss_at(theta - length * step)[0] > loss:

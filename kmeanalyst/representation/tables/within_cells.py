@@ -113,7 +113,7 @@ def _probabilities(observed: Array, noise: float, cell_shares: Array, cell: Arra
     for deviation in _DEVIATIONS:
         best = minimize(objective, flat, (deviation,), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
         flat, p = best.x, block_softmax(base + best.x, ranges)
-        curvature = 0.0  # log determinant of the identity and the curvature of what is observed, relative to the prior's
+        curvature = 0.0  # log determinant, relative to the prior's
         for own in np.split(np.arange(len(cell)), starts[1:]):
             slopes = deviation / noise * cell_shares[own, None] * (np.diag(p[own]) - np.outer(p[own], p[own]))
             curvature += np.linalg.slogdet(np.eye(len(own)) + slopes.T @ slopes)[1]

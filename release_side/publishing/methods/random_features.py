@@ -35,7 +35,6 @@ from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
-_SEEN_JOINTLY = 6  # numbers, of which random features of all together have smaller errors than tables of pairs
 _DRAWN = {  # what a feature map has drawn, by its name
     "random-binning": "the grids of the features, drawn from a public seed",
     "random-maclaurin": "the degrees and projections of the features, drawn from a public seed",
@@ -62,19 +61,16 @@ class RandomFeatures(MeanMethod):
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
-        """Adaptive margins; the table kernel for a few columns of numbers, and where a choice demands it.
+        """Adaptive margins; the table kernel where a choice demands it: of random features or placed points, or Laplace noise.
 
-        Its features see a few numbers jointly; levels are answered better by tables. Choices that demand it are those of
-        random features or placed points, and Laplace noise. Rules are kept by rows of margins alone.
+        Rules are kept by rows of margins alone.
         """
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)
-        numbers = all(column.is_number for column in domain.columns)
-        few = len(domain) <= _SEEN_JOINTLY and numbers and choices.workload is None and not domain.rules
         if domain.rules and choices.noise == "laplace" and not others:
             return "margins"
-        if any(choice is not None for choice in of_features) or few or placed or others or choices.noise == "laplace":
+        if any(choice is not None for choice in of_features) or placed or others or choices.noise == "laplace":
             return "table"
         try:
             adaptive_kernel(domain)

@@ -43,7 +43,7 @@ def test_the_registry_has_the_names_that_curators_type_and_margins():
 
 
 METHOD_OF_CHOICES: list[tuple[dict[str, Any], int, str]] = [
-    ({}, 1, "random-features"), ({}, 2, "adaptive"), ({"kernel": "adaptive"}, 2, "adaptive"),
+    ({}, 1, "adaptive"), ({}, 2, "adaptive"), ({"kernel": "adaptive"}, 2, "adaptive"),
     ({"features": 50}, 2, "random-features"),
     ({"kernel": "adaptive", "target": "y"}, 2, "adaptive"), ({"weights": "signed"}, 2, "random-features"),
     ({"noise": "laplace"}, 2, "random-features"), ({"kernel": "table"}, 2, "random-features"),

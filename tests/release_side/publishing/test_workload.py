@@ -466,6 +466,12 @@ def test_a_wrong_workload_is_refused_before_a_private_row_is_read(asked_path, tm
     assert (tmp_path / "q.txt").read_text() == "age > 3\n"
 
 
+def test_more_pairs_than_a_file_can_name_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("release_side.publishing.methods.adaptive.method._MOST_NAMED", 2)
+    with pytest.raises(PublishError, match=r"the 3 pairs of columns .* of 2 pairs are measured before .*Ask of fewer"):
+        published(["table(p, q)", "table(p, r)", "table(q, s)"])
+
+
 # ---------------------------------------------------------------------- plans
 
 

@@ -15,6 +15,7 @@ from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.within_cells import (
     FineRanges,
+    _probabilities,
     fine_ranges,
     rows_in_cells,
     smooth_shares,
@@ -138,6 +139,19 @@ def test_values_in_cells_follow_the_density():
     (found,) = fine_ranges(measurement, domain, OF_CELLS).values()
     middles = (found.ends[:-1] + found.ends[1:]) / 2
     assert (OF_CELLS[found.cell] * found.probabilities) @ middles**2 == pytest.approx(1.0, abs=0.1)
+
+
+def test_finer_ranges_are_smoothed_as_far_as_they_are_noise():
+    """Noise of twice a share is not followed, one that shows spikes is."""
+    rng = np.random.default_rng(0)
+    spiky = NORMAL * np.where(np.arange(80) % 5 == 0, 4.0, 0.25)
+    spiky /= np.bincount(CELL, spiky)[CELL]
+    even = NORMAL / OF_CELLS[CELL]
+    for truth, noise, most in ((even, 0.025, 0.2), (spiky, 0.001, 0.05)):
+        observed = OF_CELLS[CELL] * truth + noise * rng.standard_normal(80)
+        found = _probabilities(observed, noise, OF_CELLS[CELL], CELL, even)
+        np.testing.assert_allclose(np.bincount(CELL, found), 1.0)
+        assert OF_CELLS[CELL] @ np.abs(found - truth) < most
 
 
 LOGITS, SLOPE = np.random.default_rng(0).normal(size=(2, 6))

@@ -23,7 +23,7 @@ from release_side.publishing.methods.adaptive.rounds import Rounds
 from release_side.publishing.methods.base import Measured
 from release_side.publishing.methods.margins import Margins
 
-_FEWEST_ROWS = 5000
+_FEWEST_ROWS, _MOST_NAMED = 5000, 30_000  # more tables than that of pairs no file holds
 # ranges of a number in tables of pairs, where a number is a target, or where all pairs are measured for one: at most so many that
 # the noise of a correlation, which is about the ranges times the noise of a share, is no more than this, if all pairs were measured
 # alike; and never fewer
@@ -90,10 +90,11 @@ def _checked_shares(
     left: list[int] = []
     for pair, cells in zip(kernel.pairs, cells_of_all_pairs(kernel), strict=True):
         (named if pair in asked else left).append(cells)
-    if sum(named) > sharing.MOST_CELLS // 4:
+    if sum(named) > sharing.MOST_CELLS // 4 or len(named) > _MOST_NAMED:
         raise PublishError(
-            f"the tables of the pairs of columns that the workload names have {sum(named):,} cells, and at most "
-            f"{sharing.MOST_CELLS // 4:,} are measured before all others. Ask of fewer pairs, or name fewer levels or edges."
+            f"the tables of the {len(named):,} pairs of columns that the workload names have {sum(named):,} cells, and at most "
+            f"{sharing.MOST_CELLS // 4:,} of {_MOST_NAMED:,} pairs are measured before all others. Ask of fewer pairs, or name "
+            "fewer levels or edges."
         )
     shares = sharing.shares_of_rounds(kernel, size, noise, asked)
     no_pair_fits = not shares.are_all_measured and bool(shares.scores) and min(left) > sharing.most_of_a_pair(kernel)
