@@ -34,6 +34,11 @@ _LETTER = (
     "[^\x00-\u058f\u180b-\u180f\u1e00-\u206f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"  # that these may follow
 )
 _NEEDED = re.compile(f"(?<={_LETTER})(?:{_SELECTORS}?[{JOINERS}](?={_LETTER})|{_SELECTORS})")
+# user@ or user:password@, whose password may have a slash; the query of a signed URL; settings as libpq, ODBC and DuckDB take them
+SECRET = re.compile(
+    r":/+[^/]*@|:/+.*:.*@|^[^/\\]+:[^/\\]+@|[?&;#][^/]*=|^\s*\w+\s*=\s*\S+\s+\w+\s*=|(pass|pwd|token|secret)\w*\s*=",
+    re.IGNORECASE,
+)
 
 
 def flaw_of(text: str) -> str | None:
@@ -87,6 +92,12 @@ def one_line(text: object) -> str:
     """
     line = escaped(str(text)).replace("\n", "\\n")
     return line if flaw_of(line) is None else line.translate({ord(c): _escape(c) for c in set(line) if flaw_of(c)})
+
+
+def shown(source: object) -> str:
+    """What a message says of a source that is no file: its name, unless that looks like an address with a secret."""
+    is_secret = SECRET.search(str(source))
+    return "the address, which seems to hold a password and is not repeated here" if is_secret else str(source)
 
 
 def escaped(text: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from kmeanalyst.releases.texts import shown
 from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.stores import StoreFile, is_url, store_files
 
@@ -45,7 +46,7 @@ def files_of(source: str | Path) -> list[File]:
         return list(_local_files(path))
     except OSError as error:
         raise SourceError(
-            f"{source} could not be read: {error.strerror}. Make it readable, or name another file."
+            f"{shown(source)} could not be read: {error.strerror}. Make it readable, or name another file."
         ) from None
 
 
@@ -57,7 +58,7 @@ def _local_files(path: Path) -> list[Path]:
     else:
         found = [path] if path.exists() else sorted(Path(each) for each in glob.glob(str(path)))
     if not found:
-        raise SourceError(f"no file at {path}. Check the path; a glob must match at least one file.")
+        raise SourceError(f"no file at {shown(path)}. Check the path; a glob must match at least one file.")
     for each in found:
         check_regular(each)
     return found

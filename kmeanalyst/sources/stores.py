@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
+from kmeanalyst.releases.texts import SECRET
 from kmeanalyst.sources.source import SourceError
 
 _T = TypeVar("_T")
 _URL = re.compile(r"(?!postgres)[A-Za-z][A-Za-z0-9+.\-:]*://")
-# user:password@, whose password may have a slash, or the query of a signed URL
-_SECRET = re.compile(r"://.*:.*@|[?&][^/]*=")
 _BLOCK = 2**22  # bytes asked of a store at a time
 
 
@@ -63,7 +62,7 @@ def store_files(url: str, is_table: Callable[[str], bool]) -> list[StoreFile]:
 
     Errors   SourceError if there is none, it may not be read, or the URL holds a secret, which is not shown.
     """
-    if _SECRET.search(url):
+    if SECRET.search(url):
         raise SourceError(
             "the URL holds a password or a signature, so it is not repeated here: URLs stand in histories of commands and in "
             "messages. Leave it out, and put the credentials into the environment or a file of configuration of fsspec."

@@ -18,7 +18,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/learning": 3_467,
     "kmeanalyst/plots": 1_007,
     "kmeanalyst/release": 289,
-    "kmeanalyst/releases": 9_991,
+    "kmeanalyst/releases": 10_002,
     "kmeanalyst/report": 1_486,
     "kmeanalyst/representation": 5_062,
     "kmeanalyst/sources": 1_362,
@@ -29,9 +29,9 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_167,
-    "release_side/publishing": 3_056,
+    "release_side/publishing": 3_053,
     "release_side/quality": 1_486,
-    "tests": 48_981,
+    "tests": 49_000,
 }
 
 

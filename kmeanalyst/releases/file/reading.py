@@ -37,7 +37,7 @@ from kmeanalyst.releases.file.points import points_and_weights
 from kmeanalyst.releases.file.rules import REMAINDER, check_trying_work, length_of, rules_in
 from kmeanalyst.releases.function import ReleasedFunction
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.texts import one_line
+from kmeanalyst.releases.texts import one_line, shown
 
 R = TypeVar("R", bound=ReleaseData)
 _T = TypeVar("_T", bound=ReleaseData | ReleasedFunction)
@@ -69,7 +69,7 @@ def read_container(
             )
         return found
     except FileRefused as refused:
-        raise type(refused)(one_line(f"{path}: {refused}")) from None
+        raise type(refused)(one_line(f"{path if Path(path).exists() else shown(path)}: {refused}")) from None
 
 
 def columns_in(header: dict[str, Any]) -> Domain:

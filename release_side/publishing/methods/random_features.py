@@ -61,10 +61,7 @@ class RandomFeatures(MeanMethod):
 
     @classmethod
     def usual_kernel(cls, choices: Choices, domain: Domain) -> str:
-        """Adaptive margins; the table kernel where a choice demands it: of random features or placed points, or Laplace noise.
-
-        Rules are kept by rows of margins alone.
-        """
+        """Adaptive margins; the table kernel where a choice demands it, margins for rules under Laplace noise."""
         of_features = (choices.features, choices.family, choices.public_points, choices.bound)
         placed = choices.weights not in ("probability", "uniform")
         others = any(column.is_text or isinstance(column, Cyclic) for column in domain.columns)

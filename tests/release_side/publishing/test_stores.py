@@ -25,6 +25,7 @@ from command_line import call
 from source_cases import DOMAIN, MARKER, SMALL, N, as_csv, fail_with_a_cell, integers, people, refused_and_shown
 
 from kmeanalyst.releases.domain.domain import domain_toml
+from kmeanalyst.releases.texts import shown
 from kmeanalyst.sources.stores import is_url
 from release_side import Ledger, PublishError, publish
 from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload, samples_of
@@ -195,7 +196,8 @@ def test_a_secret_in_a_url_is_refused_and_not_repeated(tmp_path, monkeypatch, ca
     Path("d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
     for url in (
         "s3://AKIA:s3cret@visits/t.csv", "s3://AKIA:s3c/ret@visits/*.csv", "sftp://me:s3cret@host/t.csv",
-        "https://host/t.csv?X-Amz-Signature=s3cret", "az://visits/t.csv?sv=1&sig=s3cret",
+        "https://host/t.csv?X-Amz-Signature=s3cret", "az://visits/t.csv?sv=1&sig=s3cret", "https://host/t.csv;sig=s3cret",
+        "https://host/t.csv#sig=s3cret", "s3://s3cret@visits/t.csv",
     ):  # fmt: skip
         with pytest.raises(PublishError, match=r"^the URL holds a password .* repeated here: .* into the env"):
             refused(url)
@@ -203,6 +205,23 @@ def test_a_secret_in_a_url_is_refused_and_not_repeated(tmp_path, monkeypatch, ca
             result = call("release-side", *command.split(), url, "--domain", "d.toml")
             assert result.exit_code == 1 and "not repeated here" in result.stderr
             assert "s3c" not in result.output + caplog.text
+
+
+ADDRESSES = (
+    "postgresql+psycopg2://me:s3cret@host/db", "postgresqls://me:s3c/ret@host/db", "host=h user=me password=s3cret",
+    "Driver=SQL Server;Server=h;UID=me;PWD=s3cret", "md:db?motherduck_token=s3cret", "me:s3cret@host/db", "key=a secret=s3cret",
+)  # fmt: skip
+
+
+def test_what_is_no_file_and_looks_like_an_address_is_not_repeated(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
+    for address in ADDRESSES:
+        for words in (("release-side", "check-source", address, "--domain", "d.toml"), ("kmeanalyst", "info", address)):
+            result = call(*words)
+            assert result.exit_code and "not repeated here" in result.stderr and "s3c" not in result.output
+    for name in ("no/such.csv", "year=2020/t.csv", "C:\\t.csv", "a@b/t.csv", "part-[0-9]?.csv", "über uns.csv"):
+        assert shown(name) == name
 
 
 def test_an_address_of_a_database_and_a_path_are_no_urls():
