@@ -9,6 +9,7 @@ input (`flaw_of`). What cannot be refused, such as a column's name in an analyst
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 
@@ -95,8 +96,8 @@ def one_line(text: object) -> str:
 
 
 def shown(source: object) -> str:
-    """What a message says of a source that is no file: its name, unless that looks like an address with a secret."""
-    is_secret = SECRET.search(str(source))
+    """What a message says of a source: its name, unless that is no file and looks like an address with a secret."""
+    is_secret = SECRET.search(str(source)) and not os.path.exists(str(source))  # False for a name that is too long
     return "the address, which seems to hold a password and is not repeated here" if is_secret else str(source)
 
 

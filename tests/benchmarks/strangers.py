@@ -4,10 +4,10 @@
         [--keep FOLDER] [--kernel K]
 
 Tables that statsmodels and vega_datasets ship (where they are installed), and those of ../shared/data, the last seven of numbers
-alone. Each is a population:
-for each release as many rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the domain is drafted from the
-population, which is public here. Questions are drawn by a fixed seed, some of each kind, without looking at their answers but
-for this: an event has a probability of .02 to .98, a level or value is that of a random row. Releases are the independent unit.
+alone. Each is a population: for each release as many rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the
+domain is drafted from the population, public here. Questions are drawn by a fixed seed, some of each kind, without looking at
+their answers but for this: an event has a probability of .02 to .98, a level or value is that of a random row. Releases are the
+independent unit.
 
     held     share of answers whose 95 % interval holds the population's value, by kind; its standard error is over releases
     worst    the table that holds least, and how much
@@ -75,7 +75,6 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "housing": lambda: read_text("housing/housing.csv.gz"),
     "acs": lambda: read_text("acs/ma2019.csv.gz"),
     "pums": lambda: read_text("pums/PUMS.csv"),
-    # of numbers alone
     "weather of four": lambda: _vega("seattle-weather")[["precipitation", "temp_max", "temp_min", "wind"]],
     "temperatures": lambda: _hours(_vega("seattle-temps")),
     "places": lambda: read_text("housing/housing.csv.gz")[["longitude", "latitude", "median_house_value"]],

@@ -18,7 +18,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/learning": 3_467,
     "kmeanalyst/plots": 1_007,
     "kmeanalyst/release": 289,
-    "kmeanalyst/releases": 10_002,
+    "kmeanalyst/releases": 10_003,
     "kmeanalyst/report": 1_486,
     "kmeanalyst/representation": 5_062,
     "kmeanalyst/sources": 1_362,

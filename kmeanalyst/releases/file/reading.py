@@ -69,7 +69,7 @@ def read_container(
             )
         return found
     except FileRefused as refused:
-        raise type(refused)(one_line(f"{path if Path(path).exists() else shown(path)}: {refused}")) from None
+        raise type(refused)(one_line(f"{shown(path)}: {refused}")) from None
 
 
 def columns_in(header: dict[str, Any]) -> Domain:

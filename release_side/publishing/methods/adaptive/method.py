@@ -23,7 +23,7 @@ from release_side.publishing.methods.adaptive.rounds import Rounds
 from release_side.publishing.methods.base import Measured
 from release_side.publishing.methods.margins import Margins
 
-_FEWEST_ROWS, _MOST_NAMED = 5000, 30_000  # more tables than that of pairs no file holds
+_FEWEST_ROWS, _MOST_NAMED = 5000, 30_000  # of the pairs: no file holds many more tables
 # ranges of a number in tables of pairs, where a number is a target, or where all pairs are measured for one: at most so many that
 # the noise of a correlation, which is about the ranges times the noise of a share, is no more than this, if all pairs were measured
 # alike; and never fewer
