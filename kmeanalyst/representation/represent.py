@@ -16,7 +16,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement, feature_mean
@@ -24,8 +24,7 @@ from kmeanalyst.representation.generator.generator import generated_rows
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.mixture.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
-from kmeanalyst.representation.tables.latent_classes import fit_latent_classes
-from kmeanalyst.representation.tables.rows_from_tables import rows_from_classes, rows_from_tables
+from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
 from kmeanalyst.representation.tables.values_kept import without_broken
 from kmeanalyst.representation.thinning import thinned
 from kmeanalyst.representation.wanted import Points, Wanted
@@ -63,13 +62,7 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
     wanted = replace(wanted, rng=rng)  # one stream for all steps
     features, M = measurement.feature_map, wanted.n_points
     if isinstance(features, MarginFeatures):
-        rows_report = between(0.0, 0.9, report)
-        if isinstance(features.kernel, ChosenMargins):
-            points = rows_from_tables(measurement, domain, wanted, rows_report)
-        else:
-            fitting, moving = between(0.0, 0.9, rows_report), between(0.9, 1.0, rows_report)
-            model = fit_latent_classes(measurement, rng, effort=wanted.effort, progress=fitting)
-            points = rows_from_classes(model, measurement, domain, wanted, moving)
+        points = rows_from_tables(measurement, domain, wanted, between(0.0, 0.9, report))
         report("placing points", 1.0)
         total = 1.0 if wanted.bound is None else min(1.0, wanted.bound)
         points = domain.encode(domain.decode(points, float32=wanted.float32))

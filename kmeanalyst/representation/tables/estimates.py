@@ -181,8 +181,7 @@ def estimate_tables(
     kernel = measurement.feature_map.kernel
     assert isinstance(kernel, Margins)
     orders = () if domain is None else orders_of(domain, kernel)
-    smooth = noise_of_all_pairs(measurement) > _SMOOTHED_FROM
-    ones = column_estimates(observed, smooth=smooth, allowed=allowed)
+    ones = column_estimates(observed, smooth=is_smoothed(measurement), allowed=allowed)
     d, pairs = len(ones), list(combinations(range(len(ones)), 2))
     independent = {(i, j): np.outer(ones[i], ones[j]) for i, j in pairs}
     independent = allowed_tables(independent, ones, allowed)
@@ -221,6 +220,11 @@ def allowed_tables(pairs: dict[Pair, Array], ones: list[Array], allowed: Allowed
         if not may.all():
             found[i, j] = scaled_to(np.where(may, np.maximum(table, _TINY), 0.0), ones[i], ones[j])
     return found
+
+
+def is_smoothed(measurement: Measurement) -> bool:
+    """Whether noise is so large that single columns are worth smoothing."""
+    return noise_of_all_pairs(measurement) > _SMOOTHED_FROM
 
 
 def noise_of_all_pairs(measurement: Measurement) -> float:

@@ -1,17 +1,13 @@
-"""Noisy margins become rows; latent classes are fitted with exact slopes and drawn from evenly."""
+"""Noisy margins of all pairs become rows of the domain, with weights of the view."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
-import pytest
 from every import every
 from kernel_cases import WORKERS as PEOPLE
 from kernel_cases import workers as people
 from representation_cases import measured
-from scipy.optimize import approx_fprime
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
@@ -21,62 +17,15 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.represent import represent
-from kmeanalyst.representation.tables import latent_classes, within_cells
-from kmeanalyst.representation.tables.latent_classes import LatentClasses, _Search, draw_class_cells, observed_margins
-from kmeanalyst.representation.tables.within_cells import block_softmax
+from kmeanalyst.representation.tables import within_cells
 from kmeanalyst.representation.wanted import QUICK, Effort, Wanted
 
 ROWS = PEOPLE.encode(people(6000, np.random.default_rng(0)))
-SMALL = Effort(0.1)  # one fit of six classes
-
-
-def draw_rows(
-    model: LatentClasses, measurement: Measurement, domain: Domain, n: int, rng: np.random.Generator
-) -> Array:
-    """n encoded rows (n, d) of the classes alone: cells, and values within them."""
-    kernel: Any = measurement.feature_map.kernel
-    cells = draw_class_cells(model, kernel, n, rng)
-    fine = within_cells.fine_ranges(measurement, domain, model.weights @ model.probabilities)
-    return within_cells.rows_in_cells(kernel, domain, cells, fine, rng)
+SMALL = Effort(0.1)
 
 
 def measurement_of(rows: Array, domain: Domain, *, noise_scale: float) -> Measurement:
     return measured(MarginFeatures(margin_kernel(domain)), rows, noise_scale=noise_scale)
-
-
-def test_slopes_are_those_of_finite_differences():
-    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01)
-    search = _Search(measurement.feature_map.kernel, observed_margins(measurement), effort=SMALL)
-    n = search.classes
-    flat = np.random.default_rng(1).normal(size=n + search.width * (1 + n))
-    value, slope = search.objective(flat)
-    chosen = np.random.default_rng(2).choice(len(flat), 40, replace=False)
-    chosen[:n] = np.arange(n)  # all of the weights'
-
-    def along(part: Array) -> float:
-        moved = flat.copy()
-        moved[chosen] = part
-        return search.objective(moved)[0]
-
-    expected = approx_fprime(flat[chosen], along, 1e-6)
-    np.testing.assert_allclose(slope[chosen], expected, atol=1e-5 * value)
-
-
-def test_the_loss_is_the_distance_of_the_models_own_features():
-    """½‖φ̄(model) − y‖²/τ²: the mean feature of rows drawn from the model is what the fit compares with y."""
-    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.02)
-    features = measurement.feature_map
-    assert isinstance(features, MarginFeatures)
-    search = _Search(features.kernel, observed_margins(measurement), effort=SMALL)
-    flat = np.random.default_rng(3).normal(size=search.classes + search.width * (1 + search.classes))
-    weights, common, own = search._split(flat)
-    model = LatentClasses(weights, block_softmax(own + common, search.sizes))
-    rows = draw_rows(model, measurement, PEOPLE, 100_000, np.random.default_rng(4))
-    fitted = np.concatenate([np.arange(group.start, group.stop) for group in features.groups if group.kind != "finer"])
-    difference = (feature_mean(features, rows) - measurement.vector)[fitted]
-    prior = 0.5 * float((common**2).sum() / 2 + (own**2).sum()) / latent_classes._DEVIATION**2
-    loss = search.objective(flat)[0] - prior
-    assert loss == pytest.approx(0.5 * difference @ difference / measurement.noise_scale**2, rel=0.03)
 
 
 def test_the_fit_is_far_nearer_to_the_table_than_its_measurement():
@@ -86,28 +35,6 @@ def test_the_fit_is_far_nearer_to_the_table_than_its_measurement():
     truth = feature_mean(features, ROWS)
     ours, noisy = (np.linalg.norm(v - truth) for v in (feature_mean(features, points, weights), measurement.vector))
     assert ours < 0.5 * noisy
-
-
-def test_rows_are_drawn_evenly_from_the_cells_of_the_domain():
-    """One class: every one-way table is met to one row in n; atoms, missing cells and ranges are what they are."""
-    measurement = measurement_of(ROWS, PEOPLE, noise_scale=0.01)
-    kernel = measurement.feature_map.kernel
-    probabilities = np.concatenate(
-        [np.random.default_rng(j).dirichlet(np.ones(size)) for j, size in enumerate(kernel.sizes)]
-    )
-    rows = draw_rows(
-        LatentClasses(np.ones(1), probabilities[None]), measurement, PEOPLE, 1000, np.random.default_rng(0)
-    )
-    starts = np.concatenate([[0], np.cumsum(kernel.sizes)])
-    for j, size in enumerate(kernel.sizes):
-        counts = np.bincount(kernel.cells(rows)[:, j], minlength=size)
-        if j == 0:  # nothing but the atom is in its range, so what is drawn there is the atom
-            counts, expected = np.append(counts[[0, 1, 3]], counts[2] + counts[4]), probabilities[: starts[1]]
-            expected = np.append(expected[[0, 1, 3]], expected[2] + expected[4])
-        else:
-            expected = probabilities[starts[j] : starts[j + 1]]
-        assert np.abs(counts - 1000 * expected).max() <= 1 + 1e-9
-    np.testing.assert_array_equal(PEOPLE.encode(PEOPLE.decode(rows)), rows)
 
 
 def test_every_year_of_age_is_released():
@@ -177,7 +104,7 @@ def test_the_answer_depends_on_the_seed_alone_and_the_progress_ends():
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
     steps, shares = zip(*reports[: len(reports) // 3], strict=True)
-    assert [*dict.fromkeys(steps)] == ["fitting latent classes", "moving rows", "placing points"]
+    assert [*dict.fromkeys(steps)] == ["moving rows", "placing points"]
     assert list(shares) == sorted(shares) and shares[-1] == 1.0
 
 
