@@ -12,6 +12,8 @@ decomposition; columns that copy each other are counted twice, so that all sets 
                                        times 9 for events, which add departures of one sign, but no event departs by more than
                                        half of the distance. Without a score, that of strong usual pairs.
     within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
+    within a cell of a counted pair    columns that are tied across their ranges may be tied within them, in all cells alike: one
+                                       date is before the other, in each. The more, the likelier the cell is than by chance.
     a larger set that was only scored  what its score says of κ_S, in the same way.
     all further sets                   κ of triples in real tables, as far as the scores of sets that were not drawn for their
                                        distance allow it: an assumption, as these were not counted.
@@ -25,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -44,6 +47,11 @@ _FEWEST_SETS = 6  # that show what usual sets are like
 OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
+_TIED = 0.55  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may be tied within them
+_WITHIN_PAIRS = (
+    3.0  # variance of that in all cells together, relative to what no sum of functions of one column each has
+)
+_CENTRINGS = 6
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
 _ANY = 1e9  # a distance that bounds nothing
@@ -164,7 +172,7 @@ class Interactions:
         """(k,) what is left open of questions, or of relations: of the rest r (n, k), of mean 0, and with these ranges (k,)."""
         total, alone, singles = self._totals(rest)
         left = total - singles
-        found = max(self.spread, OF_RELATIONS * relation) * singles + self._heaps(rest, total)[0]
+        found = max(self.spread, OF_RELATIONS * relation) * singles + self._heaps(rest, total)[0] + self._ties(rest)[0]
         sets = [
             (own, self._wanted(i, own, size, ranges, relation))
             for i, own, size, _ in self._of_pairs(rest, total, alone)
@@ -189,8 +197,9 @@ class Interactions:
         for i, own, size, means in self._of_pairs(rest, total, alone):
             wanted = share * self._wanted(i, own, size, ranges)
             added += _along(means, wanted)
-        heaps, along = self._heaps(rest, total)
-        return added + _along(along, heaps)
+        for found, along in (self._heaps(rest, total), self._ties(rest)):
+            added += _along(along, found)
+        return added
 
     def prior_draws(self, k: int, rng: np.random.Generator) -> Array:
         """(n, k) draws of how the weights of all rows may depart before anything is measured; each sums to 0 nearly."""
@@ -294,6 +303,78 @@ class Interactions:
             found += np.maximum((steps**2).sum(axis=0) - chance, 0.0)
             along.append(steps)
         return found, np.vstack(along)
+
+    def _ties(self, rest: Array) -> tuple[Array, Array]:
+        """(k,) variance from how tied columns depend within their cells, and what it is along (parts of pairs' cells, k)."""
+        weighted = self.weights[:, None] * rest[self.chosen]
+        effective = 1 / float(self.weights @ self.weights)
+        found, along = np.zeros(rest.shape[1]), [np.zeros((1, rest.shape[1]))]
+        for tie in self._tied:
+            shares = np.bincount(tie.places, self.weights, minlength=len(tie.cells))
+            sums = _sums(tie.places[:, None], len(shares), weighted)
+            apart = sums / shares[:, None]
+            left = self.weights @ rest[self.chosen] ** 2 - shares @ apart**2
+            for groups in (tie.first, tie.second) * _CENTRINGS:
+                mass = np.bincount(groups, shares)
+                apart = apart - (_sums(groups[:, None], len(mass), shares[:, None] * apart) / mass[:, None])[groups]
+            own = _sums(tie.cells[:, None], len(tie.lifted), shares[:, None] * apart**2)
+            total = own.sum(axis=0)
+            chance = (
+                max(len(shares) - len(set(tie.first)) - len(set(tie.second)) + len(tie.lifted), 0) / effective * left
+            )
+            kept = 1 - np.minimum(1.0, np.divide(chance, total, out=np.ones_like(total), where=total > 0))
+            of_cells = np.bincount(tie.cells, shares)
+            found += _WITHIN_PAIRS * kept * ((tie.lifted * np.sqrt(of_cells))[:, None] * np.sqrt(own)).sum(axis=0) ** 2
+            along.append(np.sqrt(shares)[:, None] * apart)
+        return found, np.vstack(along)
+
+    @cached_property
+    def _tied(self) -> list[_Tie]:
+        """The counted pairs of numbers that are tied across their cells."""
+        inside = {}
+        for j, (parts, _) in enumerate(self.within):
+            cell = np.zeros(int(parts.max()) + 1, dtype=np.intp)
+            cell[parts] = self.cells[j]
+            if len(cell) > len(np.unique(cell)):
+                mass = np.bincount(parts, self.weights, minlength=len(cell))
+                of_cell = np.bincount(cell, mass)
+                before = (
+                    np.cumsum(mass) - mass / 2 - (np.cumsum(of_cell) - of_cell)[cell]
+                )  # parts are in the order of cells
+                share = before / np.maximum(of_cell[cell], 1e-300)
+                inside[j] = np.clip((_PARTS * share).astype(np.intp), 0, _PARTS - 1)[parts]
+        return [tie for pair in self.pairs if set(pair) <= set(inside) and (tie := self._tie(pair, inside)) is not None]
+
+    def _tie(self, pair: tuple[int, ...], inside: dict[int, Array]) -> _Tie | None:
+        if len(pair) > 2:
+            return None
+        places, shares = self._places(pair)
+        table = shares.reshape(self.sizes[pair[0]], self.sizes[pair[1]])
+        expected = np.outer(table.sum(axis=1), table.sum(axis=0)).ravel()
+        lifted = 1 - np.minimum(1.0, np.divide(expected, shares, out=np.ones_like(shares), where=shares > 0))
+        if lifted @ shares < _TIED:
+            return None
+        used, own = np.unique((places * _PARTS + inside[pair[0]]) * _PARTS + inside[pair[1]], return_inverse=True)
+        cells = used // _PARTS**2
+        _, firsts = np.unique(used // _PARTS, return_inverse=True)
+        _, seconds = np.unique(cells * _PARTS + used % _PARTS, return_inverse=True)
+        kept, of_cells = np.unique(cells, return_inverse=True)
+        return _Tie(own, firsts, seconds, of_cells, lifted[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class _Tie:
+    """A pair whose columns are tied across their cells.
+
+    places   (m,) the part of a cell that each row is in; of each part first and second (parts,) its cell and its part of one
+             column, cells (parts,) its cell; lifted (cells,) 1 − 1/lift of each cell.
+    """
+
+    places: Array
+    first: Array
+    second: Array
+    cells: Array
+    lifted: Array
 
 
 def _sums(places: Array, size: int, values: Array) -> Array:

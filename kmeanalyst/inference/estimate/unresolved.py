@@ -199,7 +199,9 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
         return f"{together} was not counted together. {how}"
     if numbers:
         which = " and ".join(numbers)
-        return f"values within the ranges of {which} were not distinguished. A domain with edges where the question changes does"
+        how = ", or a table with a column of what compares them" if len(numbers) == 2 else ""
+        edges = f"A domain with edges where the question changes{how} does"
+        return f"values within the ranges of {which} were not distinguished. {edges}"
     return ""  # its cells were counted
 
 

@@ -282,7 +282,7 @@ def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds():
 
 
 def test_intervals_hold_the_population_and_would_not_without_their_parts(rough_representation: None):
-    """95 % intervals of six tables of 4,000 rows hold at least 90 %, and less than 75 % without noise and resolution."""
+    """95 % intervals of six tables of 4,000 rows hold at least 90 %, and less than 80 % without noise and resolution."""
     held, held_without = [], []
     for seed in range(6):
         found, values = fitted(1.5, seed)
@@ -291,7 +291,7 @@ def test_intervals_hold_the_population_and_would_not_without_their_parts(rough_r
         held.append(away <= 1.96 * np.sqrt(sum(part**2 for part in errors.values())))
         held_without.append(away <= 1.96 * errors["sampling"])
     assert np.mean(held) > 0.9
-    assert np.mean(held_without) < 0.75
+    assert np.mean(held_without) < 0.8
 
 
 def test_the_leading_directions_are_of_the_rows(fit: CellFit, measurement: Measurement):

@@ -191,3 +191,26 @@ def test_what_chance_gives_to_many_cells_is_no_departure():
     )  # fmt: skip
     h = rng.standard_normal((n, 20))
     assert many.variances(h - h.mean(axis=0), np.full(20, 8.0)).mean() < 0.05
+
+
+def test_columns_that_are_tied_across_their_ranges_may_be_so_within_them():
+    """Of two dates in the same of ten ranges the first may always be the earlier; a sum of functions of each stays what it was."""
+    rng, n = np.random.default_rng(0), 20_000
+    cell, weights = rng.integers(0, 10, n).astype(np.int32), np.full(n, 1 / n)
+    x, y = cell + rng.random((2, n))
+    h = np.column_stack([y < x, (x % 1 > 0.5) * 1.0 + (y % 1) ** 2, rng.random(n) < 0.5]).astype(float)
+    h -= h.mean(axis=0)
+
+    def found(other: Array) -> Array:
+        within = tuple(interactions._parts(own, own, v, weights) for own, v in ((cell, x), (other, y)))
+        both = Interactions(
+            n=n, chosen=slice(None), weights=weights, cells=np.stack([cell, other]), sizes=(10, 10), within=within,
+            pairs=((0, 1),), spreads=np.full(1, 1e-4), most=np.full(1, 1e9), squared=np.full(1, np.nan), spread=1e-4,
+        )  # fmt: skip
+        joint = both.covariance(h, np.ones(3))
+        np.testing.assert_allclose(np.diag(joint), both.variances(h, np.ones(3)), rtol=1e-6)
+        return np.asarray(np.sqrt(np.diag(joint)))
+
+    tied, free = found(cell), found(rng.permutation(cell))
+    assert tied[0] > 0.5 / 1.96  # the whole of ½ is within the interval
+    np.testing.assert_allclose(tied[1:], free[1:], rtol=0.15)
