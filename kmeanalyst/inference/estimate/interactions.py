@@ -48,9 +48,7 @@ OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
 _TIED = 0.55  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may be tied within them
-_WITHIN_PAIRS = (
-    3.0  # variance of that in all cells together, relative to what no sum of functions of one column each has
-)
+_WITHIN_PAIRS = 3.0  # variance of that in all cells, relative to what no sum of functions of one column has
 _CENTRINGS = 6
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
