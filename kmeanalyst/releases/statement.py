@@ -396,9 +396,31 @@ def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
         "table": measured + public,
         "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
         f"ρ = {statement.rho:.3g})",
+        **attack_line(None if is_pure(statement.mechanism) or statement.is_selection else statement.noise_multiplier),
         "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
         **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),
     }
+
+
+def attack_line(*noise_multipliers: float | None) -> dict[str, str]:
+    """What Gaussian noise leaves to an attacker, as label → text: μ of these releases together; nothing if one is not Gaussian.
+
+    Whoever knows all but which of two rows is in the table is right with probability Φ(μ/2) at most.
+    Source   Gaussian differential privacy, Dong, Roth & Su 2022, Cor. 3.3: μ² adds up.
+
+    >>> attack_line(4.2247)["attack"]
+    'of 100 guesses which of two rows is in the table at most 55 are right (μ = 0.237, Gaussian differential privacy)'
+    """
+    if not noise_multipliers or None in noise_multipliers:
+        return {}
+    mu = math.hypot(*(1 / own for own in noise_multipliers if own))
+    guesses = f"of 100 guesses which of two rows is in the table at most {math.ceil(100 * right_guesses(mu))} are right"
+    return {"attack": f"{guesses} (μ = {mu:.3g}, Gaussian differential privacy)"}
+
+
+def right_guesses(mu: float) -> float:
+    """Φ(μ/2): the share of right guesses which of two distributions it was, under Gaussian differential privacy."""
+    return 0.5 + 0.5 * math.erf(mu / math.sqrt(8))
 
 
 def is_whole(value: object) -> TypeGuard[int]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.statement import PrivacyStatement, guarantee, is_pure, loss_above_epsilon
+from kmeanalyst.releases.statement import (
+    PrivacyStatement,
+    guarantee,
+    guarantee_lines,
+    is_pure,
+    loss_above_epsilon,
+    right_guesses,
+)
 
 _METHODS = {
     "random-features": "weighted points fitted to the noisy mean of random features (Algorithm 2)",
@@ -49,12 +56,11 @@ def _of_likelihood(statement: PrivacyStatement) -> str:
 def guessing_right(statement: PrivacyStatement) -> float:
     """The largest probability of guessing which of two candidate rows is in the table, each as likely beforehand.
 
-    Source   (e^ε + δ)/(1 + e^ε): Kairouz, Oh & Viswanath 2015, the point of the trade-off curve with equal errors.
-
-    >>> from types import SimpleNamespace
-    >>> round(guessing_right(SimpleNamespace(epsilon=1.0, delta=0.0)), 3)
-    0.731
+    Source   Under Gaussian noise Φ(μ/2) (Dong, Roth & Su 2022); otherwise (e^ε + δ)/(1 + e^ε) (Kairouz, Oh & Viswanath 2015):
+             the points of the trade-off curves with equal errors.
     """
+    if not (statement.is_selection or is_pure(statement.mechanism)):
+        return right_guesses(1 / statement.noise_multiplier)
     odds = math.exp(-statement.epsilon)
     return min((1 + statement.delta * odds) / (1 + odds), 1.0)
 
@@ -115,6 +121,7 @@ def _lines(statement: PrivacyStatement) -> list[tuple[str, str]]:
         ("δ (delta)", f"{statement.delta:g}"),
         *_of_loss(statement),
         ("ρ (zCDP)", f"{statement.rho:.4g}"),
+        *(line for line in guarantee_lines(statement).items() if line[0] == "attack"),
         ("neighbours", f"tables that differ by replacing one {changed} ({statement.neighbouring})"),
         ("mechanism", f"{statement.mechanism}, {statement.calibration} calibration"),
         ("sensitivity", f"{statement.sensitivity:.4g}"),

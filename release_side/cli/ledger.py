@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, say, show
-from kmeanalyst.releases.statement import is_digest
+from kmeanalyst.releases.statement import GAUSSIAN, attack_line, is_digest
 from kmeanalyst.releases.texts import one_line
 from release_side.cli.publication import aligned
 from release_side.errors import PublishError
@@ -143,6 +143,8 @@ def _account_text(account: TableAccount) -> str:
         left = f"epsilon {rounded(account.epsilon_left, up=False)}, delta {account.delta:g}, in one {noise} release"
     spent = f"epsilon {rounded(account.total_epsilon, up=True)}, delta {account.total_delta:g}"
     head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]
+    multipliers = [each.noise_multiplier if each.mechanism == GAUSSIAN else None for each in account.spends]
+    head += [f"{label}  {text}" for label, text in attack_line(*multipliers).items()]
     if account.protects not in (None, "rows"):
         head.insert(1, f"unit    {account.protects}")
     if not account.holds_if_adaptive:

@@ -12,10 +12,11 @@ import re
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from scipy.special import ndtr
 
 import kmeanalyst as ka
-from kmeanalyst.releases.statement import guarantee, loss_above_epsilon
+from kmeanalyst.releases.statement import attack_line, guarantee, loss_above_epsilon, right_guesses
 from kmeanalyst.report.facts import facts_of
 from kmeanalyst.report.guarantee import plain_words
 from kmeanalyst.report.page import report_html
@@ -64,6 +65,18 @@ def test_delta_is_not_the_probability_that_the_loss_exceeds_epsilon():
         assert exceeded > 5 * delta
         formula = loss_above_epsilon(epsilon=epsilon, noise_multiplier=GaussianNoise(epsilon, delta).multiplier())
         assert exceeded == pytest.approx(formula, rel=0.05)  # a grid's outcome is in or out: 1/64 of the distance
+
+
+def test_right_guesses_are_those_of_the_exact_trade_off_curve():
+    """(1 + δ(0))/2, the total variation between neighbours, as dp-accounting has it; two releases are worth one of √2 μ."""
+    for epsilon, delta in BUDGETS:
+        multiplier = GaussianNoise(epsilon, delta).multiplier()
+        curve = from_gaussian_mechanism(multiplier)
+        assert right_guesses(1 / multiplier) == pytest.approx(0.5 + 0.5 * curve.get_delta_for_epsilon(0.0), rel=1e-4)
+        both = re.search(r"μ = ([\d.]+)", attack_line(multiplier, multiplier)["attack"])
+        assert both is not None
+        assert float(both[1]) == pytest.approx(math.sqrt(2) / multiplier, rel=0.005)
+    assert attack_line(4.2, None) == {}  # Laplace noise has no μ
 
 
 def test_the_figures_in_promise_md():

@@ -455,6 +455,7 @@ def test_show_has_a_line_for_each_release(ledger):
         "budget  unlimited: releases are counted and none is refused",
         "spent   epsilon 0.25, delta 1e-06",
         "left    no limit",
+        "attack  of 100 guesses which of two rows is in the table at most 52 are right (μ = 0.0649, Gaussian differential privacy)",
         "  time (UTC)           epsilon  delta  noise                        N       method  file",
         "  2030-01-01 12:00:00  0.25     1e-06  discrete gaussian, analytic  1 rows  any     not published",
     ]
