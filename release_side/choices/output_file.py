@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,28 @@ class Output:
             )
         if os.path.lexists(path):
             _check_replaceable(path, self.what, force=self.force)
+
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Keep the name for one publication: PublishError, before anything is spent, if another is under way, or has ended."""
+        if self.path is None:
+            yield
+            return
+        marker = Path(f"{self.path}.under-way")
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            found = "exists, so another publication to this file is under way, or was stopped"
+            why = found if isinstance(error, FileExistsError) else f"cannot be made: {error.strerror}"
+            raise PublishError(
+                f"{marker} {why}. Nothing is spent. Wait for it, remove what it left, or name another file."
+            ) from None
+        try:
+            if os.path.lexists(self.path):
+                _check_replaceable(Path(self.path), self.what, force=self.force)
+            yield
+        finally:
+            marker.unlink(missing_ok=True)
 
 
 def _check_name(output: str | Path, what: str) -> None:

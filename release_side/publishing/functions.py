@@ -98,13 +98,9 @@ def publish_function(
     mechanism = _noise(choices, epsilon, delta, rehearsal)
     inputs = _inputs(choices, domain)
     account, reading = Account(ledger, table, uncounted, weak, rehearsal), Reading(n_rows, workers=workers)
+    file = Output(output, force)
     rows = open_checked(
-        private,
-        domain,
-        (account, reading, Output(output, force)),
-        points=pivots,
-        columns=inputs,
-        domain_path=domain_path,
+        private, domain, (account, reading, file), points=pivots, columns=inputs, domain_path=domain_path
     )
     size = PopulationSize(rows.count())
     if size.count < 1:
@@ -115,7 +111,7 @@ def publish_function(
         plan_machine(form, basis, size.count)  # a machine that cannot be solved is refused before anything is counted
     spending = spending_of(account, mechanism, size, f"function: {kind}", output)
     door: dict[str, Any] = {"n_rows": size.count, "record_spend": spending.record, "progress": progress}
-    with spending.note_budget_spent():
+    with file.reserved(), spending.note_budget_spent():
         if form.target is None:
             measurement = private_mean(rows.encoded(domain), basis, mechanism, workers=workers or processors(), **door)
             noisy = NoisyCoordinates(measurement.noisy_sum, measurement.noise_scale / form.unit(basis, size.count))

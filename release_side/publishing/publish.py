@@ -118,22 +118,26 @@ def publish(
         raise PublishError(kind.no_units)
     measuring, choices = chosen_kind(method, choices, domain)  # rules are checked before the table is opened
     account, reading = Account(ledger, table, uncounted, weak, rehearsal), Reading(n_rows, unit, workers, executor)
+    file = Output(output, force)
     rows = open_checked(
-        private, domain, (account, reading, Output(output, force)), points=public_points, columns=domain, workload=workload,
+        private, domain, (account, reading, file), points=public_points, columns=domain, workload=workload,
         domain_path=domain_path,
     )  # fmt: skip
     chosen = with_inputs(measuring, choices, domain)
-    with counted_rows(rows, domain, unit, executor or Here()) as (encoded, size):
-        del rows
-        chosen.prepare(domain, size, mechanism)
-        spending = spending_of(account, mechanism, size, chosen.name, output)
-        door = Door(encoded, mechanism, size, spending.record, workers or processors(), progress)
+    with file.reserved():
+        with counted_rows(rows, domain, unit, executor or Here()) as (encoded, size):
+            del rows
+            chosen.prepare(domain, size, mechanism)
+            spending = spending_of(account, mechanism, size, chosen.name, output)
+            door = Door(encoded, mechanism, size, spending.record, workers or processors(), progress)
+            with spending.note_budget_spent():
+                measured = chosen.measure(door, domain, size)
+                del encoded, door  # from here on, post-processing
         with spending.note_budget_spent():
-            measured = chosen.measure(door, domain, size)
-            del encoded, door  # from here on, post-processing
-    with spending.note_budget_spent():
-        release = to_release(chosen, measured, mechanism, domain, size, ledger_head=spending.head, progress=progress)
-        spending.write(release.write)
+            release = to_release(
+                chosen, measured, mechanism, domain, size, ledger_head=spending.head, progress=progress
+            )
+            spending.write(release.write)
     spending.published()
     return release
 

@@ -119,7 +119,13 @@ def check(folder: Path, older: bytes) -> str:
     if new:
         assert spends == 1 and drawn, "a file appeared that nobody counted"
         assert validate_release(folder / "out.kme") == []
-    others = {path.name for path in folder.iterdir()} - {"ledger", "ledger-journal", "out.kme", "drawn"}
+    others = {path.name for path in folder.iterdir()} - {
+        "ledger",
+        "ledger-journal",
+        "out.kme",
+        "out.kme.under-way",
+        "drawn",
+    }
     assert all(name.startswith(".out.kme.") and name.endswith(".partial") for name in others), others
     return "published" if new else "drawn" if drawn else "spent" if spends else "nothing"
 

@@ -24,6 +24,7 @@ import paths
 import pytest
 import refusals
 from command_line import curate as call
+from every import every
 
 import kmeanalyst as ka
 import release_side
@@ -258,3 +259,28 @@ def test_the_journal_of_a_linked_ledger_is_refused_as_output(tmp_path: Path):
     for ending in ("-journal", "-wal", "-shm"):
         with pytest.raises(PublishError, match="is named as the release's file and as another"):
             Output(tmp_path / f"real.ledger{ending}", force=True).check(open_private(pd.DataFrame()), link)
+
+
+@every("method", ["publish", "publish_function"])
+def test_two_publications_to_one_file_spend_once(curator: Curator, method: str, monkeypatch: pytest.MonkeyPatch):
+    """The second begins while the first is between its check and its draw, and the first ends while the second waits."""
+    output, others = curator.folder / f"{method}.kme", list[object]()
+    before, recorded = Output.check, curator.recorded()
+
+    def check(self: Output, *others_: Any, **options: Any) -> None:
+        before(self, *others_, **options)
+        if not others:
+            others.append(None)
+            curator.call(method, output)
+
+    monkeypatch.setattr(Output, "check", check)
+    with pytest.raises(PublishError, match="exists, and a replaced release"):
+        curator.call(method, output)
+    assert curator.recorded() == recorded + 1
+    marker = curator.folder / f"{method}.kme.under-way"
+    assert not marker.exists()
+    marker.touch()
+    output.unlink()
+    with pytest.raises(PublishError, match="another publication to this file is under way"):
+        curator.call(method, output)
+    assert curator.recorded() == recorded + 1
