@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,14 +23,16 @@ NOT_DECLARED = (
 
 
 def draft_domain(
-    sample: Table, *, this_sample_is_public: bool = False, collapse_rare: bool = False, strings: bool = False
-) -> Draft:
+    sample: Table, *, this_sample_is_public: bool = False, collapse_rare: bool = False, strings: bool = False,
+    without: Sequence[str] = (),
+) -> Draft:  # fmt: skip
     """Guess a domain from a public sample; DomainError if it is not declared public, or a column suggests nothing.
 
     sample                  path of a table, or a DataFrame; never the private table.
     this_sample_is_public   must be True: the curator declares that everybody may see every row.
     collapse_rare           whether levels seen fewer than ten times become one level, "other", the column's default.
     strings                 whether a column of many different texts becomes a column of strings instead of an error.
+    without                 columns that are left out, such as identifiers, and the unit that `publish` will protect.
     Returns                 Draft; its domain keeps the sample's digest, so that `publish` refuses this file as private table.
 
     >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
@@ -39,6 +42,11 @@ def draft_domain(
     if this_sample_is_public is not True:
         raise DomainError(f"{NOT_DECLARED}this_sample_is_public=True.")
     frame = sample if isinstance(sample, pd.DataFrame) else read_table(sample)
+    if unknown := [name for name in without if name not in frame.columns]:
+        raise DomainError(
+            f"the sample has no column {unknown[0]!r} to leave out. Name one of {', '.join(map(str, frame.columns))}."
+        )
+    frame = frame.drop(columns=list(without))
     draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare)
     return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))
 

@@ -99,11 +99,13 @@ def main() -> None:
     flag("--this-sample-is-public", "Required: you declare that everybody may see every row of PUBLIC_SAMPLE."),
     option("--output", "Where to write the domain; standard output by default.", "file"),
     flag("--collapse-rare", "Draft levels seen fewer than ten times as one level, the default of its column."),
+    option("--without", "A column to leave out, such as an identifier; may be repeated.", multiple=True, metavar="COLUMN"),
     json_option,
 )  # fmt: skip
 def draft_domain_command(
-    public_sample: str, this_sample_is_public: bool, output: str | None, collapse_rare: bool, as_json: bool
-) -> None:
+    public_sample: str, this_sample_is_public: bool, output: str | None, collapse_rare: bool, without: tuple[str, ...],
+    as_json: bool,
+) -> None:  # fmt: skip
     """Draft a domain file (columns, bounds, levels) from a PUBLIC sample, never from the private table.
 
     Bounds are drafted wider than the sample; read each line marked CHECK. The file keeps the sample's SHA-256, and
@@ -119,7 +121,7 @@ def draft_domain_command(
         raise click.UsageError(f"{NOT_DECLARED}--this-sample-is-public.")
     check_not_the_sample(output, public_sample)
     with working("drafting"):
-        draft = draft_domain(public_sample, this_sample_is_public=True, collapse_rare=collapse_rare)
+        draft = draft_domain(public_sample, this_sample_is_public=True, collapse_rare=collapse_rare, without=without)
     head = (
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     )

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,11 @@ _FEWEST_TEXTS = 10  # the same for texts
 _FEWEST_IN_SEQUENCE = 5  # the same for numbers without a gap
 _UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=re.IGNORECASE)
 _CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
+_COMMA = re.compile(r"[^\w,.]?\s?-?\d[\d.' ]*,\d+\s?[^\w,.]?")
+_PADDED = re.compile(r"0\d+")
+_MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
+_UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
+_FEWEST_BOTH, _NEAR = 50, 0.25  # rows; spread of a difference relative to that of the columns
 _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
 
@@ -96,6 +101,7 @@ def draft_domain(sample: pd.DataFrame, *, strings: bool = False, collapse_rare: 
         further = len(problems) - _MOST_PROBLEMS
         more = f" {further} further columns cannot be drafted either." if further > 0 else ""
         raise DomainError(" ".join(problems[:_MOST_PROBLEMS]) + more)
+    _note_differences(sample, columns, notes)
     return Draft(Domain(tuple(columns)), notes)
 
 
@@ -114,6 +120,12 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         if len(counts) == 1:
             notes.append(_constant(repr(present[0]), "the other of true and false is drafted all the same"))
         return Boolean(name=name, missing=missing)
+    zeros = [text for text in counts if _PADDED.fullmatch(text.strip())]
+    if zeros and all(text.strip().isdigit() for text in counts):
+        notes.append(
+            f"CHECK codes: cells such as {zeros[0][:40]!r} begin with a zero, so they are codes and no numbers: each is a level"
+        )
+        return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
     for parse, what, draft in ((_day, "dates", _draft_date), (_number, "numbers", _draft_number)):
         parsed = [parse(text) for text in present]
         values = np.array([value for value in parsed if value is not None], dtype=float)
@@ -135,17 +147,33 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     """Levels; with `collapse_rare` the rare ones as one, to which rare and unseen levels of private rows then belong."""
     rare = [level for level in sorted(counts) if counts[level] < _FEW]
     kept = [level for level in sorted(counts) if not collapse_rare or counts[level] >= _FEW]
+    commas = [level for level in sorted(counts) if _COMMA.fullmatch(level)]
+    comma = f"{commas[0]!r} reads as a number with a comma" if 2 * len(commas) > len(counts) else ""
+    if comma:
+        notes.append(
+            f"CHECK commas: {comma}: write it with a point, and without marks of thousands, in the private table too"
+        )
     if len(kept) > _MOST_LEVELS or (len(counts) > _MOST_LEVELS and not kept):
+        if comma:
+            raise DomainError(
+                f"column {name}: {comma}, so it would be {len(counts)} levels. Write numbers with a point, and without marks "
+                "of thousands, in the sample and in the private table."
+            )
         raise DomainError(
             f"column {name} has {len(counts)} different texts in {counts.total()} rows: it looks like a name or an "
             "identifier, which a release cannot carry. Remove the column from the sample; if strings are meant to be compared "
             'by what they share, write kind = "text", length and alphabet in the domain yourself.'
         )
-    other = _free_name(kept) if collapse_rare and rare else None
+    once = sum(
+        count == 1 for count in counts.values()
+    )  # of further rows about this share has an unseen level (Good 1953)
+    unseen = not missing and once > _UNSEEN * counts.total()
+    other = _free_name(kept) if (collapse_rare and rare) or unseen else None
     lost = repr(other) if other else "missing" if missing else "the default (the first)"
     notes.append(f"CHECK levels: the sample's only; a level it lacks becomes {lost} on the private side")
     notes.extend(_texts_may_identify(counts))
-    notes.extend(_collapsed(len(rare), other) if other else _rare_levels(rare))
+    notes.extend(_spellings(counts))
+    notes.extend(_collapsed(len(rare), other) if other and collapse_rare else _rare_levels(rare))
     levels = (*kept, other) if other else tuple(kept)
     if len(levels) == 1:
         notes.append(_constant(repr(levels[0]), "list the levels of the code book"))
@@ -205,6 +233,7 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
             f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped"
         )
     notes.extend(_numbers_may_identify(numbers))
+    notes.extend(_days_as_digits(numbers))
     notes.extend(_codes(numbers, lambda value: f"{value:.15g}"))
     kind = Integer if whole else Real
     number = int if whole else float
@@ -349,6 +378,58 @@ def _round_out(value: float, direction: Callable[[float], float]) -> float:
 
 
 # ------------------------------------------------------------------ notes: each function gives none or one
+
+
+def _note_differences(sample: pd.DataFrame, columns: Sequence[Column], notes: dict[str, list[str]]) -> None:
+    """Two dates, or two numbers, that are much nearer to each other than each is to its own middle."""
+    parsed = {}
+    for at, column in enumerate(columns):
+        if isinstance(column, Date | Integer | Real):
+            parse = _day if isinstance(column, Date) else _number
+            cells = (parse(text_of(cell) or "") for cell in sample.iloc[:, at].astype(object))
+            parsed[column.name] = np.array([math.nan if value is None else value for value in cells])
+    dates = {column.name: isinstance(column, Date) for column in columns}
+    for one, two in combinations(parsed, 2):
+        both = np.isfinite(parsed[one]) & np.isfinite(parsed[two])
+        if dates[one] is dates[two] and both.sum() >= _FEWEST_BOTH:
+            x, y = parsed[one][both], parsed[two][both]
+            (low, high), *own = (np.quantile(each, [0.05, 0.95]) for each in (y - x, x, y))
+            if high - low < _NEAR * min(each[1] - each[0] for each in own):
+                notes[two].append(
+                    f"CHECK difference: {two} - {one} is mostly from {low:g} to {high:g}, and tables cut both columns much "
+                    "coarser: if questions compare them, add a column with the difference to the private table and here"
+                )
+
+
+def _days_as_digits(numbers: Array) -> list[str]:
+    """Whole numbers that all read as days, such as 20230623."""
+    texts = [f"{value:.0f}" for value in np.unique(numbers)]
+    days = all(len(text) == 8 and _day(f"{text[:4]}-{text[4:6]}-{text[6:]}") is not None for text in texts)
+    note = (
+        f"CHECK dates: every value reads as a day, such as {texts[0]}: as a number its months are 100 apart. Write it as "
+        f"{texts[0][:4]}-{texts[0][4:6]}-{texts[0][6:]}, in the private table too, and it is drafted as a date"
+    )
+    return [note] if days else []
+
+
+def _spellings(counts: Mapping[str, int]) -> list[str]:
+    """Levels that differ by case alone, and levels that usually mark a missing cell."""
+    alike = Counter(level.casefold() for level in counts)
+    twice = [level for level in sorted(counts) if alike[level.casefold()] > 1]
+    marks = [level for level in sorted(counts) if level.casefold() in _MARKS]
+    found = []
+    if twice:
+        listed = ", ".join(map(repr, twice[:_SHOWN]))
+        found.append(
+            f"CHECK spellings: {listed} differ by case alone: if they are one level, write them alike everywhere"
+        )
+    if marks:
+        listed = ", ".join(map(repr, marks[:_SHOWN]))
+        found.append(
+            f"CHECK marks: {listed} may mark a missing cell, and are drafted as levels: write such cells empty, in the private "
+            "table too, and set missing = true"
+        )
+    return found
 
 
 def _numbers_may_identify(numbers: Array) -> list[str]:

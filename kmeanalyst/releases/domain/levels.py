@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,8 @@ from kmeanalyst.releases.domain.column import (
     check_name,
     listed,
 )
+
+_WHOLE = re.compile(r"(-?\d+)\.0+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +53,10 @@ class Categorical(Column):
         self._check_default()
 
     def parse(self, text: str) -> float | None:
-        return self._lookup.get(text, self._lookup.get(text.strip(), BAD))
+        """The code of a text; spaces around it do not count, nor, if it is no level, the ".0" that pandas writes behind 1."""
+        stripped = text.strip()
+        whole = _WHOLE.fullmatch(stripped)
+        return self._lookup.get(text, self._lookup.get(stripped, self._lookup.get(whole[1], BAD) if whole else BAD))
 
     @cached_property
     def _lookup(self) -> dict[str, float]:

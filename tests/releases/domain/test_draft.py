@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.draft import Draft
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 from release_side import draft_domain, publish
 
@@ -230,13 +231,61 @@ CITIES = ["Bern"] * 30 + ["Basel"] * 10 + ["Genf"] * 9 + ["Chur"]
 
 
 def test_levels_seen_fewer_than_ten_times_have_a_note():
-    assert column(CITIES).levels == ("Basel", "Bern", "Chur", "Genf")
-    assert "CHECK rare levels: 'Chur', 'Genf' seen fewer than 10 times: is each level itself public" in notes(CITIES)
-    assert column(CITIES).decode(column(CITIES).encode(["Nowhere"])[0]).tolist() == ["Basel"]
-    assert "a level it lacks becomes the default (the first) on the private side" in notes(CITIES)
+    known = [*CITIES, "Chur"]
+    assert column(known).levels == ("Basel", "Bern", "Chur", "Genf")
+    assert "CHECK rare levels: 'Chur', 'Genf' seen fewer than 10 times: is each level itself public" in notes(known)
+    assert column(known).decode(column(known).encode(["Nowhere"])[0]).tolist() == ["Basel"]
+    assert "a level it lacks becomes the default (the first) on the private side" in notes(known)
     assert "rare" not in notes(["Bern"] * 10 + ["Basel"] * 10)
     many = [f"city {n:02d}" for n in range(30)] * 2
     assert "'city 05' and 24 more seen fewer than 10 times" in notes(many)
+
+
+def test_where_levels_are_seen_once_further_ones_have_a_level():
+    """One of fifty cells is seen once: about one of fifty further cells has a level that the sample lacks."""
+    own = column(CITIES)
+    assert own.levels == ("Basel", "Bern", "Chur", "Genf", "other") and own.default == "other"
+    assert "a level it lacks becomes 'other' on the private side" in notes(CITIES)
+    assert "CHECK rare levels: 'Chur', 'Genf'" in notes(CITIES) and "collapsed" not in notes(CITIES)
+
+
+@every([
+    (["02116"] * 30 + ["94110"] * 20, "begin with a zero, so they are codes"), ([20230601 + n for n in range(28)], "CHECK dates"),
+    (["Ill"] * 20 + ["ill"] * 20, "'Ill', 'ill' differ by case alone"), (["a", "b", "NA"] * 20, "CHECK marks: 'NA'"),
+    (["51,9", "52,4", "7,5"] * 9, "reads as a number with a comma"), (["€1,50", "€2,50"] * 9, "reads as a number with a comma"),
+], of="cells, noted")  # fmt: skip
+def test_what_strangers_tables_hold_has_a_note(cells, noted):
+    assert noted in notes(cells)
+    assert not any(
+        word in notes(["a, b", "c", "nab"] * 20) + notes(AGES)
+        for word in ("codes:", "dates", "spell", "marks", "comma")
+    )
+
+
+def test_codes_with_leading_zeros_are_levels():
+    assert column(["02116"] * 30 + ["94110"] * 20).levels == ("02116", "94110")
+    with pytest.raises(DomainError, match="'0,0' reads as a number with a comma, so it would be"):
+        column([f"{n},{n}" for n in range(3000)])
+
+
+def test_a_level_is_read_from_what_pandas_writes_for_it():
+    sex = Categorical(name="sex", levels=("1", "2", "3.0"))
+    assert sex.encode(["1.0", "2", " 2.00 ", "3.0", "3"])[0].tolist() == [0, 1, 1, 2, 0]
+    assert Boolean(name="t").encode(["1.0", "0.0"])[0].tolist() == [1, 0]
+
+
+def test_two_columns_near_each_other_have_a_note():
+    rng = np.random.default_rng(0)
+    day = np.datetime64("2024-01-01") + rng.integers(0, 400, 300)
+    frame = pd.DataFrame(
+        {"in": day.astype(str), "out": (day + rng.integers(0, 9, 300)).astype(str), "age": rng.integers(0, 90, 300)}
+    )
+    found = draft_domain(frame.assign(later=frame["age"] + 1), this_sample_is_public=True, without=["sex"]).notes
+    assert any(note.startswith("CHECK difference: out - in is mostly from 0 to 8") for note in found["out"])
+    assert any(note.startswith("CHECK difference: later - age is mostly from 1 to 1") for note in found["later"])
+    assert not any("difference" in note for note in (*found["in"], *found["age"])) and "sex" not in found
+    with pytest.raises(DomainError, match="no column 'id' to leave out"):
+        draft_domain(frame, this_sample_is_public=True, without=["id"])
 
 
 def test_rare_levels_are_collapsed_into_one_that_is_the_default():
