@@ -278,7 +278,12 @@ def test_two_columns_near_each_other_have_a_note():
     rng = np.random.default_rng(0)
     day = np.datetime64("2024-01-01") + rng.integers(0, 400, 300)
     frame = pd.DataFrame(
-        {"in": day.astype(str), "out": (day + rng.integers(0, 9, 300)).astype(str), "age": rng.integers(0, 90, 300)}
+        {
+            "in": day.astype(str),
+            "out": (day + rng.integers(0, 9, 300)).astype(str),
+            "age": rng.integers(0, 90, 300),
+            "sex": 1,
+        }
     )
     found = draft_domain(frame.assign(later=frame["age"] + 1), this_sample_is_public=True, without=["sex"]).notes
     assert any(note.startswith("CHECK difference: out - in is mostly from 0 to 8") for note in found["out"])
