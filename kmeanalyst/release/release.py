@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -36,17 +36,33 @@ if TYPE_CHECKING:
     from kmeanalyst.representation.thinning import ThinWeights
 
 
+_POINTS = "it has no rows; release.to_frame() are its weighted points, release.resample(n) n rows of equal weight"
+_ANSWERS = "ask release.mean(column), release.std(column) or release.quantile(column, [.25, .5, .75]); print(release) shows its columns"
+_BY_WHERE = "every question takes where=, as in release.mean('age', where=\"sex == 'Female'\")"
+_INSTEAD = {  # of what a DataFrame has
+    **dict.fromkeys(("head", "tail", "sample", "iloc", "loc", "values", "iterrows", "to_csv", "to_parquet"), _POINTS),
+    **dict.fromkeys(("describe", "summarize", "info", "agg", "min", "max"), _ANSWERS),
+    **dict.fromkeys(("query", "filter", "drop", "dropna"), _BY_WHERE),
+    "shape": "len(release) points, len(release.columns) columns; release.statement.n_rows is the size of the private table",
+    "dtypes": "release.columns has the kind and the bounds of each column",
+    "assign": 'release.transform({"name": "expression"}) adds columns',
+    "hist": "release.histogram(column) is the table, release.plot(column) the picture",
+    "pivot_table": "release.groupby(column).mean(other), or release.table(column, other)",
+}  # fmt: skip
+
+
 class Release(ReleaseData):
     __doc__ = ReleaseData.__doc__  # the fields are described once, where they are
 
     expectation = means.expectation
     expectations = means.expectations
-    mean = means.mean
+    mean, sum, count = means.mean, means.total, means.count
     probability = means.probability
     ratio = means.ratio
     var, std, cov, corr = moments.var, moments.std, moments.cov, moments.corr
-    cdf, quantile = quantiles.cdf, quantiles.quantile
+    cdf, quantile, median = quantiles.cdf, quantiles.quantile, quantiles.median
     histogram, table = tables.histogram, tables.table
+    value_counts = crosstab = tables.table  # pandas' names of it
     conditional_expectation = conditional.conditional_expectation
     odds_ratio, standardised, survival = rates.odds_ratio, rates.standardised, rates.survival
     contingency = contingency_test
@@ -56,6 +72,17 @@ class Release(ReleaseData):
     def __getitem__(self, columns: str | list[str]) -> RandomVariable:
         """A column as a random variable, or a list of them as one of several components: see `variable`."""
         return self.variable(columns)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.columns)
+
+    if not TYPE_CHECKING:  # for which every name would be an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """AttributeError that says what to use in place of what a DataFrame has."""
+            columns = self.__dict__.get("columns", ())
+            use = f"release[{name!r}] is the column" if name in columns else _INSTEAD.get(name)
+            raise AttributeError(f"a release has no {name!r}" + (f": {use}." if use else "."), name=name, obj=self)
 
     def variable(self, columns: str | Sequence[str], *, view: View | None = None) -> RandomVariable:
         """A column as a random variable, to calculate with and ask questions of; several as its components.

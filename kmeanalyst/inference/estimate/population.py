@@ -33,7 +33,7 @@ from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.expressions import parse, words
+from kmeanalyst.releases.expressions import ExpressionError, parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 from kmeanalyst.representation.weights.views import view_weights
 
@@ -146,7 +146,14 @@ class Population(ConditionedRows):
     condition: str = ""
 
     def question(self, column: Question) -> Question:
-        return words.column(column) if isinstance(column, str) and column in self.release.columns.names else column
+        """A column's name as an expression, also one that is misspelled: `hours-per-wek` is no difference of three columns."""
+        if (
+            not isinstance(column, str)
+            or column not in (names := self.release.columns.names)
+            and _is_readable(column, names)
+        ):
+            return column
+        return words.column(column)
 
     def bounds(self, column: Question) -> tuple[float, float] | None:
         domain = self.release.columns
@@ -321,6 +328,15 @@ def shown(question: Any, otherwise: str | None = None) -> str:
         return question
     written = getattr(question, "text", None)
     return written if isinstance(written, str) else otherwise or str(getattr(question, "__name__", "function"))
+
+
+def _is_readable(text: str, names: Sequence[str]) -> bool:
+    """Whether a text is rather an expression than a misspelled name of one of these columns."""
+    try:
+        known = set(parse(text).columns) <= set(names)
+    except ExpressionError:
+        known = False
+    return known or words.close(text, names) is None
 
 
 def _check_met(release: ReleaseData, question: Question, values: Array) -> None:

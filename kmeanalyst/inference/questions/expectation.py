@@ -76,12 +76,50 @@ def expectations(
 
 
 def mean(release: ReleaseData, column: str, *, where: Condition = None, view: View | None = None) -> Estimate:
-    """The mean of a column of numbers.
+    """The mean of a column of numbers, or of an expression.
 
     >>> release.mean("age")
     age: 38.60 ± 0.39 (95 %: 37.82 to 39.37; privacy 0.26, sampling 0.18, resolution 0.23)
     """
-    return expectation(release, words.column(column), where=where, view=view)
+    population = population_of(release, where=where, view=view)
+    return estimate(population, mean_of(population, population.question(column)))
+
+
+def total(release: ReleaseData, column: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
+    """The sum of a column, or of an expression: N times its expectation, where N counts units if these are protected.
+
+    >>> release.sum("`hours-per-week`")
+    sum(`hours-per-week`): 245352 ± 3418 (95 %: 238653 to 252052; privacy 2243, sampling 962, resolution 2393)
+    """
+    found = mean(release, column, where=where, view=view)
+    return _over_the_table(release, found, f"sum({shown(column)})", where, view)
+
+
+def count(release: ReleaseData, condition: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
+    """How many rows meet a condition: N times its probability, where N counts units if these are protected.
+
+    >>> release.count("age > 50", where="sex == 'Male'")
+    count(age > 50) | sex == 'Male': 711 ± 74 (95 %: 567 to 856; privacy 44, sampling 25, resolution 54)
+    """
+    found = probability(release, condition, where=where, view=view)
+    return _over_the_table(release, found, f"count({shown(condition)})", where, view)
+
+
+def _over_the_table(
+    release: ReleaseData, found: Estimate, question: str, where: Condition, view: View | None
+) -> Estimate:
+    """N · P(where) times a conditional expectation; ValueError where N is not known."""
+    if release.statement is None:
+        raise ValueError(
+            f"{question} needs the number of rows of the table, and weighted points without a privacy statement have none. "
+            "Multiply release.expectation(...) or release.probability(...) by the number that you know."
+        )
+    n_rows, ends = release.statement.n_rows, [] if found.possible is None else list(found.possible)
+    if where is not None:
+        question, ends = f"{question} | {shown(where)}", ends and [*ends, 0.0]
+        found = found * probability(release, where, view=view)
+    possible = (n_rows * min(ends), n_rows * max(ends)) if ends else None
+    return replace(found * n_rows, question=question, possible=possible)
 
 
 def probability(

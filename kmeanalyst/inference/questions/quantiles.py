@@ -88,6 +88,15 @@ def quantile(
     return found[0] if np.ndim(q) == 0 else found
 
 
+def median(release: ReleaseData, column: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
+    """The quantile of order 0.5.
+
+    >>> release.median("age")
+    quantile(age, 0.5): 37.00 ± 0.51 (95 %: 36.00 to 38.00; privacy 0.22, sampling 0.18, resolution 0.42)
+    """
+    return quantile(release, column, [0.5], where=where, view=view)[0]
+
+
 def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[Statistic]:
     """The quantiles of several orders (k,) of a population, and their influences."""
     if orders.ndim > 1 or not ((orders >= 0) & (orders <= 1)).all():

@@ -179,6 +179,11 @@ class Domain(Memoised):
         derived = {rule.columns[0] for rule in self.rules if rule.kind == DERIVE}
         return tuple(name for name in self.names if name not in derived)
 
+    def __repr__(self) -> str:
+        lines = (f"\n  {column.name!r}: {column.describe()}" for column in self.columns)
+        rules = (f"\n  {rule.named(number)}" for number, rule in enumerate(self.rules, 1))
+        return f"Domain of {len(self)} columns:{''.join((*lines, *rules))}"
+
     def __len__(self) -> int:
         return len(self.columns)
 

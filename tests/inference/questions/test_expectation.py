@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,27 @@ def test_the_default_view_is_of_the_best_answers_unless_weights_are_given(
     views = given.weight_view, given.mean("age").view, given.quantile("age", 0.5).view
     assert views == ("given", "probability", "probability")
     assert given.mean("age").value == pytest.approx(given.weights @ given.frame["age"])
+
+
+def test_what_pandas_users_type_has_an_answer(mixed_release, foreign_release):
+    """Sums and counts are N times expectations, given a condition those of the rows that meet it; other names are of others."""
+    r, where = mixed_release, "city == '東京'"
+    of_all, counted = r.expectation("age * (age > 30)"), r.count("age > 30", where=where)
+    assert r.sum("age * (age > 30)").interval() == pytest.approx(np.multiply(2000, of_all.interval()), rel=1e-9)
+    assert counted.value == pytest.approx(2000 * r.probability(f"age > 30 and {where}").value, rel=1e-9)
+    assert counted.standard_error == pytest.approx(
+        2000 * r.probability(f"age > 30 and {where}").standard_error, rel=0.02
+    )
+    assert r.sum("age", where=where).value == pytest.approx(2000 * r.expectation(f"age * ({where})").value, rel=1e-9)
+    assert counted.question == f"count(age > 30) | {where}" and counted.possible == (0, 2000)
+    assert r.mean("age * 2").value == pytest.approx(2 * r.mean("age").value) == r.mean("`age` + age").value
+    assert foreign_release.mean("age", view="signed").question == "age"
+    assert r.median("age").value == r.quantile("age", 0.5).value
+    assert r.value_counts("city").equals(r.table("city")) and r.crosstab("city", "married").equals(
+        r.table("city", "married")
+    )
+    assert r._ipython_key_completions_() == list(r.columns) and "\n  'age': integer 17 to 90\n" in repr(r.columns)
+    assert not hasattr(r, "head") and copy.deepcopy(r).mean("age").value == r.mean("age").value
 
 
 def test_a_function_of_a_frame_and_its_expression_agree(mixed_release):
@@ -94,9 +116,9 @@ def test_a_signed_value_that_is_not_a_probability_is_shown_with_one_that_is(nume
     assert any("is not a probability" in note for note in impossible.notes)
 
 
-def test_questions_that_cannot_be_answered_say_why_and_what_to_do(mixed_release):
+def test_questions_that_cannot_be_answered_say_why_and_what_to_do(mixed_release, foreign_release):
     path = Path(__file__).parent / "refusals_expectation.txt"
-    refusals.check(path, lambda text: eval(text, globals(), {"r": mixed_release}))
+    refusals.check(path, lambda text: eval(text, globals(), {"r": mixed_release, "foreign": foreign_release}))
 
 
 def test_an_estimate_as_a_dictionary_has_what_the_interface_names():
