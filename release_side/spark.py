@@ -16,9 +16,10 @@ from typing import Any
 
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.domain import Domain, read_domain
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.source import ArrowSource
+from release_side.choices.options import chosen_domain
 from release_side.errors import PublishError
 from release_side.executors.executor import FAILED, LOST, Executor, Quiet
 from release_side.private_rows.batches import Batches
@@ -54,7 +55,7 @@ def publish(frame: Any, domain: Domain | str | Path, *, unit: str | None = None,
         )
     for name in {"executor", "workers", "n_rows"} & options.keys():
         raise PublishError(f"{name} has no meaning here: Spark reads and counts the rows. Leave it out.")
-    known = domain if isinstance(domain, Domain) else read_domain(domain)
+    known = chosen_domain(domain)
     table = _Table(frame, [*known.names_read, *([] if unit is None else [unit])])
     return publish_table(table, domain, unit=unit, executor=_Spark(), **options)
 

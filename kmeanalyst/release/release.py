@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _POINTS = "it has no rows; release.to_frame() are its weighted points, release.resample(n) n rows of equal weight"
-_ANSWERS = "ask release.mean(column), release.std(column) or release.quantile(column, [.25, .5, .75]); print(release) shows its columns"
+_ANSWERS = "ask release.mean(column), release.std(column), release.quantile(column, [.25, .5, .75]); print(release) lists columns"
 _BY_WHERE = "every question takes where=, as in release.mean('age', where=\"sex == 'Female'\")"
 _INSTEAD = {  # of what a DataFrame has
     **dict.fromkeys(("head", "tail", "sample", "iloc", "loc", "values", "iterrows", "to_csv", "to_parquet"), _POINTS),

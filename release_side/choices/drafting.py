@@ -11,9 +11,8 @@ import pandas as pd
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
-from kmeanalyst.sources.tables import read_table
 from release_side.choices.output_file import is_same_file
-from release_side.choices.public_inputs import public_files, samples_of
+from release_side.choices.public_inputs import open_public, public_files, samples_of
 from release_side.private_rows.rows import Table
 
 NOT_DECLARED = (
@@ -41,7 +40,7 @@ def draft_domain(
     """
     if this_sample_is_public is not True:
         raise DomainError(f"{NOT_DECLARED}this_sample_is_public=True.")
-    frame = sample if isinstance(sample, pd.DataFrame) else read_table(sample)
+    frame = sample if isinstance(sample, pd.DataFrame) else open_public(sample).frame()
     if unknown := [name for name in without if name not in frame.columns]:
         raise DomainError(
             f"the sample has no column {unknown[0]!r} to leave out. Name one of {', '.join(map(str, frame.columns))}."

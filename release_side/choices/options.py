@@ -11,6 +11,8 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.composed import tables_of
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.domain import Domain, read_domain
+from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.file.header import plain
 from kmeanalyst.releases.file.kernel import check_kernel as check_file_kernel
 from kmeanalyst.releases.file.kernel import kernel_of, kernel_work
@@ -28,7 +31,7 @@ from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_KERNEL_WORK, MOST_M
 from kmeanalyst.releases.file.points import cells_of_a_row
 from kmeanalyst.releases.file.rules import reading_work, trying_work
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.sources.tables import read_table
+from release_side.choices.public_inputs import open_public
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
 
@@ -77,6 +80,22 @@ def check_readable(n_points: int, domain: Domain, feature_map: FeatureMap) -> No
             raise PublishError(f"the release would have {size:,} {what}, and readers allow {most:,}. {hint}.")
 
 
+def chosen_domain(domain: Any) -> Domain:
+    """The domain that the curator passed, or that of the file at a path; PublishError for anything else."""
+    if isinstance(domain, Draft):
+        raise PublishError(
+            "this is the draft of a domain, and its notes say what to check: all that a domain holds is published. Read "
+            "draft.notes, correct what is wrong, and pass draft.domain."
+        )
+    if not isinstance(domain, Domain | str | Path):
+        raise PublishError(
+            f"the domain must be a Domain or the path of its TOML file, got {domain!r:.60}: names, bounds and levels of "
+            "columns are public, and do not come from the table. Pass ka.Domain((ka.Real(name='x', lower=0, upper=1), "
+            "ka.Boolean(name='y'))), and of an array X the table pd.DataFrame(X, columns=domain.names)."
+        )
+    return domain if isinstance(domain, Domain) else read_domain(domain)
+
+
 def processors() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -86,7 +105,7 @@ def public_rows(source: Table | None, domain: Domain, what: str = "file of publi
     """Public rows (m, d), encoded as the release will hold them; None if there are none. `what` they are, for errors."""
     if source is None:
         return None
-    frame = source if isinstance(source, pd.DataFrame) else read_table(source, domain)
+    frame = source if isinstance(source, pd.DataFrame) else open_public(source).frame(domain)
     if len(frame) == 0:
         raise PublishError(f"the {what} has no rows. Name one that has, or leave it out.")
     domain.check_has_columns(frame, what=f"the {what}")
@@ -101,10 +120,11 @@ def kernel_as_read(kernel: Kernel, domain: Domain) -> Kernel:
     try:
         known = kernel_of(plain(kernel.to_dict()), domain.width)
         check_file_kernel(known, domain, domain.decode(domain.draw(8, 0)))
-    except FileRefused:
+    except (FileRefused, AttributeError, TypeError):  # one of the caller's own, without a name or fields
         raise PublishError(
             f"no reader would take the kernel {kernel!r:.80}: it is unknown to them, or has no bound, or does not fit these "
-            "columns. Name a kernel of this package, made for the domain."
+            "columns. A file holds a kernel's name and parameters. Name a kernel of this package, made for the domain, as "
+            'kernel="gaussian:lengthscale=0.5"; ka.mmd_test takes any Kernel.'
         ) from None
     return known
 

@@ -29,6 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,6 +62,8 @@ def refuse_private_as_public(
     samples   digests of the samples from which the domain was drafted; none for a rehearsal, which protects no row and is
               best run on the public sample.
     """
+    if not isinstance(public, str | Path | pd.DataFrame | None):
+        open_public(public)
     with _comparable():
         same = "" if public is None else _which_is_private(private, public)
         if public is not None and not same and _same_rows(private, public, domain):
@@ -107,6 +110,16 @@ def public_files(source: str | Path) -> list[File]:
     for file in files:
         guarded(lambda file=file: check_regular(file), NOT_LISTED)  # type: ignore[misc]
     return list(files)
+
+
+def open_public(public: Any) -> PublicTable:
+    """Public rows that are no DataFrame of pandas; PublishError for what is no table."""
+    if (table := table_of(public)) is None:
+        raise PublishError(
+            f"public rows are a table, and a {type(public).__name__} is none: its columns have no names. Pass a path or a frame, "
+            'as pd.DataFrame(X, columns=["x", "y"]) of an array X, in the columns\' own units.'
+        )
+    return table
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
@@ -286,12 +299,12 @@ def _encoded(public: Table, domain: Domain) -> Iterator[Array]:
     if isinstance(public, pd.DataFrame):
         yield domain.encode(public)
         return
-    for rows, _ in _open_public(public).encoded(domain):
+    for rows, _ in open_public(public).encoded(domain):
         yield rows
 
 
 def _count(public: Table, domain: Domain, *, most: int) -> int | None:
-    headers = [public.columns] if isinstance(public, pd.DataFrame) else _open_public(public).headers
+    headers = [public.columns] if isinstance(public, pd.DataFrame) else open_public(public).headers
     if not all(_has_columns(header, domain) for header in headers):
         return None
     total = 0
@@ -300,12 +313,6 @@ def _count(public: Table, domain: Domain, *, most: int) -> int | None:
         if total > most:
             return None
     return total
-
-
-def _open_public(public: str | Path) -> PublicTable:
-    table = table_of(public)
-    assert table is not None  # it is named by a path
-    return table
 
 
 class _Digests:

@@ -54,9 +54,10 @@ def _opened(source: PrivateSource, n_rows: int | None) -> PrivateTable:
     if is_dataset(source):
         return _together([Batches(fragment) for fragment in fragments_of(source)])
     raise PublishError(
-        f"a {type(source).__name__} is not a table that can be read. Pass a path, a DataFrame of pandas, release_side.sql(…), or "
-        "what yields Arrow record batches: a DataFrame of polars (collect a lazy frame first), a table or dataset of pyarrow, a "
-        "relation of DuckDB; a DataFrame of Dask with executor=release_side.Dask(client)."
+        f"a {type(source).__name__} is not a table that can be read. Pass a path, a DataFrame of pandas (of an array X "
+        "pd.DataFrame(X, columns=domain.names)), release_side.sql(…), or what yields Arrow record batches: a DataFrame of polars "
+        "(collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB; a DataFrame of Dask with "
+        "executor=release_side.Dask(client)."
     )
 
 
@@ -88,7 +89,7 @@ def table_or_path(private: str, from_table: str | None) -> str | ArrowSource:
 
 def is_stream(source: PrivateSource) -> TypeGuard[ArrowStream]:
     """Whether a table yields Arrow batches whose types were declared: those of pandas would follow from private values."""
-    return hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame)
+    return hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series)
 
 
 def _together(tables: Sequence[PrivateTable], place: str | Path | None = None) -> PrivateTable:

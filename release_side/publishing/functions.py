@@ -17,7 +17,7 @@ from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.domain import Domain, read_domain
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
@@ -29,7 +29,14 @@ from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, soft
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
 from release_side.choices.choices import Account, FunctionChoices, Reading, check_one_of
-from release_side.choices.options import fitting, kernel_as_read, processors, public_generator, public_rows
+from release_side.choices.options import (
+    chosen_domain,
+    fitting,
+    kernel_as_read,
+    processors,
+    public_generator,
+    public_rows,
+)
 from release_side.choices.output_file import Output
 from release_side.choices.statement import NO_PROTECTION, taken_as_public
 from release_side.door.kernel_machines import plan_machine
@@ -45,7 +52,7 @@ _PIVOTS = 400  # pivots, if the curator names neither points nor a grid
 
 def publish_function(
     private: PrivateSource,
-    domain: Domain | str | Path,
+    domain: Domain | str | Path | None = None,
     *,
     kind: str,
     epsilon: float,
@@ -90,7 +97,7 @@ def publish_function(
     >>> density.evaluate({"age": [30, 60]}).columns.tolist()
     ['value', 'standard_error', 'unseen']
     """
-    domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
+    domain_path, domain = domain, chosen_domain(domain)
     choices = FunctionChoices(
         kind=kind, target=target, regularisation=regularisation, kernel=kernel, pivots=pivots, grid=grid,
         calibration=calibration,
@@ -176,7 +183,7 @@ def kernel_of_function(choices: FunctionChoices, inputs: Domain, size: Populatio
     """The kernel asked for or the kind's own, from public facts alone; PublishError or DomainError if there is none."""
     is_density = choices.kind == "density"
     if choices.kernel is not None:
-        kernel = kernel_from_spec(choices.kernel, inputs)
+        kernel = kernel_as_read(kernel_from_spec(choices.kernel, inputs), inputs)
         return _normalised(kernel, inputs) if is_density and isinstance(kernel, Gaussian) else kernel
     if is_density:
         _check_numbers(inputs)

@@ -28,7 +28,7 @@ from kmeanalyst.kernels.features.base import CellFeatures, FeatureMap
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.domain import Domain, read_domain
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.tree_column import Tree
@@ -38,7 +38,7 @@ from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed
 from release_side.budget.spending import weakness
-from release_side.choices.options import processors
+from release_side.choices.options import chosen_domain, processors
 from release_side.choices.workload import WorkloadQuestion
 from release_side.door.mechanism import RehearsalNoise
 from release_side.door.private_mean import private_mean
@@ -102,7 +102,7 @@ def plan(
        epsilon  noise_scale  sampling_error
     0      1.0     0.001408        0.008998
     """
-    domain = domain if isinstance(domain, Domain) else read_domain(domain)
+    domain = chosen_domain(domain)
     kind = method_class(method)
     if kind.no_plan:
         raise PublishError(kind.no_plan)

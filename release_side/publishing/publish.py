@@ -15,13 +15,13 @@ import numpy as np
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.domain import Domain, read_domain
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
 from release_side.choices.choices import Account, Reading
-from release_side.choices.options import processors
+from release_side.choices.options import chosen_domain, processors
 from release_side.choices.output_file import Output
 from release_side.choices.statement import named_rules
 from release_side.choices.workload import Source
@@ -36,7 +36,7 @@ from release_side.publishing.opening import open_checked
 
 def publish(
     private: PrivateSource,
-    domain: Domain | str | Path,
+    domain: Domain | str | Path | None = None,
     *,
     epsilon: float,
     delta: float,
@@ -107,7 +107,7 @@ def publish(
     (1.0, False, 20)
     >>> published.write("age.kme")
     """
-    domain_path, domain = domain, domain if isinstance(domain, Domain) else read_domain(domain)
+    domain_path, domain = domain, chosen_domain(domain)
     kind = method_class(method)
     choices = kind.options(
         public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,

@@ -147,11 +147,8 @@ class Population(ConditionedRows):
 
     def question(self, column: Question) -> Question:
         """A column's name as an expression, also one that is misspelled: `hours-per-wek` is no difference of three columns."""
-        if (
-            not isinstance(column, str)
-            or column not in (names := self.release.columns.names)
-            and _is_readable(column, names)
-        ):
+        names = self.release.columns.names
+        if not isinstance(column, str) or (column not in names and _is_readable(column, names)):
             return column
         return words.column(column)
 

@@ -34,7 +34,6 @@ from kmeanalyst.inference.estimate.unresolved import (
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-9

@@ -9,7 +9,7 @@ Of fixed points only the sample is random: L·MMD² is Σ e_i χ²₁, e the eig
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -96,7 +96,7 @@ def _named_kernels(choice: KernelChoice) -> list[Kernel]:
     """The kernels that the caller names; none for a default."""
     if choice is None or choice == "aggregated":
         return []
-    named = [choice] if isinstance(choice, Kernel | str) else list(choice)
+    named = list(choice) if isinstance(choice, Iterable) else [choice]
     if not named or not all(isinstance(kernel, Kernel) for kernel in named):
         raise ValueError(
             f'kernel must be a kernel, a sequence of kernels or "aggregated", got {choice!r:.80}: nothing else can be '

@@ -355,6 +355,11 @@ def kernel_from_spec(
         )
     if isinstance(spec, Kernel):
         return spec
+    if not isinstance(spec, str | None):
+        raise DomainError(
+            f"kernel must be a Kernel or its text, got {spec!r:.80}: a release names its kernel, which has a proven bound. Pass "
+            '"table", "gaussian:lengthscale=0.5" or another of ka.kernels; ka.mmd_test takes any Kernel.'
+        )
     name, _, rest = (spec or "table").partition(":")
     texts = [column.name for column in domain.columns if column.is_text]
     if texts and name != "table":

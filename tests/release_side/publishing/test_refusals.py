@@ -11,17 +11,20 @@ import pandas as pd
 import pytest
 import refusals
 
-from kmeanalyst.kernels import Gaussian
+from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.pivots import Pivots
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.function import FunctionForm
+from release_side.choices.drafting import draft_domain
 from release_side.choices.workload import read_workload
 from release_side.door.kernel_machines import plan_machine
 from release_side.private_rows import rows as rows_module
 from release_side.publishing.functions import publish_function
+from release_side.publishing.plan import plan
 from release_side.publishing.publish import publish
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -38,6 +41,21 @@ ASKED = Domain((
     Integer(name="age", lower=0, upper=99), *(Categorical(name=name, levels=("a", "b", "c", "d")) for name in "pqrs"),
     Integer(name="hours-per-week", lower=0, upper=99),
 ))  # fmt: skip
+
+
+ARRAY, DRAFT = np.zeros((3, 2)), Draft(DOMAIN)
+
+
+class Own(Kernel):
+    """A kernel of the caller's own, without a name."""
+
+    bound, nonnegative = 1.0, True
+
+    def gram(self, X: Any, Y: Any) -> Any:
+        return np.exp(-np.abs(X[:, :1] - Y[:, 0]))
+
+    def diagonal(self, X: Any) -> Any:
+        return np.ones(len(X))
 
 
 class _Wide:
@@ -72,6 +90,12 @@ def test_every_refusal_says_what_why_and_how_to_fix_it(tmp_path: Path, monkeypat
 
     def choice(**options: Any) -> object:
         return publish(FRAME, DOMAIN, **BUDGET | options)
+
+    def planned(domain: Any = DOMAIN, **options: Any) -> object:
+        return plan(domain, rows=100, **BUDGET | options)
+
+    def drafted(sample: Any) -> object:
+        return draft_domain(sample, this_sample_is_public=True)
 
     def table(private: Any) -> object:
         return publish(private, DOMAIN, method="subspace", points=20, **BUDGET)
