@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Sequence
+from typing import Any
 
 JOINERS = "\u200c\u200d"  # which Persian, Indic scripts and emoji need within words
 _SELECTORS = "[\ufe00-\ufe0f\U000e0100-\U000e01ef]"  # variants of a character: of emoji and Han ideographs
@@ -145,3 +147,8 @@ def _kind(character: str) -> str:
 
 def _escape(character: str) -> str:
     return ascii(character)[1:-1]
+
+
+def other_separator(header: Sequence[Any]) -> str | None:
+    """The semicolon or tab in the one name of a header that was read with commas; None where there is no such name."""
+    return next((mark for mark in (";", "\t") if len(header) == 1 and mark in str(header[0])), None)

@@ -22,6 +22,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.texts import other_separator
 from kmeanalyst.sources.files import File
 from kmeanalyst.sources.source import SourceError
 from release_side.errors import PublishError
@@ -111,6 +112,11 @@ class PrivateTable(ABC):
         By the header and the declared types alone. Returns the other columns.
         """
         header = self.header
+        if (mark := other_separator(header)) and set(header[0].split(mark)) & set(domain.names_read):
+            raise PublishError(
+                f"the header of the private table names columns of the domain with the separator {mark!r} between them, and "
+                "cells are separated by commas. Write the table with commas."
+            )
         if not set(header) & set(domain.names_read):
             raise PublishError(
                 "the header of the private table names no column of the domain, so it may be a row, and it is not shown. "

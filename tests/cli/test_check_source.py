@@ -38,6 +38,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("d.toml").write_text(domain_toml(DOMAIN), encoding="utf-8")
     Path("good.csv").write_text("age,city,who,note\nsecret 4711,\n", encoding="utf-8")
     Path("short.csv").write_text("age,who\nsecret 4711,\n", encoding="utf-8")
+    Path("semicolons.csv").write_text("city;age\nsecret 4711;\n", encoding="utf-8")
+    Path("headless.csv").write_text("secret 4711;39\n", encoding="utf-8")
     pq.write_table(GOOD, "good.parquet")
     pq.write_table(SINGLE, "single.parquet")
     Path("parts").mkdir()
@@ -69,6 +71,12 @@ def test_a_table_that_publish_would_refuse_is_refused_and_its_types_are_listed(f
         ("single.parquet", "city categorical float", "column 'city' has the type float: in single precision"),
         ("parts", "city categorical string, float", "column 'city' has the type float: in single precision"),
         ("short.csv", "city categorical absent", 'the private table lacks "city"'),
+        (
+            "semicolons.csv",
+            "city categorical absent",
+            "with the separator ';' between them, and cells are separated by commas. Write",
+        ),
+        ("headless.csv", "city categorical absent", "it may be a row, and it is not shown"),
         ("good.csv --unit owner", "owner unit absent", "no column 'owner', so the rows of a unit"),
         ("good.csv --unit age", "age unit text", "column 'age' is named as the unit and is in the domain"),
     ):

@@ -34,7 +34,7 @@ from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
 from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
 from kmeanalyst.releases.statement import is_digest
-from kmeanalyst.releases.texts import one_line
+from kmeanalyst.releases.texts import one_line, other_separator
 
 KINDS: dict[str, type[Column]] = {
     column.kind: column for column in (Real, Integer, Categorical, Ordinal, Boolean, Date, Cyclic, Text, Tree)
@@ -281,9 +281,11 @@ class Domain(Memoised):
         present = Counter(list(table))
         absent = [name for name in self.names_read if name not in present]
         if absent:
+            mark = other_separator(list(present))
+            hint = f"Is the separator {mark!r}? Write the table with commas" if mark else "Add the column"
             raise DomainError(
                 f"{what} lacks {_quoted(absent)}: the domain names {len(self)} columns and every one is needed. "
-                f"It has {_quoted(list(present))}. Add the column, or write a domain without it."
+                f"It has {_quoted(list(present))}. {hint}, or write a domain without it."
             )
         repeated = sorted(name for name in self.names_read if present[name] > 1)
         if repeated:

@@ -26,6 +26,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
+from kmeanalyst.releases.texts import other_separator
 
 _MOST_LEVELS = 200
 _FEWEST_STRINGS, _OFTEN_NEW = 20, 0.5  # different texts, and their share of the rows, that make a column of strings
@@ -89,6 +90,11 @@ def draft_domain(sample: pd.DataFrame, *, strings: bool = False, collapse_rare: 
     """
     if len(sample) == 0 or len(sample.columns) == 0:
         raise DomainError("the sample has no rows or no columns, so it suggests nothing. Name a file with both.")
+    if mark := other_separator(list(sample.columns)):
+        raise DomainError(
+            f"the sample has one column, named {str(sample.columns[0])!r:.80}: is the separator {mark!r}? Tables are read with "
+            f"commas. Write it with commas, or pass pd.read_csv(path, sep={mark!r}, dtype=str)."
+        )
     notes: dict[str, list[str]] = {}
     columns, problems = [], []
     for name in sample.columns:
