@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.kernels import ChosenMargins, Kernel, KernelMean
+from kmeanalyst.kernels import ChosenMargins, Kernel, KernelMean, Margins
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.derived import Derived, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
@@ -235,7 +235,7 @@ class ReleaseData(Memoised):
         weights = self.weights
         lines = {
             "points": f"{len(self):,} weighted rows × {len(self.columns)} columns "
-            f"({self.method}, {self.weight_view} weights)",
+            f"({made_by(self)}, {self.weight_view} weights)",
             "weights": f"Σw = {weights.sum():.4g}, Σ|w| = {np.abs(weights).sum():.4g}, {(weights < 0).mean():.0%} negative",
         }
         if self.thinning_error is not None:
@@ -287,6 +287,13 @@ class ReleaseData(Memoised):
             f"<div><strong>kmeanalyst.Release</strong>{_html_table(list(self.summary().items()))}"
             f"<details><summary>{len(self.columns)} columns</summary>{_html_table(self._column_lines())}</details></div>"
         )
+
+
+def made_by(release: ReleaseData) -> str:
+    """How the points were made, in words: by margins where tables were measured, which files call random features too."""
+    if release.method != "random-features" or not isinstance(release.kernel, Margins):
+        return release.method
+    return "adaptive margins" if isinstance(release.kernel, ChosenMargins) else "margins"
 
 
 def _html_table(rows: list[tuple[str, str]]) -> str:

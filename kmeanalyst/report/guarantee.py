@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
-from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.kernels import Margins
+from kmeanalyst.releases.release import ReleaseData, made_by
 from kmeanalyst.releases.statement import (
     PrivacyStatement,
     guarantee,
@@ -99,7 +101,7 @@ def numbers(release: ReleaseData) -> list[tuple[str, str]]:
     if release.measurement is not None:
         lines.append(("features measured", f"{release.measurement.feature_map.dimension:,}"))
     lines += [
-        ("method", f"{release.method}: {_METHODS[release.method]}" if release.method in _METHODS else release.method),
+        ("method", _method(release)),
         (
             "points",
             f"{len(release):,} weighted rows of {len(release.columns):,} columns, {release.weight_view} weights",
@@ -111,6 +113,15 @@ def numbers(release: ReleaseData) -> list[tuple[str, str]]:
     if release.residual_over_noise is not None:
         lines.append(("misfit", f"{release.residual_over_noise:.3g} times the size of the noise"))
     return lines
+
+
+def _method(release: ReleaseData) -> str:
+    name = made_by(release)
+    if not isinstance(release.kernel, Margins) or name == release.method:
+        return f"{name}: {_METHODS[name]}" if name in _METHODS else name
+    sizes = sorted(Counter(map(len, release.kernel.pairs)).items())
+    tables = [f"{len(release.kernel.edges):,} of single columns", *(f"{n:,} of {size} columns" for size, n in sizes)]
+    return f"{name}: rows drawn to fit noisy tables, {', '.join(tables)}"
 
 
 def _lines(statement: PrivacyStatement) -> list[tuple[str, str]]:

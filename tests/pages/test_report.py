@@ -34,7 +34,7 @@ from kmeanalyst.report import facts_of, report_html, write_report
 from kmeanalyst.report.caveats import warnings_of
 from kmeanalyst.report.charts import chart
 from kmeanalyst.report.facts import MOST_COLUMNS, MOST_LEVELS
-from kmeanalyst.report.guarantee import guessing_right, plain_words
+from kmeanalyst.report.guarantee import guessing_right, numbers, plain_words
 from kmeanalyst.report.markup import element, inert
 from kmeanalyst.report.page import commands
 from release_side.publishing.publish import publish
@@ -275,6 +275,14 @@ def test_a_stranger_cannot_make_the_page_long():
     assert many.bars[-1].label == "2970 rarer levels" and many.commonest is not None
     assert not many.commonest.together
     assert len(report_html(facts)) < 1_000_000
+
+
+def test_a_release_of_tables_is_not_called_one_of_random_features(mixed_release):
+    counted = ka.read_release(paths.TESTS / "golden" / "examples" / "counted.kme")
+    assert counted.method == mixed_release.method == "random-features"  # what files and JSON say of both
+    made = "adaptive margins: rows drawn to fit noisy tables, 7 of single columns, 21 of 2 columns, 1 of 3 columns"
+    assert dict(numbers(counted))["method"] == made and "(adaptive margins, prob" in counted.summary()["points"]
+    assert "mean of random features" in dict(numbers(mixed_release))["method"]
 
 
 def test_the_guarantee_is_given_in_words_and_in_numbers(mixed_release, mixed):
