@@ -47,6 +47,7 @@ from_option = option(  # goes with sample_path
 )
 seed_option = option("--seed", "Seed of all randomness.", click.IntRange(min=0), 0)
 _READING = "kmeanalyst.reading"
+INCOMPLETE = "kmeanalyst.incomplete"  # a command that answered a part of what was asked ends with exit code 1
 Answer = tuple[str | Callable[[], str] | None, Callable[[], dict[str, Any]]]  # the text, and the fields of --json
 
 
@@ -112,6 +113,8 @@ def on_release(
                 facts.setdefault("rehearsal", release.is_rehearsal)
                 text = text() if callable(text) and not as_json else text
             show(as_json, text, facts)
+            if INCOMPLETE in (context := click.get_current_context()).meta:
+                context.exit(1)
 
         return command(name, short, release_argument, *parts, *reading_options)(run)
 

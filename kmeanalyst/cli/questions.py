@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kmeanalyst.cli.arguments import (
+    INCOMPLETE,
     Answer,
     RowsWithProgress,
     coverage_option,
@@ -54,6 +55,8 @@ def expect(
 ) -> Answer:  # fmt: skip
     """Expectations of expressions over the columns, each with its error bar; conditions give probabilities.
 
+    An expression without an answer is reported and the others are answered; the exit code is then 1.
+
     \b
     Examples:
       kmeanalyst expect adult.kme "age" "age > 50"
@@ -63,9 +66,22 @@ def expect(
     """
     conditions = _conditions(release, by, where)
     questions = [partial(release.expectation, text, view=view) for text in expressions]
-    estimates = [e for question in _with_progress(questions, on_progress) for e in _answers(question, conditions)]
+    estimates: list[Estimate] = []
+    refused: dict[str, ValueError] = {}
+    for text, question in zip(expressions, _with_progress(questions, on_progress), strict=True):
+        try:
+            estimates += _answers(question, conditions)
+        except ValueError as error:
+            refused[text] = error
+    if not estimates:
+        raise next(iter(refused.values()))
+    for text, error in refused.items():
+        note(f"no answer to {text}: {error}")
+        click.get_current_context().meta[INCOMPLETE] = True
+    reasons = [{"expression": text, "reason": str(error)} for text, error in refused.items()]
     return partial(estimate_table, estimates, level, kind), lambda: {
         "rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level, kind) for e in estimates],
+        **({"refused": reasons} if reasons else {}),
     }  # fmt: skip
 
 

@@ -102,6 +102,19 @@ def test_expect_where_by_and_view_ask_what_they_say(files):
         assert (found["value"], found["view"]) == (release.expectation("age", view=view).value, view)
 
 
+def test_an_expression_without_an_answer_does_not_refuse_the_others(files):
+    result = call("kmeanalyst", "expect", files.release, "age", "age * agee", "age > 30", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 1 and [e["expression"] for e in found["estimates"]] == ["age", "age > 30"]
+    (refused,) = found["refused"]
+    assert refused["expression"] == "age * agee" and "no column agee" in refused["reason"]
+    assert "note: no answer to age * agee: no column agee" in result.stderr
+    shown = call("kmeanalyst", "expect", files.release, "age * agee", "age")
+    assert shown.exit_code == 1 and "age" in shown.stdout and "agee" not in shown.stdout
+    alone = call("kmeanalyst", "expect", files.release, "agee")
+    assert (alone.exit_code, alone.stdout) == (1, "")
+
+
 def test_expect_by_answers_for_each_level_that_has_an_answer(files):
     """Nowhere has no weight, or little: the other levels are answered all the same."""
     result = call("kmeanalyst", "expect", files.release, "age", "--by", "city", "--where", "age < 80", "--json")
