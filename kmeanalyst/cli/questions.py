@@ -75,10 +75,10 @@ def expect(
             refused[text] = error
     if not estimates:
         raise next(iter(refused.values()))
-    for text, error in refused.items():
-        note(f"no answer to {text}: {error}")
+    for text, refusal in refused.items():
+        note(f"no answer to {text}: {refusal}")
         click.get_current_context().meta[INCOMPLETE] = True
-    reasons = [{"expression": text, "reason": str(error)} for text, error in refused.items()]
+    reasons = [{"expression": text, "reason": str(refusal)} for text, refusal in refused.items()]
     return partial(estimate_table, estimates, level, kind), lambda: {
         "rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level, kind) for e in estimates],
         **({"refused": reasons} if reasons else {}),

@@ -74,7 +74,7 @@ def expectations(
     return estimates(population, [mean_of(population, question) for question in questions])
 
 
-def mean(release: ReleaseData, column: str, *, where: Condition = None, view: View | None = None) -> Estimate:
+def mean(release: ReleaseData, column: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
     """The mean of a column of numbers, or of an expression.
 
     >>> release.mean("age")

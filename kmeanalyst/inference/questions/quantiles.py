@@ -94,7 +94,9 @@ def median(release: ReleaseData, column: Question, *, where: Condition = None, v
     >>> release.median("age")
     quantile(age, 0.5): 37.00 ± 0.51 (95 %: 36.00 to 38.00; privacy 0.22, sampling 0.18, resolution 0.42)
     """
-    return quantile(release, column, [0.5], where=where, view=view)[0]
+    found = quantile(release, column, 0.5, where=where, view=view)
+    assert isinstance(found, Estimate)  # of a single order
+    return found
 
 
 def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[Statistic]:
