@@ -201,15 +201,6 @@ def estimate_tables(
     return TableEstimates(ones, found, frozenset(observed.pairs), tree)
 
 
-def allowed_columns(ones: list[Array], allowed: AllowedCells | None) -> list[Array]:
-    """Shares (a,) of columns, 0 in cells that rules exclude, scaled to add up."""
-    if allowed is None:
-        return ones
-    may = [allowed.together(j) for j in range(len(ones))]
-    kept = [one * own if (one * own).any() else own.astype(float) for one, own in zip(ones, may, strict=True)]
-    return [one / one.sum() for one in kept]
-
-
 def allowed_tables(pairs: dict[Pair, Array], ones: list[Array], allowed: AllowedCells | None) -> dict[Pair, Array]:
     """Tables (a, b) of pairs, 0 in cells that rules exclude, scaled to the columns' shares."""
     if allowed is None:
