@@ -49,7 +49,6 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "release_side.publishing.functions": ("publish_function",),
     "release_side.publishing.plan": ("plan",),
     "release_side.publishing.publish": ("publish",),
-    "release_side.spark": (),
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Dask", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",

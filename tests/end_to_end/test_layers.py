@@ -28,7 +28,6 @@ FLOORS = [
 CURATORS_UPPER_FLOORS = (
     "release_side.publishing",
     "release_side.quality",
-    "release_side.spark",
     "release_side.cli",
 )  # the others import up to `representation`
 NAMES_ALL = {"kmeanalyst", "release_side"}  # the packages' own files list the public names of every floor
