@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,15 @@ from_option = option(  # goes with sample_path
     "settings, or a .duckdb file.",
     metavar="TABLE",
 )
+own_options = (  # of a sample that is the analyst's own; they go with sample_path
+    option("--rename renames", "A column of SAMPLE with another name here; may be repeated.", multiple=True, metavar="THEIRS=OURS"),
+    option(
+        "--recode recodes", "A value written otherwise here; may be repeated.", multiple=True, metavar="COLUMN:THEIRS=OURS"
+    ),
+    from_option,
+)  # fmt: skip
+columns_option = option("--columns compared", "Compare these columns alone, separated by commas.", metavar="NAMES")
+_SIGN = re.compile("(?<![<>!])=")  # between THEIRS and OURS: not that of <=50K
 seed_option = option("--seed", "Seed of all randomness.", click.IntRange(min=0), 0)
 _READING = "kmeanalyst.reading"
 INCOMPLETE = "kmeanalyst.incomplete"  # a command that answered a part of what was asked ends with exit code 1
@@ -86,9 +96,9 @@ def on_release(
 ) -> Callable[[Command], click.Command]:
     """A command on the release FILE.kme, with these arguments and options.
 
-    The function gets the release and the choices, of SAMPLE and --from the source, and path and on_progress if it names
-    them. It returns the text to print, or None, and a function that makes the fields of --json; of a text that costs
-    something, a function too.
+    The function gets the release and the choices, of SAMPLE and --from the source, of `own_options` and --columns what
+    `mmd_test` takes as `own`, and path and on_progress if it names them. It returns the text to print, or None, and a
+    function that makes the fields of --json; of a text that costs something, a function too.
 
     work    what is said to be going on.
     check   called with the choices before the release is opened.
@@ -105,6 +115,10 @@ def on_release(
                 check_not_read(choices["output"], release_path, choices.get("sample_path"))
             release = open_release(release_path)
             if "sample_path" in choices:
+                if "renames" in choices:
+                    choices["own"] = _own(choices.pop("renames"), choices.pop("recodes"))
+                if "compared" in choices:
+                    choices["own"]["columns"] = column_names(choices.pop("compared"))
                 choices["source"] = _sample_named(choices.pop("sample_path"), choices.pop("from_table"))
             with working(work) as on_progress:
                 about = {"path": release_path, "on_progress": on_progress}
@@ -151,6 +165,18 @@ def _noted(path: str, released: Any) -> Any:
 def column_names(text: str | None) -> list[str] | None:
     """Names of columns separated by commas; None where none are given."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _own(renames: Sequence[str], recodes: Sequence[str]) -> dict[str, Any]:
+    """rename and recode, as `mmd_test` takes them."""
+    recode = dict[str, Any]()
+    try:
+        for text in recodes:
+            column, values = text.split(":", 1)
+            recode.setdefault(column, {}).update([_SIGN.split(values, maxsplit=1)])
+        return {"rename": dict(_SIGN.split(text, maxsplit=1) for text in renames), "recode": recode}
+    except ValueError:
+        raise click.UsageError("--rename takes THEIRS=OURS, and --recode COLUMN:THEIRS=OURS. Write it so.") from None
 
 
 def _sample_named(path: str | None, from_table: str | None) -> str | ArrowSource | None:

@@ -208,8 +208,9 @@ def evaluate_command(release_path: str, points: str, as_json: bool) -> None:
 
     function = open_function(release_path)
     table = read_table(points, function.domain)
-    _, notes = function.domain.encode_sample(table)
-    for text in notes:
+    _, counts = function.domain.encode_counted(table)
+    counts.check(function.domain)
+    for text in (notes := counts.notes()):
         note(text)
     with working("evaluating"):
         answers = _answers(function, table)

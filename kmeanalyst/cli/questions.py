@@ -12,11 +12,12 @@ from kmeanalyst.cli.arguments import (
     INCOMPLETE,
     Answer,
     RowsWithProgress,
+    columns_option,
     coverage_option,
-    from_option,
     level_option,
     on_release,
     open_release,
+    own_options,
     sample_argument,
     view_option,
 )
@@ -248,9 +249,9 @@ _false_alarm_option = level_option(0.05, "Probability of a false alarm: a smalle
 
 @on_release(
     "mmd-test", "Is a sample from the release's population?",
-    sample_argument, _false_alarm_option, from_option, work="testing",
+    sample_argument, _false_alarm_option, columns_option, *own_options, work="testing",
 )  # fmt: skip
-def mmd_test_command(release: Release, source: Any, level: float, on_progress: OnProgress) -> Answer:
+def mmd_test_command(release: Release, source: Any, level: float, own: Any, on_progress: OnProgress) -> Answer:
     """Test whether SAMPLE (a table, or another .kme) comes from the population of the release.
 
     A table is a file (.csv, .parquet, .feather, …), a folder, glob or URL of them, or a table of a database.
@@ -260,11 +261,13 @@ def mmd_test_command(release: Release, source: Any, level: float, on_progress: O
       kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
       kmeanalyst mmd-test adult.kme "s3://bucket/sample/*.parquet"
       kmeanalyst mmd-test adult.kme postgresql: --from survey.people
+      kmeanalyst mmd-test adult.kme theirs.csv --columns age,sex --recode sex:M=Male --recode sex:F=Female
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 
     other = open_release(source) if isinstance(source, str) and source.endswith(".kme") else None
-    result = mmd_test(release, RowsWithProgress(source, on_progress) if other is None else other)
+    in_blocks = other is None and not (own["rename"] or own["recode"])
+    result = mmd_test(release, RowsWithProgress(source, on_progress) if in_blocks else other or source, **own)
     reject = bool(result.pvalue < level)
     verdict = "differ" if reject else "no difference that this release can show"
     lines = [
@@ -303,9 +306,11 @@ def _refuse_release(sample_path: str, **_: Any) -> None:
     "compare", "Test a sample, and show where it differs.", sample_argument, _false_alarm_option,
     option("--top", "At most this many lines for each table.", click.IntRange(min=1), 10),
     option("--plot", "Draw the witness of the columns.", "file", metavar="OUT.png"),
-    from_option, work="comparing", check=_refuse_release,
+    columns_option, *own_options, work="comparing", check=_refuse_release,
 )  # fmt: skip
-def compare(release: Release, source: Any, level: float, top: int, plot: str | None, on_progress: OnProgress) -> Answer:
+def compare(
+    release: Release, source: Any, level: float, top: int, plot: str | None, own: Any, on_progress: OnProgress
+) -> Answer:
     """Test whether SAMPLE (a table, as of mmd-test) is from the population of the release, and show where they differ.
 
     \b
@@ -316,7 +321,7 @@ def compare(release: Release, source: Any, level: float, top: int, plot: str | N
     from kmeanalyst.inference.compare.comparison import compare as compare_rows
     from kmeanalyst.sources.tables import read_table
 
-    comparison = compare_rows(release, read_table(source, release.domain), level=level)
+    comparison = compare_rows(release, read_table(source, release.domain), level=level, **own)
     if plot is not None:
         from kmeanalyst.plots.witness import save_witness
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kmeanalyst.cli.arguments import Answer, column_names, from_option, on_release, output_option, seed_option
+from kmeanalyst.cli.arguments import Answer, column_names, on_release, output_option, own_options, seed_option
 from kmeanalyst.cli.terminal import option, say
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class _Choices:
     columns: str | None
     view: View | None
     source: Any
+    own: dict[str, Any]
     metrics: Sequence[str]
     seed: int
 
@@ -63,7 +64,7 @@ def _check(metrics: Sequence[str], sample_path: str | None, **_: Any) -> None:
     ),
     output_option("MODEL.skops"),
     option("--test sample_path", "Real rows to score the model on: a table, as of mmd-test.", "path", metavar="SAMPLE"),
-    from_option,
+    *own_options,
     option("--metric metrics", "Score of --test, as scikit-learn names it; repeat for more.", metavar="NAME", multiple=True),
     seed_option, work="training", check=_check,
 )  # fmt: skip
@@ -79,11 +80,11 @@ def train_command(release: Release, output: str, **options: Any) -> Answer:
     """
     from kmeanalyst.learning.training.pipeline import check_name, untrusted_types, write_model
     from kmeanalyst.learning.training.training import fit
-    from kmeanalyst.sources.tables import read_table
+    from kmeanalyst.sources.tables import read_table, translated
 
     choices = _Choices(**options)
     check_name(output)
-    sample = None if choices.source is None else read_table(choices.source, release.domain)
+    sample = None if choices.source is None else translated(read_table(choices.source, release.domain), **choices.own)
     estimator, columns = _estimator(release, choices), column_names(choices.columns)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -6,10 +6,10 @@ The features φ have a coordinate for each cell of each table: their mean over a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations, compress, groupby, islice, pairwise
+from itertools import combinations, groupby, islice, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -247,24 +247,6 @@ class ChosenMargins(Margins):
         for share, each in zip(self.shares, given, strict=True):
             if abs(sum(each) - share) > _ROUNDING:
                 raise ValueError(f"the squares of a share must add up to it, got {sum(each)!r} for {share!r}.")
-
-    def with_pairs(self, kept: Collection[tuple[int, ...]]) -> ChosenMargins:
-        """The same of single columns and of these of the chosen sets alone, with heights in proportion.
-
-        >>> squares = ((0.3, 0.1), (0.6,), ())
-        >>> both = ka.kernels.ChosenMargins(
-        ...     ((0.0,),) * 2, ((),) * 2, (False,) * 2, (0.4, 0.6, 0), chosen=((0, 1),), squares=squares
-        ... )
-        >>> both.with_pairs(()).squares, both.squared_heights == squares
-        (((0.75, 0.25), (), ()), True)
-        """
-        own = [pair in kept for pair in self.chosen]
-        alone, pairs, finer = self.squares
-        squares = alone, tuple(compress(pairs, own)), finer
-        total = math.fsum(square for each in squares for square in each)
-        scaled = tuple(tuple(square / total for square in each) for each in squares)
-        shares: Any = tuple(math.fsum(each) for each in scaled)
-        return replace(self, shares=shares, chosen=tuple(compress(self.chosen, own)), squares=scaled)
 
     @property
     def n_pairs(self) -> int:

@@ -29,7 +29,7 @@ from kmeanalyst.plots.style import (
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Question, ReleaseData, View
-from kmeanalyst.sources.tables import table_of
+from kmeanalyst.sources.tables import frame_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,14 +99,13 @@ def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str
 
     sample   a DataFrame in natural units, or a table of any other source (see `table_of`).
     """
-    source = table_of(sample)
-    table = sample if source is None else source.frame(release.domain)
-    if not isinstance(table, pd.DataFrame):
+    if (table := frame_of(sample, release.domain)) is None:
         raise TypeError(
-            f"a sample is drawn by its columns' names, and a {type(table).__name__} has none. Pass a DataFrame, "
+            f"a sample is drawn by its columns' names, and a {type(sample).__name__} has none. Pass a DataFrame, "
             "or the path of a table."
         )
     encoded, counts = release.domain.encode_counted(table)
+    counts.check(release.domain)
     rows = ReleaseData(
         points=release.domain.decode(encoded), weights=np.full(len(encoded), 1 / max(len(encoded), 1)), measurement=None,
         kernel=release.kernel, domain=release.domain, statement=None,

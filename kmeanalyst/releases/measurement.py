@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -237,26 +237,9 @@ class Measurement:
         The sampling errors of a table chosen because its columns seemed related were chosen as well, and a test that takes
         its features as fixed rejects a true hypothesis too often.
         """
-        features = self.feature_map
-        if (
-            not self.chosen_by_rows
-            or not isinstance(features, MarginFeatures)
-            or not isinstance(features.kernel, ChosenMargins)
-        ):
+        if not self.chosen_by_rows or not isinstance(self.feature_map, MarginFeatures):
             return self
-        kept, left = [], 1.0  # the squared heights of what is kept
-        for group in features.groups:
-            left -= sum(group.squares) if group.is_of_sets else 0.0
-            for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-                if not group.is_of_sets or (group.kind == "pairs" and table in self.beforehand):
-                    kept.append(np.arange(start, stop))
-                    left += square if group.is_of_sets else 0.0
-        indices, scale = np.concatenate(kept), 1 / math.sqrt(left)
-        return Measurement(
-            vector=self.vector[indices] * scale, noise_scale=self.noise_scale * scale, noise_law=self.noise_law,
-            n_rows=self.n_rows, feature_map=MarginFeatures(features.kernel.with_pairs(self.beforehand)),
-            noisy_sum=self.noisy_sum[indices],
-        )  # fmt: skip
+        return of_tables(self, lambda table: len(table) == 1 or table in self.beforehand)
 
     def counted_together(self, i: int, j: int) -> bool:
         """Whether features see columns i and j jointly; of margins of chosen sets, whether one with both was chosen."""
@@ -285,6 +268,50 @@ class Measurement:
                 "step": self.drawn.draws.step, "scale": self.drawn.draws.scale, "score_step": self.drawn.scores.step,
             }  # fmt: skip
         return fields
+
+
+def of_tables(
+    measurement: Measurement, is_kept: Callable[[tuple[int, ...]], bool], columns: Sequence[int] | None = None
+) -> Measurement:
+    """Some tables of margins with their noise, in units of a kernel that has these alone.
+
+    is_kept   of a table's columns, numbered as in `Group`.
+    columns   increasing: tables of others are left out, and the features are of rows of these; None for all.
+    Errors    ValueError where each feature is of all columns, and where no table is left.
+    """
+    features, kernel = measurement.feature_map, cast(Any, measurement.feature_map.kernel)
+    d = len(kernel.edges) if isinstance(kernel, Margins) else 0
+    of, chosen = [*range(d), *(kernel.finer if d else ())], range(d) if columns is None else columns
+    new = {j: i for i, j in enumerate(chosen)}
+    tables = [
+        (group.kind, table, square, np.arange(*ends))
+        for group in (features.groups if isinstance(features, MarginFeatures) else ())
+        for table, square, ends in zip(group.tables, group.squares, group.ranges, strict=True)
+        if {of[j] for j in table} <= new.keys() and is_kept(table)
+    ]
+    if not tables:
+        raise ValueError(
+            f"no table is of these columns alone: the release measured {features.name} features of others with them, from "
+            "which nothing of these can be read. Leave columns out, or name more."
+        )
+    kinds, total = (["one-way"], ["pairs", "sets"], ["finer"]), math.fsum(square for _, _, square, _ in tables)
+    squares = tuple(tuple(square / total for kind, _, square, _ in tables if kind in own) for own in kinds)
+    finer = [(new[of[t]], kernel.finer_tables[t - d][1]) for kind, (t, *_), *_ in tables if kind == "finer"]
+    fine = dict(reversed(finer))  # the first of a column's tables; deeper ones follow it
+    shares: Any = tuple(map(math.fsum, squares))
+    edges, atoms, missing = cast(
+        Any, (tuple(each[j] for j in chosen) for each in (kernel.edges, kernel.atoms, kernel.missing))
+    )
+    alone = ChosenMargins(
+        edges, atoms, missing, shares, tuple(fine.get(i, ()) for i in range(len(new))), squares=squares,
+        chosen=tuple(tuple(new[j] for j in table) for kind, table, *_ in tables if kind in kinds[1]),
+        deeper=tuple(each for each in finer if each[1] != fine[each[0]]),
+    )  # fmt: skip
+    indices, scale = np.concatenate([each for *_, each in tables]), 1 / math.sqrt(total)
+    return Measurement(
+        vector=measurement.vector[indices] * scale, noise_scale=measurement.noise_scale * scale, noise_law=measurement.noise_law,
+        n_rows=measurement.n_rows, feature_map=MarginFeatures(alone), noisy_sum=measurement.noisy_sum[indices],
+    )  # fmt: skip
 
 
 def grid_sensitivity(feature_map: FeatureMap, noise_law: str = GAUSSIAN) -> float:

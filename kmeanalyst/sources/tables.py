@@ -6,17 +6,20 @@ before a row is read, and a domain encodes their cells. What libraries say about
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import NO_CELL, factorised, text_of
 from kmeanalyst.releases.domain.column import DomainError
-from kmeanalyst.releases.domain.domain import Domain, SampleCounts
+from kmeanalyst.releases.domain.domain import SAMPLE, Domain, SampleCounts
+from kmeanalyst.releases.expressions import words
 from kmeanalyst.sources.arrow_cells import cells_of, joined, pieces
 from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.files import File, files_of, is_csv, is_gzipped, open_file
@@ -27,7 +30,8 @@ from kmeanalyst.sources.streams import ArrowStream, Stream, can_be_read_once, fr
 TableSource: TypeAlias = (
     str | Path | ArrowSource | ArrowStream | Any
 )  # Any: a pyarrow.dataset.Dataset, which has no types
-_SAMPLE = "the sample"
+Rename: TypeAlias = Mapping[str, str] | None  # the sample's name → the release's
+Recode: TypeAlias = Mapping[str, Mapping[Any, Any]] | None  # the release's column → their value → its value
 _CSV: dict[str, Any] = {"keep_default_na": False, "encoding": "utf-8-sig"}
 
 
@@ -100,12 +104,12 @@ def table_of(source: TableSource) -> Table | None:
     if isinstance(source, str | Path):
         with _as_domain_errors(str(source)):
             return Table(str(source), [_opened(file) for file in _files(source)])
-    with _as_domain_errors(_SAMPLE):
+    with _as_domain_errors(SAMPLE):
         if isinstance(source, ArrowSource):
-            return Table(_SAMPLE, [source])
+            return Table(SAMPLE, [source])
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series):
-            return Table(_SAMPLE, [Stream.of(source)], can_be_read_once(source))
-        return Table(_SAMPLE, fragments_of(source)) if is_dataset(source) else None
+            return Table(SAMPLE, [Stream.of(source)], can_be_read_once(source))
+        return Table(SAMPLE, fragments_of(source)) if is_dataset(source) else None
 
 
 def read_table(source: TableSource, domain: Domain | None = None) -> pd.DataFrame:
@@ -121,6 +125,50 @@ def read_table(source: TableSource, domain: Domain | None = None) -> pd.DataFram
             "DuckDB."
         )
     return table.frame(domain)
+
+
+def frame_of(sample: Any, domain: Domain | None = None) -> pd.DataFrame | None:
+    """A DataFrame, several of them, or a table of any source as one DataFrame; None for anything else."""
+    if (table := table_of(sample)) is not None:
+        return table.frame(domain)
+    if isinstance(sample, pd.DataFrame):
+        return sample.reset_index(drop=True)
+    blocks = list(sample) if isinstance(sample, Iterable) and not hasattr(sample, "__array__") else []
+    frames = bool(blocks) and all(isinstance(block, pd.DataFrame) for block in blocks)
+    return pd.concat(blocks, ignore_index=True) if frames else None
+
+
+def number_or_text(cells: pd.Series) -> pd.Series:
+    """Cells of text that are all numbers, or empty, as numbers; others as they are."""
+    if not pd.api.types.is_string_dtype(cells.dtype):
+        return cells
+    present = cells.where(cells != "").astype(object)
+    numbers = pd.to_numeric(present, errors="coerce")
+    return numbers if (numbers.notna() | present.isna()).all() else present
+
+
+def translated(sample: Any, rename: Rename, recode: Recode, columns: Sequence[str] | None = None) -> Any:
+    """A sample under the release's names and codes, in memory; as it is where nothing is given. Cells are found by their text.
+
+    Errors   ValueError for names that the sample does not have once.
+    """
+    if not rename and not recode and columns is None:
+        return sample
+    frame = frame_of(sample)
+    frame = pd.DataFrame() if frame is None else frame
+    for named in (rename or {}, recode or {}, columns or ()):
+        if unknown := [name for name in named if list(frame.columns).count(name) != 1]:
+            raise ValueError(
+                f"{words.names(unknown)}: rename, recode and columns name columns of a table of your own, which are "
+                f"{words.names(frame.columns) or 'none, in a release or an array'}. Name one that is there once, or leave it out."
+            )
+        frame = frame.rename(columns=dict(rename or {})) if named is rename else frame
+    for name, new in (recode or {}).items():
+        codes, texts = factorised(frame[name])
+        known = {text_of(theirs): text_of(ours) for theirs, ours in new.items()}
+        cells = [NO_CELL if text is None else known.get(text, text) for text in texts]
+        frame = frame.assign(**{name: np.array(cells, dtype=object)[codes]})
+    return frame if columns is None else frame[list(columns)]
 
 
 def _files(source: str | Path) -> list[File]:
@@ -198,7 +246,7 @@ def _csv_blocks(file: File) -> Iterator[pd.DataFrame]:
 
 
 def _encoded_batches(source: ArrowSource, name: str, domain: Domain) -> Iterator[tuple[Array, SampleCounts]]:
-    others = domain.check_has_columns(source.schema.names, what=_SAMPLE)
+    others = domain.check_has_columns(source.schema.names, what=SAMPLE)
     index = (source.schema.pandas_metadata or {}).get("index_columns", [])  # of the DataFrame that was written
     ignored = tuple(other for other in others if other not in index)
     for parts in _pieces(source, name, domain.names_read):

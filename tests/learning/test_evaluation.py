@@ -21,6 +21,7 @@ from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.pipeline import digest
 from kmeanalyst.learning.training.training import fit
 from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.file import write_release
 
 ILL, INPUT = POINTS["ill"].to_numpy(dtype=bool), POINTS.drop(columns="ill")
@@ -185,12 +186,24 @@ def test_the_fitted_view_scores_the_population_that_the_errors_start_from():
     assert score(High(), release, "accuracy", view="fitted").value == pytest.approx(by_hand.value)
 
 
-def test_a_score_on_the_release_it_was_trained_on_says_so(plain, signed):
+def test_a_score_on_the_release_it_was_trained_on_is_refused(plain, signed):
     model = Classifier("ill", [False, True], report=SimpleNamespace(release_digest=digest(plain)))
-    assert "trained on this very release" in score(model, plain).notes[0]
-    assert "sample of real rows, or on a second release" in score(model, plain).notes[0]
-    for other in (score(model, signed), score(model, POINTS), score(SICK, plain)):
-        assert not any("trained on this very release" in note for note in other.notes)
+    with pytest.raises(ValueError, match=r"trained on this very release.*sample of real rows, or on a second release"):
+        score(model, plain)
+    assert len(score(model, signed).notes) == len(score(model, POINTS).notes) == 1  # other rows are scored
+
+
+def test_a_sample_coded_otherwise_is_refused_and_recoded(plain):
+    frame = points(50, 1)
+    model = Classifier("ill", [False, True], domain=DOMAIN)
+    truth = score(model, frame).value
+    coded = frame.assign(job=frame["job"].astype(str).str.upper()).rename(columns={"x": "height"})
+    jobs = {job.upper(): job for job in frame["job"].astype(str).unique()}
+    with pytest.raises(DomainError, match=r"job \(categorical.*50 of 50 cells.*recode=\{'job': \{'"):
+        score(model, coded, rename={"height": "x"})
+    assert score(model, coded, rename={"height": "x"}, recode={"job": jobs}).value == truth
+    with pytest.raises(ValueError, match="release or an array"):
+        score(model, plain, recode={"job": jobs})
 
 
 def test_a_digest_is_of_weights_points_and_measurement(mixed_release, plain, signed, tmp_path):

@@ -6,7 +6,7 @@ differences and the witness function answer the second. All of them account for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -26,9 +26,11 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
+from kmeanalyst.releases.marginal import marginal
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.representation.weights.views import view_weights
+from kmeanalyst.sources.tables import Recode, Rename, translated
 
 _WIDEST = 24  # characters of a cell
 
@@ -37,17 +39,18 @@ def verdict(comparison: Comparison) -> str:
     """The overall test in a line."""
     outcome = "release and sample differ" if comparison.differs else "no difference that this release can show"
     noise = "privacy noise included" if comparison.overall.noise_aware else "privacy noise not known"
-    return f"{outcome} (p = {comparison.overall.pvalue:.3g}, level {comparison.level:g}; {noise})"
+    return f"{outcome} (p = {comparison.pvalue:.3g}, level {comparison.level:g}; {noise})"
 
 
 def sections(comparison: Comparison, top: int) -> list[tuple[str, pd.DataFrame | None]]:
     """(title, table) for each kind of answer; None where there is nothing to show."""
-    found: list[tuple[str, pd.DataFrame | None]] = []
+    together = f"all columns together: p = {comparison.overall.pvalue:.3g}, adjusted {comparison.adjusted:.3g}"
+    found: list[tuple[str, pd.DataFrame | None]] = [(together, None)]
     for what, frame in (("columns", comparison.columns.reset_index()), ("pairs of columns", comparison.pairs)):
         differ = frame[frame["differs"]].sort_values("pvalue").drop(columns="differs")
         n = f"{len(differ)} of {len(frame)} {what} differ"
-        adjusted = f"{n} (p-values adjusted for their number)" if len(differ) else n
-        found.append((adjusted, differ.head(top) if len(differ) else None))
+        title = f"{n} (p-values adjusted for their number)" if len(differ) else n
+        found.append((title, differ.head(top) if len(differ) else None))
     found.append(("differences of means and shares, in standard deviations of a row", comparison.differences.head(top)))
     witness, first = comparison.witness, (top + 1) // 2
     ends = witness if len(witness) <= top else pd.concat([witness.head(first), witness.tail(top - first)])
@@ -91,13 +94,15 @@ class Comparison:
     """Where a release and a sample differ.
 
     overall      the TestResult of mmd_test: is it one population?
-    columns      a row for each column: pvalue of a test of its distribution; adjusted, for the number of columns (Holm);
-                 differs, at the level; seen, the share of the column's functions that the features see.
+    adjusted     its p-value, adjusted for the number of all tests here: this one, those of columns and of pairs (Holm).
+    pvalue       the smallest adjusted one of all tests.
+    columns      a row for each column: pvalue of a test of its distribution; adjusted likewise; differs, at the level; seen, the
+                 share of the column's functions that the features see.
     pairs        the same for the association of each pair of columns: first, second, pvalue, adjusted, differs, seen.
                  Where little is seen, a small difference can be missed, and one elsewhere can show.
     differences  a row for each mean, share of a level and share of missing cells: the release's value, the sample's,
-                 their difference in standard deviations of one row, and its standard_error, privacy noise included; the
-                 largest first.
+                 their difference in standard deviations of one row, and its standard_error, privacy noise included; those
+                 first that are most standard errors.
     witness      released points and rows of the sample, from where the release has most mass beyond the sample's
                  (witness > 0) to the contrary, with standard_error (as if both had one population) and z. These rows
                  are selected: the largest of many z is often beyond 2 even if both have one population.
@@ -119,6 +124,8 @@ class Comparison:
     """
 
     overall: TestResult
+    adjusted: float
+    pvalue: float
     columns: pd.DataFrame
     pairs: pd.DataFrame
     differences: pd.DataFrame
@@ -129,8 +136,8 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether the overall test rejects one population at the level."""
-        return bool(self.overall.pvalue <= self.level)
+        """Whether any of the tests finds a difference at the level: the overall one, one of a column or of a pair."""
+        return self.pvalue <= self.level
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain numbers and texts, as `compare --json` prints it; what is not known is None.
@@ -141,7 +148,8 @@ class Comparison:
         others = {"pairs": self.pairs, "differences": self.differences, "witness": self.witness}
         tables = {"columns": self.columns.reset_index(), **others}
         return {
-            "overall": _plain(self.overall.to_dict()),
+            "overall": _plain(self.overall.to_dict() | {"adjusted": self.adjusted}),
+            "pvalue": self.pvalue,
             "differs": self.differs,
             "level": self.level,
             **{name: _plain(frame.to_dict("records")) for name, frame in tables.items()},
@@ -153,6 +161,8 @@ class Comparison:
 
         >>> print(comparison.to_text(top=2))
         release and sample differ (p = ..., level 0.05; privacy noise included)
+        <BLANKLINE>
+        all columns together: p = ..., adjusted ...
         <BLANKLINE>
         1 of 7 columns differ (p-values adjusted for their number)
         ...
@@ -174,12 +184,15 @@ class Comparison:
         return "\n".join([*parts, f"<ul>{notes}</ul></div>" if notes else "</div>"])
 
 
-def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Comparison:
+def compare(
+    release: ReleaseData, sample: Any, *, level: float = 0.05, columns: Sequence[str] | None = None, rename: Rename = None,
+    recode: Recode = None,
+) -> Comparison:  # fmt: skip
     """Test whether a sample is from a release's population, and show where they differ.
 
     sample    as of `mmd_test`, but rows that can be read once only are refused; independent of the table's rows.
-    level     of the verdicts: the probability of any false alarm among the columns, and among the pairs, where both have one
-              population; in (0, 1).
+    columns, rename, recode   as of `mmd_test`.
+    level     of the verdicts: the probability of any false alarm where both have one population; in (0, 1).
     Returns   Comparison.
     Assumes   that rows are independent. The level of each test does not depend on what the features see (see functionals.py);
               differences are attributed to columns and pairs as far as the features can distinguish them.
@@ -189,26 +202,37 @@ def compare(release: ReleaseData, sample: Any, *, level: float = 0.05) -> Compar
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a probability. Pass e.g. 0.05.")
-    rows = SampleRows(release, sample)
+    if not isinstance(release, ReleaseData) or isinstance(sample, ReleaseData):
+        raise ValueError(
+            "compare is of a release and rows: its tests of columns need what was measured, and its sample the rows. Use "
+            "mmd_test(a, b) for two tables or two releases, or put the release first and the rows second."
+        )
+    known, release = release.columns.names, marginal(release, columns)
+    rows = SampleRows(release, translated(sample, rename, recode), known)
     if rows.read_once:
         raise ValueError(
             "compare goes through the sample several times, and a generator or a reader can be gone through only once. Pass a "
             "DataFrame, a table, or the path of a file."
         )
-    overall, evidence = mmd_test(release, rows), measured_side(release, beforehand=True)
+    overall, evidence = mmd_test(release, rows, columns=columns), measured_side(release, beforehand=True)
     some = rows.some(_SOME_ROWS)
     witness = witness_of(release, evidence, rows, some)
     elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
-    columns, pairs = attributed(evidence, rows, some, elsewhere, level, release)
+    alone, pairs = attributed(evidence, rows, some, elsewhere, level, release)
     differences, notes = standardised_differences(release, rows)
+    family = functionals.holm(np.array([overall.pvalue, *alone["pvalue"], *pairs["pvalue"]], dtype=float))
+    for frame, own in ((alone, family[1 : len(alone) + 1]), (pairs, family[len(alone) + 1 :])):
+        frame["adjusted"], frame["differs"] = own, own <= level
     return Comparison(
         overall=overall,
-        columns=columns,
+        adjusted=float(family[0]),
+        pvalue=float(np.nanmin(family)),
+        columns=alone,
         pairs=pairs,
         differences=differences,
         witness=witness_rows(witness, release, some),
         level=level,
-        notes=(*overall.notes, *_notes(columns, len(pairs)), *notes),
+        notes=(*overall.notes, *_notes(alone, len(pairs)), *notes),
         function=witness,
     )
 
@@ -323,7 +347,7 @@ def standardised_differences(release: ReleaseData, sample: SampleRows) -> tuple[
     ]
     names = ["column", "quantity", "release", "sample", "difference", "standard_error"]
     frame = pd.DataFrame(lines, columns=names)
-    order = np.argsort(-frame["difference"].abs().fillna(-1.0).to_numpy(), kind="stable")
+    order = np.argsort(-(frame["difference"].abs() / frame["standard_error"]).fillna(-1.0).to_numpy(), kind="stable")
     return frame.iloc[order].reset_index(drop=True), notes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.sources.tables import table_of
+from kmeanalyst.sources.tables import number_or_text, table_of
 
 Sample = Any  # an array (n, d), a DataFrame, or a (points, weights) pair
 
@@ -26,7 +25,7 @@ def mmd(a: ReleaseData | Sample, b: ReleaseData | Sample, kernel: Kernel | None 
     """Maximum mean discrepancy ‖Σ u_i k(x_i, ·) − Σ v_j k(y_j, ·)‖ of two weighted samples.
 
     a, b     releases (with their weights as released), (points, weights) pairs, or plain samples of rows.
-    kernel   the release's by default; for plain samples a Gaussian at the pooled median distance, and the table
+    kernel   the release's by default; for plain samples a Gaussian at the median distance of columns of one spread, and the table
              kernel for DataFrames with text, dates or missing cells.
     Returns  the distance itself; `mmd_squared` gives its square, unbiased if asked.
 
@@ -97,7 +96,11 @@ def _encoded_by_release(side: Any, release: ReleaseData) -> tuple[Array, Array |
     if isinstance(side, ReleaseData):
         return side.encoded_points, side.weights
     rows, weights = _points_and_weights(side, release.domain)
-    return release.domain.encode_sample(rows)[0] if isinstance(rows, pd.DataFrame) else as_rows(rows), weights
+    if not isinstance(rows, pd.DataFrame):
+        return as_rows(rows), weights
+    encoded, counts = release.domain.encode_counted(rows)
+    counts.check(release.domain)
+    return encoded, weights
 
 
 def is_weighted(side: Any) -> bool:
@@ -105,12 +108,17 @@ def is_weighted(side: Any) -> bool:
     return isinstance(side, tuple) and len(side) == 2
 
 
+def typed(side: Sample) -> Sample:
+    """A table of any source as a DataFrame, its texts that are all numbers as numbers; anything else as it is."""
+    table = table_of(side)
+    return side if table is None else table.frame().apply(number_or_text)
+
+
 def _points_and_weights(side: Any, domain: Domain | None = None) -> tuple[Any, Array | None]:
-    """Arrays as they are; what yields Arrow batches as a DataFrame, with its names. (Cells of a CSV file have no types.)"""
+    """Arrays as they are; any other table as a DataFrame, without a domain with the numbers that its texts are."""
     rows, weights = side if is_weighted(side) else (side, None)
-    table = None if isinstance(rows, str | Path) else table_of(rows)
-    if table is not None:
-        rows = table.frame(domain)
+    if (table := table_of(rows)) is not None:
+        rows = typed(rows) if domain is None else table.frame(domain)
     elif hasattr(rows, "__array__") and not isinstance(rows, pd.DataFrame):
         rows = np.asarray(rows)  # what is not an array says so itself
     return rows, None if weights is None else np.asarray(weights, dtype=float)
@@ -125,7 +133,7 @@ def _check_like_columns(x: Array, y: Array) -> None:
 class Pair:
     """Two samples in one encoding: rows (n, d) and (m, d), their weights or None, and the kernel to see them with.
 
-    domain   drafted from the pooled rows where a column is not of numbers; None: natural units.
+    domain   drafted from the pooled rows where a column is not of numbers; else None.
     notes    how columns were read.
     """
 
@@ -141,20 +149,40 @@ class Pair:
 def read_pair(a: Sample, b: Sample, kernel: Kernel | None = None) -> Pair:
     """Two samples, or (points, weights) pairs, that are both the reader's own.
 
-    Arrays, and DataFrames of numbers, keep their natural units. DataFrames with text, dates or missing cells are encoded
-    by a domain drafted from the rows of both. Columns are matched by name where both have names.
+    Arrays, and DataFrames of numbers, keep their natural units where a kernel is given; else each of several columns is divided
+    by its standard deviation over both. DataFrames with text, dates or missing cells are encoded by a domain drafted from the
+    rows of both. Columns are matched by name where both have names.
     kernel   None: Gaussian at the pooled median distance, or the drafted domain's table kernel.
     """
     (a, u), (b, v) = (_points_and_weights(side) for side in (a, b))
     if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
         a, b = _columns_by_name(a, b)
     a, b = (side.infer_objects() if isinstance(side, pd.DataFrame) else side for side in (a, b))
+    about = []
+    if isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame):
+        running = [name for name in a.columns if _is_running(a[name]) and _is_running(b[name])]
+        about = [f"{name} looks like a running number of the rows; leave it out with columns=[...]" for name in running]
     if not (_is_numbers(a, kernel) and _is_numbers(b, kernel)):
         x, y, domain, notes = _drafted(a, b, kernel)
-        return Pair(x, u, y, v, table_kernel(domain), domain, notes)
+        return Pair(x, u, y, v, table_kernel(domain), domain, (*about, *notes))
     x, y = _numbers(a), _numbers(b)
     _check_like_columns(x, y)
-    return Pair(x, u, y, v, kernel or Gaussian(pooled_lengthscale(x, y)), None)
+    if kernel is None and x.shape[1] > 1:
+        with np.errstate(all="ignore"):  # of numbers whose squares are infinite
+            spread = (
+                pd.DataFrame(np.sort(np.vstack([x, y]), axis=0)).std(ddof=0).to_numpy()
+            )  # whatever the order of rows
+        spread = np.where((spread > 0) & (spread < np.inf), spread, 1.0)
+        x, y = x / spread, y / spread
+        about.append(
+            "each column was divided by its standard deviation over both samples: the kernel has one lengthscale for all"
+        )
+    return Pair(x, u, y, v, kernel or Gaussian(pooled_lengthscale(x, y)), None, tuple(about))
+
+
+def _is_running(cells: pd.Series) -> bool:
+    whole = pd.api.types.is_integer_dtype(cells.dtype) and len(cells) > 2
+    return bool(whole and cells.is_monotonic_increasing and cells.is_unique)
 
 
 def _columns_by_name(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

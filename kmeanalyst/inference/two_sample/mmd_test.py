@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from kmeanalyst.inference.two_sample.distance import Sample, is_weighted
+from kmeanalyst.inference.two_sample.distance import Sample, is_weighted, typed
 from kmeanalyst.inference.two_sample.noise_aware import test_with_noise
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
 from kmeanalyst.inference.two_sample.sides import SampleRows, side_and_sample, two_measured_sides
 from kmeanalyst.inference.two_sample.without_noise import KernelChoice, test_of_fixed, test_without_noise
+from kmeanalyst.releases.marginal import marginal
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.sources.tables import Recode, Rename, translated
 
 _NO_PERSONS_SHARED = "the two tables are assumed to share no persons"
 
@@ -19,6 +23,9 @@ def mmd_test(
     b: ReleaseData | Sample,
     *,
     kernel: KernelChoice = None,
+    columns: Sequence[str] | None = None,
+    rename: Rename = None,
+    recode: Recode = None,
     permutations: int = 999,
     rng: np.random.Generator | int | None = None,
 ) -> TestResult:
@@ -28,15 +35,19 @@ def mmd_test(
                    folder, glob or URL (.csv, .csv.gz, .parquet, .feather), tables of polars, pyarrow, DuckDB or
                    `kmeanalyst.sql(…)`, an iterable of DataFrames), two releases, two plain samples (arrays or tables,
                    compared by the names of their columns), or a (points, weights) pair and a plain sample.
-    kernel         for plain samples only. Default: Gaussian at the pooled median distance; for DataFrames with
+    kernel         for plain samples only. Default: Gaussian at the pooled median distance of columns that are divided by their
+                   standard deviation over both; for DataFrames with
                    text, dates or missing cells, the table kernel of a domain drafted from both. "aggregated": Gaussians
                    from twice the median distance down to a 32nd of it. A sequence: several kernels, one test: the
                    largest of their standardised statistics; mmd_squared is that of the first (of the median distance).
+    columns        to test, all others left out; None for all. A release of tables has those of these columns alone.
+    rename, recode   how b is written as a is: {"hours_per_week": "hours-per-week"}, {"sex": {"M": "Male", "F": "Female"}}.
     permutations, rng   for plain samples only (other tests draw from a fixed seed); rng is None, an int or a Generator.
     Returns        TestResult. With a measurement the distribution includes the privacy noise, and rows spread as the sample and the
                    released points do; weighted points without one are tested as a fixed distribution, and the result says so.
                    Where tables were chosen by scores, the test is of the one-way tables, which were decided before: against a
                    sample all together and column by column, p corrected for both; the statistic is that of all together.
+    Errors         ValueError for a sample that lacks a column, or has no value of the domain in more than a twentieth of a column.
     Assumes        that the sample is independent of the table's rows and of public rows used as points.
 
     >>> ka.mmd_test(release, sample).pvalue  # is my sample from the released population?
@@ -49,7 +60,9 @@ def mmd_test(
     if isinstance(b, ReleaseData) and not isinstance(a, ReleaseData):
         a, b = b, a
     if not isinstance(a, ReleaseData):
+        a, b = translated(typed(a), None, None, columns), translated(typed(b), rename, recode, columns)
         return test_without_noise(a, b, kernel, permutations, rng)
+    b = translated(b, rename, recode)
     if kernel is not None:
         raise ValueError(
             "kernel goes with plain samples: a release is tested in the space it was measured in. Leave it out."
@@ -59,15 +72,18 @@ def mmd_test(
             "a release is tested against rows, and these have weights: the distribution of a weighted sample is unknown. Give the "
             "rows without weights, or ask for the distance alone with mmd."
         )
+    ignored, a = a.columns.names, marginal(a, columns)
+    alone = () if columns is None else (f"compared in these columns alone: {', '.join(a.domain.names)}",)
     if isinstance(b, ReleaseData):
+        b = marginal(b, columns)
         fields = test_with_noise(*two_measured_sides(a, b))
-        notes = (*fields.pop("notes", ()), _NO_PERSONS_SHARED, *notes_on_choice(a, b))
+        notes = (*alone, *fields.pop("notes", ()), _NO_PERSONS_SHARED, *notes_on_choice(a, b))
         return result_about(a, notes=notes, **fields)
-    sample = b if isinstance(b, SampleRows) else SampleRows(a, b)
+    sample = b if isinstance(b, SampleRows) else SampleRows(a, b, ignored)
     if a.measurement is None:
-        return result_about(a, **test_of_fixed(a.embedding, np.vstack(list(sample.blocks())), sample.notes))
+        return result_about(a, **test_of_fixed(a.embedding, np.vstack(list(sample.blocks())), [*alone, *sample.notes]))
     fields = test_with_noise(*side_and_sample(a, sample))
-    return result_about(a, notes=(*sample.notes, *notes_on_choice(a)), **fields)
+    return result_about(a, notes=(*alone, *sample.notes, *notes_on_choice(a)), **fields)
 
 
 def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:

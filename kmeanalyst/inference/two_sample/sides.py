@@ -237,11 +237,12 @@ class SampleRows:
     sample   a DataFrame, or encoded rows (L, d): held in memory. Or rows that come in blocks, of which one at a time is
              held: a table of any source (see `table_of`), or an iterable of DataFrames. A generator or a RecordBatchReader
              can be read once, which is enough for the test of a release with a measurement.
+    unread   names of columns that are known and left out: no note says that they are ignored.
     """
 
-    def __init__(self, release: ReleaseData, sample: Any) -> None:
+    def __init__(self, release: ReleaseData, sample: Any, unread: Sequence[str] = ()) -> None:
         self._counts: SampleCounts | None = None
-        self._derived = [one.column.name for one in release.derived]
+        self._domain, self._unread = release.domain, [*unread, *(one.column.name for one in release.derived)]
         table = sample if hasattr(sample, "encoded") else table_of(sample)
         self.read_once = isinstance(sample, Iterator) if table is None else table.read_once
         self._blocks: Callable[[], Iterator[tuple[Array, SampleCounts]]]
@@ -272,6 +273,7 @@ class SampleRows:
                 f"the sample had {self._counts.n_rows} rows when they were gone through before, and now it has other cells "
                 f"or rows ({total.n_rows}): results of the two would not fit together. Pass rows that stay as they are."
             )
+        total.check(self._domain)
         self._counts = total
 
     def some(self, most: int) -> Array:
@@ -306,7 +308,7 @@ class SampleRows:
     def notes(self) -> list[str]:
         """What a reader should know of the encoding of all rows: ignored columns, clamped and unseen values."""
         counts = self._count()
-        ignored = tuple(name for name in counts.ignored if name not in self._derived)
+        ignored = tuple(name for name in counts.ignored if name not in self._unread)
         return replace(counts, ignored=ignored).notes()
 
     @property

@@ -32,6 +32,7 @@ from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.sources.tables import Recode, Rename, translated
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,10 +203,6 @@ def _finite(found: Array, what: str) -> Array:
     return found
 
 
-TRAINED_HERE = (
-    "the model was trained on this very release and shares its noise, so the score may be too good or too bad, and its error "
-    "does not show by how much: score it on a sample of real rows, or on a second release"
-)
 ONE_VALUE = (
     "r2 is undefined: the target has one value in these rows, so there is no variance to explain. Ask for mean_absolute_error, or "
     "score rows in which it varies"
@@ -240,12 +237,14 @@ def score(
     positive: Any = None,
     where: Where = None,
     view: View | None = None,
+    rename: Rename = None,
+    recode: Recode = None,
 ) -> Estimate | Estimates:
     """How good a model's predictions are, with the error of the score.
 
     model     with predict, and predict_proba or decision_function where the metric needs it; a classifier has classes_, and
               its attribute target names what it predicts. It predicts on DataFrames in natural units.
-    data      a Release, or a sample of real rows that the model was not trained on: a DataFrame, or a table as
+    data      a Release, or a sample of real rows, that the model was not trained on: a DataFrame, or a table as
               of `mmd_test`.
     metric    scikit-learn's name, or a function loss(y_true, prediction) → (n,). A list of several gives Estimates
               (`.to_frame()` is their table); the model predicts once for all. By default roc_auc for two classes, accuracy
@@ -257,6 +256,8 @@ def score(
     view      "signed", "probability" or "fitted", of a release. By default that of answers, where negative weights can
               give an impossible score (a note gives that of the probability view); roc_auc and average_precision then use
               the probability view, and refuse signed weights.
+    rename, recode   of a sample, as of `mmd_test`.
+    Errors    ValueError for the release that the model was trained on, whose noise it has fitted.
 
     >>> ka.score(model, sample, "accuracy")
     accuracy(income): 0.8193 ± 0.0099 (95 %: 0.7999 to 0.8388; sampling 0.0099)
@@ -266,6 +267,7 @@ def score(
     accuracy(income)  0.819333  0.799863  0.838804
     roc_auc(income)   0.872411  0.852967  0.891855
     """
+    data = translated(data, rename, recode)
     scoring = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
     if not isinstance(metric, Sequence) or isinstance(metric, str):
         return scores(scoring, [metric_named(metric, scoring.task.classes)])[0]
@@ -290,11 +292,12 @@ def scoring_task(
     if data.columns[task.target].missing:
         conditions = (*conditions, f"not missing({words.column(task.target)})")
     trained_on = getattr(getattr(model, "report", model), "release_digest", None)
-    return ScoringTask(
-        task=task,
-        population=_populations(_of_shares(data), conditions, view),
-        notes=(TRAINED_HERE,) if trained_on is not None and trained_on == digest(data) else (),
-    )
+    if trained_on is not None and trained_on == digest(data):
+        raise ValueError(
+            "the model was trained on this very release: it has fitted a part of its noise, and the score would be too good or too "
+            "bad by an unknown amount. Score it on a sample of real rows, or on a second release."
+        )
+    return ScoringTask(task, _populations(_of_shares(data), conditions, view), ())
 
 
 def scores(scoring: ScoringTask, metrics: Sequence[Metric]) -> Estimates:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -30,7 +30,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Question
-from kmeanalyst.sources.tables import table_of
+from kmeanalyst.sources.tables import frame_of, number_or_text
 
 _KNOWN: WeakValueDictionary[str, SamplingErrors] = WeakValueDictionary()
 
@@ -67,7 +67,11 @@ def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) ->
     sample   a DataFrame in natural units, several of them, or a table of any other source (see `table_of`).
     domain   reads the cells, where the model has one; else they are used as they are, and text that is all numbers as numbers.
     """
-    frame = _frame(sample, domain)
+    if (frame := frame_of(sample, domain)) is None:
+        raise TypeError(
+            f"a model is scored on a Release, or on a sample: a DataFrame in natural units, several of them, the path "
+            f"of a table, or Arrow batches; got a {type(sample).__name__}. Name the columns: pd.DataFrame(rows, columns=...)."
+        )
     if target not in frame.columns:
         raise ValueError(
             f"the sample has no column {target!r}, which the model predicts: there is no truth to compare with. It has "
@@ -98,20 +102,6 @@ def conditions_of(where: Where) -> tuple[Question, ...]:
     return () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
 
 
-def _frame(sample: Any, domain: Domain | None) -> pd.DataFrame:
-    if (table := table_of(sample)) is not None:
-        return table.frame(domain)
-    if isinstance(sample, pd.DataFrame):
-        return sample.reset_index(drop=True)
-    blocks = list(sample) if isinstance(sample, Iterable) and not hasattr(sample, "__array__") else []
-    if not blocks or not all(isinstance(block, pd.DataFrame) for block in blocks):
-        raise TypeError(
-            f"a model is scored on a Release, or on a sample: a DataFrame in natural units, several of them, the path "
-            f"of a table, or Arrow batches; got a {type(sample).__name__}. Name the columns: pd.DataFrame(rows, columns=...)."
-        )
-    return pd.concat(blocks, ignore_index=True)
-
-
 def _read(
     frame: pd.DataFrame, domain: Domain | None, target: str, absent: Array
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -120,12 +110,12 @@ def _read(
     absent   (n,) whether a row has no target. A target value outside the domain is refused: its default would be no truth.
     """
     if domain is None:
-        texts = [name for name in frame.columns if pd.api.types.is_string_dtype(frame[name].dtype)]
-        return frame.assign(**{name: _number_or_text(frame[name]) for name in texts}), ()
+        return frame.apply(number_or_text), ()
     known = Domain(tuple(column for column in domain.columns if column.name in frame.columns))
     if target in known.names:
         _check_levels(known[target], frame[target], absent)
     encoded, counts = known.encode_counted(frame)
+    counts.check(known)
     others = frame.drop(columns=list(known.names))
     notes = replace(counts, ignored=(), replaced=Counter({**counts.replaced, target: 0})).notes()
     return known.decode(encoded).join(others), tuple(notes)
@@ -139,12 +129,6 @@ def _check_levels(column: Column, cells: pd.Series, absent: Array) -> None:
             f"the sample's {words.written(column.name)} has values that the domain does not have ({column.describe()}): "
             f"{shown_values}. Whether the model is right about them is unknown. Correct or remove those rows."
         )
-
-
-def _number_or_text(cells: pd.Series) -> pd.Series:
-    present = cells.where(cells != "").astype(object)
-    numbers = pd.to_numeric(present, errors="coerce")
-    return numbers if (numbers.notna() | present.isna()).all() else present
 
 
 def _condition(question: Question, frame: pd.DataFrame, domain: Domain | None) -> Array:

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array, coordinates_of
+from kmeanalyst.releases.domain.cells import factorised
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
@@ -36,6 +37,7 @@ from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
 from kmeanalyst.releases.statement import is_digest
 from kmeanalyst.releases.texts import one_line, other_separator
 
+SAMPLE = "the sample"  # what messages call an analyst's own table
 KINDS: dict[str, type[Column]] = {
     column.kind: column for column in (Real, Integer, Categorical, Ordinal, Boolean, Date, Cyclic, Text, Tree)
 }
@@ -93,6 +95,7 @@ class SampleCounts:
     ignored   names of columns that the domain does not have, in the order they were met.
     clamped   column → values that were moved to a bound.
     replaced  column → cells that became the column's default.
+    odd       (column, text) → how many of these cells have that text; of very many texts those that are most frequent.
     names     the domain's columns, in order.
 
     >>> some = SampleCounts(3, ("id",), Counter(age=1), Counter(), ("age", "sex"))
@@ -105,6 +108,7 @@ class SampleCounts:
     clamped: Counter[str] = field(default_factory=Counter)
     replaced: Counter[str] = field(default_factory=Counter)
     names: tuple[str, ...] = ()
+    odd: Counter[tuple[str, str]] = field(default_factory=Counter, compare=False)
 
     def __add__(self, other: SampleCounts) -> SampleCounts:
         return SampleCounts(
@@ -113,6 +117,7 @@ class SampleCounts:
             clamped=self.clamped + other.clamped,
             replaced=self.replaced + other.replaced,
             names=self.names or other.names,
+            odd=Counter(dict((self.odd + other.odd).most_common(_MOST_ODD))),
         )
 
     def notes(self) -> list[str]:
@@ -130,6 +135,37 @@ class SampleCounts:
                     f"{name}: {replaced} of {self.n_rows} cells had no value of the domain and became its default"
                 )
         return notes
+
+    def check(self, domain: Domain) -> None:
+        """DomainError for columns of which over a twentieth of the cells have no value; with a declared default, half of them.
+
+        >>> domain.encode_counted(sample)[1].check(domain)
+        """
+        recode, told = dict[str, dict[str, str]](), list[str]()
+        for name in self.names:
+            column, replaced = domain[name], self.replaced[name]
+            if replaced > (0.05 if column.default is None else 0.5) * self.n_rows:
+                texts = [(text, n) for (of, text), n in self.odd.most_common() if of == name][:_SHOWN_ODD]
+                recode[name] = {text: _meant(text, getattr(column, "levels", ())) or "..." for text, _ in texts}
+                shown = ", ".join(f"{text!r:.60} ({n})" for text, n in texts)
+                told.append(
+                    f"{words.written(name)} ({column.describe()}): {replaced} of {self.n_rows} cells, such as {shown}"
+                )
+        if told:
+            raise DomainError(
+                f"the sample is coded otherwise than the release. These cells have no value of their column: {'; '.join(told)}. As "
+                f"its default they would differ for that alone. Did you mean recode={recode!r:.300}? Pass recode= (on the command "
+                "line --recode COLUMN:THEIRS=OURS), rename= for another column, or columns=[...] without these; or correct cells."
+            )
+
+
+_MOST_ODD, _SHOWN_ODD = 200, 4  # texts of cells without a value: those that are counted, and those that are shown
+
+
+def _meant(text: str, levels: Sequence[str]) -> str | None:
+    """The one level that begins with a text, or one that is like it, whatever the case."""
+    begun = [level for level in levels if text and level.lower().startswith(text.lower())]
+    return begun[0] if len(begun) == 1 else words.close(text, levels) if levels and text else None
 
 
 @dataclass(frozen=True)
@@ -283,9 +319,12 @@ class Domain(Memoised):
         if absent:
             mark = other_separator(list(present))
             hint = f"Is the separator {mark!r}? Write the table with commas" if mark else "Add the column"
+            others = [str(name) for name in present if name not in self.names]
+            near = {near: name for name in absent if others and (near := words.close(name, others))}
+            own = f" Did you mean rename={near or {'theirs': absent[0]}!r:.300}, or columns=[...] without it (--rename, --columns)?"
             raise DomainError(
-                f"{what} lacks {_quoted(absent)}: the domain names {len(self)} columns and every one is needed. "
-                f"It has {_quoted(list(present))}. {hint}, or write a domain without it."
+                f"{what} lacks {_quoted(absent)}: the domain names {len(self)} columns and every one is needed. It has "
+                f"{_quoted(list(present))}. {hint}, or write a domain without it.{own if what == SAMPLE and not mark else ''}"
             )
         repeated = sorted(name for name in self.names_read if present[name] > 1)
         if repeated:
@@ -312,13 +351,18 @@ class Domain(Memoised):
         >>> counts.clamped["age"]
         4
         """
-        extra = self.check_has_columns(table, what="the sample")
+        extra = self.check_has_columns(table, what=SAMPLE)
         encoded, status = self._encode(table)
         clamped, replaced = (
             {name: int(count) for name, count in zip(self.names, (status == code).sum(axis=0), strict=True) if count}
             for code in (CLAMPED, REPLACED)
         )
-        return encoded, SampleCounts(len(encoded), tuple(extra), Counter(clamped), Counter(replaced), self.names)
+        odd = Counter[tuple[str, str]]()
+        for name in replaced:
+            codes, texts = factorised(table[name])
+            counts = np.bincount(codes[status[:, self.position(name)] == REPLACED], minlength=len(texts))
+            odd.update({(name, texts[i] or ""): int(counts[i]) for i in np.argsort(-counts)[:_MOST_ODD] if counts[i]})
+        return encoded, SampleCounts(len(encoded), tuple(extra), Counter(clamped), Counter(replaced), self.names, odd)
 
     def decode(self, rows: Array, *, float32: bool = False) -> pd.DataFrame:
         """Encoded rows in natural units and levels; float32: real columns as the nearest single precision numbers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import matplotlib
@@ -425,7 +426,7 @@ def test_differences_of_levels_and_missing_cells_are_of_shares(mixed_release):
     assert children["sample"] == pytest.approx(frame["children"].astype(float).mean())
 
 
-def test_the_largest_difference_comes_first_and_blocks_give_what_the_whole_gives(mixed_release):
+def test_the_most_significant_difference_comes_first_and_blocks_give_what_the_whole_gives(mixed_release):
     rows = mixed_release.domain.encode(mixed_release.resample(100, rng=1))
 
     class Blocks:
@@ -435,7 +436,7 @@ def test_the_largest_difference_comes_first_and_blocks_give_what_the_whole_gives
     whole, _ = standardised_differences(mixed_release, SampleRows(mixed_release, rows))
     blocks, _ = standardised_differences(mixed_release, Blocks())  # type: ignore[arg-type]
     pd.testing.assert_frame_equal(whole, blocks)
-    assert whole["difference"].abs().is_monotonic_decreasing
+    assert (whole["difference"].abs() / whole["standard_error"]).dropna().is_monotonic_decreasing
 
 
 def test_of_very_many_levels_the_most_frequent_are_shown(monkeypatch, mixed_release):
@@ -466,7 +467,17 @@ def test_a_comparison_of_any_release_is_whole_and_plain(name, request):
     assert found.overall == ka.mmd_test(release, release.resample(60, rng=0))
     assert found.columns["pvalue"].between(0, 1).all() and found.columns["seen"].between(0, 1).all()
     written = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert set(written) == {"overall", "differs", "level", "columns", "pairs", "differences", "witness", "notes"}
+    assert set(written) == {
+        "overall",
+        "pvalue",
+        "differs",
+        "level",
+        "columns",
+        "pairs",
+        "differences",
+        "witness",
+        "notes",
+    }
     assert written["columns"][0]["column"] == release.domain.names[0]
 
 
@@ -489,10 +500,25 @@ def test_a_comparison_reads_as_text_and_as_a_table():
     assert (
         "0 of 3 pairs of columns differ" in text and 'note: ignored columns the release does not have: "extra"' in text
     )
-    assert text.splitlines()[3].split()[:1] == ["column"] and text.splitlines()[4].split()[0] == "x"
+    assert text.splitlines()[5].split()[:1] == ["column"] and text.splitlines()[6].split()[0] == "x"
     assert len(found.to_text(top=2).splitlines()) < len(text.splitlines())
     html = found._repr_html_()
     assert html.count("<table") == 3 and "extra&quot;" in html
+
+
+def test_the_headline_is_of_all_tests_as_one_family(monkeypatch):
+    release, rng = released(9, n=20_000)
+    for rows, together in ((population(4000, rng), 0.03), (population(4000, rng, shift=0.8), 0.9)):
+        overall = dataclasses.replace(ka.mmd_test(release, rows), pvalue=together)
+        monkeypatch.setattr(comparison, "mmd_test", lambda *_, overall=overall, **__: overall)
+        found = ka.compare(release, rows)
+        alone = np.array([together, *found.columns["pvalue"], *found.pairs["pvalue"]])
+        adjusted = np.array([found.adjusted, *found.columns["adjusted"], *found.pairs["adjusted"]])
+        np.testing.assert_array_equal(adjusted, functionals.holm(alone))
+        np.testing.assert_array_equal([*found.columns["differs"], *found.pairs["differs"]], adjusted[1:] <= 0.05)
+        assert found.differs == (adjusted <= 0.05).any() == (together == 0.9)
+        assert found.to_text().startswith("release and sample differ") == found.differs
+        assert f"all columns together: p = {together}, adjusted {found.adjusted:.3g}" in found.to_text()
 
 
 def test_a_release_that_shows_little_says_so():
@@ -511,5 +537,6 @@ def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others():
     rows = np.column_stack([rng.random(500), np.zeros(500)])
     found = ka.compare(noisy(features_of("margins", domain), rows, rng, domain=domain), rows[:50])
     assert np.isnan(found.columns.loc["one", "adjusted"]) and not found.columns.loc["one", "differs"]
-    assert found.columns.loc["x", "adjusted"] == found.columns.loc["x", "pvalue"]
+    alone = pd.Series([found.overall.pvalue, found.columns.loc["x", "pvalue"], *found.pairs["pvalue"]]).dropna()
+    assert found.pvalue == min(1.0, len(alone) * alone.min()) and len(alone) < 4
     assert found.to_dict()["columns"][1]["pvalue"] is None
