@@ -201,12 +201,7 @@ def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, samp
     from_option, view_option, coverage_option, work="drawing", check=_check_drawing,
 )  # fmt: skip
 def plot_command(
-    release: Release,
-    columns: tuple[str, ...],
-    output: str,
-    bins: int | None,
-    source: Any,
-    **asked: Any,
+    release: Release, columns: tuple[str, ...], output: str, bins: int | None, source: Any, **asked: Any
 ) -> Answer:
     """Draw a column's histogram, the table of two columns, or each pair of up to six, with the errors of all numbers.
 

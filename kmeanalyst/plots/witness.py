@@ -10,19 +10,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.axes import Positions, axis_label, mark_missing, mark_scale, scale_of, ticks_of
 from kmeanalyst.plots.distributions import bars_at, size_of_bars
-from kmeanalyst.plots.style import (
-    INK,
-    RELEASE,
-    RULE,
-    SIZE,
-    axes_of,
-    caption,
-    guarantee,
-    new_figure,
-    plain,
-    save,
-    stamp,
-)
+from kmeanalyst.plots.style import INK, RELEASE, RULE, SIZE, axes_of, caption, guarantee, new_figure, plain, save, stamp
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text

@@ -186,12 +186,7 @@ def total_epsilon(spends: Sequence[Spend], delta: float) -> float:
 
 
 def largest_epsilon_left(
-    spends: Sequence[Spend],
-    budget_epsilon: float,
-    budget_delta: float,
-    *,
-    mechanism: str = GAUSSIAN,
-    delta: float,
+    spends: Sequence[Spend], budget_epsilon: float, budget_delta: float, *, mechanism: str = GAUSSIAN, delta: float
 ) -> float:
     """The largest ε of one more release with this noise and this delta that fits the budget with the others.
 

@@ -42,9 +42,7 @@ def draft_domain(
         raise DomainError(f"{NOT_DECLARED}this_sample_is_public=True.")
     frame = sample if isinstance(sample, pd.DataFrame) else open_public(sample).frame()
     if unknown := [name for name in without if name not in frame.columns]:
-        raise DomainError(
-            f"the sample has no column {unknown[0]!r} to leave out. Name one of {', '.join(map(str, frame.columns))}."
-        )
+        raise DomainError(f"the sample has no column {unknown[0]!r} to leave out. Name one that is in its header.")
     frame = frame.drop(columns=list(without))
     draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare)
     return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))

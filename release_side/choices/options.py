@@ -117,16 +117,29 @@ def kernel_as_read(kernel: Kernel, domain: Domain) -> Kernel:
 
     A kernel that no file can name has no proven bound, so a private row could change the sum by any amount.
     """
+    check_named(kernel)
     try:
         known = kernel_of(plain(kernel.to_dict()), domain.width)
         check_file_kernel(known, domain, domain.decode(domain.draw(8, 0)))
-    except (FileRefused, AttributeError, TypeError):  # one of the caller's own, without a name or fields
-        raise PublishError(
-            f"no reader would take the kernel {kernel!r:.80}: it is unknown to them, or has no bound, or does not fit these "
-            "columns. A file holds a kernel's name and parameters. Name a kernel of this package, made for the domain, as "
-            'kernel="gaussian:lengthscale=0.5"; ka.mmd_test takes any Kernel.'
-        ) from None
+    except FileRefused:
+        raise _unread(kernel) from None
     return known
+
+
+def check_named(kernel: Kernel) -> None:
+    """PublishError for a kernel of the caller's own, without a name or fields: no file can hold it."""
+    try:
+        plain(kernel.to_dict())
+    except (AttributeError, TypeError):
+        raise _unread(kernel) from None
+
+
+def _unread(kernel: Kernel) -> PublishError:
+    return PublishError(
+        f"no reader would take the kernel {kernel!r:.80}: it is unknown to them, or has no bound, or does not fit these "
+        "columns. A file holds a kernel's name and parameters. Name a kernel of this package, made for the domain, as "
+        'kernel="gaussian:lengthscale=0.5"; ka.mmd_test takes any Kernel.'
+    )
 
 
 @contextmanager

@@ -328,13 +328,7 @@ def main() -> None:
     if options.keep:
         Path(options.keep).mkdir(exist_ok=True, parents=True)
     with ProcessPoolExecutor(options.workers, mp_context=get_context("forkserver")) as pool:
-        asked = dict(
-            zip(
-                options.tables,
-                pool.map(sampling, options.tables),
-                strict=True,
-            )
-        )
+        asked = dict(zip(options.tables, pool.map(sampling, options.tables), strict=True))
         for epsilon in options.epsilon:
             lines = []
             for name, (questions, truth, error) in asked.items():

@@ -17,13 +17,7 @@ from contracts import DOT_PRODUCTS, HATS, KernelCase, bounds_of, every
 from feature_cases import hoeffding, largest_error
 
 from kmeanalyst import kernels
-from kmeanalyst.kernels import (
-    ExponentialDot,
-    Gaussian,
-    Laplacian,
-    Polynomial,
-    Scaled,
-)
+from kmeanalyst.kernels import ExponentialDot, Gaussian, Laplacian, Polynomial, Scaled
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning

@@ -26,11 +26,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.composed import Concatenation, TensorProduct
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import (
-    generator_kernel,
-    margin_kernel,
-    table_kernel,
-)
+from kmeanalyst.releases.domain.kernels_for_domain import generator_kernel, margin_kernel, table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement

@@ -13,11 +13,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.representation.weights.convex_fit import default_set, duality_gap
-from kmeanalyst.representation.weights.reweight import (
-    fit_weights,
-    nearest_probability_weights,
-    weights_for,
-)
+from kmeanalyst.representation.weights.reweight import fit_weights, nearest_probability_weights, weights_for
 
 
 def subspace() -> tuple[Nystroem, Array, Array]:

@@ -317,9 +317,8 @@ class Interactions:
                 apart = apart - (_sums(groups[:, None], len(mass), shares[:, None] * apart) / mass[:, None])[groups]
             own = _sums(tie.cells[:, None], len(tie.lifted), shares[:, None] * apart**2)
             total = own.sum(axis=0)
-            chance = (
-                max(len(shares) - len(set(tie.first)) - len(set(tie.second)) + len(tie.lifted), 0) / effective * left
-            )
+            free = len(shares) - len(set(tie.first)) - len(set(tie.second)) + len(tie.lifted)
+            chance = max(free, 0) / effective * left
             kept = 1 - np.minimum(1.0, np.divide(chance, total, out=np.ones_like(total), where=total > 0))
             of_cells = np.bincount(tie.cells, shares)
             found += _WITHIN_PAIRS * kept * ((tie.lifted * np.sqrt(of_cells))[:, None] * np.sqrt(own)).sum(axis=0) ** 2
@@ -336,16 +335,12 @@ class Interactions:
             if len(cell) > len(np.unique(cell)):
                 mass = np.bincount(parts, self.weights, minlength=len(cell))
                 of_cell = np.bincount(cell, mass)
-                before = (
-                    np.cumsum(mass) - mass / 2 - (np.cumsum(of_cell) - of_cell)[cell]
-                )  # parts are in the order of cells
+                before = np.cumsum(mass) - mass / 2 - (np.cumsum(of_cell) - of_cell)[cell]  # in the order of cells
                 share = before / np.maximum(of_cell[cell], 1e-300)
                 inside[j] = np.clip((_PARTS * share).astype(np.intp), 0, _PARTS - 1)[parts]
-        return [tie for pair in self.pairs if set(pair) <= set(inside) and (tie := self._tie(pair, inside)) is not None]
+        return [tie for pair in combinations(inside, 2) if (tie := self._tie(pair, inside)) is not None]
 
-    def _tie(self, pair: tuple[int, ...], inside: dict[int, Array]) -> _Tie | None:
-        if len(pair) > 2:
-            return None
+    def _tie(self, pair: tuple[int, int], inside: dict[int, Array]) -> _Tie | None:
         places, shares = self._places(pair)
         table = shares.reshape(self.sizes[pair[0]], self.sizes[pair[1]])
         expected = np.outer(table.sum(axis=1), table.sum(axis=0)).ravel()

@@ -198,9 +198,8 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
         how = "A release with one of them as --target looks for sets of columns with it first"
         return f"{together} was not counted together. {how}"
     if numbers:
-        which = " and ".join(numbers)
         how = ", or a table with a column of what compares them" if len(numbers) == 2 else ""
-        edges = f"A domain with edges where the question changes{how} does"
+        which, edges = " and ".join(numbers), f"A domain with edges where the question changes{how} does"
         return f"values within the ranges of {which} were not distinguished. {edges}"
     return ""  # its cells were counted
 

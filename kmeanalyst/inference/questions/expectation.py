@@ -25,12 +25,7 @@ from kmeanalyst.inference.estimate.population import (
     shown,
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.estimate.unresolved import (
-    conditions_joined,
-    equates_numbers,
-    mass_of_pair,
-    unresolved_mass,
-)
+from kmeanalyst.inference.estimate.unresolved import conditions_joined, equates_numbers, mass_of_pair, unresolved_mass
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical

@@ -170,12 +170,7 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
 
 
 def _matrix(
-    release: ReleaseData,
-    columns: Sequence[str] | None,
-    where: Condition,
-    view: View | None,
-    *,
-    correlations: bool,
+    release: ReleaseData, columns: Sequence[str] | None, where: Condition, view: View | None, *, correlations: bool
 ) -> MatrixEstimate:
     names, notes = _chosen(release, columns)
     population = population_of(release, where=where, view=view)

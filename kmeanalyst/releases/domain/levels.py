@@ -14,14 +14,7 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import BAD, text_of
-from kmeanalyst.releases.domain.column import (
-    KEPT,
-    REPLACED,
-    Column,
-    DomainError,
-    check_name,
-    listed,
-)
+from kmeanalyst.releases.domain.column import KEPT, REPLACED, Column, DomainError, check_name, listed
 
 _WHOLE = re.compile(r"(-?\d+)\.0+")
 

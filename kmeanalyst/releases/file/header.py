@@ -15,15 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.releases.file.archive import (
-    HEADER,
-    NOISY_SUM,
-    PIVOTS,
-    POINTS,
-    Members,
-    scores_name,
-    without_points,
-)
+from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, scores_name, without_points
 from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS
 from kmeanalyst.releases.function import KINDS

@@ -201,10 +201,7 @@ def test_facts_that_no_ledger_writes_are_refused_although_the_chain_fits(ledger)
     for old, new in changes.items():
         index = next(k for k, entry in enumerate(entries) if old in entry.facts)
         facts = entries[index].facts.replace(old, new, 1)
-        replace_all(
-            ledger,
-            recomputed([*entries[:index], replace(entries[index], facts=facts), *entries[index + 1 :]]),
-        )
+        replace_all(ledger, recomputed([*entries[:index], replace(entries[index], facts=facts), *entries[index + 1 :]]))
         assert verify(ledger).exit_code == 3, old
         assert "is not one that this software writes" in refusal(lambda: ledger.record("adult", SPEND)), old
 

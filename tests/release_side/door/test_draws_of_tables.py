@@ -10,18 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import chi2, norm
-from table_rounds import (
-    ALL,
-    FIRST,
-    HEIGHTS,
-    LAST,
-    NO_GUESS,
-    SIZES,
-    RoundRecorder,
-    hostile_rows,
-    opened,
-    recorder_of,
-)
+from table_rounds import ALL, FIRST, HEIGHTS, LAST, NO_GUESS, SIZES, RoundRecorder, hostile_rows, opened, recorder_of
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.measurement import choice_constant

@@ -50,14 +50,7 @@ from kmeanalyst.releases.statement import (
     zcdp_rho,
 )
 from release_side.budget.composition import _CONTINUOUS
-from release_side.door.mechanism import (
-    GaussianNoise,
-    LaplaceNoise,
-    Noise,
-    PublishError,
-    RehearsalNoise,
-    laplace_scale,
-)
+from release_side.door.mechanism import GaussianNoise, LaplaceNoise, Noise, PublishError, RehearsalNoise, laplace_scale
 from release_side.door.private_mean import integer_features, private_mean
 from release_side.publishing.publish import publish
 

@@ -209,10 +209,7 @@ STARTS: dict[str, list[int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "start",
-    list(STARTS),
-)
+@pytest.mark.parametrize("start", list(STARTS))
 def test_no_search_over_guesses_moves_a_score_by_more_than_twice_the_step(start: str) -> None:
     """Hill climbing at the largest step · N that is allowed: first to a larger move, then to a larger score, which could wrap."""
     rng, step = np.random.default_rng(5), GRID

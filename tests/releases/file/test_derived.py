@@ -93,9 +93,7 @@ def test_a_false_entry_is_refused(path, tmp_path):
     """Of those that are not shapes, the schema says nothing."""
     SCHEMA_TEST.validate(header_of(path.read_bytes()))
     check_refusals(
-        "derived",
-        lambda edit: with_verdict_of_schema(forged(path, edit), tmp_path, SCHEMA_TEST),
-        **globals(),
+        "derived", lambda edit: with_verdict_of_schema(forged(path, edit), tmp_path, SCHEMA_TEST), **globals()
     )
 
 

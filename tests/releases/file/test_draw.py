@@ -54,9 +54,7 @@ def as_noise(law: str) -> Edit:
 # name → edit, what, why, whether the schema refuses it too
 def test_a_forged_statement_of_a_draw_is_refused(drawn_path, tmp_path):
     check_refusals(
-        "draw",
-        lambda edit: with_verdict_of_schema(forged(drawn_path, edit), tmp_path, SCHEMA_TEST),
-        **globals(),
+        "draw", lambda edit: with_verdict_of_schema(forged(drawn_path, edit), tmp_path, SCHEMA_TEST), **globals()
     )
 
 

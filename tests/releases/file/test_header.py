@@ -76,9 +76,7 @@ def scaled(times: int) -> dict[str, Any]:
 def test_a_header_with_missing_unknown_or_senseless_fields_is_refused(mixed_path, tmp_path):
     """Each says whether the schema refuses it too, which cannot compute."""
     check_refusals(
-        "header",
-        lambda edit: with_verdict_of_schema(forged(mixed_path, edit), tmp_path, SCHEMA_TEST),
-        **globals(),
+        "header", lambda edit: with_verdict_of_schema(forged(mixed_path, edit), tmp_path, SCHEMA_TEST), **globals()
     )
 
 
