@@ -64,7 +64,7 @@ _COMMA = re.compile(r"[^\w,.]?\s?-?\d[\d.' ]*,\d+\s?[^\w,.]?")
 _PADDED = re.compile(r"0\d+")
 _MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
-_FEWEST_BOTH, _NEAR = 50, 0.25  # rows; spread of a difference relative to that of the columns
+_FEWEST_BOTH, _MOST_COMPARED, _NEAR = 50, 5000, 0.25  # rows; spread of a difference relative to that of the columns
 _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
 
@@ -392,7 +392,7 @@ def _note_differences(sample: pd.DataFrame, columns: Sequence[Column], notes: di
     for at, column in enumerate(columns):
         if isinstance(column, Date | Integer | Real):
             parse = _day if isinstance(column, Date) else _number
-            cells = (parse(text_of(cell) or "") for cell in sample.iloc[:, at].astype(object))
+            cells = (parse(text_of(cell) or "") for cell in sample.iloc[:_MOST_COMPARED, at].astype(object))
             parsed[column.name] = np.array([math.nan if value is None else value for value in cells])
     dates = {column.name: isinstance(column, Date) for column in columns}
     for one, two in combinations(parsed, 2):
