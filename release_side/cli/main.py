@@ -161,6 +161,7 @@ class _ManyEpsilons(click.Command):
     ),
     DOMAIN, option("--epsilon", "One ε or several; 0.1 0.3 1 3 by default.", float, multiple=True, metavar="E..."),
     option("--delta", "δ of each release, as in publish; 0 for Laplace.", float, required=True),
+    option("--unit", "The column that will identify units; --rows is then their number.", metavar="COLUMN"),
     *METHOD_CHOICES, json_option, cls=_ManyEpsilons,
 )  # fmt: skip
 def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:

@@ -65,13 +65,14 @@ def plan(
     delta: float,
     epsilon: float | Sequence[float] = EPSILONS,
     method: str = "random-features",
+    unit: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Predict the accuracy of releases of a table of `rows` rows at each epsilon; opens no private file.
 
     domain      Domain, or the path of its TOML file.
-    rows        N.
+    rows        N; with `unit`, the column that identifies units, their number.
     epsilon     one ε or several.
     options     points, kernel, target and the other choices of the method, as `publish` has them, refused in the same words.
     Returns     DataFrame, a row for each ε, with the columns
@@ -106,9 +107,11 @@ def plan(
     kind = method_class(method)
     if kind.no_plan:
         raise PublishError(kind.no_plan)
+    if unit is not None and kind.no_units:
+        raise PublishError(kind.no_units)
     choices = kind.options(**options)
     mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
-    size, on_progress = PopulationSize(_as_whole(rows)), progress or silent
+    size, on_progress = PopulationSize(_as_whole(rows), unit), progress or silent
     chosen = chosen_method(method, choices, domain)
     return _simulate(chosen, domain, mechanisms, size, on_progress)
 

@@ -162,8 +162,7 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     if len(kept) > _MOST_LEVELS or (len(counts) > _MOST_LEVELS and not kept):
         if comma:
             raise DomainError(
-                f"column {name}: {comma}, so it would be {len(counts)} levels. Write numbers with a point, and without marks "
-                "of thousands, in the sample and in the private table."
+                f"column {name}: {comma}. Write it with a point, and no marks of thousands, in both tables."
             )
         raise DomainError(
             f"column {name} has {len(counts)} different texts in {counts.total()} rows: it looks like a name or an "
@@ -423,19 +422,12 @@ def _spellings(counts: Mapping[str, int]) -> list[str]:
     alike = Counter(level.casefold() for level in counts)
     twice = [level for level in sorted(counts) if alike[level.casefold()] > 1]
     marks = [level for level in sorted(counts) if level.casefold() in _MARKS]
-    found = []
-    if twice:
-        listed = ", ".join(map(repr, twice[:_SHOWN]))
-        found.append(
-            f"CHECK spellings: {listed} differ by case alone: if they are one level, write them alike everywhere"
-        )
-    if marks:
-        listed = ", ".join(map(repr, marks[:_SHOWN]))
-        found.append(
-            f"CHECK marks: {listed} may mark a missing cell, and are drafted as levels: write such cells empty, in the private "
-            "table too, and set missing = true"
-        )
-    return found
+    said = (
+        (twice, "CHECK spellings: {} differ by case alone: if they are one level, write them alike everywhere"),
+        (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: write such cells empty, in the private table "
+         "too, and set missing = true"),
+    )  # fmt: skip
+    return [text.format(", ".join(map(repr, own[:_SHOWN]))) for own, text in said if own]
 
 
 def _numbers_may_identify(numbers: Array) -> list[str]:

@@ -399,20 +399,20 @@ def test_the_command_passes_every_choice_on(toml, asked):
     options = {
         "rows": 1234, "delta": 1e-7, "method": "subspace", "public_points": "p.csv", "points": 12, "features": 34,
         "family": "maclaurin", "kernel": "margins", "target": "city", "workload": "q.txt", "weights": "signed", "bound": 1.5,
-        "noise": "laplace", "calibration": "zcdp",
+        "noise": "laplace", "calibration": "zcdp", "unit": "person",
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert call("plan", "--domain", toml, *words, "--epsilon", "2").exit_code == 1
     assert callable(asked["progress"])
     assert asked == options | {"target": ("city",), "epsilon": (2.0,), "float32": False, "progress": asked["progress"]}
-    own = {"rows", "delta", "epsilon", "method", "progress"}
+    own = {"rows", "delta", "epsilon", "method", "unit", "progress"}
     assert set(asked) == own | {field.name for field in dataclasses.fields(Choices)}
 
 
 def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_plan():
     publish_options = {option.name for option in main.commands["publish"].params}
     other = {"private", "output", "force", "ledger", "table", "uncounted", "weak", "rehearsal", "workers", "from_table"}
-    other |= {"processes", "cluster", "unit"}  # --rows then counts units
+    other |= {"processes", "cluster"}
     assert {option.name for option in main.commands["plan"].params} == publish_options - other | {"rows"}
 
 
@@ -488,3 +488,12 @@ def test_more_tables_than_a_mean_may_have_are_timed_by_counting_them():
 def test_more_tables_than_a_mean_may_have_are_planned_as_they_are_published():
     row = plan(many_levels(), **BUDGET, points=40).iloc[0]
     assert row.features < 10**6 and row.seconds > 0
+
+
+def test_a_plan_for_units_is_of_their_number(monkeypatch: pytest.MonkeyPatch):
+    seen: list[PopulationSize] = []
+    monkeypatch.setattr(planning, "_simulate", lambda method, domain, mechanisms, size, progress: seen.append(size))
+    domain = Domain((Integer(name="age", lower=0, upper=9),))
+    release_side.plan(domain, rows=500, epsilon=1, delta=1e-6, unit="person")
+    release_side.plan(domain, rows=500, epsilon=1, delta=1e-6)
+    assert seen == [PopulationSize(500, "person"), PopulationSize(500, None)]
