@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 143,
     "kmeanalyst/cli": 1_583,
-    "kmeanalyst/inference": 13_367,
+    "kmeanalyst/inference": 13_368,
     "kmeanalyst/kernels": 3_396,
     "kmeanalyst/learning": 3_454,
     "kmeanalyst/plots": 994,

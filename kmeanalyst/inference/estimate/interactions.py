@@ -309,6 +309,7 @@ class Interactions:
         found, along = np.zeros(rest.shape[1]), [np.zeros((1, rest.shape[1]))]
         for tie in self._tied:
             shares = np.bincount(tie.places, self.weights, minlength=len(tie.cells))
+            shares = np.maximum(shares, 1e-300)  # all rows of a part may weigh 0
             sums = _sums(tie.places[:, None], len(shares), weighted)
             apart = sums / shares[:, None]
             left = self.weights @ rest[self.chosen] ** 2 - shares @ apart**2
