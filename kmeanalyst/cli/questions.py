@@ -261,7 +261,7 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any, on_p
       kmeanalyst mmd-test adult.kme my_sample.csv --level 0.01
       kmeanalyst mmd-test adult.kme "s3://bucket/sample/*.parquet"
       kmeanalyst mmd-test adult.kme postgresql: --from survey.people
-      kmeanalyst mmd-test adult.kme theirs.csv --columns age,sex --recode sex:M=Male --recode sex:F=Female
+      kmeanalyst mmd-test adult.kme my_sample.csv --recode sex:M=Male --recode sex:F=Female
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 

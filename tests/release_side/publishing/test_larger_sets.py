@@ -44,13 +44,13 @@ def kernel_of(release: Any) -> Any:
     return release.measurement.feature_map.kernel
 
 
-@pytest.mark.parametrize("k", [3, 4])
+@pytest.mark.parametrize(("k", "least"), [(3, 0.97), (4, 0.95)])
 @pytest.mark.slow
-def test_the_parity_of_more_columns_is_found(k: int) -> None:
+def test_the_parity_of_more_columns_is_found(k: int, least: float) -> None:
     release = publish(parity(k), binary(NAMES), epsilon=1.0, delta=1e-6, rehearsal=1)
     assert [own for own in kernel_of(release).chosen if len(own) > 2] == [(*range(k), 8)]
     rows = release.frame.astype(int)
-    assert (rows[list(NAMES[:k])].sum(axis=1) % 2 == rows.y).mean() > 0.97
+    assert (rows[list(NAMES[:k])].sum(axis=1) % 2 == rows.y).mean() > least
 
 
 def test_the_parity_of_two_columns_is_found_and_the_rows_have_it(xor: Any) -> None:
