@@ -89,7 +89,7 @@ def chosen_domain(domain: Any) -> Domain:
         )
     if not isinstance(domain, Domain | str | Path):
         raise PublishError(
-            f"the domain must be a Domain or the path of its TOML file, got {domain!r:.60}: names, bounds and levels of "
+            f"the domain must be a Domain or the path of its TOML file, got {type(domain).__name__}: names, bounds and levels of "
             "columns are public, and do not come from the table. Pass ka.Domain((ka.Real(name='x', lower=0, upper=1), "
             "ka.Boolean(name='y'))), and of an array X the table pd.DataFrame(X, columns=domain.names)."
         )
@@ -136,7 +136,7 @@ def check_named(kernel: Kernel) -> None:
 
 def _unread(kernel: Kernel) -> PublishError:
     return PublishError(
-        f"no reader would take the kernel {kernel!r:.80}: it is unknown to them, or has no bound, or does not fit these "
+        f"no reader would take the kernel {type(kernel).__name__}: it is unknown to them, or has no bound, or does not fit these "
         "columns. A file holds a kernel's name and parameters. Name a kernel of this package, made for the domain, as "
         'kernel="gaussian:lengthscale=0.5"; ka.mmd_test takes any Kernel.'
     )

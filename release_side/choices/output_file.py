@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +77,8 @@ class Output:
                 _check_replaceable(Path(self.path), self.what, force=self.force)
             yield
         finally:
-            marker.unlink(missing_ok=True)
+            with suppress(OSError):  # the next publication to this file names what is left
+                marker.unlink(missing_ok=True)
 
 
 def _check_name(output: str | Path, what: str) -> None:

@@ -24,14 +24,14 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/sources": 1_410,
     "release_side": 83,
     "release_side/budget": 1_254,
-    "release_side/choices": 1_281,
+    "release_side/choices": 1_282,
     "release_side/cli": 707,
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_174,
-    "release_side/publishing": 3_065,
+    "release_side/publishing": 3_067,
     "release_side/quality": 1_486,
-    "tests": 48_961,
+    "tests": 48_981,
 }
 
 

@@ -357,7 +357,7 @@ def kernel_from_spec(
         return spec
     if not isinstance(spec, str | None):
         raise DomainError(
-            f"kernel must be a Kernel or its text, got {spec!r:.80}: a release names its kernel, which has a proven bound. Pass "
+            f"kernel must be a Kernel or its text, got {type(spec).__name__}: a release names its kernel, of proven bound. Pass "
             '"table", "gaussian:lengthscale=0.5" or another of ka.kernels; ka.mmd_test takes any Kernel.'
         )
     name, _, rest = (spec or "table").partition(":")

@@ -16,7 +16,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import BAD, text_of
 from kmeanalyst.releases.domain.column import KEPT, REPLACED, Column, DomainError, check_name, listed
 
-_WHOLE = re.compile(r"(-?\d+)\.0+")
+_WHOLE = re.compile(r"(-?\d{1,15})\.0+")  # of more digits float64 has not all
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,6 +54,8 @@ def chosen_kind(method: str, choices: Choices, domain: Domain) -> tuple[type[Rel
     does not keep them; DomainError where no row was found that keeps all rules.
     """
     kind = method_class(method)
+    if not isinstance(choices.kernel, str | None):  # before it is compared, as an array cannot be
+        kernel_from_spec(choices.kernel, domain)
     choices = _of_targets(kind, choices, domain)
     _check_strings(kind, choices, domain)
     spec = kind.spec(choices, domain)

@@ -14,6 +14,7 @@ import refusals
 from kmeanalyst.kernels import Gaussian, Kernel
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.pivots import Pivots
+from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -22,6 +23,7 @@ from kmeanalyst.releases.function import FunctionForm
 from release_side.choices.drafting import draft_domain
 from release_side.choices.workload import read_workload
 from release_side.door.kernel_machines import plan_machine
+from release_side.errors import PublishError
 from release_side.private_rows import rows as rows_module
 from release_side.publishing.functions import publish_function
 from release_side.publishing.plan import plan
@@ -121,3 +123,19 @@ def test_every_refusal_says_what_why_and_how_to_fix_it(tmp_path: Path, monkeypat
         return eval(text, names | {"f": place["f"]})
 
     refusals.check(Path(__file__).parent / "refusals.txt", run)
+
+
+def test_what_is_passed_in_a_wrong_place_is_not_repeated():
+    """Arguments that are swapped, or rows as a kernel: cells of the private table must not be in a message."""
+    rows = pd.DataFrame({"age": [3712, 4512, 8812]})
+    domain = Domain((Integer(name="age", lower=0, upper=9999),))
+    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "uncounted": True}
+    for passed in (rows, rows["age"], rows.to_numpy(), rows.to_dict("list")):
+        for ask in (
+            lambda passed=passed: publish(domain, passed, **budget),
+            lambda passed=passed: publish(rows, passed, **budget),
+            lambda passed=passed: publish(rows, domain, kernel=passed, **budget),
+        ):
+            with pytest.raises((PublishError, DomainError)) as refused:
+                ask()
+            assert not any(str(cell) in str(refused.value) for cell in rows["age"])

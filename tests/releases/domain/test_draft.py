@@ -272,6 +272,8 @@ def test_a_level_is_read_from_what_pandas_writes_for_it():
     sex = Categorical(name="sex", levels=("1", "2", "3.0"))
     assert sex.encode(["1.0", "2", " 2.00 ", "3.0", "3"])[0].tolist() == [0, 1, 1, 2, 0]
     assert Boolean(name="t").encode(["1.0", "0.0"])[0].tolist() == [1, 0]
+    long = Categorical(name="id", levels=("9007199254740992", "0"), default="0")  # 2^53: a float is no more one number
+    assert long.encode(np.array([9007199254740993]))[0].tolist() == [1]
 
 
 def test_two_columns_near_each_other_have_a_note():
