@@ -299,6 +299,11 @@ class PrivacyStatement:
         """σ / sensitivity; of the exponential mechanism score_scale / sensitivity."""
         return float(getattr(self, _scale_name(self.mechanism))) / self.sensitivity
 
+    @property
+    def mu(self) -> float | None:
+        """μ of Gaussian differential privacy, sensitivity / σ (Dong, Roth & Su 2022, Theorem 2.7); None for other noise."""
+        return None if self.is_selection or is_pure(self.mechanism) else 1 / self.noise_multiplier
+
     def excess(self, chance: float = 0.95) -> float | None:
         """‖μ_D − μ_R‖ exceeds that of the best database by at most this much with this probability; None with noise.
 
@@ -396,24 +401,25 @@ def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
         "table": measured + public,
         "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
         f"ρ = {statement.rho:.3g})",
-        **attack_line(None if is_pure(statement.mechanism) or statement.is_selection else statement.noise_multiplier),
+        **attack_line(statement.mu),
         "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
         **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),
     }
 
 
-def attack_line(*noise_multipliers: float | None) -> dict[str, str]:
-    """What Gaussian noise leaves to an attacker, as label → text: μ of these releases together; nothing if one is not Gaussian.
+def attack_line(*mus: float | None) -> dict[str, str]:
+    """What releases with these μ leave to an attacker together, as label → text; nothing if one has none, as of Laplace noise.
 
     Whoever knows all but which of two rows is in the table is right with probability Φ(μ/2) at most.
     Source   Gaussian differential privacy, Dong, Roth & Su 2022, Cor. 3.3: μ² adds up.
 
-    >>> attack_line(4.2247)["attack"]
+    >>> attack_line(0.2367)["attack"]
     'of 100 guesses which of two rows is in the table at most 55 are right (μ = 0.237, Gaussian differential privacy)'
     """
-    if not noise_multipliers or None in noise_multipliers:
+    known = [mu for mu in mus if mu is not None]
+    if not known or len(known) < len(mus):
         return {}
-    mu = math.hypot(*(1 / own for own in noise_multipliers if own))
+    mu = math.hypot(*known)
     guesses = f"of 100 guesses which of two rows is in the table at most {math.ceil(100 * right_guesses(mu))} are right"
     return {"attack": f"{guesses} (μ = {mu:.3g}, Gaussian differential privacy)"}
 

@@ -7,14 +7,7 @@ from collections import Counter
 
 from kmeanalyst.kernels import Margins
 from kmeanalyst.releases.release import ReleaseData, made_by
-from kmeanalyst.releases.statement import (
-    PrivacyStatement,
-    guarantee,
-    guarantee_lines,
-    is_pure,
-    loss_above_epsilon,
-    right_guesses,
-)
+from kmeanalyst.releases.statement import PrivacyStatement, attack_line, guarantee, loss_above_epsilon, right_guesses
 
 _METHODS = {
     "random-features": "weighted points fitted to the noisy mean of random features (Algorithm 2)",
@@ -61,8 +54,8 @@ def guessing_right(statement: PrivacyStatement) -> float:
     Source   Under Gaussian noise Φ(μ/2) (Dong, Roth & Su 2022); otherwise (e^ε + δ)/(1 + e^ε) (Kairouz, Oh & Viswanath 2015):
              the points of the trade-off curves with equal errors.
     """
-    if not (statement.is_selection or is_pure(statement.mechanism)):
-        return right_guesses(1 / statement.noise_multiplier)
+    if statement.mu is not None:
+        return right_guesses(statement.mu)
     odds = math.exp(-statement.epsilon)
     return min((1 + statement.delta * odds) / (1 + odds), 1.0)
 
@@ -132,7 +125,7 @@ def _lines(statement: PrivacyStatement) -> list[tuple[str, str]]:
         ("δ (delta)", f"{statement.delta:g}"),
         *_of_loss(statement),
         ("ρ (zCDP)", f"{statement.rho:.4g}"),
-        *(line for line in guarantee_lines(statement).items() if line[0] == "attack"),
+        *attack_line(statement.mu).items(),
         ("neighbours", f"tables that differ by replacing one {changed} ({statement.neighbouring})"),
         ("mechanism", f"{statement.mechanism}, {statement.calibration} calibration"),
         ("sensitivity", f"{statement.sensitivity:.4g}"),
@@ -148,7 +141,7 @@ def _lines(statement: PrivacyStatement) -> list[tuple[str, str]]:
 
 def _of_loss(statement: PrivacyStatement) -> list[tuple[str, str]]:
     """How probable a privacy loss above ε is; nothing for noise under which it never is."""
-    if statement.is_selection or is_pure(statement.mechanism):
+    if statement.mu is None:
         return []
     probability = loss_above_epsilon(epsilon=statement.epsilon, noise_multiplier=statement.noise_multiplier)
     return [("P(privacy loss > ε)", f"{probability:.2g}, which is not δ; for the worst pair of neighbours")]

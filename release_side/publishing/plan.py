@@ -107,8 +107,6 @@ def plan(
     kind = method_class(method)
     if kind.no_plan:
         raise PublishError(kind.no_plan)
-    if unit is not None and kind.no_units:
-        raise PublishError(kind.no_units)
     choices = kind.options(**options)
     mechanisms = [kind(choices).mechanism(e, delta, _SEED) for e in _as_list(epsilon)]
     size, on_progress = PopulationSize(_as_whole(rows), unit), progress or silent

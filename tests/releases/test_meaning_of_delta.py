@@ -73,7 +73,7 @@ def test_right_guesses_are_those_of_the_exact_trade_off_curve():
         multiplier = GaussianNoise(epsilon, delta).multiplier()
         curve = from_gaussian_mechanism(multiplier)
         assert right_guesses(1 / multiplier) == pytest.approx(0.5 + 0.5 * curve.get_delta_for_epsilon(0.0), rel=1e-4)
-        both = re.search(r"μ = ([\d.]+)", attack_line(multiplier, multiplier)["attack"])
+        both = re.search(r"μ = ([\d.]+)", attack_line(1 / multiplier, 1 / multiplier)["attack"])
         assert both is not None
         assert float(both[1]) == pytest.approx(math.sqrt(2) / multiplier, rel=0.005)
     assert attack_line(4.2, None) == {}  # Laplace noise has no μ

@@ -12,7 +12,7 @@ decomposition; columns that copy each other are counted twice, so that all sets 
                                        times 9 for events, which add departures of one sign, but no event departs by more than
                                        half of the distance. Without a score, that of strong usual pairs.
     within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
-    within a cell of a counted pair    columns that are tied across their ranges may be tied within them, in all cells alike: one
+    within a cell of a pair            columns that are tied across their ranges may be tied within them, in all cells alike: one
                                        date is before the other, in each. The more, the likelier the cell is than by chance.
     a larger set that was only scored  what its score says of κ_S, in the same way.
     all further sets                   κ of triples in real tables, as far as the scores of sets that were not drawn for their
@@ -304,22 +304,18 @@ class Interactions:
 
     def _ties(self, rest: Array) -> tuple[Array, Array]:
         """(k,) variance from how tied columns depend within their cells, and what it is along (parts of pairs' cells, k)."""
-        weighted = self.weights[:, None] * rest[self.chosen]
-        effective = 1 / float(self.weights @ self.weights)
         found, along = np.zeros(rest.shape[1]), [np.zeros((1, rest.shape[1]))]
+        weighted = self.weights[:, None] * rest[self.chosen] if self._tied else rest
         for tie in self._tied:
-            shares = np.bincount(tie.places, self.weights, minlength=len(tie.cells))
-            shares = np.maximum(shares, 1e-300)  # all rows of a part may weigh 0
-            sums = _sums(tie.places[:, None], len(shares), weighted)
-            apart = sums / shares[:, None]
+            shares = tie.shares
+            apart = _sums(tie.places[:, None], len(shares), weighted) / shares[:, None]
             left = self.weights @ rest[self.chosen] ** 2 - shares @ apart**2
             for groups in (tie.first, tie.second) * _CENTRINGS:
                 mass = np.bincount(groups, shares)
                 apart = apart - (_sums(groups[:, None], len(mass), shares[:, None] * apart) / mass[:, None])[groups]
             own = _sums(tie.cells[:, None], len(tie.lifted), shares[:, None] * apart**2)
             total = own.sum(axis=0)
-            free = len(shares) - len(set(tie.first)) - len(set(tie.second)) + len(tie.lifted)
-            chance = max(free, 0) / effective * left
+            chance = tie.free * float(self.weights @ self.weights) * left
             kept = 1 - np.minimum(1.0, np.divide(chance, total, out=np.ones_like(total), where=total > 0))
             of_cells = np.bincount(tie.cells, shares)
             found += _WITHIN_PAIRS * kept * ((tie.lifted * np.sqrt(of_cells))[:, None] * np.sqrt(own)).sum(axis=0) ** 2
@@ -328,7 +324,7 @@ class Interactions:
 
     @cached_property
     def _tied(self) -> list[_Tie]:
-        """The counted pairs of numbers that are tied across their cells."""
+        """The pairs of numbers that are tied across their cells."""
         inside = {}
         for j, (parts, _) in enumerate(self.within):
             cell = np.zeros(int(parts.max()) + 1, dtype=np.intp)
@@ -350,25 +346,30 @@ class Interactions:
             return None
         used, own = np.unique((places * _PARTS + inside[pair[0]]) * _PARTS + inside[pair[1]], return_inverse=True)
         cells = used // _PARTS**2
-        _, firsts = np.unique(used // _PARTS, return_inverse=True)
-        _, seconds = np.unique(cells * _PARTS + used % _PARTS, return_inverse=True)
+        rows, firsts = np.unique(used // _PARTS, return_inverse=True)
+        columns, seconds = np.unique(cells * _PARTS + used % _PARTS, return_inverse=True)
         kept, of_cells = np.unique(cells, return_inverse=True)
-        return _Tie(own, firsts, seconds, of_cells, lifted[kept])
+        free = max(len(used) - len(rows) - len(columns) + len(kept), 0)
+        shares = np.maximum(np.bincount(own, self.weights), 1e-300)  # all rows of a part may weigh 0
+        return _Tie(own, shares, firsts, seconds, of_cells, lifted[kept], free)
 
 
 @dataclass(frozen=True, eq=False)
 class _Tie:
     """A pair whose columns are tied across their cells.
 
-    places   (m,) the part of a cell that each row is in; of each part first and second (parts,) its cell and its part of one
-             column, cells (parts,) its cell; lifted (cells,) 1 − 1/lift of each cell.
+    places   (m,) the part of a cell that each row is in; shares (parts,) of the parts; of each part first and second (parts,)
+             its cell and its part of one column, cells (parts,) its cell; lifted (cells,) 1 − 1/lift of each cell; free how
+             many numbers of all parts no sum of functions of one column has.
     """
 
     places: Array
+    shares: Array
     first: Array
     second: Array
     cells: Array
     lifted: Array
+    free: int
 
 
 def _sums(places: Array, size: int, values: Array) -> Array:

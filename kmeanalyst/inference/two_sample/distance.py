@@ -108,18 +108,18 @@ def is_weighted(side: Any) -> bool:
     return isinstance(side, tuple) and len(side) == 2
 
 
-def typed(side: Sample) -> Sample:
-    """A table of any source as a DataFrame, its texts that are all numbers as numbers; anything else as it is."""
-    table = table_of(side)
-    return side if table is None else table.frame().apply(number_or_text)
+def typed(side: Sample, domain: Domain | None = None) -> Sample:
+    """A table of any source as a DataFrame, without a domain with the numbers that its texts are; anything else as it is."""
+    if (table := table_of(side)) is None:
+        return side
+    return table.frame(domain) if domain is not None else table.frame().apply(number_or_text)
 
 
 def _points_and_weights(side: Any, domain: Domain | None = None) -> tuple[Any, Array | None]:
-    """Arrays as they are; any other table as a DataFrame, without a domain with the numbers that its texts are."""
+    """Arrays as they are; any other table as `typed` reads it."""
     rows, weights = side if is_weighted(side) else (side, None)
-    if (table := table_of(rows)) is not None:
-        rows = typed(rows) if domain is None else table.frame(domain)
-    elif hasattr(rows, "__array__") and not isinstance(rows, pd.DataFrame):
+    rows = typed(rows, domain)
+    if hasattr(rows, "__array__") and not isinstance(rows, pd.DataFrame):
         rows = np.asarray(rows)  # what is not an array says so itself
     return rows, None if weights is None else np.asarray(weights, dtype=float)
 
@@ -168,10 +168,9 @@ def read_pair(a: Sample, b: Sample, kernel: Kernel | None = None) -> Pair:
     x, y = _numbers(a), _numbers(b)
     _check_like_columns(x, y)
     if kernel is None and x.shape[1] > 1:
+        both = pd.DataFrame(np.sort(np.vstack([x, y]), axis=0))  # sorted: the same bits in any order of rows
         with np.errstate(all="ignore"):  # of numbers whose squares are infinite
-            spread = (
-                pd.DataFrame(np.sort(np.vstack([x, y]), axis=0)).std(ddof=0).to_numpy()
-            )  # whatever the order of rows
+            spread = both.std(ddof=0).to_numpy()
         spread = np.where((spread > 0) & (spread < np.inf), spread, 1.0)
         x, y = x / spread, y / spread
         about.append(

@@ -169,9 +169,7 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
             "identifier, which a release cannot carry. Remove the column from the sample; if strings are meant to be compared "
             'by what they share, write kind = "text", length and alphabet in the domain yourself.'
         )
-    once = sum(
-        count == 1 for count in counts.values()
-    )  # of further rows about this share has an unseen level (Good 1953)
+    once = sum(count == 1 for count in counts.values())  # the share of further rows with an unseen level (Good 1953)
     unseen = not missing and once > _UNSEEN * counts.total()
     other = _free_name(kept) if (collapse_rare and rare) or unseen else None
     lost = repr(other) if other else "missing" if missing else "the default (the first)"
@@ -408,13 +406,18 @@ def _note_differences(sample: pd.DataFrame, columns: Sequence[Column], notes: di
 
 def _days_as_digits(numbers: Array) -> list[str]:
     """Whole numbers that all read as days, such as 20230623."""
-    texts = [f"{value:.0f}" for value in np.unique(numbers)]
-    days = all(len(text) == 8 and _day(f"{text[:4]}-{text[4:6]}-{text[6:]}") is not None for text in texts)
-    note = (
-        f"CHECK dates: every value reads as a day, such as {texts[0]}: as a number its months are 100 apart. Write it as "
-        f"{texts[0][:4]}-{texts[0][4:6]}-{texts[0][6:]}, in the private table too, and it is drafted as a date"
-    )
-    return [note] if days else []
+
+    def as_day(value: float) -> str:
+        text = f"{value:.0f}"
+        return f"{text[:4]}-{text[4:6]}-{text[6:]}"
+
+    if not all(len(day) == 10 and _day(day) is not None for day in map(as_day, np.unique(numbers))):
+        return []
+    first = numbers.min()
+    return [
+        f"CHECK dates: every value reads as a day, such as {first:.0f}: as a number its months are 100 apart. Write it as "
+        f"{as_day(first)}, in the private table too, and it is drafted as a date"
+    ]
 
 
 def _spellings(counts: Mapping[str, int]) -> list[str]:

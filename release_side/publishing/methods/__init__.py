@@ -20,7 +20,7 @@ from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
 from release_side.choices.choices import METHOD_NAMES, Choices, check_one_of
-from release_side.choices.options import public_rows
+from release_side.choices.options import check_named, public_rows
 from release_side.choices.workload import lines_of, read_workload
 from release_side.errors import PublishError
 from release_side.publishing.methods.adaptive.method import AdaptiveMargins
@@ -55,7 +55,7 @@ def chosen_kind(method: str, choices: Choices, domain: Domain) -> tuple[type[Rel
     """
     kind = method_class(method)
     if not isinstance(choices.kernel, str | None):  # before it is compared, as an array cannot be
-        kernel_from_spec(choices.kernel, domain)
+        check_named(kernel_from_spec(choices.kernel, domain))
     choices = _of_targets(kind, choices, domain)
     _check_strings(kind, choices, domain)
     spec = kind.spec(choices, domain)

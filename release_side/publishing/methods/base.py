@@ -25,7 +25,7 @@ from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import REPRESENT
 from kmeanalyst.representation.wanted import Points, Wanted
 from release_side.choices.choices import Choices
-from release_side.choices.options import check_named, check_readable, fitting
+from release_side.choices.options import check_readable, fitting
 from release_side.choices.statement import statement_of_mean
 from release_side.door.door import Door
 from release_side.door.exponential_mechanism import MultisetSampler
@@ -88,9 +88,7 @@ class ReleaseMethod(ABC):
         """
         of_target = choices.target and choices.workload is None and not cls.default_kernel
         spec = choices.kernel or ("margins" if of_target else cls.usual_kernel(choices, domain))
-        kernel = kernel_from_spec(spec, domain, choices.target)
-        if kernel is spec:
-            check_named(kernel)
+        kernel_from_spec(spec, domain, choices.target)
         return spec
 
     @classmethod
