@@ -301,7 +301,11 @@ class PrivacyStatement:
 
     @property
     def mu(self) -> float | None:
-        """μ of Gaussian differential privacy, sensitivity / σ (Dong, Roth & Su 2022, Theorem 2.7); None for other noise."""
+        """μ of Gaussian differential privacy, sensitivity / σ (Dong, Roth & Su 2022, Theorem 2.7); None for other noise.
+
+        >>> round(release.statement.mu, 3)
+        0.237
+        """
         return None if self.is_selection or is_pure(self.mechanism) else 1 / self.noise_multiplier
 
     def excess(self, chance: float = 0.95) -> float | None:

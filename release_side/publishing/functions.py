@@ -30,7 +30,6 @@ from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
 from release_side.choices.choices import Account, FunctionChoices, Reading, check_one_of
 from release_side.choices.options import (
-    check_named,
     chosen_domain,
     fitting,
     kernel_as_read,
@@ -184,8 +183,7 @@ def kernel_of_function(choices: FunctionChoices, inputs: Domain, size: Populatio
     """The kernel asked for or the kind's own, from public facts alone; PublishError or DomainError if there is none."""
     is_density = choices.kind == "density"
     if choices.kernel is not None:
-        kernel = kernel_from_spec(choices.kernel, inputs)
-        check_named(kernel)
+        kernel = kernel_as_read(kernel_from_spec(choices.kernel, inputs), inputs)
         return _normalised(kernel, inputs) if is_density and isinstance(kernel, Gaussian) else kernel
     if is_density:
         _check_numbers(inputs)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from kmeanalyst import __version__
 from kmeanalyst.cli.terminal import json_text
@@ -17,6 +18,7 @@ from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.report.charts import ROW, WIDTH, drawing, line_between, rectangle, text_at
 from kmeanalyst.report.markup import Markup, document, element, key, name_of, short, table
 from release_side.choices.internal_files import STAMP
+from release_side.quality.cells_read import CellsRead, alarms
 from release_side.quality.quality import Quality
 from release_side.quality.questions import Compared
 from release_side.quality.table_scores import ColumnScore
@@ -32,7 +34,17 @@ _LABEL, _RIGHT = 112.0, 92.0  # of a drawing: how wide names and numbers are
 
 def write_quality(quality: Quality, output: str | Path, json_output: str | Path | None = None) -> None:
     """Write the page, and its numbers as JSON; each file appears whole or not at all, with mode 0600."""
-    for path, text in ((output, quality_html(quality)), (json_output, json_text(quality.to_dict()) + "\n")):
+    _write_internal(quality_html(quality), quality.to_dict(), output, json_output)
+
+
+def write_cells(cells: Sequence[CellsRead], source: str, output: str | Path, json_output: str | Path) -> None:
+    """Write the page of a table's cells before any release, and its numbers as JSON, in the same way."""
+    numbers = {"not_for_publication": STAMP, "source": source, "cells": [own.to_dict() for own in cells]}
+    _write_internal(cells_html(cells, source), numbers, output, json_output)
+
+
+def _write_internal(page: str, numbers: dict[str, Any], output: str | Path, json_output: str | Path | None) -> None:
+    for path, text in ((output, page), (json_output, json_text(numbers) + "\n")):
         if path is not None:
             with atomic_write(path, mode=_OWNER_ALONE) as temporary:  # who opened it before a chmod could read on
                 os.chmod(temporary, _OWNER_ALONE)  # whatever the umask takes away
@@ -47,6 +59,7 @@ def quality_html(quality: Quality) -> str:
         ("pairs", "Pairs of columns, the worst first", _pairs(quality)),
         ("questions", "What the release answers", _questions(quality)),
         ("models", "Models", _models(quality)),
+        ("cells", "How cells were read", _cells(quality.cells)),
         ("equal", "Equal rows", _equal_rows(quality)),
         ("made", "How this was made", _made(quality)),
     )
@@ -56,11 +69,24 @@ def quality_html(quality: Quality) -> str:
     ]
     links = [element("li", element("a", label, href=f"#{name}")) for name, label, _ in parts]
     navigation = element("nav", element("ul", links), aria_label="Sections")
-    title = f"NOT FOR PUBLICATION: quality of {quality.source or 'a release'}"
+    return _internal(f"quality of {quality.source or 'a release'}", _header(quality), navigation, sections)
+
+
+def cells_html(cells: Sequence[CellsRead], source: str) -> str:
+    """The page of a table's cells as text, stamped as that of a release."""
+    told = alarms(cells)
+    heading = element("h1", "How the cells of ", name_of(source, 100), " are read")
+    lead = "Some columns are hardly read as they stand." if told else "Nearly every cell is read as it stands."
+    header = element("header", heading, element("p", lead, class_="lead"), _bad(told))
+    return _internal(f"cells of {source}", header, element("section", _cells(cells)))
+
+
+def _internal(title: str, *content: object) -> str:
     first, rest = STAMP.split(":", 1)
     banner = element("p", element("strong", first), f":{rest}", class_="banner", role="note")
-    main = element("main", _header(quality), navigation, sections)
-    return document(title, banner, main, description=STAMP, more_style=_STYLE, kind="internal")
+    main = element("main", content)
+    whole = f"NOT FOR PUBLICATION: {title}"
+    return document(whole, banner, main, description=STAMP, more_style=_STYLE, kind="internal")
 
 
 # ------------------------------------------------------------------ the first screen
@@ -84,8 +110,12 @@ def _header(quality: Quality) -> Markup:
         element("h1", "Quality of ", name_of(quality.source or "a release", 100), ", compared with its private table"),
         element("p", near if sample else "There are no two columns with cells to compare.", class_="lead"),
         element("ul", items, class_="facts"),
-        [element("p", note, class_="bad") for note in (*quality.notes, rehearsal) if note],
+        _bad([*quality.notes, *alarms(quality.cells or ()), rehearsal]),
     )
+
+
+def _bad(notes: Sequence[str | None]) -> list[Markup]:
+    return [element("p", name_of(note, 400), class_="bad") for note in notes if note]
 
 
 # ------------------------------------------------------------------ groups, columns, pairs
@@ -209,7 +239,33 @@ def _models(quality: Quality) -> list[object]:
     return [element("p", words), table(heads, rows, "Scores on the table’s rows.", "plain"), notes]
 
 
-# ------------------------------------------------------------------ equal rows, and how it was made
+# ------------------------------------------------------------------ cells, equal rows, and how it was made
+
+
+def _cells(cells: Sequence[CellsRead] | None) -> list[object]:
+    if cells is None:
+        return [element("p", "The rows of this table can be read once only, so that its cells were not counted.")]
+    words = (
+        "A cell that is no value of its column is unread: in a release it becomes the column's default, in silence. Empty ones are "
+        "missing values that the domain does not declare. Correct the domain or the table where many are unread."
+    )
+    heads = [("column", "text"), ("unread", ""), ("of them empty", ""), ("become", "text"), ("out of bounds", ""),
+             ("missing", ""), ("the commonest texts unread or out of bounds", "text")]  # fmt: skip
+    rows = [
+        element(
+            "tr", element("td", name_of(own.name, _NAME), class_="text"), _cell(own.unread, ",.0f"), _cell(own.empty, ",.0f"),
+            element("td", name_of(own.becomes if own.unread else "–", _NAME), class_="text"), _cell(own.clamped, ",.0f"),
+            _cell(own.missing, ",.0f"),
+            element("td", name_of(", ".join(f"{short(repr(text), 40)} ({n:,})" for text, n in own.texts), 300), class_="text"),
+            class_="off" if own.is_alarming else None,
+        )
+        for own in cells
+    ]  # fmt: skip
+    rows_read = cells[0].rows if cells else 0
+    return [
+        element("p", words),
+        table(heads, rows, f"Cells of {rows_read:,} rows, the worst columns first.", "sortable"),
+    ]
 
 
 def _equal_rows(quality: Quality) -> list[object]:

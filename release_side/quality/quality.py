@@ -1,4 +1,4 @@
-"""The comparison of a release with its private table: everything that the internal page shows, from one reading of the table.
+"""The comparison of a release with its private table: everything that the internal page shows.
 
 Nothing here is private in the sense of a guarantee: the numbers are exact. Errors name public facts only; of what fails while or
 after rows are read, no text is kept.
@@ -20,6 +20,7 @@ from release_side.errors import PublishError
 from release_side.private_rows.reading import check_unit
 from release_side.private_rows.rows import PrivateSource, open_private
 from release_side.private_rows.table import guarded
+from release_side.quality.cells_read import CellsRead, cells_read
 from release_side.quality.models import ModelScores, chosen_target, compare_models
 from release_side.quality.questions import QuestionsCompared, TableAnswers, chosen_questions, compare_answers
 from release_side.quality.reading import read_once
@@ -40,6 +41,7 @@ class Quality:
     release     what was compared.
     counted     what the table has `tables.n_rows` of: "rows", or units of a column.
     sampled     rows of the table that models are from.
+    cells       what became of each column's cells when they were read; None for a table whose rows can be read once only.
     notes       what a reader should know as well.
     """
 
@@ -50,6 +52,7 @@ class Quality:
     tables: TableScores
     questions: QuestionsCompared
     models: ModelScores
+    cells: list[CellsRead] | None
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,6 +68,7 @@ class Quality:
             "tables": asdict(self.tables) | {"worst_group": self.tables.worst_group},
             "questions": self.questions.to_dict(),
             "models": asdict(self.models),
+            "cells": None if self.cells is None else [own.to_dict() for own in self.cells],
             "notes": list(self.notes),
         }
 
@@ -79,7 +83,7 @@ def quality(
     source: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Quality:
-    """Compare a release with the private table that it was made of. The table is read once, after its rows are counted.
+    """Compare a release with the private table that it was made of. The table is read twice, after its rows are counted.
 
     release     Release; with units, those of its statement are found in the table, and every unit weighs the same.
     private     the table, as `publish` takes it.
@@ -107,6 +111,7 @@ def quality(
 
     def compare() -> Quality:
         answers = TableAnswers(questions, release.columns, release.decode)
+        cells = None if table.read_once else cells_read(table, domain)
         size, rows = read_once(table, domain, unit, [counted.add, answers.add], between(0.0, 0.4, report))
         report("comparing rows", 0.4)
         scores = table_scores(release, counted)
@@ -114,7 +119,7 @@ def quality(
         report("asking questions", 0.7)  # last: it keeps much in memory
         asked = compare_answers(release, where_from, questions, answers.answers())
         name, notes = None if source is None else Path(source).name, tuple(_notes(release, size.count))
-        return Quality(name, release, size.counted, len(rows), scores, asked, models, notes)
+        return Quality(name, release, size.counted, len(rows), scores, asked, models, cells, notes)
 
     return guarded(compare, _FAILED)
 

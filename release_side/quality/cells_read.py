@@ -1,0 +1,113 @@
+"""How a private table's cells are read by a domain: for the curator's eyes, before a release would hide it.
+
+A cell that is no value of its column becomes the column's default, in silence, since nothing may depend on a private cell. Garbage
+is then published as if it were data. The numbers here are exact, so that they go where those of the internal page go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.releases.domain.cells import factorised, text_of
+from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column
+from kmeanalyst.releases.domain.domain import Domain
+from release_side.private_rows.table import PrivateTable, guarded
+
+ALARM = 0.01  # of a column's cells: more that are no value, or out of bounds, are in the headline
+_SHOWN = 5  # texts of a column
+_MOST_TEXTS = 5000  # of a column that are kept from piece to piece: the most frequent ones
+_FAILED = (
+    "the cells of the private table could not be counted. What failed is withheld because it may hold a private value, and nothing "
+    "was written."
+)
+
+
+@dataclass
+class CellsRead:
+    """What became of a column's cells.
+
+    becomes   what a cell without a value becomes: the default, or "missing".
+    empty     of the unread cells, those that are empty: a missing value that the domain does not declare.
+    texts     (text, cells) of cells without a value or out of bounds, the most frequent first.
+    """
+
+    name: str
+    kind: str
+    becomes: str
+    rows: int = 0
+    unread: int = 0
+    empty: int = 0
+    missing: int = 0
+    clamped: int = 0
+    counted: Counter[str] = field(default_factory=Counter, repr=False)
+
+    @property
+    def texts(self) -> list[tuple[str, int]]:
+        return self.counted.most_common(_SHOWN)
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether more than one in a hundred cells are not read as they stand."""
+        return self.unread + self.clamped > ALARM * self.rows
+
+    def add(self, column: Column, cells: Any) -> None:
+        """Count some cells."""
+        values, status = column.encode(cells)
+        codes, texts = factorised(cells)
+        self.rows += len(status)
+        self.unread += int((status == REPLACED).sum())
+        self.clamped += int((status == CLAMPED).sum())
+        kept = values[status == KEPT] if values.ndim == 1 else np.empty(0)
+        self.missing += int(np.isnan(kept).sum())
+        odd = np.bincount(codes[status != KEPT], minlength=len(texts))
+        self.counted.update({texts[i] or "": int(odd[i]) for i in np.flatnonzero(odd)})
+        self.empty += sum(int(odd[i]) for i in np.flatnonzero(odd) if not texts[i])
+        if len(self.counted) > _MOST_TEXTS:
+            self.counted = Counter(dict(self.counted.most_common(_MOST_TEXTS // 2)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the page's JSON has it."""
+        names = ("name", "kind", "rows", "unread", "becomes", "empty", "missing", "clamped")
+        return {name: getattr(self, name) for name in names} | {
+            "texts": [{"text": text, "cells": cells} for text, cells in self.texts]
+        }
+
+
+def cells_read(table: PrivateTable, domain: Domain) -> list[CellsRead]:
+    """What became of each column's cells, in one reading of the table; those that are read worst first.
+
+    Errors   PublishError, by public facts alone.
+    """
+    columns = [domain[name] for name in domain.names_read]
+    found = [CellsRead(column.name, column.kind, _becomes(column)) for column in columns]
+
+    def read() -> None:
+        for piece in table._pieces(domain.names_read):
+            for column, own in zip(columns, found, strict=True):
+                own.add(column, piece[column.name])
+
+    guarded(read, _FAILED)
+    return sorted(found, key=lambda own: -(own.unread + own.clamped))
+
+
+def _becomes(column: Column) -> str:
+    if column.default is not None:
+        return text_of(column.default) or ""
+    if column.missing or column.is_text:
+        return "missing" if column.missing else "an empty text"
+    return str(column.decode(np.array([column.default_code])).iloc[0])
+
+
+def alarms(cells: Sequence[CellsRead]) -> list[str]:
+    """A sentence for each column of which many cells are not read as they stand."""
+    return [
+        f"{own.name}: {own.unread:,} of {own.rows:,} cells are no value of the domain and become {own.becomes}, "
+        f"{own.clamped:,} are out of bounds"
+        for own in cells
+        if own.is_alarming
+    ]
