@@ -57,6 +57,7 @@ class CellsRead:
 
     def add(self, column: Column, cells: Any) -> None:
         """Count some cells."""
+        cells = column.without_codes(cells)
         values, status = column.encode(cells)
         codes, texts = factorised(cells)
         self.rows += len(status)

@@ -79,13 +79,18 @@ def parse_number(text: str) -> float | None:
     return BAD if math.isnan(number) or "_" in text else number
 
 
-def parse_day(text: str) -> float | None:
-    """Days since 1970-01-01 of an ISO date, whatever time of day follows it; BAD for anything else."""
+def parse_day(text: str, form: str | None = None) -> float | None:
+    """Days since 1970-01-01 of an ISO date, whatever time of day follows it, or of a date of this form; BAD for anything else."""
+    read = datetime.datetime.fromisoformat if form is None else partial(_strptime, form)
     try:
-        day = datetime.datetime.fromisoformat(text.strip()).date()  # a time of day may follow
+        day = read(text.strip()).date()
     except ValueError:
         return BAD
     return float((day - datetime.date(1970, 1, 1)).days)
+
+
+def _strptime(form: str, text: str) -> datetime.datetime:
+    return datetime.datetime.strptime(text, form)
 
 
 def factorised(cells: Any) -> tuple[Array, list[str | None]]:

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import BAD, factorised, text_of
+from kmeanalyst.releases.domain.cells import BAD, NO_CELL, CodedCells, factorised, parse_number, text_of
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
 KEPT, CLAMPED, REPLACED = 0, 1, 2  # what became of a cell: as it was, moved to a bound, or the default
@@ -84,6 +84,7 @@ class Column(ABC):
     name      as in the table's header.
     missing   whether a missing cell is a value of its own; if not, it becomes the default.
     default   what a bad cell becomes; None for missing if declared, else the first level or lower bound.
+    missing_codes   values such as -9 or "NA" that stand for a missing cell in tables; none is a value of the column.
 
     >>> domain["age"].width, domain["age"].default_code
     (1, 9.0)
@@ -92,6 +93,7 @@ class Column(ABC):
     name: str
     missing: bool = False
     default: Any = None
+    missing_codes: tuple[Any, ...] = ()
     kind: ClassVar[str]
     is_number: ClassVar[bool] = False  # it has bounds and a scale: real, integer, date, cyclic
     is_text: ClassVar[bool] = False  # its cells are strings
@@ -109,8 +111,41 @@ class Column(ABC):
             raise DomainError(
                 f"column {self.name}: missing must be true or false, got {self.missing!r}. Write one of the two."
             )
+        codes = tuple(plain_number(code) for code in listed(self.name, "missing_codes", self.missing_codes))
+        object.__setattr__(self, "missing_codes", codes)
+
+    def _check_codes(self) -> None:
+        """DomainError if a code for a missing cell is empty, or a value of the column, which released rows may have."""
+        for code in self.missing_codes:
+            text = (text_of(code) or "").strip()
+            check_text(f"column {self.name}: missing_codes", text)
+            value = self.parse(text) if text else None
+            if not text or (value is not BAD and not self._encode_numbers(np.array([value]))[1][0]):
+                raise DomainError(
+                    f"column {self.name}: missing_codes must be texts or numbers that are not values of the column, got "
+                    f"{code!r:.80}: a released row with it would be read as missing. Leave it out of the levels, or of the bounds."
+                )
+
+    def without_codes(self, cells: Any) -> Any:
+        """Cells of a table in which the codes for a missing cell are missing; numbers are compared as such, texts without spaces.
+
+        >>> column = ka.Integer(name="age", lower=0, upper=110, missing=True, missing_codes=(-9,))
+        >>> column.encode(column.without_codes(["41", "-9.0", "-9"]))[0]
+        array([41., nan, nan])
+        """
+        if not self.missing_codes:
+            return cells
+        codes, texts = factorised(cells)
+        words = [NO_CELL if text is None else "" if self._is_code(text) else text for text in texts]
+        return CodedCells(codes, words)
+
+    def _is_code(self, text: str) -> bool:
+        texts = [text_of(code) for code in self.missing_codes]
+        number = parse_number(text)
+        return text.strip() in texts or (number is not None and any(parse_number(own or "") == number for own in texts))
 
     def _check_default(self) -> None:
+        self._check_codes()
         if self.default is not None:
             text = text_of(self.default)
             check_text(f"column {self.name}: default", text)
@@ -226,6 +261,8 @@ class Column(ABC):
             out["missing"] = True
         if self.default is not None:
             out["default"] = self.default
+        if self.missing_codes:
+            out["missing_codes"] = list(self.missing_codes)
         return out
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:

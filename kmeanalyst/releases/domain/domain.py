@@ -286,7 +286,7 @@ class Domain(Memoised):
         self.check_has_columns(table)
         if hasattr(table, "to_dataframe"):  # points of a release: cells of an xarray column would be arrays, not cells
             table = table.to_dataframe()
-        read = {name: self[name].encode(table[name]) for name in self.names_read}
+        read = {name: self[name].encode(self[name].without_codes(table[name])) for name in self.names_read}
         n = len(next(iter(read.values()))[0])
         pairs = [read.get(name) or (np.zeros(n), np.full(n, KEPT)) for name in self.names]
         rows = self._side_by_side([p[0] for p in pairs])
@@ -455,7 +455,7 @@ def read_domain(path: str | Path) -> Domain:
     """Read a domain from its TOML file; DomainError says what to correct.
 
     >>> ka.read_domain("domain.toml")["age"]
-    Integer(name='age', missing=False, default=None, lower=9, upper=98, scale='linear', edges=(), atoms=())
+    Integer(name='age', missing=False, default=None, missing_codes=(), lower=9, upper=98, scale='linear', edges=(), atoms=())
     """
     try:
         parsed = tomllib.loads(Path(path).read_text(encoding="utf-8"))

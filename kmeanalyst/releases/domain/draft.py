@@ -7,11 +7,13 @@ rows. A note asks a question and changes nothing: it is about identifiers, codes
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -65,6 +67,7 @@ _PADDED = re.compile(r"0\d+")
 _MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
 _FEWEST_BOTH, _MOST_COMPARED, _NEAR = 50, 5000, 0.25  # rows; spread of a difference relative to that of the columns
+_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # of dates
 _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
 
@@ -132,7 +135,19 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
             f"CHECK codes: cells such as {zeros[0][:40]!r} begin with a zero, so they are codes and no numbers: each is a level"
         )
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
-    for parse, what, draft in ((_day, "dates", _draft_date), (_number, "numbers", _draft_number)):
+    form, *others = _formats(counts)
+    if form and not others:
+        notes.append(
+            f"CHECK format: cells such as {present[0][:40]!r} are read as days by {form}, and released as YYYY-MM-DD"
+        )
+    elif form:
+        notes.append(
+            f'CHECK dates: cells such as {present[0][:40]!r} may be days by {form} or by {others[0]}: write kind = "date", format, '
+            "lower and upper"
+        )
+    form = "" if others else form
+    as_dates: Any = (partial(_formatted_day, form), "dates", partial(_draft_date, form=form))
+    for parse, what, draft in (as_dates, (_number, "numbers", _draft_number)):
         parsed = [parse(text) for text in present]
         values = np.array([value for value in parsed if value is not None], dtype=float)
         if len(values) > _MOST_BAD * len(present):
@@ -204,12 +219,24 @@ def _day(text: str) -> float | None:
     return parse_day(text) if len(text) >= 10 and text[4] == "-" else None
 
 
+def _formatted_day(form: str, text: str) -> float | None:
+    return parse_day(text, form) if form else _day(text)
+
+
+def _formats(counts: Mapping[str, int]) -> list[str]:
+    """The ways to write a day by which most of these texts are days: those that read the most of them; "" for none."""
+    texts = [text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\s*", text)]
+    read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in _FORMATS}
+    most = max(read.values())
+    return [form for form, cells in read.items() if cells == most] if most > _MOST_BAD * sum(counts.values()) else [""]
+
+
 def _number(text: str) -> float | None:
     value = parse_number(text)
     return value if value is not None and abs(value) < _LARGEST else None
 
 
-def _draft_date(name: str, days: Array, missing: bool, notes: list[str]) -> Column:
+def _draft_date(name: str, days: Array, missing: bool, notes: list[str], form: str = "") -> Column:
     first, last = float(days.min()), float(days.max())
     if first == last:
         notes.append(_constant(_iso(first), "write the bounds of the code book"))
@@ -218,7 +245,7 @@ def _draft_date(name: str, days: Array, missing: bool, notes: list[str]) -> Colu
     notes.extend(_codes(days, _iso))
     margin = max(1, math.ceil((last - first) * _MARGIN))
     lower, upper = max(first - margin, _CALENDAR[0]), min(last + margin, _CALENDAR[1])
-    return Date(name=name, missing=missing, lower=_iso(lower), upper=_iso(upper))
+    return Date(name=name, missing=missing, lower=_iso(lower), upper=_iso(upper), format=form or None)
 
 
 def _iso(day: float) -> str:
@@ -388,8 +415,7 @@ def _note_differences(sample: pd.DataFrame, columns: Sequence[Column], notes: di
     parsed = {}
     for at, column in enumerate(columns):
         if isinstance(column, Date | Integer | Real):
-            parse = _day if isinstance(column, Date) else _number
-            cells = (parse(text_of(cell) or "") for cell in sample.iloc[:_MOST_COMPARED, at].astype(object))
+            cells = (column.parse(text_of(cell) or "") for cell in sample.iloc[:_MOST_COMPARED, at].astype(object))
             parsed[column.name] = np.array([math.nan if value is None else value for value in cells])
     dates = {column.name: isinstance(column, Date) for column in columns}
     for one, two in combinations(parsed, 2):
@@ -427,8 +453,8 @@ def _spellings(counts: Mapping[str, int]) -> list[str]:
     marks = [level for level in sorted(counts) if level.casefold() in _MARKS]
     said = (
         (twice, "CHECK spellings: {} differ by case alone: if they are one level, write them alike everywhere"),
-        (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: write such cells empty, in the private table "
-         "too, and set missing = true"),
+        (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: if so, take them out of levels and "
+         "write missing = true, missing_codes = [...]"),
     )  # fmt: skip
     return [text.format(", ".join(map(repr, own[:_SHOWN]))) for own, text in said if own]
 
@@ -464,11 +490,12 @@ def _codes(numbers: Array, shown: Callable[[float], str]) -> list[str]:
     values, counts = np.unique(numbers, return_counts=True)
     low = [-v for v in _codes_at_the_end(-values[::-1], counts[::-1], lambda v: shown(-v))]
     found = [*sorted(low), *_codes_at_the_end(values, counts, shown)]
+    written = [shown(value) if parse_number(shown(value)) is not None else json.dumps(shown(value)) for value in found]
     times = [int(counts[np.searchsorted(values, value)]) for value in found]
     listed = ", ".join(f"{shown(value)} ({n} times)" for value, n in zip(found, times, strict=True))
     note = (
-        f"CHECK codes: {listed}, far from all other values: if this is a code for a missing value, write such cells "
-        "empty, in the private table too, set missing = true and bounds without it"
+        f"CHECK codes: {listed}, far from all other values: if this is a code for a missing value, write missing = true, "
+        f"missing_codes = [{', '.join(written)}], and bounds without it"
     )
     return [note] if found else []
 

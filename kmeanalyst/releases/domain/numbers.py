@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -354,6 +355,7 @@ class Integer(_Whole):
 class Date(_Whole):
     """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01.
 
+    format     how cells of tables are written if not so, such as "%d.%m.%Y", of the directives of `time.strptime` that are numbers.
     seasonal   whether the table kernel uses the day of the year too: days one year from each other are then similar.
 
     >>> ka.Date(name="joined", lower="2000-01-01", upper="2024-12-31").encode(["2000-01-01", "1999-05-05"])[0]
@@ -361,6 +363,7 @@ class Date(_Whole):
     """
 
     seasonal: bool = False
+    format: str | None = None
     kind: ClassVar[str] = "date"
 
     def __post_init__(self) -> None:
@@ -370,6 +373,12 @@ class Date(_Whole):
                 object.__setattr__(self, field, value.isoformat())
         for field in ("edges", "atoms"):
             object.__setattr__(self, field, tuple(text_of(v) for v in listed(self.name, field, getattr(self, field))))
+        named = set(re.findall("%(.)", self.format if isinstance(self.format, str) else ""))
+        if self.format is not None and not ({"d", "m"} <= named <= set("dmYyHMS") and named & {"Y", "y"}):
+            raise DomainError(
+                f"column {self.name}: format must have %d, %m and %Y (or %y), and else %H, %M and %S alone, got "
+                f'{self.format!r:.80}. Write how days stand in the table, such as "%d.%m.%Y".'
+            )
         super().__post_init__()
         if self.scale != "linear":
             raise DomainError(
@@ -381,10 +390,12 @@ class Date(_Whole):
             )
 
     def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | ({"seasonal": True} if self.seasonal else {})
+        own = {"seasonal": self.seasonal, "format": self.format}
+        return super().to_dict() | {name: value for name, value in own.items() if value}
 
     def parse(self, text: str) -> float | None:
-        return parse_day(text)
+        day = parse_day(text)
+        return parse_day(text, self.format) if day is None and self.format is not None else day
 
     def decode(self, encoded: Array) -> pd.Series:
         days = self._natural(encoded)

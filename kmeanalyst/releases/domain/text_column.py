@@ -60,6 +60,10 @@ class Text(Column):
                 f"column {self.name}: unknown must be one character, got {self.unknown!r:.80}: it stands for each one "
                 'that is not in the alphabet. Write e.g. "?".'
             )
+        if self.missing_codes:
+            raise DomainError(
+                f"column {self.name}: a column of strings has no missing_codes, since any text is a value. Write such cells empty."
+            )
         if self.default is not None:
             text = text_of(self.default) or ""
             if not text or self._status(text) != KEPT:

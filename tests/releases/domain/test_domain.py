@@ -486,3 +486,22 @@ def test_a_real_column_with_a_step_has_its_multiples_for_values():
         assert column_from_dict(own.to_dict()) == own
     asked = cuts_of([("carat", "<=", 0.5), ("carat", "<", 0.5)], Domain((carat,)))
     assert sorted(asked[0]) == pytest.approx([0.495, 0.505])
+
+
+def test_codes_for_missing_cells_are_missing_in_every_table_and_only_there(tmp_path: Path):
+    """Whatever type the cells have; the default where missing is not declared; and the file's reader knows them."""
+    domain = Domain((
+        Integer(name="age", lower=0, upper=110, missing=True, missing_codes=(-9, 999)),
+        Categorical(name="sex", levels=("F", "M"), missing_codes=("NA", 7)),
+        Date(name="left", lower="2024-01-01", upper="2024-12-31", missing=True, missing_codes=("9999-12-31",), format="%d.%m.%Y"),
+    ))  # fmt: skip
+    nan, day = np.nan, 19861.0
+    table = {"age": ["41", "-9", " 999.0"], "sex": ["M", "NA", "7"], "left": ["18.05.2024", "9999-12-31", "2024-05-18"]}
+    wanted = np.array([[41, 1, day], [nan, 0, nan], [nan, 0, day]])
+    assert np.array_equal(domain.encode(table), wanted, equal_nan=True)
+    typed = pd.DataFrame(table | {"age": [41, -9, 999]})
+    rows, counts = domain.encode_counted(typed)
+    assert np.array_equal(rows, wanted, equal_nan=True) and counts.replaced == {"sex": 2} and not counts.clamped
+    (tmp_path / "d.toml").write_text(domain_toml(domain), encoding="utf-8")
+    assert read_domain(tmp_path / "d.toml") == domain and Domain.from_dict(domain.to_dict()) == domain
+    assert np.array_equal(domain.encode(domain.decode(wanted)), wanted, equal_nan=True)

@@ -18,9 +18,10 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from kmeanalyst.releases.domain.column import DomainError
-from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
+from kmeanalyst.releases.domain.domain import Domain, column_from_dict, domain_toml, read_domain
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 from release_side import draft_domain, publish
 
@@ -440,3 +441,29 @@ def test_proposed_edges_lie_between_the_samples_extremes_or_around_few_values(va
     few = len(set(values)) <= 16  # each of these starts a range, and one follows after the last
     low, high = (min(values) - 0.5, max(values) + 1) if few else (min(values), max(values))
     assert edges == sorted(set(edges)) and all(low < edge <= high for edge in edges) and len(edges) < 18
+
+
+@every([
+    (["18.05.2024", "3.1.2023"] * 30, "%d.%m.%Y"), (["05/18/2024", "12/31/2023"] * 30, "%m/%d/%Y"),
+    (["18/05/24"] * 30 + ["", "x"], "%d/%m/%y"), (["2024/05/18", "2024/01/02"] * 30, "%Y/%m/%d"),
+], of="cells, form")  # fmt: skip
+def test_days_in_another_form_are_dates_where_one_form_alone_reads_them(cells, form):
+    own = column(cells)
+    assert (own.kind, own.format) == ("date", form) and f"CHECK format: cells such as {cells[0]!r}" in notes(cells)
+    assert own.encode(cells[:1])[1][0] == 0 and own.decode(own.encode(cells[:1])[0])[0].year in (2023, 2024)
+    assert column_from_dict(own.to_dict()) == own
+    assert (
+        own.encode(["2024-05-18"])[0]
+        == Date(name="d", lower="2000-01-01", upper="2030-01-01").encode(["2024-05-18"])[0]
+    )
+
+
+def test_days_that_two_forms_read_are_no_dates_and_the_note_names_both():
+    own, said = column(["05/04/2024", "01/12/2023"] * 30), notes(["05/04/2024", "01/12/2023"] * 30)
+    assert own.kind == "categorical" and "may be days by %d/%m/%Y or by %m/%d/%Y" in said
+
+
+def test_codes_for_a_missing_cell_are_named_as_the_domain_takes_them():
+    said = notes([*AGES, *[-9] * 4, *[999] * 2])
+    assert "missing_codes = [-9, 999]" in said
+    assert 'missing_codes = ["9999-12-31"]' in notes([f"20{n % 20:02d}-01-01" for n in range(60)] + ["9999-12-31"] * 3)
