@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from release_side.publishing.functions import publish_function
     from release_side.publishing.plan import plan
     from release_side.publishing.publish import publish
+    from release_side.publishing.unfinished import finish
 
 _HOMES: dict[str, tuple[str, ...]] = {
     **DOMAIN_HOMES,
@@ -49,11 +50,12 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "release_side.publishing.functions": ("publish_function",),
     "release_side.publishing.plan": ("plan",),
     "release_side.publishing.publish": ("publish",),
+    "release_side.publishing.unfinished": ("finish",),
 }
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Dask", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
     "Ledger", "LedgerWarning", "Ordinal", "Processes", "PublishError", "Real", "Rule", "Spend", "Text", "Tree", "draft_domain",
-    "plan", "publish", "publish_function", "read_domain", "sql",
+    "finish", "plan", "publish", "publish_function", "read_domain", "sql",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -90,7 +90,8 @@ class Spending:
         try:
             yield
         except PublishError as error:
-            raise PublishError(f"{error} {SPENT}" if self.is_spent else str(error)) from None
+            notes = [*getattr(error, "__notes__", []), *([SPENT] if self.is_spent else [])]
+            raise PublishError(" ".join([str(error), *notes])) from None
         except BaseException as error:
             if self.is_spent:
                 error.add_note(SPENT)

@@ -57,13 +57,28 @@ class Output:
         if os.path.lexists(path):
             _check_replaceable(path, self.what, force=self.force)
 
+    def check_finished(self, partial: Path) -> None:
+        """PublishError if the file cannot be written, or would replace another, when a publication is finished."""
+        path = Path(self.path or "")
+        _check_name(path, self.what)
+        _check_writable(path)
+        if is_same_file(path, partial):
+            raise PublishError(f"{partial} is what was drawn, and the release would replace it. Name another output.")
+        if os.path.lexists(path):
+            _check_replaceable(path, self.what, force=self.force)
+
     @contextmanager
     def reserved(self) -> Iterator[None]:
         """Keep the name for one publication: PublishError, before anything is spent, if another is under way, or has ended."""
         if self.path is None:
             yield
             return
-        marker = Path(f"{self.path}.under-way")
+        marker, partial = Path(f"{self.path}.under-way"), partial_of(self.path)
+        if os.path.lexists(partial):
+            raise PublishError(
+                f"{partial} holds what an earlier publication to this file drew, and counted. Nothing is spent. Make the "
+                f"release of it with release-side finish {partial}, or remove it."
+            )
         try:
             os.close(os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
@@ -79,6 +94,11 @@ class Output:
         finally:
             with suppress(OSError):  # the next publication to this file names what is left
                 marker.unlink(missing_ok=True)
+
+
+def partial_of(output: str | Path) -> Path:
+    """The file beside an output that keeps what was drawn until the release is written."""
+    return Path(f"{output}.partial")
 
 
 def _check_name(output: str | Path, what: str) -> None:

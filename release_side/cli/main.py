@@ -21,11 +21,12 @@ from release_side.cli.publication import (
     METHOD_CHOICES,
     aligned,
     check_source_command,
+    finish_command,
     publish_command,
     publish_function_command,
 )
 from release_side.cli.quality import quality_command
-from release_side.errors import SPENT, PublishError
+from release_side.errors import KEPT, SPENT, PublishError
 
 
 class PublicErrors(click.Group):
@@ -70,8 +71,8 @@ def _short_ledger_warnings() -> Iterator[None]:
 
 
 def _spent_note(error: BaseException) -> list[str]:
-    """The only note that may be shown: that the noise had been drawn."""
-    return [note for note in getattr(error, "__notes__", []) if note == SPENT]
+    """The only notes that may be shown: that the noise had been drawn, and where what was drawn is."""
+    return [note for note in getattr(error, "__notes__", []) if note == SPENT or note.startswith(KEPT)]
 
 
 _WITHHELD = (
@@ -224,7 +225,8 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
 
 
 for _command in (
-    draft_domain_command, plan_command, publish_command, publish_function_command, check_source_command, quality_command,
+    draft_domain_command, plan_command, publish_command, finish_command, publish_function_command, check_source_command,
+    quality_command,
     ledger,
 ):  # fmt: skip
     main.add_command(_command)

@@ -45,7 +45,7 @@ from release_side.door.private_mean import private_mean
 from release_side.door.private_tables import count_tables
 from release_side.errors import PublishError
 from release_side.publishing.methods import ReleaseMethod, chosen_method, method_class
-from release_side.publishing.publish import to_release
+from release_side.publishing.publish import begun_with
 from release_side.publishing.simulated import SimulatedDoor, SyntheticPopulation
 
 _log = logging.getLogger("release_side")
@@ -137,10 +137,11 @@ def _simulate(
     def simulated(mechanism: RehearsalNoise, name: str, done: int) -> dict[str, Any]:
         started = time.perf_counter()
         measured = method.measure(SimulatedDoor(truths[name], mechanism, size), domain, size)
-        release = to_release(
-            method, measured, mechanism, domain, size,
-            progress=lambda _, share: on_progress("simulating releases", (done + 0.8 * share) / len(mechanisms)),
-        )  # fmt: skip
+        begun = begun_with(method, measured, mechanism, domain, size)
+        assert begun is not None  # what is drawn as a whole has no plan
+        release = begun.release(
+            lambda _, share: on_progress("simulating releases", (done + 0.8 * share) / len(mechanisms))
+        )
         if lost := _lost_levels(release):
             _log.warning("ε = %g: %s", mechanism.epsilon, lost)
         file_bytes = _file_bytes(release)

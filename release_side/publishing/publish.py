@@ -16,8 +16,7 @@ import numpy as np
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.measurement import feature_mean
-from kmeanalyst.releases.statement import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
 from release_side.choices.choices import Account, Reading
@@ -30,8 +29,9 @@ from release_side.errors import PublishError
 from release_side.executors.executor import Executor, Here
 from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import PrivateSource, Table
-from release_side.publishing.methods import Measured, ReleaseMethod, chosen_kind, method_class, with_inputs
+from release_side.publishing.methods import MeanMethod, Measured, ReleaseMethod, chosen_kind, method_class, with_inputs
 from release_side.publishing.opening import open_checked
+from release_side.publishing.unfinished import Begun, kept_until_written
 
 
 def publish(
@@ -134,41 +134,44 @@ def publish(
                 measured = chosen.measure(door, domain, size)
                 del encoded, door  # from here on, post-processing
         with spending.note_budget_spent():
-            release = to_release(
-                chosen, measured, mechanism, domain, size, ledger_head=spending.head, progress=progress
-            )
-            spending.write(release.write)
+            begun = begun_with(chosen, measured, mechanism, domain, size, spending.head)
+            with kept_until_written(output, begun):
+                release = (
+                    begun.release(progress)
+                    if begun
+                    else _of_draw(chosen, measured, mechanism, domain, size, spending.head)
+                )
+                spending.write(release.write)
     spending.published()
     return release
 
 
-def to_release(
-    method: ReleaseMethod,
-    measured: Measured,
-    mechanism: Any,
-    domain: Domain,
-    size: PopulationSize,
-    *,
-    ledger_head: str | None = None,
-    progress: Progress | None = None,
-) -> Release:
-    """The release that a measurement or a draw becomes: everything after the door, in memory. Post-processing."""
-    encoded, weights = method.represent(measured, domain, progress)
-    measurement = measured.rounds[-1] if measured.rounds else None
-    distance = None
-    if measurement is not None:
-        fitted = feature_mean(measurement.feature_map, encoded, weights)
-        distance = float(np.linalg.norm(fitted - measurement.vector))
-    view, statement = method.choices.weights, method.statement(measured, mechanism, size, len(encoded))
-    public = (*statement.taken_as_public, *named_rules(domain))
+def begun_with(
+    method: ReleaseMethod, measured: Measured, mechanism: Any, domain: Domain, size: PopulationSize, head: str | None = None
+) -> Begun | None:  # fmt: skip
+    """A measurement with its statement: everything after the door is post-processing of it. None for a draw.
+
+    head   digest of the ledger's entry.
+    """
+    if not isinstance(method, MeanMethod):
+        return None
+    wanted = method.wanted(measured.rounds[-1], domain)
+    statement = _completed(method.statement(measured, mechanism, size, wanted.n_points), domain, head)
+    return Begun(measurement=measured.rounds[-1], domain=domain, statement=statement, wanted=wanted, method=method.name)
+
+
+def _of_draw(
+    method: ReleaseMethod, measured: Measured, mechanism: Any, domain: Domain, size: PopulationSize, head: str | None
+) -> Release:  # fmt: skip
+    """The release of a database that was drawn instead of measured: points of weight 1/M, twice where a row was drawn twice."""
+    assert measured.drawn is not None
+    rows = measured.drawn.rows
+    statement = _completed(method.statement(measured, mechanism, size, len(rows)), domain, head)
     return Release(
-        points=domain.decode(encoded, float32=method.choices.float32),
-        weights=weights,
-        measurement=measurement,
-        kernel=measured.kernel,
-        domain=domain,
-        statement=replace(statement, taken_as_public=public, ledger_head=ledger_head),
-        method=method.name,
-        weight_view="probability" if view == "uniform" else view,
-        fit_distance=distance,
-    )
+        points=domain.decode(rows, float32=method.choices.float32), weights=np.full(len(rows), 1 / len(rows)), measurement=None,
+        kernel=measured.kernel, domain=domain, statement=statement, method=method.name, weight_view="probability",
+    )  # fmt: skip
+
+
+def _completed(statement: PrivacyStatement, domain: Domain, head: str | None) -> PrivacyStatement:
+    return replace(statement, taken_as_public=(*statement.taken_as_public, *named_rules(domain)), ledger_head=head)

@@ -21,9 +21,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.file.measurement import check_readable_map
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
-from kmeanalyst.representation.progress import Progress
-from kmeanalyst.representation.represent import REPRESENT
-from kmeanalyst.representation.wanted import Points, Wanted
+from kmeanalyst.representation.wanted import Wanted
 from release_side.choices.choices import Choices
 from release_side.choices.options import check_readable, fitting
 from release_side.choices.statement import statement_of_mean
@@ -109,10 +107,6 @@ class ReleaseMethod(ABC):
         """Meet the rows: one `door.mean` for each round, or one `door.draw`."""
 
     @abstractmethod
-    def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
-        """Encoded points (M, d) and their weights (M,). Post-processing."""
-
-    @abstractmethod
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
         """What this method treats as public for a release of n_points, in words, in addition to what all releases do."""
 
@@ -192,11 +186,6 @@ class MeanMethod(ReleaseMethod):
     @abstractmethod
     def wanted(self, measurement: Measurement, domain: Domain) -> Wanted:
         """The points and weights that the representation should make."""
-
-    def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
-        """Points and weights by the representation that analysts have as well."""
-        (measurement,) = measured.rounds
-        return REPRESENT[self.name](measurement, domain, self.wanted(measurement, domain), progress)
 
     def n_public(self, n_points: int) -> int:
         """How many of the points are rows that were given as public."""

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.file.points import cells_of_a_row
 from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
-from kmeanalyst.representation.progress import Progress
-from kmeanalyst.representation.wanted import Points
 from release_side.choices.choices import NOISES, Choices
 from release_side.choices.options import fitting, kernel_as_read
 from release_side.choices.statement import NO_PROTECTION, statement_of_draw
@@ -106,12 +102,6 @@ class Exponential(ReleaseMethod):
         """No round, and one draw."""
         databases = self.prepare(domain, size, door.noise)
         return Measured(drawn=Drawn(door.draw(databases), databases))
-
-    def represent(self, measured: Measured, domain: Domain, progress: Progress | None) -> Points:
-        """M points of weight 1/M; a row that was drawn twice is two points."""
-        assert measured.drawn is not None
-        rows = measured.drawn.rows
-        return rows, np.full(len(rows), 1 / len(rows))
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
         drawn_from = (

@@ -37,11 +37,11 @@ from release_side.choices.options import public_generator
 from release_side.cli.main import main
 from release_side.door.mechanism import GaussianNoise, PublishError, RehearsalNoise
 from release_side.publishing import plan as planning
-from release_side.publishing import publish as publishing
 from release_side.publishing import simulated as simulating
 from release_side.publishing.methods import MeanMethod
 from release_side.publishing.plan import EPSILONS, plan
 from release_side.publishing.simulated import SyntheticPopulation, bootstrap_like, clustered_rows
+from release_side.publishing.unfinished import Begun
 
 SMALL: dict[str, Any] = {"points": 40, "features": 200}
 BUDGET: dict[str, Any] = {"rows": 2000, "delta": 1e-6, "epsilon": [1.0]}
@@ -73,12 +73,14 @@ def simulated(domain: Domain, **options: Any) -> tuple[Any, list[Release], list[
     kept: list[Release] = []
     seen: list[tuple[str, float]] = []
 
-    def keep(*arguments: Any, **choices: Any) -> Release:
-        kept.append(publishing.to_release(*arguments, **choices))
+    honest = Begun.release
+
+    def keep(*arguments: Any) -> Release:
+        kept.append(honest(*arguments))
         return kept[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "to_release", keep)
+        patch.setattr(Begun, "release", keep)
         table = plan(domain, **options, progress=lambda what, share: seen.append((what, share)))
     return table, kept, seen
 
@@ -323,8 +325,7 @@ def test_public_points_are_the_points_of_a_planned_subspace_and_make_its_populat
 
 def test_a_plan_refuses_what_publish_refuses_in_the_same_words(monkeypatch):
     """Before anything is simulated or spent."""
-    monkeypatch.setattr(planning, "to_release", lambda *a, **k: pytest.fail("simulated"))
-    monkeypatch.setattr(publishing, "to_release", lambda *a, **k: pytest.fail("published"))
+    monkeypatch.setattr(Begun, "release", lambda *_: pytest.fail("simulated or published"))
     wrong: list[dict[str, Any]] = [
         {"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": float("nan")}, {"epsilon": 1e-5, "delta": 1e-30, "rows": 2},
         {"delta": 1.0}, {"delta": 0.0}, {"noise": "laplace"}, {"noise": "pink"}, {"calibration": "magic"},

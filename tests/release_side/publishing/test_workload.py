@@ -33,12 +33,12 @@ from release_side.choices.workload import Workload, read_workload
 from release_side.door.mechanism import GaussianNoise, PublishError
 from release_side.door.private_tables import TableRounds
 from release_side.errors import SPENT
-from release_side.publishing import plan as planning
 from release_side.publishing.methods import METHODS, chosen_method
 from release_side.publishing.methods.adaptive import shares_of_rounds as shares_module
 from release_side.publishing.methods.adaptive.method import AdaptiveMargins
 from release_side.publishing.methods.adaptive.shares_of_rounds import shares_of_rounds
 from release_side.publishing.plan import plan
+from release_side.publishing.unfinished import Begun
 
 LEVELS = ("a", "b", "c", "d")
 DOMAIN = Domain((
@@ -483,13 +483,13 @@ EVERY_KIND = [
 
 def test_a_plan_has_the_errors_that_an_analyst_of_the_simulated_release_would_see(monkeypatch: pytest.MonkeyPatch):
     seen: list[Release] = []
-    honest = planning.to_release
+    honest = Begun.release
 
-    def to_release(*args: Any, **options: Any) -> Release:
-        seen.append(honest(*args, **options))
+    def release_of(*args: Any) -> Release:
+        seen.append(honest(*args))
         return seen[-1]
 
-    monkeypatch.setattr(planning, "to_release", to_release)
+    monkeypatch.setattr(Begun, "release", release_of)
     found = plan(DOMAIN, rows=5000, delta=1e-6, epsilon=[0.1, 1.0], workload=EVERY_KIND)
     for questions, release in zip(found["questions"], seen, strict=True):
         assert [asked["question"] for asked in questions] == EVERY_KIND

@@ -1,0 +1,141 @@
+"""What was drawn, kept beside the output until the release is written: a fit that fails or is killed costs no budget.
+
+The noisy sums are public once they are drawn. OUT.partial is a zip of two stored members: a release file with the measurement and
+its statement, whose points are not fitted yet, and the public choices that the fit needs.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file.archive import atomic_write
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.rules.kept_rows import kept_row
+from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.representation.progress import Progress
+from kmeanalyst.representation.represent import REPRESENT
+from kmeanalyst.representation.wanted import Wanted
+from release_side.choices.output_file import Output, partial_of
+from release_side.errors import KEPT, PublishError
+
+_RELEASE, _CHOICES = "release.kme", "choices.json"
+_NUMBERS = ("n_points", "view", "bound", "n_public", "float32")  # of Wanted
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Begun:
+    """A measurement with all that its release needs, from public facts: see `release`.
+
+    method   its name.
+    """
+
+    measurement: Measurement
+    domain: Domain
+    statement: PrivacyStatement | None
+    wanted: Wanted
+    method: str
+
+    def release(self, progress: Progress | None = None) -> Release:
+        """The release: points are fitted to the measurement."""
+        return self.of_points(*REPRESENT[self.method](self.measurement, self.domain, self.wanted, progress))
+
+    def of_points(self, encoded: Array, weights: Array) -> Release:
+        """The release with these points (M, d) and weights (M,)."""
+        measurement, view = self.measurement, self.wanted.view
+        fitted = feature_mean(measurement.feature_map, encoded, weights)
+        return Release(
+            points=self.domain.decode(encoded, float32=self.wanted.float32), weights=weights, measurement=measurement,
+            kernel=measurement.feature_map.kernel, domain=self.domain, statement=self.statement, method=self.method,
+            weight_view="probability" if view == "uniform" else view,
+            fit_distance=float(np.linalg.norm(fitted - measurement.vector)),
+        )  # fmt: skip
+
+
+@contextmanager
+def kept_until_written(output: str | Path | None, begun: Begun | None) -> Iterator[None]:
+    """Keep what was drawn in OUT.partial while its release is made and written; where that fails, errors say how to finish it."""
+    if output is None or begun is None:
+        yield
+        return
+    path = partial_of(output)
+    with suppress(OSError, ValueError):  # a folder that is full now may have room for the release
+        _write(path, begun)
+    try:
+        yield
+    except BaseException as error:
+        if path.exists():
+            error.add_note(f"{KEPT}{path}: release-side finish {path} makes the release of it.")
+        raise
+    path.unlink(missing_ok=True)
+
+
+def _write(path: Path, begun: Begun) -> None:
+    wanted, domain = begun.wanted, begun.domain
+    starts = wanted.given if wanted.given is not None else wanted.public
+    if starts is None:
+        row = kept_row(domain)
+        assert row is not None  # found before the spend
+        starts = row[None]
+    release = begun.of_points(starts, np.full(len(starts), 1 / len(starts)))
+    choices: dict[str, Any] = {name: getattr(wanted, name) for name in _NUMBERS}
+    choices["points"] = "given" if wanted.given is not None else None if wanted.public is None else "public"
+    with TemporaryDirectory() as folder, atomic_write(path, mode=0o600) as temporary:
+        release.write(Path(folder) / _RELEASE)
+        with zipfile.ZipFile(temporary, "w") as archive:
+            archive.write(Path(folder) / _RELEASE, _RELEASE)
+            archive.writestr(_CHOICES, json.dumps(choices))
+
+
+def finish(
+    partial: str | Path, output: str | Path | None = None, *, force: bool = False, progress: Progress | None = None
+) -> Release:
+    """Make the release from what a publication drew before it failed or was stopped. Spends nothing: the draw was counted.
+
+    partial   OUT.kme.partial, which is removed once the release is written.
+    output    file to write; by default the one that the publication named.
+    Errors    PublishError where there is no such file, or the output exists and `force` is not given.
+
+    >>> release_side.finish("no.kme.partial")
+    Traceback (most recent call last):
+    release_side.errors.PublishError: no.kme.partial is not what a publication drew: ...
+    """
+    path = Path(partial)
+    written = Output(output or str(path).removesuffix(".partial"), force)
+    written.check_finished(path)
+    try:
+        with zipfile.ZipFile(path) as archive, TemporaryDirectory() as folder:
+            begun = read_release(archive.extract(_RELEASE, folder), allow_rehearsal=True)
+            choices = json.loads(archive.read(_CHOICES))
+        known: dict[str, Any] = {name: choices[name] for name in _NUMBERS}
+        if choices["points"] in ("given", "public"):
+            known[choices["points"]] = begun.encoded_points
+        wanted = Wanted(**known)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise PublishError(
+            f"{path} is not what a publication drew: {str(error).rstrip('.')}. Name the .partial file that one left."
+        ) from None
+    assert begun.measurement is not None
+    again = Begun(
+        measurement=begun.measurement,
+        domain=begun.domain,
+        statement=begun.statement,
+        wanted=wanted,
+        method=begun.method,
+    )
+    release = again.release(progress)
+    release.write(str(written.path))
+    for left in (path, Path(f"{written.path}.under-way")):
+        left.unlink(missing_ok=True)
+    return release
