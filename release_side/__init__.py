@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from release_side.budget.composition import Spend
     from release_side.budget.ledger import Ledger
     from release_side.budget.spending import LedgerWarning
-    from release_side.choices.drafting import draft_domain
+    from release_side.choices.drafting import draft_domain, new_domain
     from release_side.door.mechanism import GaussianNoise, LaplaceNoise
     from release_side.errors import PublishError
     from release_side.executors.dask import Dask
@@ -41,7 +41,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "release_side.budget.composition": ("Spend",),
     "release_side.budget.ledger": ("Ledger",),
     "release_side.budget.spending": ("LedgerWarning",),
-    "release_side.choices.drafting": ("draft_domain",),
+    "release_side.choices.drafting": ("draft_domain", "new_domain"),
     "release_side.door.mechanism": ("GaussianNoise", "LaplaceNoise"),
     "release_side.errors": ("PublishError",),
     "release_side.executors.dask": ("Dask",),
@@ -55,7 +55,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
 __all__ = [
     "Boolean", "Categorical", "Cyclic", "Dask", "Date", "Domain", "DomainError", "GaussianNoise", "Integer", "LaplaceNoise",
     "Ledger", "LedgerWarning", "Ordinal", "Processes", "PublishError", "Real", "Rule", "Spend", "Text", "Tree", "draft_domain",
-    "finish", "plan", "publish", "publish_function", "read_domain", "sql",
+    "finish", "new_domain", "plan", "publish", "publish_function", "read_domain", "sql",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from kmeanalyst.releases.domain.cells import parse_number
 from kmeanalyst.releases.domain.column import DomainError
+from kmeanalyst.releases.domain.domain import KINDS, column_from_dict
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
 from release_side.choices.output_file import is_same_file
 from release_side.choices.public_inputs import open_public, public_files, samples_of
 from release_side.private_rows.rows import Table
+from release_side.private_rows.table import PrivateTable
 
 NOT_DECLARED = (
     "a domain is drafted from a public sample only: its levels, and bounds near the sample's extremes, are published with "
@@ -46,6 +52,85 @@ def draft_domain(
     frame = frame.drop(columns=list(without))
     draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare)
     return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))
+
+
+_HINTS = {  # what a curator writes for a key, from a code book or a law, never from the private rows
+    "lower": '0  # the lowest value that can occur; values below are moved to it (a date as "2020-01-01")',
+    "upper": "100  # the highest value that can occur",
+    "levels": '["a", "b"]  # every level, in order if it has one; a cell that is none becomes the default',
+    "parents": '[["leaf", "group"], ["group", ""]]  # each code with the code above it, "" for the top',
+    "length": "20  # the most characters of a string",
+    "alphabet": '"abcdefghijklmnopqrstuvwxyz"  # its characters; others become the unknown one',
+    "unknown": '"?"',
+    "missing": "true  # if a missing cell is a value of its own; else it becomes the default",
+    "missing_codes": "[-9, 999]  # codes that stand for a missing cell",
+    "default": "# what a cell becomes that has no value",
+    "edges": "[18, 65]  # ends of ranges that questions will name",
+    "atoms": "[0]  # values that many rows have",
+    "format": '"%d.%m.%Y"  # how days are written, if not as 2024-05-18',
+}
+_KINDS_OF_TYPES = {"int": "integer", "uint": "integer", "float": "real", "double": "real", "decimal": "real", "bool": "boolean",
+                   "date": "date", "timestamp": "date", "string": "categorical", "large_string": "categorical"}  # fmt: skip
+
+
+def new_domain(columns: Sequence[str]) -> str:
+    """The TOML of a domain to fill in, for a curator without a public sample: what is not said is a comment with an example.
+
+    columns   "NAME", "NAME:KIND", or with what its kind needs: "age:integer:0..120", "sex:categorical:F,M".
+    Errors    DomainError for an unknown kind, or bounds and levels that the kind does not take.
+
+    >>> print(release_side.new_domain(["sex:categorical:F,M"]).split("\\n\\n")[1])
+    [[column]]
+    name = "sex"
+    kind = "categorical"
+    levels = ["F", "M"]
+    # missing = true  # if a missing cell is a value of its own; else it becomes the default
+    # default = # what a cell becomes that has no value
+    # missing_codes = [-9, 999]  # codes that stand for a missing cell
+    """
+    head = "# Fill in from a code book or a law, never from the private rows: everything here is published with the release."
+    return "\n\n".join([head, *map(_new_column, columns)]) + "\n"
+
+
+def _new_column(said: str) -> str:
+    name, _, rest = said.partition(":")
+    kind, _, values = rest.partition(":")
+    if kind and kind not in KINDS:
+        raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r:.80}. Write NAME:KIND.")
+    lines = ["[[column]]", f"name = {json.dumps(name, ensure_ascii=False)}"]
+    lines.append(f'kind = "{kind}"' if kind else f'# kind = "real"  # or one of {", ".join(KINDS)}')
+    known: dict[str, Any] = {}
+    if values and kind:
+        fields_of = [field.name for field in fields(KINDS[kind])]
+        low, dots, high = values.partition("..")
+        bounds = dots and "lower" in fields_of
+        if not bounds and "levels" not in fields_of:
+            raise DomainError(f"column {name}: a {kind} column has LOWER..UPPER, or levels A,B,C; got {values!r:.80}.")
+        known = {"lower": _bound(low), "upper": _bound(high)} if bounds else {"levels": values.split(",")}
+        column_from_dict({"name": name, "kind": kind, **known})
+    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in known.items()]
+    left = [field for field in fields(KINDS[kind]) if field.name not in known] if kind else []
+    for field in sorted(left, key=lambda field: field.default is not MISSING):
+        if field.name in _HINTS:
+            lines.append(f"# {field.name} = {_HINTS[field.name]}")
+    return "\n".join(lines)
+
+
+def _bound(text: str) -> float | int | str:
+    value = parse_number(text)
+    return text if value is None else int(value) if value.is_integer() else value
+
+
+def columns_of(table: PrivateTable) -> list[str]:
+    """What `new_domain` takes, by the names and declared types of a table's columns; no row is read.
+
+    >>> from release_side.private_rows.rows import open_private
+    >>> from release_side.choices.drafting import columns_of
+    >>> columns_of(open_private("private.csv"))[0]
+    'age'
+    """
+    kinds = {name: _KINDS_OF_TYPES.get(re.split(r"[\d(\[]", table.type_of(name))[0]) for name in table.header}
+    return [f"{name}:{kind}" if kind else name for name, kind in kinds.items()]
 
 
 def check_not_the_sample(output: str | Path | None, sample: str | Path) -> None:

@@ -76,8 +76,8 @@ def _spent_note(error: BaseException) -> list[str]:
 
 
 _WITHHELD = (
-    "an unexpected error happened, and its details are withheld because they may hold private values. Nothing was "
-    "written. Try the same on a public sample from Python, which shows the details, and report those."
+    "an unexpected error happened, and its details are withheld because they may hold private values. No release "
+    "was written. Try the same on a public sample from Python, which shows the details, and report those."
 )
 
 
@@ -138,20 +138,69 @@ def draft_domain_command(
     })  # fmt: skip
 
 
-class _ManyEpsilons(click.Command):
-    """A command whose --epsilon takes several values (--epsilon 0.1 1 10), which options of click do not."""
+class _ManyValues(click.Command):
+    """A command of which one option takes several values (--epsilon 0.1 1 10), which options of click do not."""
+
+    many = ("--epsilon", "--from-columns")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words: list[str] = []
-        values = 0  # values seen plus 1, if the last option named is --epsilon; else 0
+        values, option = 0, ""  # values seen plus 1, if the last option named takes many; else 0
         for word in args:
             if word.startswith("-") and not (values and re.match(r"-(\d|\.\d|inf|nan)", word)):
-                values = 1 if word == "--epsilon" else 2 if word.startswith("--epsilon=") else 0
+                option = word.partition("=")[0]
+                values = (1 + ("=" in word)) * (option in self.many)
             elif values:
-                words += ["--epsilon"] * (values > 1)
+                words += [option] * (values > 1)
                 values += 1
             words.append(word)
         return super().parse_args(ctx, words)
+
+
+@command(
+    "new-domain", "Write a domain file to fill in, without a public sample.",
+    option(
+        "--from-columns", "NAME, NAME:KIND, age:integer:0..120 or sex:categorical:F,M, for each column; or a table, whose header "
+        "and declared types are taken.", multiple=True, required=True, metavar="COLUMN... | TABLE",
+    ),
+    flag("--this-header-is-public", "Required with a table: you declare that its columns' names and types are public."),
+    option("--output", "Where to write the domain; standard output by default.", "file"), json_option, cls=_ManyValues,
+)  # fmt: skip
+def new_domain_command(
+    from_columns: tuple[str, ...], this_header_is_public: bool, output: str | None, as_json: bool
+) -> None:
+    """Write a domain file (columns, bounds, levels) to fill in, for a curator who has no public sample.
+
+    What is not said on the command line stands in the file as a comment with an example; publish and plan name what is left to fill
+    in. Take it from a code book or a law, never from the private rows. Of a table the header and the types are read, and no row.
+
+    \b
+    Examples:
+      release-side new-domain --from-columns age:integer:0..120 sex:categorical:F,M left:date --output new.toml
+      release-side new-domain --from-columns private.csv --this-header-is-public --output new.toml
+    """
+    from kmeanalyst.releases.file.archive import atomic_write
+    from kmeanalyst.sources.files import is_table
+    from release_side.choices.drafting import columns_of, new_domain
+    from release_side.choices.output_file import Output
+    from release_side.private_rows.rows import open_private
+
+    columns: list[str] = list(from_columns)
+    if len(columns) == 1 and (is_table(columns[0]) or Path(columns[0]).exists()):
+        if not this_header_is_public:
+            raise click.UsageError(
+                "a domain file shows the names and types of a table's columns to everybody. If they are public, say "
+                "--this-header-is-public; if not, name the columns that may be."
+            )
+        table = open_private(columns[0])
+        Output(output, what="domain").check(table, None)
+        columns = columns_of(table)
+    text = new_domain(columns)
+    if output is not None:
+        with atomic_write(Path(output)) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        say(f"wrote {output}: {len(columns)} columns to fill in", err=True)
+    show(as_json, None if output is not None else text.removesuffix("\n"), {"output": output, "domain": text})
 
 
 @command(
@@ -163,7 +212,7 @@ class _ManyEpsilons(click.Command):
     DOMAIN, option("--epsilon", "One ε or several; 0.1 0.3 1 3 by default.", float, multiple=True, metavar="E..."),
     option("--delta", "δ of each release, as in publish; 0 for Laplace.", float, required=True),
     option("--unit", "The column that will identify units; --rows is then their number.", metavar="COLUMN"),
-    *METHOD_CHOICES, json_option, cls=_ManyEpsilons,
+    *METHOD_CHOICES, json_option, cls=_ManyValues,
 )  # fmt: skip
 def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[float, ...], **choices: Any) -> None:
     """Predict noise, errors, time and file size of a release at each ε. Opens no private file.
@@ -225,8 +274,7 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
 
 
 for _command in (
-    draft_domain_command, plan_command, publish_command, finish_command, publish_function_command, check_source_command,
-    quality_command,
-    ledger,
+    draft_domain_command, new_domain_command, plan_command, publish_command, finish_command, publish_function_command,
+    check_source_command, quality_command, ledger,
 ):  # fmt: skip
     main.add_command(_command)
