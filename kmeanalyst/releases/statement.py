@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from typing import Any, TypeGuard
 
-from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
+from kmeanalyst.releases.texts import flaw_of, one_line, spacing_flaw_of
 
 
 def guarantee(epsilon: float | None = None, delta: float | None = None, *, units: bool = False) -> str:
@@ -405,16 +405,17 @@ def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
         "table": measured + public,
         "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
         f"ρ = {statement.rho:.3g})",
-        **attack_line(statement.mu),
+        **attack_line(statement.mu, unit=statement.unit),
         "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
         **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),
     }
 
 
-def attack_line(*mus: float | None) -> dict[str, str]:
+def attack_line(*mus: float | None, unit: str | None = None) -> dict[str, str]:
     """What releases with these μ leave to an attacker together, as label → text; nothing if one has none, as of Laplace noise.
 
-    Whoever knows all but which of two rows is in the table is right with probability Φ(μ/2) at most.
+    Whoever knows all but which of two rows is in the table is right with probability Φ(μ/2) at most; with a unit, which of two
+    units with all their rows.
     Source   Gaussian differential privacy, Dong, Roth & Su 2022, Cor. 3.3: μ² adds up.
 
     >>> attack_line(0.2367)["attack"]
@@ -424,7 +425,10 @@ def attack_line(*mus: float | None) -> dict[str, str]:
     if not known or len(known) < len(mus):
         return {}
     mu = math.hypot(*known)
-    guesses = f"of 100 guesses which of two rows is in the table at most {math.ceil(100 * right_guesses(mu))} are right"
+    what = "rows" if unit is None else f"units of {one_line(unit)}"
+    guesses = (
+        f"of 100 guesses which of two {what} is in the table at most {math.ceil(100 * right_guesses(mu))} are right"
+    )
     return {"attack": f"{guesses} (μ = {mu:.3g}, Gaussian differential privacy)"}
 
 

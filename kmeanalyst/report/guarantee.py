@@ -125,7 +125,7 @@ def _lines(statement: PrivacyStatement) -> list[tuple[str, str]]:
         ("δ (delta)", f"{statement.delta:g}"),
         *_of_loss(statement),
         ("ρ (zCDP)", f"{statement.rho:.4g}"),
-        *attack_line(statement.mu).items(),
+        *attack_line(statement.mu, unit=statement.unit).items(),
         ("neighbours", f"tables that differ by replacing one {changed} ({statement.neighbouring})"),
         ("mechanism", f"{statement.mechanism}, {statement.calibration} calibration"),
         ("sensitivity", f"{statement.sensitivity:.4g}"),

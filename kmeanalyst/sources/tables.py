@@ -139,12 +139,13 @@ def frame_of(sample: Any, domain: Domain | None = None) -> pd.DataFrame | None:
 
 
 def number_or_text(cells: pd.Series) -> pd.Series:
-    """Cells of text that are all numbers, or empty, as numbers; others as they are."""
+    """Cells of text that are all numbers, or empty, as numbers; others as they are, and codes such as 02116."""
     if not pd.api.types.is_string_dtype(cells.dtype):
         return cells
     present = cells.where(cells != "").astype(object)
     numbers = pd.to_numeric(present, errors="coerce")
-    return numbers if (numbers.notna() | present.isna()).all() else present
+    is_code = present.str.fullmatch(r"\s*0\d+\s*", na=False).any()
+    return numbers if (numbers.notna() | present.isna()).all() and not is_code else present
 
 
 def translated(sample: Any, rename: Rename, recode: Recode, columns: Sequence[str] | None = None) -> Any:
@@ -155,7 +156,8 @@ def translated(sample: Any, rename: Rename, recode: Recode, columns: Sequence[st
     if not rename and not recode and columns is None:
         return sample
     frame = frame_of(sample)
-    frame = pd.DataFrame() if frame is None else frame
+    frame = pd.DataFrame() if frame is None else frame.rename(columns=str)
+    columns = [columns] if isinstance(columns, str) else columns
     for named in (rename or {}, recode or {}, columns or ()):
         if unknown := [name for name in named if list(frame.columns).count(name) != 1]:
             raise ValueError(

@@ -47,6 +47,8 @@ def draft_domain(
     if this_sample_is_public is not True:
         raise DomainError(f"{NOT_DECLARED}this_sample_is_public=True.")
     frame = sample if isinstance(sample, pd.DataFrame) else open_public(sample).frame()
+    sample = sample if isinstance(sample, str | Path) else frame  # an Arrow stream may be read once
+    without = [without] if isinstance(without, str) else without
     if unknown := [name for name in without if name not in frame.columns]:
         raise DomainError(f"the sample has no column {unknown[0]!r} to leave out. Name one that is in its header.")
     frame = frame.drop(columns=list(without))

@@ -144,7 +144,8 @@ def _account_text(account: TableAccount) -> str:
     spent = f"epsilon {rounded(account.total_epsilon, up=True)}, delta {account.total_delta:g}"
     head = [f"table   {account.name}", f"budget  {budget}", f"spent   {spent}", f"left    {left}"]
     mus = [1 / each.noise_multiplier if each.mechanism == GAUSSIAN else None for each in account.spends]
-    head += [f"{label}  {text}" for label, text in attack_line(*mus).items()]
+    unit = account.releases[0].spend.unit if account.releases else None
+    head += [f"{label}  {text}" for label, text in attack_line(*mus, unit=unit).items()]
     if account.protects not in (None, "rows"):
         head.insert(1, f"unit    {account.protects}")
     if not account.holds_if_adaptive:

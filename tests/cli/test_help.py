@@ -32,8 +32,8 @@ from release_side import Ledger, publish, publish_function
 from release_side.choices import options
 from release_side.publishing import simulated
 
-QUICK = {"info", "init", "show", "verify", "check-source"}  # over at once, whatever the table's size
-PARSED_ONLY = {"demo"}  # ten seconds or more, and run by test_cli.py
+QUICK = {"info", "init", "show", "verify", "check-source", "new-domain"}  # over at once, whatever the table's size
+PARSED_ONLY = {"demo", "finish"}  # ten seconds or more, and of a publication that was stopped: run by other tests
 
 
 def commands(program: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

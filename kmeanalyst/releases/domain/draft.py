@@ -130,7 +130,12 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
             notes.append(_constant(repr(present[0]), "the other of true and false is drafted all the same"))
         return Boolean(name=name, missing=missing)
     zeros = [text for text in counts if _PADDED.fullmatch(text.strip())]
-    if zeros and all(text.strip().isdigit() for text in counts):
+    many = max(_FEWEST_STRINGS, _OFTEN_NEW * len(present))
+    as_text = strings and (len(counts) > _MOST_LEVELS or len(counts) > many)
+    codes = bool(zeros) and all(text.strip().isdigit() for text in counts)
+    if codes and as_text:
+        return _draft_text(name, sorted(counts), missing)
+    if codes:
         notes.append(
             f"CHECK codes: cells such as {zeros[0][:40]!r} begin with a zero, so they are codes and no numbers: each is a level"
         )
@@ -157,8 +162,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
                     f"CHECK {bad} cells were not {what} (such as {present[parsed.index(None)][:80]!r}); they count as missing"
                 )
             return draft(name, values, missing or bad > 0, notes)
-    many = max(_FEWEST_STRINGS, _OFTEN_NEW * len(present))
-    if strings and (len(counts) > _MOST_LEVELS or len(counts) > many):
+    if as_text:
         return _draft_text(name, sorted(counts), missing)
     without_spaces = Counter(inner for text in present if (inner := text.strip()))  # as cells match levels
     return _draft_levels(name, without_spaces or counts, missing, notes, collapse_rare)

@@ -182,3 +182,14 @@ def test_some_columns_of_a_release_of_features_of_all_columns_cannot_be_tested(n
     assert "compared in these columns alone: age" in ka.mmd_test(foreign_release, ages, columns=["age"]).notes
     with pytest.raises(KeyError, match=r"no column 'agee'.*Did you mean age"):
         ka.mmd_test(foreign_release, ages, columns=["agee"])
+
+
+def test_codes_with_leading_zeros_are_compared_as_texts(tmp_path):
+    """300 of them are too many for levels; as numbers they would be compared by their size."""
+    codes = [f"{n:05d}" for n in range(300)] * 2
+    tables = [pd.DataFrame({"zip": codes}), pd.DataFrame({"zip": codes[::-1]})]
+    for number, table in enumerate(tables):
+        table.to_csv(tmp_path / f"{number}.csv", index=False)
+    for a, b in (tables, [tmp_path / "0.csv", str(tmp_path / "1.csv")]):
+        result = ka.mmd_test(a, b, permutations=19, rng=0)
+        assert result.pvalue > 0.05 and any("zip (text)" in note for note in result.notes)

@@ -467,3 +467,15 @@ def test_codes_for_a_missing_cell_are_named_as_the_domain_takes_them():
     said = notes([*AGES, *[-9] * 4, *[999] * 2])
     assert "missing_codes = [-9, 999]" in said
     assert 'missing_codes = ["9999-12-31"]' in notes([f"20{n % 20:02d}-01-01" for n in range(60)] + ["9999-12-31"] * 3)
+
+
+def test_a_table_of_arrow_is_drafted_and_one_column_is_left_out_by_its_name():
+    import pyarrow as pa
+
+    table = pa.table({"id": [1, 2, 3], "age": [4, 9, 17]})
+    draft = draft_domain(table, this_sample_is_public=True, without="id")
+    assert draft.domain.names == ("age",)
+    again = draft_domain(table.to_pandas(), this_sample_is_public=True, without=["id"])
+    assert draft.domain.samples == again.domain.samples
+    with pytest.raises(ValueError, match="public rows are a table, and a ndarray is none"):
+        draft_domain(np.zeros((3, 2)), this_sample_is_public=True)  # type: ignore[arg-type]
