@@ -10,6 +10,7 @@ Source   Balog, Tolstikhin & Schölkopf 2018, §7: rows that are identically dis
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -108,6 +109,21 @@ def check_unit(table: PrivateTable, column: str, domain: Domain) -> None:
         )
     if why := table.refusal(column, None):
         raise PublishError(why)
+    types = dict.fromkeys(part.type_of(column) for part in table.parts)
+    if len({_kind_of_type(declared) for declared in types}) > 1:
+        raise PublishError(
+            f"the files of the private table declare {column!r} with types of different kinds ({', '.join(types)}), in which one "
+            "identifier can be written in several ways: one unit would count as two. Cast it to one type in all files."
+        )
+
+
+def _kind_of_type(declared: str) -> str:
+    """What kind of cells a declared type has, as far as two types of one kind write the same identifier alike."""
+    name = re.sub(r"^dictionary<values=([^,>]*).*", r"\1", declared)
+    if name.startswith("timestamp"):
+        return name  # a unit and a time zone change how a moment is written
+    name = re.sub(r"^(large_|fixed_size_|u)|(_view)$|[\d(\[].*", "", name)
+    return "text" if name == "string" else name
 
 
 @dataclass(frozen=True, eq=False, repr=False)

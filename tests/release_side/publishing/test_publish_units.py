@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import refusals
 from click.testing import CliRunner
@@ -243,6 +245,37 @@ def test_a_column_that_cannot_identify_units_is_refused(tmp_path):
 
     names = globals() | {"counted": counted}
     refusals.check(Path(__file__).parent / "refusals_units.txt", lambda text: eval(text, names))
+
+
+_DAYS = pd.to_datetime(["2024-01-01", "2024-01-02"])
+_CELLS = {
+    "string": ["1", "2"], "large_string": ["1", "2"], "binary": [b"1", b"2"], "int32": [1, 2], "uint8": [1, 2],
+    "double": [1.0, 2.0],
+    "date32": _DAYS.date, "timestamp[us]": _DAYS, "csv": ["1", "2"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kinds", "is_one_kind"), [
+    (("string", "large_string"), True), (("int32", "uint8"), True), (("string", "csv"), True), (("string", "binary"), False),
+    (("date32", "timestamp[us]"), False), (("string", "int32"), False), (("double", "int32"), False), (("date32", "csv"), False),
+])  # fmt: skip
+def test_files_that_declare_identifiers_of_different_kinds_are_refused(kinds, is_one_kind, tmp_path):
+    """One person would be two units: a day is written in one way as a date, in another as a moment."""
+    for number, kind in enumerate(kinds):
+        frame = pd.DataFrame({"who": list(_CELLS[kind]) * 10, "age": 5})
+        if kind == "csv":
+            frame.to_csv(tmp_path / f"{number}.csv", index=False)
+        else:
+            who = pa.array(frame["who"].tolist()).cast(pa.type_for_alias(kind))
+            pq.write_table(pa.table({"who": who, "age": frame["age"]}), tmp_path / f"{number}.parquet")
+    domain = Domain((Integer(name="age", lower=0, upper=90),))
+    given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "who", "rehearsal": 1}
+    if is_one_kind:
+        release = publish(str(tmp_path), domain, **given, weak=True)
+        assert release.statement is not None and release.statement.n_rows == 2
+    else:
+        with pytest.raises(PublishError, match=r"types of different kinds .*Cast it to one type"):
+            publish(str(tmp_path), domain, **given)
 
 
 def test_the_error_of_a_damaged_file_names_the_file_alone(tmp_path):
