@@ -64,7 +64,7 @@ class Entry:
         """The facts as values; PublishError if they are not a JSON object."""
         try:
             facts = json.loads(self.facts)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):  # the last of JSON that is nested too deeply
             facts = None
         if not isinstance(facts, dict):
             raise PublishError(f"the facts of entry {self.number} are not a JSON object.")

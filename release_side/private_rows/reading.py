@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import methodcaller
-from tempfile import TemporaryDirectory
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from kmeanalyst.kernels.base import Array
@@ -29,6 +30,7 @@ from release_side.private_rows.table import PrivateTable, guarded
 from release_side.private_rows.unit_buckets import ReadUnits, Scatter, Settle
 from release_side.private_rows.unit_rows import UnitRows
 
+_FOLDER = "release-side-"  # how a folder of rows that are on the disk begins
 _MOST_HELD = 2**24  # bytes of a table's rows that are held before any is written to the disk
 _LEAST, _MOST = 20_000, 250_000  # rows of a part
 _PARTS_OF_A_WORKER = 4  # so that none waits long for the last one
@@ -50,13 +52,35 @@ def counted_rows(
         return
     check_unit(table, unit, domain)
     table.check_readable()
-    with TemporaryDirectory(prefix="release-side-", ignore_cleanup_errors=True) as folder:
+    _name_left_folders()
+    with TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-", ignore_cleanup_errors=True) as folder:
         parts = [table] if here else _parts_of(table, table.count(), executor)
         units = Units.of(parts, unit, domain, executor, folder)
         yield iter(units.rows) if here else units.rows, PopulationSize(units.count, unit)
     if os.path.exists(folder):
         with suppress(UserWarning):  # no error, whatever filters say: the noise was drawn
             warnings.warn(f"temporary rows could not be removed: delete the folder {folder}.", stacklevel=3)
+
+
+def _name_left_folders() -> None:
+    """Warn of folders of rows that killed publications left: their names have the process, which is no more."""
+    for left in sorted(Path(gettempdir()).glob(f"{_FOLDER}*")):
+        process = left.name.removeprefix(_FOLDER).partition("-")[0]
+        if process.isdigit() and not _is_running(int(process)):
+            with suppress(UserWarning):
+                warnings.warn(
+                    f"a publication that was killed left private rows in {left}: delete that folder.", stacklevel=4
+                )
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of another user
+        pass
+    return True
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -498,3 +498,9 @@ def test_units_add_up_as_rows_do_within_the_budget(ledger):
         ledger.record("adult", spend)
     assert ledger.account("adult").total_epsilon == total_epsilon([gaussian(0.3), gaussian(0.4)], 1e-6)
     assert "does not fit" in refusal(lambda: ledger.record("adult", spends[2]))
+
+
+def test_facts_nested_too_deeply_are_no_facts():
+    deep = '{"a":' * 50_000 + "1" + "}" * 50_000
+    with pytest.raises(room.PublishError, match="the facts of entry 1 are not a JSON object"):
+        room.Entry(1, "", "release", deep, "", "", "").read()

@@ -6,7 +6,10 @@ import gzip
 import io
 import json
 import logging
+import os
 import re
+import subprocess
+import sys
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -276,6 +279,18 @@ def test_files_that_declare_identifiers_of_different_kinds_are_refused(kinds, is
     else:
         with pytest.raises(PublishError, match=r"types of different kinds .*Cast it to one type"):
             publish(str(tmp_path), domain, **given)
+
+
+def test_rows_that_a_killed_publication_left_on_the_disk_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for process in (dead.pid, os.getpid()):
+        (tmp_path / f"release-side-{process}-x").mkdir()
+    frame, domain = pd.DataFrame({"who": [1, 2] * 10, "age": 5}), Domain((Integer(name="age", lower=0, upper=90),))
+    with pytest.warns(UserWarning, match="a publication that was killed left private rows in") as caught:
+        publish(frame, domain, epsilon=1.0, delta=1e-6, unit="who", rehearsal=1, weak=True)
+    assert [str(tmp_path / f"release-side-{dead.pid}-x") in str(warning.message) for warning in caught] == [True]
 
 
 def test_the_error_of_a_damaged_file_names_the_file_alone(tmp_path):
