@@ -138,8 +138,9 @@ _DENSITY = {"kde": "density"}  # a second name
 METHOD_CHOICES = (  # options of publish and plan: public choices that change how good a release is
     option(
         "--method",
-        "How points are made: by a fit to noisy features; given points, weighted; a trained network; or, for few levels, a small "
-        "database drawn as a whole (--delta 0).",
+        "How points are made: by a fit to noisy tables of columns (the default where columns have few enough cells) or to random "
+        "features of a kernel; given points, weighted; a trained network; or, for few levels, a small database drawn as a whole "
+        "(--delta 0).",
         METHOD_NAMES, METHOD_NAMES[0],
     ),
     *options_of(Choices),

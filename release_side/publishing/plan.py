@@ -34,6 +34,7 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.measurement import grid_sensitivity
+from kmeanalyst.releases.release import made_by
 from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed
@@ -225,7 +226,7 @@ def _facts(release: Release) -> dict[str, Any]:
         "epsilon": statement.epsilon,
         "delta": statement.delta,
         "rho": statement.rho,
-        "method": release.method,
+        "method": made_by(release),
         "points": len(release),
         "features": measurement.feature_map.dimension,
         "noise_scale": measurement.noise_scale,

@@ -128,7 +128,7 @@ def publish(
         with counted_rows(rows, domain, unit, executor or Here()) as (encoded, size):
             del rows
             chosen.prepare(domain, size, mechanism)
-            spending = spending_of(account, mechanism, size, chosen.name, output)
+            spending = spending_of(account, mechanism, size, chosen.measures or chosen.name, output)
             door = Door(encoded, mechanism, size, spending.record, workers or processors(), progress)
             with spending.note_budget_spent():
                 measured = chosen.measure(door, domain, size)

@@ -56,7 +56,8 @@ class Measured:
 class ReleaseMethod(ABC):
     """A way to release a table (abstract). `publish`, `plan` and the command line know no more of a method than this.
 
-    name            its name for the curator, the ledger and the file; margins are random features to all three.
+    name            its name for the curator and the file; margins are random features to both.
+    measures        what the ledger calls it, if not by its name.
     options         the class of its choices, which validates itself.
     places_points   whether it invents points, which is impossible for strings.
     no_units        why it cannot protect units, for an error; None if it can.
@@ -69,6 +70,7 @@ class ReleaseMethod(ABC):
 
     name: ClassVar[str]
     options: ClassVar[type[Choices]] = Choices
+    measures: ClassVar[str | None] = None
     places_points: ClassVar[bool] = True
     no_units: ClassVar[str | None] = None
     no_plan: ClassVar[str | None] = None

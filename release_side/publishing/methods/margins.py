@@ -15,8 +15,9 @@ from release_side.publishing.methods.random_features import RandomFeatures
 
 
 class Margins(RandomFeatures):
-    """Random features whose features are the cells of margins. Files and ledgers have one name for both methods."""
+    """Random features whose features are the cells of margins. Files have one name for both methods."""
 
+    measures = "margins"
     no_rules = None
 
     def features(self, kernel: Kernel, domain: Domain) -> FeatureMap:

@@ -31,7 +31,9 @@ _NOISE_OF_RANGES, _FEWEST_RANGES = 0.02, 4
 
 
 class AdaptiveMargins(Margins):
-    """Margins of chosen pairs. Files and ledgers know it as random features, as they do all margins."""
+    """Margins of chosen sets of columns. Files know it as random features, as they do all margins."""
+
+    measures = "adaptive margins"
 
     def kernel(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> Kernel:
         """Of every table that a round could ask for; for a target of few enough ranges for the noise."""
