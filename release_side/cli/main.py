@@ -20,12 +20,11 @@ from release_side.cli.publication import (
     DOMAIN,
     METHOD_CHOICES,
     aligned,
-    check_source_command,
     finish_command,
     publish_command,
     publish_function_command,
 )
-from release_side.cli.quality import quality_command
+from release_side.cli.quality import check_source_command, quality_command
 from release_side.errors import KEPT, SPENT, PublishError
 
 

@@ -6,18 +6,16 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kmeanalyst.cli.terminal import Part, argument, command, flag, json_option, option, say, show, working
 from kmeanalyst.releases.statement import guarantee
 from kmeanalyst.releases.texts import one_line
 from release_side.choices.choices import METHOD_NAMES, Account, Choices, FunctionChoices, Reading
-from release_side.choices.internal_files import INTERNAL, check_internal_outputs
+from release_side.choices.internal_files import INTERNAL
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
-    from kmeanalyst.releases.domain.domain import Domain
     from release_side.private_rows.table import PrivateTable
 
 DOMAIN = option("--domain domain_path", "TOML file of public columns and bounds.", "path", required=True)
@@ -149,6 +147,10 @@ METHOD_CHOICES = (  # options of publish and plan: public choices that change ho
 
 @command(
     "publish", "Publish a private table as a release.", PRIVATE, DOMAIN, FROM, *_GUARANTEE, *METHOD_CHOICES,
+    option(
+        "--like", "Measure the tables that this release measured, such as last quarter's: both can then be compared cell by cell.",
+        "path", metavar="FILE.kme",
+    ),
     *options_of(Account), *options_of(Reading), *_EXECUTORS, json_option,
 )  # fmt: skip
 def publish_command(private: str, domain_path: str, from_table: str | None, as_json: bool, **choices: Any) -> None:
@@ -235,69 +237,3 @@ def publish_function_command(
     with working("publishing") as progress:
         function = publish_function(table, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
     show_published(function, choices, as_json=as_json, kind=function.kind, n_pivots=function.basis.dimension)
-
-
-@command(
-    "check-source", "Check a table's columns and types; reads no row.", argument("source", "SOURCE"), DOMAIN, FROM,
-    option("--unit", "The column that will identify units, as in publish.", metavar="COLUMN"),
-    flag("--internal", "For your eyes only: read all rows, and write how each column's cells are read."),
-    option(
-        "--output", "The page of --internal, with .internal in its name (mode 0600), and .json beside it; cells.internal.html by "
-        "default.", "file", metavar="X.internal.html",
-    ),
-    json_option,
-)  # fmt: skip
-def check_source_command(
-    source: str, domain_path: str, from_table: str | None, unit: str | None, internal: bool, output: str | None, as_json: bool
-) -> None:  # fmt: skip
-    """Check that publish can read SOURCE (a file, a directory, a glob or a URL, as in publish) by this domain.
-
-    With --from, SOURCE is a database (postgresql: or a .duckdb file).
-
-    Reads names and declared types of the columns, and no row. A cell of a CSV file is text, which every column can read.
-    The exit code is 1 if publish would refuse the table, and the message says why.
-
-    A cell that is no value of its column becomes its default, in silence: dates as 18.05.2024, sex as 1 and 2. --internal reads
-    every row and writes, per column, how many cells are unread, out of bounds or missing, with the commonest of their texts:
-    exact numbers of private rows, not for publication, as those of release-side quality. It prints the files' names alone.
-
-    \b
-    Examples:
-      release-side check-source private.csv --domain domain.toml
-      release-side check-source private.csv --domain domain.toml --internal --output cells.internal.html
-      release-side check-source postgresql: --from health.visits --domain domain.toml
-    """
-    from kmeanalyst.releases.domain.domain import read_domain
-    from release_side.private_rows.reading import check_unit
-    from release_side.private_rows.rows import open_private, table_or_path
-
-    domain, table = read_domain(domain_path), open_private(table_or_path(source, from_table))
-    header = table.header
-    wanted = [(name, domain[name].kind) for name in domain.names_read] + ([] if unit is None else [(unit, "unit")])
-    columns: list[dict[str, Any]] = [
-        {"name": name, "kind": kind, "type": table.type_of(name) if name in header else None} for name, kind in wanted
-    ]
-    lines = [tuple(one_line(str(cell or "absent")) for cell in column.values()) for column in columns]
-    text = "\n".join(aligned([("column", "kind", "type"), *lines], texts=(0, 1, 2)))
-    show(as_json, text, {"source": source, "columns": columns})
-    ignored = [one_line(name) for name in table.check_columns(domain) if name != unit]
-    if unit is not None:
-        check_unit(table, unit, domain)
-    if ignored:
-        say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
-    if output is not None and not internal:
-        raise PublishError("--output names the page of --internal. Add --internal, or leave it out.")
-    if internal:
-        _write_cells(table, domain, Path(output or "cells.internal.html"), source, domain_path)
-
-
-def _write_cells(table: PrivateTable, domain: Domain, page: Path, source: str, domain_path: str) -> None:
-    from release_side.quality.cells_read import cells_read
-    from release_side.quality.page import write_cells
-
-    numbers = page.with_suffix(".json")
-    check_internal_outputs((page, numbers), private=table, others=(domain_path,))
-    with working("reading cells"):
-        cells = cells_read(table, domain)
-    write_cells(cells, source, page, numbers)
-    say(f"wrote {page}\nwrote {numbers}", err=True)

@@ -1,12 +1,19 @@
-"""`release-side quality`: parses, calls, and prints the names of files, and no number."""
+"""`release-side quality` and `check-source`: what is for the curator's eyes goes to files, and their names alone are printed."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from kmeanalyst.cli.terminal import argument, command, flag, option, say, working
-from release_side.cli.publication import FROM, PRIVATE
+from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, say, show, working
+from kmeanalyst.releases.texts import one_line
+from release_side.choices.internal_files import check_internal_outputs
+from release_side.cli.publication import DOMAIN, FROM, PRIVATE, aligned
 from release_side.errors import PublishError
+
+if TYPE_CHECKING:
+    from kmeanalyst.releases.domain.domain import Domain
+    from release_side.private_rows.table import PrivateTable
 
 
 @command(
@@ -45,7 +52,6 @@ def quality_command(
           --group ill --target ill
     """
     from kmeanalyst.release import read_release
-    from release_side.choices.internal_files import check_internal_outputs
     from release_side.private_rows.rows import open_private, table_or_path
     from release_side.quality.page import write_quality
     from release_side.quality.quality import quality
@@ -60,3 +66,69 @@ def quality_command(
         page = quality(release, table, source=release_path, progress=progress, **choices)
     write_quality(page, output, json_output)
     say("\n".join(f"wrote {path}" for path in (output, json_output) if path is not None))
+
+
+@command(
+    "check-source", "Check a table's columns and types; reads no row.", argument("source", "SOURCE"), DOMAIN, FROM,
+    option("--unit", "The column that will identify units, as in publish.", metavar="COLUMN"),
+    flag("--internal", "For your eyes only: read all rows, and write how each column's cells are read."),
+    option(
+        "--output", "The page of --internal, with .internal in its name (mode 0600), and .json beside it; cells.internal.html by "
+        "default.", "file", metavar="X.internal.html",
+    ),
+    json_option,
+)  # fmt: skip
+def check_source_command(
+    source: str, domain_path: str, from_table: str | None, unit: str | None, internal: bool, output: str | None, as_json: bool
+) -> None:  # fmt: skip
+    """Check that publish can read SOURCE (a file, a directory, a glob or a URL, as in publish) by this domain.
+
+    With --from, SOURCE is a database (postgresql: or a .duckdb file).
+
+    Reads names and declared types of the columns, and no row. A cell of a CSV file is text, which every column can read.
+    The exit code is 1 if publish would refuse the table, and the message says why.
+
+    A cell that is no value of its column becomes its default, in silence: dates as 18.05.2024, sex as 1 and 2. --internal reads
+    every row and writes, per column, how many cells are unread, out of bounds or missing, with the commonest of their texts:
+    exact numbers of private rows, not for publication, as those of release-side quality. It prints the files' names alone.
+
+    \b
+    Examples:
+      release-side check-source private.csv --domain domain.toml
+      release-side check-source private.csv --domain domain.toml --internal --output cells.internal.html
+      release-side check-source postgresql: --from health.visits --domain domain.toml
+    """
+    from kmeanalyst.releases.domain.domain import read_domain
+    from release_side.private_rows.reading import check_unit
+    from release_side.private_rows.rows import open_private, table_or_path
+
+    domain, table = read_domain(domain_path), open_private(table_or_path(source, from_table))
+    header = table.header
+    wanted = [(name, domain[name].kind) for name in domain.names_read] + ([] if unit is None else [(unit, "unit")])
+    columns: list[dict[str, Any]] = [
+        {"name": name, "kind": kind, "type": table.type_of(name) if name in header else None} for name, kind in wanted
+    ]
+    lines = [tuple(one_line(str(cell or "absent")) for cell in column.values()) for column in columns]
+    text = "\n".join(aligned([("column", "kind", "type"), *lines], texts=(0, 1, 2)))
+    show(as_json, text, {"source": source, "columns": columns})
+    ignored = [one_line(name) for name in table.check_columns(domain) if name != unit]
+    if unit is not None:
+        check_unit(table, unit, domain)
+    if ignored:
+        say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
+    if output is not None and not internal:
+        raise PublishError("--output names the page of --internal. Add --internal, or leave it out.")
+    if internal:
+        _write_cells(table, domain, Path(output or "cells.internal.html"), source, domain_path)
+
+
+def _write_cells(table: PrivateTable, domain: Domain, page: Path, source: str, domain_path: str) -> None:
+    from release_side.quality.cells_read import cells_read
+    from release_side.quality.page import write_cells
+
+    numbers = page.with_suffix(".json")
+    check_internal_outputs((page, numbers), private=table, others=(domain_path,))
+    with working("reading cells"):
+        cells = cells_read(table, domain)
+    write_cells(cells, source, page, numbers)
+    say(f"wrote {page}\nwrote {numbers}", err=True)

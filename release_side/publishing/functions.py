@@ -106,9 +106,7 @@ def publish_function(
     inputs = _inputs(choices, domain)
     account, reading = Account(ledger, table, uncounted, weak, rehearsal), Reading(n_rows, workers=workers)
     file = Output(output, force)
-    rows = open_checked(
-        private, domain, (account, reading, file), points=pivots, columns=inputs, domain_path=domain_path
-    )
+    rows = open_checked(private, domain, (account, reading, file), points=pivots, columns=inputs, others=(domain_path,))
     size = PopulationSize(rows.count())
     if size.count < 1:
         raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")

@@ -24,20 +24,20 @@ def open_checked(
     points: Table | None,
     columns: Domain,
     workload: object = None,
-    domain_path: object = None,
+    others: tuple[object, ...] = (),
 ) -> PrivateTable:
     """The private table; PublishError or DomainError for every fault that can be found before its rows are counted.
 
     points        rows that are given as public; compared with the private rows in these columns.
     workload      the path of a text of questions, if there is one: messages may quote it.
-    domain_path   the file of the domain, if there is one, which the output may not replace.
+    others        further inputs, which the output may not replace; those that are not paths are ignored.
     """
     account, reading, output = values
     account.check()
     reading.check()
     check_executor(reading.executor, reading.workers)
     table = open_private(reading.executor.table_of(private) if reading.executor else private, reading.n_rows)
-    output.check(table, account.ledger, (domain_path, points, workload))
+    output.check(table, account.ledger, (*others, points, workload))
     refuse_private_as_public(table, points, columns, () if account.rehearsal is not None else domain.samples)
     if isinstance(workload, str | Path):
         refuse_private_as_workload(table, workload)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.kernels import Kernel
-from kmeanalyst.release import Release
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
 from kmeanalyst.representation.progress import Progress
@@ -48,6 +49,7 @@ def publish(
     kernel: Kernel | str | None = None,
     target: str | Sequence[str] | None = None,
     workload: Source | None = None,
+    like: str | Path | Release | None = None,
     weights: str = "probability",
     bound: float | None = None,
     float32: bool = False,
@@ -80,6 +82,7 @@ def publish(
     kernel          Kernel or its text: "adaptive", "table", "margins", "generator", "gaussian:lengthscale=…" (see README).
     target          a column that models will predict, or several: its tables with all others are measured first.
     workload        what will be asked: the path of a text, or a list of lines (`release_side.choices.workload`). Public.
+    like            a release of adaptive margins, or its file: the same tables are measured, to be compared cell by cell.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M) or "published" (subspace).
     bound           the largest Σ|w| of bounded and signed weights.
     float32         real columns of the points hold single precision numbers, and the weights are fitted to these.
@@ -109,6 +112,13 @@ def publish(
     """
     domain_path, domain = domain, chosen_domain(domain)
     kind = method_class(method)
+    if like is not None:
+        if method != "random-features" or kernel or target or workload:
+            raise PublishError(
+                "like takes over what another release measured, and method, kernel, target or workload say something else. Leave "
+                "them out."
+            )
+        kernel = _kernel_like(like, domain)
     choices = kind.options(
         public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
         workload=workload, weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
@@ -121,7 +131,7 @@ def publish(
     file = Output(output, force)
     rows = open_checked(
         private, domain, (account, reading, file), points=public_points, columns=domain, workload=workload,
-        domain_path=domain_path,
+        others=(domain_path, like),
     )  # fmt: skip
     chosen = with_inputs(measuring, choices, domain)
     with file.reserved():
@@ -144,6 +154,28 @@ def publish(
                 spending.write(release.write)
     spending.published()
     return release
+
+
+def _kernel_like(like: str | Path | Release, domain: Domain) -> Kernel:
+    """The kernel that counts the tables of another release, whose file is public; PublishError where this domain has others.
+
+    Nothing is chosen by rows then, and so nothing is spent on choosing.
+    """
+    if not isinstance(like, Release):
+        try:
+            like = read_release(like, allow_rehearsal=True)
+        except (ValueError, OSError) as error:
+            raise PublishError(str(error)) from None
+    if like.measurement is None or not isinstance(like.measurement.feature_map, MarginFeatures):
+        raise PublishError(
+            "the release to be like measured no tables of columns. Name one of adaptive margins, the default."
+        )
+    if like.domain.columns != domain.columns:
+        raise PublishError(
+            "the release to be like has other columns, bounds or levels than this domain, so its cells are not those of this "
+            "table. Publish with the domain of that release."
+        )
+    return like.measurement.feature_map.kernel
 
 
 def begun_with(
