@@ -368,16 +368,6 @@ def test_bars_are_as_high_as_their_shares(mixed_facts):
     assert np.array(widths) / max(widths) == pytest.approx(np.array(shares) / max(shares), abs=0.01)
 
 
-def test_areas_are_shares_where_ranges_differ_in_width():
-    domain = Domain((Integer(name="age", lower=0, upper=100, edges=(20, 30, 40)), Boolean(name="b")))
-    frame = domain.decode(domain.draw(500, np.random.default_rng(1)))
-    age = facts_of(ka.from_frame(frame.assign(weight=1 / 500), domain=domain)).columns[0]
-    rects = Page(str(chart(age, "c"))).of("rect")
-    areas = np.array([(float(r["width"] or 0) + 2) * float(r["height"] or 0) for r in rects])
-    shares = np.array([bar.estimate.value for bar in age.bars])
-    assert areas / areas.sum() == pytest.approx(shares / shares.sum(), abs=0.02)
-
-
 def test_a_drawing_of_nothing_known_is_none_and_negative_shares_stay_inside(foreign_facts):
     facts = foreign_facts
     assert any(bar.estimate.value < 0 for one in facts.columns for bar in one.bars)
