@@ -234,12 +234,10 @@ def check_width(X: Array, width: int, has: str) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is an int or a float, and not true or false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is an int, and not true or false."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -267,7 +265,6 @@ class Composed(Kernel):
 
     @property
     def parts(self) -> tuple[Kernel, ...]:
-        """The kernels it is made of."""
         values = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
         inside = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
         return tuple(part for part in inside if isinstance(part, Kernel))

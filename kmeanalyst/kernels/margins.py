@@ -108,7 +108,6 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def n_cells(self) -> int:
-        """Of all tables: the dimension of the features, before any is made."""
         cells = (sum(self.sizes), self._cells_of_pairs(), sum(self.fine_sizes))
         return sum(n for n, share in zip(cells, self.shares, strict=True) if share)
 
@@ -117,7 +116,6 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def n_tables(self) -> int:
-        """Number of measured tables."""
         return sum(n for n, share in zip(self._counts(), self.shares, strict=True) if share)
 
     def _counts(self) -> tuple[int, ...]:
@@ -130,7 +128,6 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def pairs(self) -> tuple[tuple[int, ...], ...]:
-        """These pairs (i, j), i < j."""
         return tuple(combinations(range(len(self.edges)), 2))
 
     @property
@@ -355,7 +352,6 @@ class Group:
 
     @property
     def is_of_sets(self) -> bool:
-        """Whether its tables are of two or more columns: those that may have been chosen."""
         return self.kind in ("pairs", "sets")
 
     @property
@@ -381,7 +377,6 @@ class Group:
 
     @property
     def stop(self) -> int:
-        """One past the last feature."""
         return int(self.start + self._shapes.prod(axis=1).sum())
 
     def find(self, cells: Array, indices: Array) -> None:

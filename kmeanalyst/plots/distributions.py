@@ -126,7 +126,6 @@ def size_of_bars(labels: Sequence[str]) -> tuple[float, float]:
 
 
 def size_of_histogram(column: Column) -> tuple[float, float]:
-    """The size of a figure of a column's histogram, in inches."""
     levels = [plain(level) for level in column.levels] if isinstance(column, Categorical) else []
     return size_of_bars(levels[:_MOST_LEVELS])
 

@@ -197,7 +197,6 @@ def size_of_pairs(n_columns: int) -> tuple[float, float]:
 
 
 def check_pairs(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
-    """The columns whose pairs are drawn, as named or the usual ones; ValueError if they are too many or too few."""
     if columns is None:
         columns = [column.name for column in release.columns.columns if not isinstance(column, Text)][:_USUAL_COLUMNS]
     names = [columns] if isinstance(columns, str) else list(columns)

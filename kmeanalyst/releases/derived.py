@@ -253,7 +253,6 @@ _SIGNS = {
 
 
 def named_expressions(texts: Sequence[str], name: str | None = None) -> dict[str, str]:
-    """Name → expression of texts such as "bmi = mass / height**2"; ValueError where two have one name."""
     named: dict[str, str] = {}
     for text in texts:
         its_name, expression = named_expression(text, name)

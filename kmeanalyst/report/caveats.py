@@ -30,7 +30,6 @@ class Caveat:
 
 
 def warnings_of(facts: ReleaseFacts) -> list[Caveat]:
-    """All caveats, the most important first."""
     found = [*_of_guarantee(facts), *_of_weights(facts), *_of_errors(facts), *_of_columns(facts), *_of_notes(facts)]
     return sorted(found, key=lambda one: (ALARM, CARE, NOTE).index(one.weight))
 

@@ -99,7 +99,6 @@ def _scale(low: float, high: float, start: float, end: float) -> Scale:
 
 
 def text_at(text: str, x: float, y: float, kind: str) -> Markup:
-    """A text that begins here, or by its class ends here or has its middle here."""
     return element("text", text, x=_n(x), y=_n(y), class_=kind)
 
 

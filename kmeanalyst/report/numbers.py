@@ -14,7 +14,6 @@ _MINUS = "−"
 
 
 def written(estimate: Estimate, number: float) -> str:
-    """A number of an estimate with two digits of its error."""
     if not math.isfinite(number):
         return "not known"
     text = f"{number:,.6g}" if estimate.standard_error == 0 else estimate.written(number, ",")
@@ -22,7 +21,6 @@ def written(estimate: Estimate, number: float) -> str:
 
 
 def with_error(estimate: Estimate, column: Column) -> str:
-    """value ± standard error; of days a date, and the error in days."""
     if not math.isfinite(estimate.value):
         return "not known"
     if isinstance(column, Date):
@@ -31,14 +29,12 @@ def with_error(estimate: Estimate, column: Column) -> str:
 
 
 def value_text(estimate: Estimate, column: Column, number: float) -> str:
-    """A number in the column's own units."""
     if isinstance(column, Date) and math.isfinite(number):
         return day(number)
     return written(estimate, number)
 
 
 def day(number: float) -> str:
-    """Days since 1970-01-01 as a date."""
     try:
         return (_EPOCH + datetime.timedelta(days=round(number))).isoformat()
     except OverflowError:
@@ -46,7 +42,6 @@ def day(number: float) -> str:
 
 
 def percent(estimate: Estimate) -> str:
-    """A share in per cent, with its error: 18.3 ± 0.4 %."""
     if not math.isfinite(estimate.value):
         return "not known"
     digits = _decimals(estimate)
@@ -56,7 +51,6 @@ def percent(estimate: Estimate) -> str:
 
 
 def percent_text(estimate: Estimate) -> str:
-    """The same with its 95 % interval."""
     low, high = estimate.interval()
     if not math.isfinite(low):
         return percent(estimate)

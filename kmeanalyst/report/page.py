@@ -70,7 +70,6 @@ def write_report(
 
 
 def report_html(facts: ReleaseFacts) -> str:
-    """The page as text: it holds no address, and its policy allows a browser only its own script and style."""
     rehearsal = facts.release.is_rehearsal
     title = ("NOT PRIVATE (rehearsal): " if rehearsal else "") + f"Report on {facts.source or 'a release'}"
     return document(
@@ -387,7 +386,6 @@ def _example(facts: ReleaseFacts, kind: type) -> str | None:
 
 
 def papers(facts: ReleaseFacts) -> list[str]:
-    """What to cite: the methods that made the release and its guarantee."""
     statement, method = facts.release.statement, facts.release.method
     if statement is None:
         return []
@@ -404,7 +402,6 @@ def papers(facts: ReleaseFacts) -> list[str]:
 
 
 def citation(facts: ReleaseFacts) -> str:
-    """A sentence that names this release and no other."""
     statement = facts.release.statement
     described = "weighted points without a privacy guarantee"
     if statement is not None:

@@ -83,7 +83,6 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
 def place_points(
     estimate: Denoised, measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress = silent
 ) -> Points:
-    """Points (M, d) and weights (M,) whose mean feature is near a given estimate."""
     rng, view, bound = np.random.default_rng(wanted.rng), wanted.view, wanted.bound
     start = _starting_points(estimate, wanted.public, wanted.n_points, rng)
     if wanted.float32:
@@ -188,7 +187,6 @@ def _near(pool: Array, weights: Array, n: int, step: float, domain: Domain, rng:
 
 
 def weigh(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None) -> Points:
-    """The given points, with weights of the view."""
     assert wanted.given is not None
     weights = weights_for(wanted.view, wanted.given, measurement, bound=wanted.bound, n_public=wanted.n_public)
     return wanted.given, weights

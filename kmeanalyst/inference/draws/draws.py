@@ -123,12 +123,10 @@ def replicates(
 
 
 def is_whole(number: object, least: int) -> bool:
-    """Whether something is a whole number that is large enough."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(number >= least)
 
 
 def too_few(R: int) -> str:
-    """What a small number of replicates costs."""
     return (
         f"R = {R} replicates give standard errors that are off by ± {100 / np.sqrt(2 * R):.0f} %, and intervals need a t "
         f"distribution with {R - 1} degrees of freedom. Take R = {FEWEST_REPLICATES} or more."
@@ -301,7 +299,6 @@ def _scores(column: pd.Series, weights: Array) -> tuple[list[Array], list[tuple[
 
 
 def as_number(column: pd.Series) -> Array | None:
-    """A column's values as numbers, days of dates; None of any other kind."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return days_of(column)
     if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):

@@ -116,7 +116,6 @@ class Interactions:
         return found if measurement.drawn is None else found._with_sets(measurement, set(larger))
 
     def _score(self, measurement: Measurement, left: Array) -> None:
-        """Set what is known of the pairs that were left out, by their numbers."""
         if not measurement.scores:
             self.spreads[left] = _NOT_SCORED
             return
@@ -324,7 +323,6 @@ class Interactions:
 
     @cached_property
     def _tied(self) -> list[_Tie]:
-        """The pairs of numbers that are tied across their cells."""
         inside = {}
         for j, (parts, _) in enumerate(self.within):
             cell = np.zeros(int(parts.max()) + 1, dtype=np.intp)

@@ -99,7 +99,6 @@ class ConditionedRows:
         return self.weights @ values[: len(self.weights)]
 
     def influence(self, derivative: Array) -> Array:
-        """dT/dw at the rows of model.frame from dT/dv there, (n,) or (n, k)."""
         if self.given is None:
             return derivative
         given = self.given if derivative.ndim == 1 else self.given[:, None]
@@ -255,7 +254,6 @@ def answer(
 
 
 def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Estimates:
-    """Statistics of one release and view with their errors: one solve for all of them."""
     influences = [statistic.influence for statistic in statistics if statistic.influence is not None]
     parts = _parts(distribution.model, influences) if influences else {}
     answers, index = [], 0
@@ -328,7 +326,6 @@ def shown(question: Any, otherwise: str | None = None) -> str:
 
 
 def _is_readable(text: str, names: Sequence[str]) -> bool:
-    """Whether a text is rather an expression than a misspelled name of one of these columns."""
     try:
         known = set(parse(text).columns) <= set(names)
     except ExpressionError:

@@ -118,7 +118,6 @@ def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tup
 
 
 def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
-    """Which cells a range consists of; None if it is no union of cells."""
     limits = column.ends if isinstance(column, Number) else _around(0, len(column.levels))
     bounds = np.array([limits[0], *edges, limits[1]])
     first, last = np.searchsorted(bounds, ends)

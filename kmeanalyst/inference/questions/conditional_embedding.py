@@ -92,7 +92,6 @@ class Smoother:
         return np.diag(np.r_[0.0, np.ones(self.features.shape[1] - 1)])
 
     def _step(self, right: Array) -> Array:
-        """G right."""
         return cho_solve(self._factor, right)
 
     def _kept(self, theta: Array) -> Array:
@@ -177,7 +176,6 @@ def _is_definite(found: Smoother) -> bool:
 
 
 def _moments(population: Population, features: Array) -> Array:
-    """A = Σ w φφᵀ."""
     points = features[: len(population.weights)]
     return (points * population.weights[:, None]).T @ points
 

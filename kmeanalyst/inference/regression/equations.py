@@ -291,7 +291,6 @@ class Equations:
         return first * along, (second * along)[:, None] * X + first[:, None] * dX
 
     def interval(self, eta: Array, half: Array) -> tuple[Array, Array]:
-        """The means at η ± half, the smaller first."""
         with np.errstate(all="ignore"):
             low, high = (self.link.backward(eta + side * half)[0] for side in (-1, 1))
         if self.link.name == "inverse":  # past η = 0 the mean has no upper end

@@ -53,7 +53,6 @@ class RowLabels:
         return product
 
     def finish(self, I: slice, towards: Array) -> None:  # noqa: E741
-        """Add a row of blocks, from its products with the labels (len I, B): called in the order of the rows, by one thread."""
         self.quadratic += 2 * np.einsum("ib,ib->b", towards, self.labels[I] - self.share, dtype=np.float64)
 
 
@@ -73,7 +72,6 @@ class GramSums:
 
     @property
     def m(self) -> int:
-        """Rows of the second sample."""
         return len(self.towards) - self.n
 
     @property

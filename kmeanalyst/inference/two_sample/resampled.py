@@ -57,7 +57,6 @@ class Draws:
 
     @property
     def share(self) -> float:
-        """Of the points in the covariance."""
         return _POINTS_COUNT_AS / (_POINTS_COUNT_AS + self.n_rows)
 
     @property

@@ -96,7 +96,6 @@ def measured_side(release: ReleaseData, *, beforehand: bool = False) -> Side:
 
 
 def side_and_sample(release: ReleaseData, sample: SampleRows) -> tuple[Side, Side, Directions]:
-    """A release and rows as the test with noise needs them."""
     ours = measured_side(release, beforehand=True)
     some, indices, blocks = sample.split_for_directions(_SAMPLE_ROWS)
     along = directions_of(release, ours.feature_map, some if len(some) >= _SOME_ROWS else None)
@@ -313,7 +312,6 @@ class SampleRows:
 
     @property
     def n_rows(self) -> int:
-        """L, the number of rows; at least two."""
         return self._count().n_rows
 
 

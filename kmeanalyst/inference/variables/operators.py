@@ -31,7 +31,6 @@ _SIGNS |= {np.power: "**", np.bitwise_and: "&", np.bitwise_or: "|"}
 
 
 def _both_ways(sign: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """The methods of an operator: of the left operand, and of the right one."""
     return (lambda self, other: _of_two(sign, self, other)), (lambda self, other: _of_two(sign, other, self))
 
 
@@ -121,7 +120,6 @@ def _not_elementwise(name: str) -> TypeError:
 
 
 def is_variable(x: Any) -> TypeGuard[VariableOperators]:
-    """Whether it is a random variable."""
     return isinstance(x, VariableOperators)
 
 

@@ -436,7 +436,6 @@ class RandomVariable(VariableOperators):
 
 
 def variable_of(release: ReleaseData, columns: str | Sequence[str], view: View | None = None) -> RandomVariable:
-    """A column of a release as a random variable, or several as its components."""
     names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
     if any(map(is_variable, names)):
         raise TypeError(

@@ -51,7 +51,6 @@ class ReducedPoints:
 
     @property
     def embedding(self) -> KernelMean:
-        """Σ w k(value, ·)."""
         return KernelMean(self.kernel, self.values, self.weights)
 
     def to_frame(self) -> pd.DataFrame:

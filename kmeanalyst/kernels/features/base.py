@@ -92,7 +92,6 @@ class FeatureMap(ABC):
 
 
 def sum_of_squares(features: Array | csr_array) -> float:
-    """Σ of all squares of what `compact` gives."""
     numbers = features.data if isinstance(features, csr_array) else features
     return float(np.vdot(numbers, numbers))
 

@@ -65,7 +65,6 @@ class Task:
         return Predictions(truth=_spread(truth, chosen), classes=self.classes, positive=self.positive, **answers)
 
     def inputs(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The columns of a frame that the model takes; ValueError where the frame lacks some."""
         if self.features is None:
             return frame.drop(columns=self.target)
         if absent := [name for name in self.features if name not in frame.columns]:
@@ -109,7 +108,6 @@ class Task:
         return found if found.dtype.kind == "f" else found.astype(float)
 
     def _kind(self, need: Need) -> Need:
-        """The answer that meets a need: scores are of decision_function, or else of predict_proba, as in scikit-learn."""
         return "probabilities" if need == "scores" and not hasattr(self.model, "decision_function") else need
 
     def _scores(self, rows: pd.DataFrame) -> Array:

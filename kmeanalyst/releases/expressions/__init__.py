@@ -74,7 +74,6 @@ def _parsed(text: str) -> Expression:
 
 
 def any_of(*conditions: Expression) -> Expression:
-    """The condition that holds where one of these does."""
     roots = tuple(condition._root for condition in conditions)
     columns = dict.fromkeys(name for condition in conditions for name in condition.columns)
     text = " or ".join(f"({condition.text})" for condition in conditions)

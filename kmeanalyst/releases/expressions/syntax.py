@@ -43,23 +43,17 @@ class Constant(Node):
 
 @dataclass(frozen=True)
 class Name(Node):
-    """A column."""
-
     name: str
 
 
 @dataclass(frozen=True)
 class Sign(Node):
-    """-a or +a."""
-
     sign: str
     operand: Node
 
 
 @dataclass(frozen=True)
 class Not(Node):
-    """not a."""
-
     operand: Node
 
 
@@ -89,21 +83,16 @@ class Comparison(Node):
 
 @dataclass(frozen=True)
 class Items(Node):
-    """A list of constants, after `in`."""
-
     items: tuple[Constant, ...]
 
 
 @dataclass(frozen=True)
 class Call(Node):
-    """function(a, b, ...)."""
-
     function: str
     arguments: tuple[Node, ...]
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """A part, and all parts within it."""
     yield node
     match node:
         case Sign(operand=operand) | Not(operand=operand):
@@ -318,7 +307,6 @@ class Parser:
         return ExpressionError(message, self.text, token.start, token.end)
 
     def span(self, start: int, *parts: Node) -> Span:
-        """From `start` to the last token taken, around these parts."""
         height = 1 + max((part.span.height for part in parts), default=0)
         span = Span(start, self.tokens[self.at - 1].end, height)
         self.check_depth(height, span)
@@ -352,7 +340,6 @@ class Parser:
         return left
 
     def operator(self) -> str:
-        """The operator that comes next; "" if none does."""
         if self.token.kind not in ("sign", "word"):
             return ""
         following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]

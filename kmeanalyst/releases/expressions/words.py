@@ -73,7 +73,6 @@ def listed(words: Sequence[str], most: int = 12) -> str:
 
 
 def names(names: Iterable[Any]) -> str:
-    """Column names as expressions write them, with commas."""
     return listed([written(str(name)) for name in names])
 
 

@@ -116,7 +116,6 @@ class Rule:
 
 
 def rules_from(tables: Any, folder: Path | None = None) -> tuple[Rule, ...]:
-    """The rules of [[rule]] tables; DomainError for the first that is none."""
     if not isinstance(tables, Sequence) or isinstance(tables, str):
         raise DomainError(f"rules must be a list of tables, got {tables!r:.80}. Write a [[rule]] table for each.")
     if len(tables) > MOST_RULES:
