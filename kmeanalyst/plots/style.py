@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -157,13 +156,6 @@ def format_of(path: str | Path) -> str:
 
 def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
     ending = format_of(path)
-    with atomic_write(path) as temporary, without_glyph_warnings():
+    with atomic_write(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # boxes are drawn for such letters
         figure.savefig(temporary, format=ending, dpi=dpi)
-
-
-@contextmanager
-def without_glyph_warnings() -> Iterator[None]:
-    """No warning where a font lacks a level's letters: boxes are drawn for them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield

@@ -24,7 +24,9 @@ def with_error(estimate: Estimate, column: Column) -> str:
     if not math.isfinite(estimate.value):
         return "not known"
     if isinstance(column, Date):
-        return f"{day(estimate.value)} ± {_error_days(estimate.standard_error)}"
+        error = estimate.standard_error
+        digits = ",.0f" if error >= 10 else ".2g"
+        return f"{day(estimate.value)} ± " + (f"{error:{digits}} days" if math.isfinite(error) else "not known")
     return f"{written(estimate, estimate.value)} ± {written(estimate, estimate.standard_error)}"
 
 
@@ -68,9 +70,3 @@ def bare_percent(number: float | None, like: Estimate) -> str:
 def _decimals(share: Estimate) -> int:
     """Of a share in per cent: those that show two digits of its error, four at most."""
     return min(max(share.digits - 2, 0), 4) if share.standard_error > 0 else 2
-
-
-def _error_days(error: float) -> str:
-    if not math.isfinite(error):
-        return "not known"
-    return f"{error:,.0f} days" if error >= 10 else f"{error:.2g} days"

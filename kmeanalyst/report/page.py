@@ -71,9 +71,11 @@ def write_report(
 
 def report_html(facts: ReleaseFacts) -> str:
     rehearsal = facts.release.is_rehearsal
+    links = [element("li", element("a", label, href=f"#{name}")) for name, label in _SECTIONS]
+    navigation = element("nav", element("ul", links), aria_label="Sections")
     title = ("NOT PRIVATE (rehearsal): " if rehearsal else "") + f"Report on {facts.source or 'a release'}"
     return document(
-        title, _stamp() if rehearsal else None, element("main", _header(facts), _navigation(), _sections(facts)),
+        title, _stamp() if rehearsal else None, element("main", _header(facts), navigation, _sections(facts)),
         element("p", "NOT PRIVATE: a rehearsal", class_="foot") if rehearsal else None,
         kind="rehearsal" if rehearsal else None,
     )  # fmt: skip
@@ -107,11 +109,6 @@ def _header(facts: ReleaseFacts) -> Markup:
     }.get(facts.view, f"in the release’s {facts.view} weights; ±")
     soft = element("p", f"Estimates {made} is one standard error.", class_="soft")
     return element("header", title, element("ul", items, class_="facts"), soft)
-
-
-def _navigation() -> Markup:
-    links = [element("li", element("a", label, href=f"#{name}")) for name, label in _SECTIONS]
-    return element("nav", element("ul", links), aria_label="Sections")
 
 
 def _sections(facts: ReleaseFacts) -> list[Markup]:
@@ -352,7 +349,7 @@ def _cite(facts: ReleaseFacts) -> list[object]:
 
 def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
     """(what it shows, command) for this release, as one would type them."""
-    file = plain_file(facts)
+    file = facts.source if facts.source and _PLAIN_FILE.fullmatch(facts.source) else "FILE.kme"
     extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
     number, levels = _example(facts, Number), _example(facts, Categorical)
     asked = [("what the file is and guarantees", f"info {file}"), ("whether its claims hold", f"validate {file}")]
@@ -368,10 +365,6 @@ def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
         ("rows for other tools", f"export {file} rows.csv --view resampled --rows 10000"),
     ]
     return [(what, f"kmeanalyst {text}{extra}") for what, text in asked]
-
-
-def plain_file(facts: ReleaseFacts) -> str:
-    return facts.source if facts.source and _PLAIN_FILE.fullmatch(facts.source) else "FILE.kme"
 
 
 def _example(facts: ReleaseFacts, kind: type) -> str | None:

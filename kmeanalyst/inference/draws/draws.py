@@ -82,7 +82,8 @@ def draws(
         )
     rng = np.random.default_rng(rng)
     frame, _, drawn, n = _drawn(release, m, columns, rng)
-    order = _even_order(frame)
+    codes = [pd.factorize(frame[name], sort=True)[0] for name in frame]
+    order = np.lexsort(sorted(codes, key=lambda one: -len(np.unique(one))))  # neighbours are alike: fewest values first
     frame = frame.iloc[order]
     taken = [systematic_indices(one[order], rows or n, rng) for one in drawn.T]
     return [frame.iloc[rng.permutation(one)].reset_index(drop=True) for one in taken]
@@ -178,12 +179,6 @@ def _names(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
     if unknown := [name for name in columns if name not in known]:
         raise ValueError(f"{unknown[0]!r:.80} is no column of the release. Its columns are {', '.join(known)}.")
     return [name for name in known if name in columns]
-
-
-def _even_order(frame: pd.DataFrame) -> Array:
-    """An order of the rows in which neighbours are alike: by the column of fewest values first."""
-    codes = [pd.factorize(frame[name], sort=True)[0] for name in frame]
-    return np.lexsort(sorted(codes, key=lambda one: -len(np.unique(one))))
 
 
 # ---------------------------------------------------------------- weights of rows

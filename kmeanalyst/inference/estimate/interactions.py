@@ -236,13 +236,9 @@ class Interactions:
     def _totals(self, rest: Array) -> tuple[Array, dict[int, Array], Array]:
         """Var r (k,), its part in each single column, and in all of them."""
         total = self.weights @ rest[self.chosen] ** 2
-        alone = self._alone(rest, total)
+        between = self._between([(j,) for j in range(len(self.cells))], rest, total)
+        alone = {j: own for j, (own, _, _) in enumerate(between)}
         return total, alone, np.minimum(np.array(list(alone.values())).sum(axis=0), total)
-
-    def _alone(self, rest: Array, total: Array) -> dict[int, Array]:
-        """For each column variances (k,) of E[r | its cells]."""
-        sets = [(j,) for j in range(len(self.cells))]
-        return {j: between for j, (between, _, _) in enumerate(self._between(sets, rest, total))}
 
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array]

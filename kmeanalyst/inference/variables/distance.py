@@ -21,7 +21,7 @@ from kmeanalyst.inference.variables.nodes import Node, number_node, values_at
 from kmeanalyst.inference.variables.product_distribution import ProductDistribution
 from kmeanalyst.inference.variables.reduced_points import default_kernel, gathered
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
-from kmeanalyst.kernels import Kernel, KernelMean
+from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 
@@ -67,11 +67,6 @@ def distance(distribution: Distribution, one: Nodes, other: Nodes, kernel: Kerne
     return estimate(distribution, Statistic(value, (h - g) @ (difference / np.linalg.norm(difference)), question=text))
 
 
-def mmd_to_sample(nodes: Nodes, embedding: KernelMean, sample: Any) -> float:
-    """‖μ − mean k(sample, ·)‖; the errors of both sides make it larger than the populations' distance."""
-    return embedding.distance(KernelMean(embedding.kernel, _rows(nodes, sample, least=1)))
-
-
 def test_against_sample(
     distribution: Distribution, releases: tuple[ReleaseData, ...], nodes: Nodes, sample: Any, kernel: Kernel | None
 ) -> TestResult:
@@ -82,7 +77,7 @@ def test_against_sample(
     kernel   by default the Gaussian of the variable's standard deviation, for each component.
     Returns  TestResult; mmd_squared is the squared distance less what noise, sampling and resolution make of it.
     """
-    rows = _rows(nodes, sample, least=2)
+    rows = sample_rows(nodes, sample, least=2)
     X, n = _values(distribution, nodes), len(distribution.weights)
     kernel = kernel or default_kernel(X[:n], distribution.weights)
     equal = np.full(len(rows), 1 / len(rows))
@@ -93,6 +88,10 @@ def test_against_sample(
     null = own + sum(part for part in distribution.model.covariance(influence).values() if part is not None)
     form, difference = NormalQuadraticForm(null), mean - shown.mean(axis=0)
     statistic, expected = float(difference @ difference), float(form.coefficients.sum())
+    guarantees = [
+        f"a release of {one.statement.n_rows:,} {one.statement.counted} at ε = {one.statement.epsilon:g}, "
+        f"δ = {one.statement.delta:g}" for one in releases if one.statement is not None and len(releases) > 1
+    ]  # fmt: skip
     return TestResult(
         statistic=statistic,
         pvalue=form.sf(statistic),
@@ -103,15 +102,9 @@ def test_against_sample(
         noise_floor=float(np.sqrt(expected)),
         mmd_interval=form.interval(difference),
         detectable_mmd=form.detectable(np.diag(own)),
-        notes=(*distribution.model.notes, *_guarantees(releases)),
+        notes=(*distribution.model.notes, *guarantees),
         **fields_about(releases),
     )
-
-
-def _guarantees(releases: tuple[ReleaseData, ...]) -> list[str]:
-    """The privacy guarantees of several releases, as notes; that of a single one is in fields."""
-    each = [release.statement for release in releases if release.statement is not None] if len(releases) > 1 else []
-    return [f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in each]
 
 
 def _names(nodes: Nodes) -> str:
@@ -123,7 +116,7 @@ def _values(distribution: Distribution, nodes: Nodes) -> Array:
     return np.column_stack([distribution.values(number_node(node)) for node in nodes])
 
 
-def _rows(nodes: Nodes, sample: Any, least: int) -> Array:
+def sample_rows(nodes: Nodes, sample: Any, least: int) -> Array:
     for node in nodes:
         number_node(node)
     try:

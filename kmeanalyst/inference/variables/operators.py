@@ -184,7 +184,8 @@ def _comparison(sign: str, a: Any, b: Any) -> Node:
         raise TypeError(
             f"{a.text} and {b.text} have no level in common, so they are never equal. Compare each with a level."
         )
-    test = _levels_compared(sign) if a.kind == "levels" else _numeric(partial(compared, sign))
+    function = COMPARE[sign] if a.kind == "levels" else partial(compared, sign)
+    test = (lambda x, y: function(x, y) & (x != "") & (y != "")) if a.kind == "levels" else _numeric(function)
     return applied(test, [a, b], text=f"{inside(a)} {sign} {inside(b)}", kind="condition", atomic=False)
 
 
@@ -218,8 +219,3 @@ def _condition(x: Any) -> Node:
 def _numeric(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of float64: conditions count as 0 and 1."""
     return lambda *values: function(*(np.asarray(value, dtype=np.float64) for value in values))
-
-
-def _levels_compared(sign: str) -> Callable[..., Any]:
-    """A comparison of levels that does not hold where a side is missing ("")."""
-    return lambda a, b: COMPARE[sign](a, b) & (a != "") & (b != "")

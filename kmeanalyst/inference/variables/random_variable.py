@@ -407,7 +407,8 @@ class RandomVariable(VariableOperators):
         >>> release["age"].mmd(sample["age"])
         0.01321...
         """
-        return variable_distance.mmd_to_sample(self.nodes, self.embedding(kernel), sample)
+        embedding = self.embedding(kernel)
+        return embedding.distance(KernelMean(embedding.kernel, variable_distance.sample_rows(self.nodes, sample, 1)))
 
     def mmd_test(self, sample: Any, kernel: Kernel | None = None) -> TestResult:
         """Test whether a sample of values has the variable's distribution, all errors of the releases counted in.
