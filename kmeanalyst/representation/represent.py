@@ -1,7 +1,9 @@
 """Points and weights of a release from its measurement, where the points are not given (Algorithm 2).
 
 Random Fourier features are denoised (`denoise`), and points of the estimated mixture weighted, and moved if they are too few
-(`reduced_set`). Margins become rows of equal weight (`tables`), which keep the rules of the domain. Points for all other features
+(`reduced_set`). Margins become rows of equal weight, which keep
+the rules of the domain: their tables are smoothed (`estimates`), cells drawn from a tree of pairs and moved until they fit all
+tables (`even_rows`), and filled with values (`within_cells`, `values_kept`). Points for all other features
 are thinned from a pool. `REPRESENT` says how each release method turns its measurement into points, after the door.
 """
 
@@ -16,7 +18,7 @@ import numpy as np
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import Measurement, feature_mean
@@ -24,8 +26,11 @@ from kmeanalyst.representation.generator.generator import generated_rows
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.mixture.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
-from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
-from kmeanalyst.representation.tables.values_kept import without_broken
+from kmeanalyst.representation.tables.allowed_cells import allowed_cells
+from kmeanalyst.representation.tables.estimates import Observed, estimate_tables, estimated_sets, is_smoothed
+from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
+from kmeanalyst.representation.tables.values_kept import rows_that_keep_rules, without_broken
+from kmeanalyst.representation.tables.within_cells import fine_ranges, rows_in_cells
 from kmeanalyst.representation.thinning import thinned
 from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.convex_fit import (
@@ -203,3 +208,39 @@ def generate(measurement: Measurement, domain: Domain, wanted: Wanted, progress:
 
 REPRESENT: dict[str, Represent] = {"random-features": represent, "subspace": weigh, "generator": generate}
 KEEPS_POINTS = frozenset({"subspace"})  # methods whose points do not depend on the measurement
+
+
+_SWEEPS, _SWEEPS_SMALL = 120, 240  # where noise is small, rows come nearer to their tables
+
+
+def rows_from_tables(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress = silent) -> Array:
+    """As many encoded rows (n, d) of equal weight as are wanted, that fit a measurement of MarginFeatures.
+
+    Errors   ValueError unless it has the one-way tables that `publish` always measures.
+    """
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    kernel = features.kernel
+    _check_tables(kernel)
+    allowed = allowed_cells(domain, kernel)
+    estimates = estimate_tables(measurement, allowed, domain)
+    rng, observed = np.random.default_rng(wanted.rng), Observed.of(measurement)  # one stream for all steps
+    estimates = replace(estimates, sets=estimated_sets(observed, estimates.pairs, allowed))
+    cells = draw_cells(estimates, wanted.n_points, rng, allowed)
+    if allowed is not None:
+        estimates, cells = rake_cells(estimates, cells, allowed, rng)
+        estimates = replace(estimates, sets=estimated_sets(observed, estimates.pairs, allowed))
+    sweeps = wanted.effort.of(_SWEEPS if is_smoothed(measurement) else _SWEEPS_SMALL)
+    cells = move_cells(estimates, cells, rng, sweeps=sweeps, allowed=allowed, progress=progress)
+    fine = fine_ranges(measurement, domain, np.concatenate(estimates.ones))
+    rows = rows_in_cells(kernel, domain, cells, fine, rng)
+    return rows if allowed is None else rows_that_keep_rules(rows, kernel, domain, cells, fine, rng)
+
+
+def _check_tables(kernel: Margins) -> None:
+    if not kernel.shares[0]:
+        raise ValueError(
+            "rows are drawn from one-way tables and from pairs, and this measurement has no one-way tables: no release of "
+            "release_side is like that. Ask questions of the release as it is; for new rows, ask its maker for the tables of "
+            "single columns."
+        )

@@ -20,9 +20,9 @@ from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.represent import rows_from_tables
 from kmeanalyst.representation.tables.estimates import Observed, column_estimates, estimate_tables, smoothed_column
 from kmeanalyst.representation.tables.ordered_pairs import Order, ordered_tables
-from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
 from kmeanalyst.representation.tables.tree import Pair, Tree, implied_tables
 from kmeanalyst.representation.wanted import Effort, Wanted
 
