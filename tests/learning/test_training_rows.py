@@ -50,7 +50,7 @@ def test_rows_too_light_to_count_are_left_out():
 
 def test_counts_as_weights_have_the_probability_view_of_their_shares():
     counts = np.arange(1, 301)
-    np.testing.assert_allclose(weighted(table(300, 0), counts).view_weights("probability"), counts / counts.sum())
+    np.testing.assert_allclose(weighted(table(300, 0), counts).to_frame("probability")["weight"], counts / counts.sum())
 
 
 def test_rows_without_a_target_are_left_out_with_a_note():

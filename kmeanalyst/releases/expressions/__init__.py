@@ -40,7 +40,6 @@ from kmeanalyst.releases.expressions.syntax import (
     denied,
     number_written,
     parts_of,
-    reads_as_condition,
 )
 from kmeanalyst.releases.expressions.words import ExpressionError
 
@@ -101,11 +100,6 @@ class Expression:
     text: str
     columns: tuple[str, ...]
     _root: Node = field(repr=False, compare=False)
-
-    @property
-    def is_condition(self) -> bool:
-        """Whether it is a condition by its text alone; only `check(domain)` can know a boolean column by itself."""
-        return reads_as_condition(self._root)
 
     @property
     def equated(self) -> tuple[tuple[str, float], ...]:

@@ -107,14 +107,6 @@ def parts_of(node: Node) -> Iterator[Node]:
         yield from parts_of(part)
 
 
-def reads_as_condition(node: Node) -> bool:
-    if isinstance(node, Call) and node.function == "where":
-        return all(reads_as_condition(branch) for branch in node.arguments[1:])
-    if isinstance(node, Constant):
-        return isinstance(node.value, bool)
-    return isinstance(node, Comparison | Logic | Not) or (isinstance(node, Call) and node.function == "missing")
-
-
 _DENIED = {
     "==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "not in", "not in": "in",
 }  # fmt: skip
