@@ -281,7 +281,6 @@ def _matches(x: Array, y: Array, columns: Sequence[int]) -> Array:
     return count.astype(np.float64)
 
 
-_FEW_ROWS = 1000
 KINDS = ("one-way", "pairs", "finer")  # the order of `shares`
 
 
@@ -362,7 +361,7 @@ class Group:
 
     @cached_property
     def _shapes(self) -> Array:
-        return np.array(self.sizes, dtype=np.intp)[self._tables]
+        return np.array(self.sizes, dtype=np.intp)[np.array(self.tables, dtype=np.intp)]
 
     @cached_property
     def starts(self) -> Array:
@@ -381,9 +380,6 @@ class Group:
 
     def find(self, cells: Array, indices: Array) -> None:
         """Write the feature of each row's cell in each table to `indices` (tables, n), from cells (columns, n)."""
-        if indices.shape[1] < _FEW_ROWS:
-            self._find_at_once(cells, indices)
-            return
         for run, leading, last in self._runs:
             shared = np.zeros(cells.shape[1], dtype=indices.dtype)
             for column in leading:
@@ -393,14 +389,6 @@ class Group:
             np.multiply(shared, self._shapes[run, -1:].astype(indices.dtype), out=own)
             own += cells[last]
             own += self.starts[run, None].astype(indices.dtype)
-
-    def _find_at_once(self, cells: Array, indices: Array) -> None:
-        """The same for few rows of many tables, where a loop over tables would take longer."""
-        indices[:] = cells[self._tables[:, 0]]
-        for sizes, columns in zip(self._shapes.T[1:], self._tables.T[1:], strict=True):
-            indices *= sizes[:, None]
-            indices += cells[columns]
-        indices += self.starts[:, None]
 
     @cached_property
     def _runs(self) -> list[tuple[slice, tuple[int, ...], Any]]:
@@ -412,10 +400,6 @@ class Group:
             in_a_row = last == list(range(span.start, span.stop))
             runs.append((slice(first, first := first + len(last)), leading, span if in_a_row else last))
         return runs
-
-    @cached_property
-    def _tables(self) -> Array:
-        return np.array(self.tables, dtype=np.intp)
 
 
 def _groups(kernel: Margins) -> list[Group]:
