@@ -482,9 +482,9 @@ def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: f
     return CellFit(rows, answers, system, determined, measurement)
 
 
-def _until(share: float, *, last: int = _PATIENCE, fewest: int = 1) -> Callable[[Array], Array]:
+def _until(share: float, *, fewest: int = 1) -> Callable[[Array], Array]:
     """Whether none of the last steps, of this many at least, gained more than this share of what all of them did."""
-    return lambda gains: (len(gains) >= fewest) & (gains[-last:].max(axis=0) < share * gains.sum(axis=0))
+    return lambda gains: (len(gains) >= fewest) & (gains[-_PATIENCE:].max(axis=0) < share * gains.sum(axis=0))
 
 
 def _few_columns(values: Array) -> Iterator[Array]:

@@ -28,7 +28,7 @@ from kmeanalyst.inference.estimate.error_model import (
     total,
 )
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
+from kmeanalyst.inference.estimate.statistic import Statistic, mean_of_rows
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
@@ -245,12 +245,11 @@ def answer(
     statistic: Statistic,
     question: str,
     notes: tuple[str, ...] = (),
-    interval_by: IntervalRule | None = None,
     possible: tuple[float, float] | None = None,
 ) -> Statistic:
     """A statistic of the distribution's weights as one of the released weights (the chain rule), with what is said of it."""
     influence = None if statistic.influence is None else distribution.influence(statistic.influence)
-    return Statistic(float(statistic.value), influence, distribution.text(question), notes, interval_by, possible)
+    return Statistic(float(statistic.value), influence, distribution.text(question), notes, possible=possible)
 
 
 def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Estimates:
