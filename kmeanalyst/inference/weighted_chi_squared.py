@@ -194,7 +194,6 @@ class _ChiSquaredSum:
 
     @property
     def mean(self) -> float:
-        """In units of scale."""
         return float(self.e @ (self.degrees + self.noncentrality))
 
     def cumulant(self, s: Array) -> Array:

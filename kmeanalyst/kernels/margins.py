@@ -355,7 +355,6 @@ class Group:
 
     @property
     def height(self) -> float:
-        """The height of its tables, where they have one height."""
         assert len(set(self.squares)) == 1
         return math.sqrt(self.squares[0])
 

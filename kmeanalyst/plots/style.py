@@ -90,7 +90,6 @@ def guarantee(statement: PrivacyStatement | None) -> str:
 
 
 def guarantees(releases: Sequence[ReleaseData], view: str) -> str:
-    """The guarantees of the releases that are drawn, and the weights."""
     if len(releases) == 1:
         return f"{guarantee(releases[0].statement)} · {view} weights"
     statements = "; ".join(dict.fromkeys(guarantee(release.statement) for release in releases))

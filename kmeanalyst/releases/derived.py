@@ -198,7 +198,6 @@ def _derived(
 
 
 def _bounds(extent: Extent, values: Array, kind: type[Column]) -> tuple[float, float]:
-    """(lower, upper) of a column of numbers that has these values and possibly others."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     width = high - low
     if not (extent.bounded and extent.high - extent.low <= _FAR_WIDER * width):

@@ -22,8 +22,6 @@ _MOST_NOTES = 8
 
 @dataclass(frozen=True)
 class Caveat:
-    """Something a reader should know: how much it matters, a headline, and the text."""
-
     weight: str
     headline: str
     text: str
@@ -191,6 +189,5 @@ def _of_notes(facts: ReleaseFacts) -> Iterator[Caveat]:
 
 
 def _listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
-    """Names with commas, each cut to a length; only the first of many."""
     shown = ", ".join(short(name, 40) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -348,7 +348,6 @@ def _cite(facts: ReleaseFacts) -> list[object]:
 
 
 def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
-    """(what it shows, command) for this release, as one would type them."""
     file = facts.source if facts.source and _PLAIN_FILE.fullmatch(facts.source) else "FILE.kme"
     extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
     number, levels = _example(facts, Number), _example(facts, Categorical)

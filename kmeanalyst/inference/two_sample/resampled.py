@@ -61,7 +61,6 @@ class Draws:
 
     @property
     def covariance(self) -> Array:
-        """(K, K) of the points."""
         return (self.values.T * self.weights) @ self.values
 
     def along(self, form: Array) -> Draws:

@@ -105,7 +105,6 @@ def side_and_sample(release: ReleaseData, sample: SampleRows) -> tuple[Side, Sid
 
 
 def two_measured_sides(a: ReleaseData, b: ReleaseData) -> tuple[Side, Side, Directions | None]:
-    """Two releases as the test with noise needs them; no directions where their feature maps are different."""
     if a.measurement is None or b.measurement is None:
         raise ValueError(
             "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
@@ -305,7 +304,6 @@ class SampleRows:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know of the encoding of all rows: ignored columns, clamped and unseen values."""
         counts = self._count()
         ignored = tuple(name for name in counts.ignored if name not in self._unread)
         return replace(counts, ignored=ignored).notes()

@@ -89,7 +89,6 @@ def expression_node(release: ReleaseData, text: str) -> Node:
 
 
 def number_node(node: Node) -> Node:
-    """The node itself; TypeError where it has levels."""
     if node.kind == "levels":
         raise TypeError(
             f"{node.text} has levels, which have no numbers. Ask a comparison, such as "
@@ -99,7 +98,6 @@ def number_node(node: Node) -> Node:
 
 
 def missing_node(node: Node) -> Node:
-    """The condition that a column's cell is missing, or that an expression is undefined."""
     if node.column is not None:
         return expression_node(node.releases[0], f"missing({words.column(node.column)})")
     return applied(

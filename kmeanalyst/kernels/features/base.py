@@ -46,7 +46,6 @@ class FeatureMap(ABC):
         return self.compact(X)
 
     def gram(self, X: Array, Y: Array) -> Array:
-        """φ(x_i)·φ(y_j), (n, m)."""
         return self(X) @ self(Y).T
 
     @property
@@ -73,7 +72,6 @@ class FeatureMap(ABC):
 
     @property
     def nonnegative(self) -> bool:
-        """Whether every coordinate is ≥ 0."""
         return False
 
     @property

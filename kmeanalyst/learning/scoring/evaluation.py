@@ -125,7 +125,6 @@ class Task:
 
 
 def task_of(model: Any, target: str | None, positive: Any) -> Task:
-    """The task of a model; ValueError where the target or class named does not fit it."""
     own: str | None = getattr(model, "target", None)
     column = own if target is None else target
     if column is None:
@@ -277,7 +276,6 @@ def score(
 def scoring_task(
     model: Any, data: Any, *, target: str | None, positive: Any, where: Where, view: View | None
 ) -> ScoringTask:
-    """A model with the data to score it on; ValueError where they do not fit together."""
     task = task_of(model, target, positive)
     if not isinstance(data, ReleaseData):
         return _of_sample(task, data, where, view)

@@ -68,7 +68,6 @@ class Predictions:
         return np.concatenate([self.weights, np.zeros(len(self.truth) - len(self.weights))])
 
     def at_weighted_rows(self, values: Array) -> Array:
-        """Values at the rows that have a weight."""
         return values[: len(self.weights)][self.weights != 0]
 
     def named(self, values: Array) -> Array:

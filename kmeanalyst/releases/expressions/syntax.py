@@ -36,8 +36,6 @@ class Node:
 
 @dataclass(frozen=True)
 class Constant(Node):
-    """A number, a text, true or false."""
-
     value: float | str | bool
 
 
@@ -67,8 +65,6 @@ class Arithmetic(Node):
 
 @dataclass(frozen=True)
 class Logic(Node):
-    """a and b and ..., or a or b or ...."""
-
     word: str
     operands: tuple[Node, ...]
 
@@ -290,7 +286,6 @@ class Parser:
         return self.tokens[self.at - 1]
 
     def takes(self, sign: str) -> bool:
-        """Whether the next token is that sign or word; it is then taken."""
         found = self.token.kind in ("sign", "word") and self.token.text == sign
         self.at += found
         return found

@@ -122,7 +122,6 @@ class Rules:
         return found
 
     def frame(self, cells: Mapping[int, Array]) -> pd.DataFrame:
-        """Some columns, by index, of encoded cells (n,), in natural units and levels."""
         own = self.domain.columns
         return pd.DataFrame({own[j].name: own[j].decode(values) for j, values in cells.items()})
 

@@ -164,7 +164,6 @@ def _rows(value: Any, width: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _rows_in(path: Path, names: Sequence[str]) -> list[list[str]]:
-    """The rows of a public CSV file, whose first line names the columns; others of its columns are ignored."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             lines = [line for line in csv.reader(handle) if any(cell.strip() for cell in line)]
