@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from kmeanalyst import __version__
 from kmeanalyst.inference.contingency.association import LEAST_SHARE, MOST_GROUPS, Association
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
-from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import shortened
@@ -34,8 +29,16 @@ _SECTIONS = (
 )
 _NAME = 60  # characters of a name in running text
 _LEVEL = 80
-_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")  # no quotes needed, in any shell
-_PLAIN_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+COMMANDS = (
+    ("what the file is and guarantees", "info FILE.kme"),
+    ("whether its claims hold", "validate FILE.kme"),
+    ("a mean, with its error in parts, in each group", "expect FILE.kme COLUMN --by COLUMN"),
+    ("quantiles", "quantile FILE.kme COLUMN 0.1 0.5 0.9"),
+    ("a two-way table", "table FILE.kme COLUMN COLUMN"),
+    ("whether your own rows are from the same population", "mmd-test FILE.kme my_sample.csv"),
+    ("where they differ", "compare FILE.kme my_sample.csv"),
+    ("rows for other tools", "export FILE.kme rows.csv --view resampled --rows 10000"),
+)
 _BALOG = (
     "Balog, M., Tolstikhin, I. & Schölkopf, B. (2018). Differentially private database release via kernel mean embeddings. "
     "ICML, PMLR 80."
@@ -320,10 +323,13 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
 
 def _further(facts: ReleaseFacts) -> list[object]:
     intro = "In a terminal, with the package kmeanalyst and the file itself; a click on a command selects it."
+    extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
     asked = [
-        element("div", element("p", what, class_="soft"), element("pre", element("code", text)), class_="ask")
-        for what, text in commands(facts)
-    ]
+        element(
+            "div", element("p", what, class_="soft"), element("pre", element("code", f"kmeanalyst {text}{extra}")), class_="ask",
+        )
+        for what, text in COMMANDS
+    ]  # fmt: skip
     return [element("p", intro), element("div", asked, class_="two")]
 
 
@@ -345,36 +351,6 @@ def _cite(facts: ReleaseFacts) -> list[object]:
         parts.append(element("p", "Release made with: ", name_of(made, 400), class_="soft"))
     parts.append(element("p", f"Report made with kmeanalyst {__version__}.", class_="soft"))
     return [joined(part) for part in parts]
-
-
-def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
-    file = facts.source if facts.source and _PLAIN_FILE.fullmatch(facts.source) else "FILE.kme"
-    extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
-    number, levels = _example(facts, Number), _example(facts, Categorical)
-    asked = [("what the file is and guarantees", f"info {file}"), ("whether its claims hold", f"validate {file}")]
-    if number:
-        asked.append(("a mean, with its error in parts", f"expect {file} {number}"))
-        asked.append(("quantiles", f"quantile {file} {number} 0.1 0.5 0.9"))
-    if number and levels:
-        asked.append(("the same in each group", f"expect {file} {number} --by {levels}"))
-        asked.append(("a two-way table", f"table {file} {number} {levels}"))
-    asked += [
-        ("whether your own rows are from the same population", f"mmd-test {file} my_sample.csv"),
-        ("where they differ", f"compare {file} my_sample.csv"),
-        ("rows for other tools", f"export {file} rows.csv --view resampled --rows 10000"),
-    ]
-    return [(what, f"kmeanalyst {text}{extra}") for what, text in asked]
-
-
-def _example(facts: ReleaseFacts, kind: type) -> str | None:
-    """The first column of a kind whose name needs no quotes."""
-    for one in facts.columns:
-        name = one.name
-        if not isinstance(one.column, kind) or isinstance(one.column, Cyclic) or one.column.missing:
-            continue
-        if _PLAIN_NAME.fullmatch(name) and name not in words.WORDS and one.column.kind != "date":
-            return name
-    return None
 
 
 def papers(facts: ReleaseFacts) -> list[str]:
