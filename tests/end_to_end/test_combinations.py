@@ -25,7 +25,7 @@ from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.measurement import binning, maclaurin
 from kmeanalyst.releases.function import function_of
 from kmeanalyst.releases.statement import REPLACE_UNIT, StatementError
-from kmeanalyst.representation.redraw import redraw
+from kmeanalyst.representation.represent import redraw
 from release_side.budget.ledger import Ledger
 from release_side.door.mechanism import PublishError
 

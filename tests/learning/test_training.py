@@ -40,7 +40,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Real
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.representation import wanted
-from kmeanalyst.representation.redraw import redraw
+from kmeanalyst.representation.represent import redraw
 from kmeanalyst.representation.wanted import QUICK
 from release_side import publish
 

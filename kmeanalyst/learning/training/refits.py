@@ -19,7 +19,7 @@ from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, digest
 from kmeanalyst.learning.training.training import refit_on
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.representation.redraw import redraw
+from kmeanalyst.representation.represent import redraw
 
 
 @dataclass(frozen=True, eq=False)
