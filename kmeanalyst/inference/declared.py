@@ -69,7 +69,6 @@ def declared_by(release: ReleaseData, question: object, where: Sequence[object])
 
 
 def note_of(release: ReleaseData, found: Declared) -> str:
-    """What an answer by declaration says of itself."""
     seen = [violation for violation in violations(release) if violation.rule in found.rules]
     broken = "; ".join(violation.describe() for violation in seen) or "the measurement does not show how many do"
     return (
@@ -91,13 +90,11 @@ def _names(release: ReleaseData, found: Declared) -> str:
 
 
 def contradiction_notes(release: ReleaseData) -> tuple[str, ...]:
-    """A note where the measurement contradicts a rule."""
     found = "; ".join(violation.describe() for violation in violations(release) if violation.is_contradicted)
     return (f"the measurement contradicts a rule that the answer assumes: {found}",) if found else ()
 
 
 def violations(release: ReleaseData) -> tuple[Violation, ...]:
-    """How many rows break each rule, as far as the measurement shows it."""
     return kept(release, "violations", lambda: violations_of(release.domain, release.measurement))
 
 

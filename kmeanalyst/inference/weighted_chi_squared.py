@@ -137,8 +137,8 @@ class NormalQuadraticForm:
         low = 0.0 if exceeds(0.0, squared) >= beyond else _crossing(lambda x: exceeds(x, squared) - beyond, squared)
         return low, _crossing(lambda x: exceeds(x, seen) - (1 - beyond), seen)
 
-    def detectable(self, signal: Array, *, level: float = 0.05, power: float = 0.8) -> float:
-        """The ‖δ‖ at which a test of Σ w_k d_k² at `level` rejects with probability `power`.
+    def detectable(self, signal: Array, *, level: float = 0.05) -> float:
+        """The ‖δ‖ at which a test of Σ w_k d_k² at `level` rejects four times in five.
 
         signal   λ (K,): ‖δ‖² is spread over the coordinates as these are.
         """
@@ -148,7 +148,7 @@ class NormalQuadraticForm:
         gains = (basis[:, keep] ** 2).T @ (weights * signal / signal.sum()) / e
         critical = weighted_chi_squared_isf(level, e)
         return _crossing(
-            lambda x: weighted_chi_squared_sf(critical, e, noncentrality=x**2 * gains) - power, critical / (e @ gains)
+            lambda x: weighted_chi_squared_sf(critical, e, noncentrality=x**2 * gains) - 0.8, critical / (e @ gains)
         )
 
 
@@ -194,7 +194,6 @@ class _ChiSquaredSum:
 
     @property
     def mean(self) -> float:
-        """In units of scale."""
         return float(self.e @ (self.degrees + self.noncentrality))
 
     def cumulant(self, s: Array) -> Array:

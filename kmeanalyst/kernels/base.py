@@ -177,7 +177,6 @@ def coordinates_of(widths: Sequence[int]) -> list[list[int]]:
 
 
 def slices(n: int, size: int) -> list[slice]:
-    """Slices of at most `size` indices, at least one, that cover 0 ... n − 1 in order."""
     size = max(1, size)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
@@ -211,7 +210,6 @@ def checked_pair(X: Any, Y: Any) -> tuple[Array, Array]:
 
 
 def zero_where_missing_differs(K: Array, X: Array, Y: Array) -> Array:
-    """Set k(x, y) = 0 where the missing cells of x and y are not in the same columns."""
     missing_x, missing_y = np.isnan(X), np.isnan(Y)
     if not (missing_x.any() or missing_y.any()):
         return K
@@ -234,12 +232,10 @@ def check_width(X: Array, width: int, has: str) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is an int or a float, and not true or false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is an int, and not true or false."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -267,7 +263,6 @@ class Composed(Kernel):
 
     @property
     def parts(self) -> tuple[Kernel, ...]:
-        """The kernels it is made of."""
         values = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
         inside = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
         return tuple(part for part in inside if isinstance(part, Kernel))

@@ -41,7 +41,6 @@ def centre_gram(K: Array) -> None:
 
 
 def weighted_gram_sum(kernel: Kernel, X: Array, u: Array, Y: Array, v: Array) -> float:
-    """Σ_i Σ_j u_i v_j k(x_i, y_j)."""
     product = kernel.mean_product(X, u, Y, v)
     if product is not None:
         return product

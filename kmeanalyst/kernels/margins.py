@@ -108,7 +108,6 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def n_cells(self) -> int:
-        """Of all tables: the dimension of the features, before any is made."""
         cells = (sum(self.sizes), self._cells_of_pairs(), sum(self.fine_sizes))
         return sum(n for n, share in zip(cells, self.shares, strict=True) if share)
 
@@ -117,7 +116,6 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def n_tables(self) -> int:
-        """Number of measured tables."""
         return sum(n for n, share in zip(self._counts(), self.shares, strict=True) if share)
 
     def _counts(self) -> tuple[int, ...]:
@@ -130,7 +128,6 @@ class Margins(Cells, UnitDiagonal):
 
     @property
     def pairs(self) -> tuple[tuple[int, ...], ...]:
-        """These pairs (i, j), i < j."""
         return tuple(combinations(range(len(self.edges)), 2))
 
     @property
@@ -284,7 +281,6 @@ def _matches(x: Array, y: Array, columns: Sequence[int]) -> Array:
     return count.astype(np.float64)
 
 
-_FEW_ROWS = 1000
 KINDS = ("one-way", "pairs", "finer")  # the order of `shares`
 
 
@@ -355,18 +351,16 @@ class Group:
 
     @property
     def is_of_sets(self) -> bool:
-        """Whether its tables are of two or more columns: those that may have been chosen."""
         return self.kind in ("pairs", "sets")
 
     @property
     def height(self) -> float:
-        """The height of its tables, where they have one height."""
         assert len(set(self.squares)) == 1
         return math.sqrt(self.squares[0])
 
     @cached_property
     def _shapes(self) -> Array:
-        return np.array(self.sizes, dtype=np.intp)[self._tables]
+        return np.array(self.sizes, dtype=np.intp)[np.array(self.tables, dtype=np.intp)]
 
     @cached_property
     def starts(self) -> Array:
@@ -381,14 +375,10 @@ class Group:
 
     @property
     def stop(self) -> int:
-        """One past the last feature."""
         return int(self.start + self._shapes.prod(axis=1).sum())
 
     def find(self, cells: Array, indices: Array) -> None:
         """Write the feature of each row's cell in each table to `indices` (tables, n), from cells (columns, n)."""
-        if indices.shape[1] < _FEW_ROWS:
-            self._find_at_once(cells, indices)
-            return
         for run, leading, last in self._runs:
             shared = np.zeros(cells.shape[1], dtype=indices.dtype)
             for column in leading:
@@ -398,14 +388,6 @@ class Group:
             np.multiply(shared, self._shapes[run, -1:].astype(indices.dtype), out=own)
             own += cells[last]
             own += self.starts[run, None].astype(indices.dtype)
-
-    def _find_at_once(self, cells: Array, indices: Array) -> None:
-        """The same for few rows of many tables, where a loop over tables would take longer."""
-        indices[:] = cells[self._tables[:, 0]]
-        for sizes, columns in zip(self._shapes.T[1:], self._tables.T[1:], strict=True):
-            indices *= sizes[:, None]
-            indices += cells[columns]
-        indices += self.starts[:, None]
 
     @cached_property
     def _runs(self) -> list[tuple[slice, tuple[int, ...], Any]]:
@@ -417,10 +399,6 @@ class Group:
             in_a_row = last == list(range(span.start, span.stop))
             runs.append((slice(first, first := first + len(last)), leading, span if in_a_row else last))
         return runs
-
-    @cached_property
-    def _tables(self) -> Array:
-        return np.array(self.tables, dtype=np.intp)
 
 
 def _groups(kernel: Margins) -> list[Group]:

@@ -75,11 +75,9 @@ class Positions:
 
     @property
     def labels_are_long(self) -> bool:
-        """Whether the labels are too long for side by side under an axis."""
         return self.labels is not None and are_long(self.labels)
 
     def mark(self, ax: Axes, which: str) -> None:
-        """Scale, limits and ticks of an axis, "x" or "y"."""
         ends = (float(self.lefts.min()), float(self.rights.max()))
         if self.labels is not None:
             getattr(ax, f"set_{which}ticks")(self.middles, self.labels)
@@ -93,7 +91,6 @@ class Positions:
 
 
 def are_long(labels: Sequence[str]) -> bool:
-    """Whether labels are too long for side by side under an axis."""
     return sum(map(len, labels)) > _SHORT
 
 
@@ -166,7 +163,6 @@ def _numbers(values: pd.Series, column: Number | None) -> Array:
 
 
 def mark_scale(ax: Axes, which: str, column: Number | None) -> None:
-    """The scale of an axis, and ticks that suit it."""
     axis = getattr(ax, f"{which}axis")
     if isinstance(column, Date):
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter

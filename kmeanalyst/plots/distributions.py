@@ -126,7 +126,6 @@ def size_of_bars(labels: Sequence[str]) -> tuple[float, float]:
 
 
 def size_of_histogram(column: Column) -> tuple[float, float]:
-    """The size of a figure of a column's histogram, in inches."""
     levels = [plain(level) for level in column.levels] if isinstance(column, Categorical) else []
     return size_of_bars(levels[:_MOST_LEVELS])
 
@@ -134,7 +133,6 @@ def size_of_histogram(column: Column) -> tuple[float, float]:
 def _of_variable(
     variable: RandomVariable, *, bins: int | Sequence[float] | None, level: float, ax: Axes | None
 ) -> Axes:
-    """The histogram of a random variable, as `RandomVariable.histogram` gives it; unbounded ranges are as wide as the others."""
     frame, name = variable.histogram(bins=bins, level=level), variable.names[0]
     of_column, releases = variable.nodes[0].column, variable.releases
     kind = releases[0].columns[of_column] if of_column is not None and len(releases) == 1 else None

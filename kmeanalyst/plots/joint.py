@@ -136,7 +136,6 @@ def _boxes(boxes: Sequence[tuple[Any, ...]], **style: Any) -> PatchCollection:
 
 
 def _write(ax: Axes, middles: Array, values: Array, halves: Array, drawn: PatchCollection) -> None:
-    """Each cell's probability and half the width of its interval, in per cent, dark on light or light on dark."""
     colours = drawn.to_rgba(values)
     for (x, y), value, half, colour in zip(middles, values, halves, colours, strict=True):
         ink = "white" if luminance(colour) < 0.35 else "black"
@@ -197,7 +196,6 @@ def size_of_pairs(n_columns: int) -> tuple[float, float]:
 
 
 def check_pairs(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
-    """The columns whose pairs are drawn, as named or the usual ones; ValueError if they are too many or too few."""
     if columns is None:
         columns = [column.name for column in release.columns.columns if not isinstance(column, Text)][:_USUAL_COLUMNS]
     names = [columns] if isinstance(columns, str) else list(columns)
@@ -210,7 +208,6 @@ def check_pairs(release: ReleaseData, columns: Sequence[str] | None) -> list[str
 
 
 def _diagonal(ax: Axes, population: Population, name: str, side: _Side, level: float) -> None:
-    """A column's histogram, over the positions that it has in the maps below it."""
     groups, positions, _ = side
     found = joint_probabilities(population, [groups]).to_frame(level)
     bars_at(ax, positions, *values_and_errors(found, "value"), down=False)

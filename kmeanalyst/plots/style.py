@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -34,8 +33,6 @@ STAMP = "NOT PRIVATE"
 
 @dataclass(frozen=True)
 class SeriesStyle:
-    """The colour, line style and marker of one of several series."""
-
     colour: str
     line: str
     marker: str
@@ -45,7 +42,6 @@ RELEASE, SAMPLE = SeriesStyle("#0072B2", "-", "o"), SeriesStyle("#D55E00", "--",
 
 
 def axes_of(ax: Axes | None, size: tuple[float, float] = SIZE) -> Axes:
-    """The Axes to draw on: those given, or a new figure's, as notebooks show them."""
     if ax is None:
         from matplotlib import pyplot
 
@@ -69,13 +65,11 @@ def without_formulas(text: str) -> str:
 
 
 def whiskers(ax: Any, positions: Array, values: Array, error: Any, *, down: bool = False, **style: Any) -> None:
-    """Error bars of vertical or horizontal bars."""
     x, y = (values, positions) if down else (positions, values)
     ax.errorbar(x, y, **{"xerr" if down else "yerr": error}, **style)
 
 
 def caption(ax: Axes, *parts: str) -> None:
-    """Small grey lines above the drawing: a line for each part, broken where it would be wider than a narrow panel."""
     lines = [line for part in parts for line in _broken(part)]
     ax.set_title(without_formulas("\n".join(lines)), loc="left", fontsize=_SMALL, color=GREY)
 
@@ -96,7 +90,6 @@ def guarantee(statement: PrivacyStatement | None) -> str:
 
 
 def guarantees(releases: Sequence[ReleaseData], view: str) -> str:
-    """The guarantees of the releases that are drawn, and the weights."""
     if len(releases) == 1:
         return f"{guarantee(releases[0].statement)} · {view} weights"
     statements = "; ".join(dict.fromkeys(guarantee(release.statement) for release in releases))
@@ -104,7 +97,6 @@ def guarantees(releases: Sequence[ReleaseData], view: str) -> str:
 
 
 def condition_and_notes(where: object, notes: Sequence[str] = ()) -> list[str]:
-    """The condition of a drawing, if it has one, and its notes, for the caption."""
     given = short(where, 80) if isinstance(where, str) else getattr(where, "__name__", "a condition")
     return [*notes] if where is None else [f"given {given}", *notes]
 
@@ -151,7 +143,6 @@ def new_figure(size: tuple[float, float] = SIZE) -> Figure:
 
 
 def format_of(path: str | Path) -> str:
-    """The format that a file's ending names; ValueError for another."""
     ending = Path(path).suffix.lower().removeprefix(".")
     if ending not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
@@ -163,15 +154,7 @@ def format_of(path: str | Path) -> str:
 
 
 def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
-    """Write a figure; the write is atomic."""
     ending = format_of(path)
-    with atomic_write(path) as temporary, without_glyph_warnings():
+    with atomic_write(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # boxes are drawn for such letters
         figure.savefig(temporary, format=ending, dpi=dpi)
-
-
-@contextmanager
-def without_glyph_warnings() -> Iterator[None]:
-    """No warning where a font lacks a level's letters: boxes are drawn for them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield

@@ -22,7 +22,6 @@ from kmeanalyst.inference.questions import expectation as means
 from kmeanalyst.inference.questions.tables import GroupBy
 from kmeanalyst.inference.regression import glm as regressions
 from kmeanalyst.kernels import Kernel
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import Condition, ReleaseData, View
 
@@ -109,16 +108,6 @@ class Release(ReleaseData):
         Male    42.023167        0.765245
         """
         return GroupBy(self, column, where, view, level)
-
-    def view_weights(self, view: View = "signed") -> Array:
-        """Weights (M,) of a view: "signed" as released, or "probability", the nearest in RKHS distance that are probabilities.
-
-        >>> release.view_weights("probability").min() >= 0
-        np.True_
-        """
-        from kmeanalyst.representation.weights.views import view_weights
-
-        return view_weights(self, view)
 
     def to_frame(
         self, view: View = "signed", *, rows: int | None = None, rng: np.random.Generator | int | None = None

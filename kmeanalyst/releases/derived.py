@@ -198,7 +198,6 @@ def _derived(
 
 
 def _bounds(extent: Extent, values: Array, kind: type[Column]) -> tuple[float, float]:
-    """(lower, upper) of a column of numbers that has these values and possibly others."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     width = high - low
     if not (extent.bounded and extent.high - extent.low <= _FAR_WIDER * width):
@@ -253,7 +252,6 @@ _SIGNS = {
 
 
 def named_expressions(texts: Sequence[str], name: str | None = None) -> dict[str, str]:
-    """Name → expression of texts such as "bmi = mass / height**2"; ValueError where two have one name."""
     named: dict[str, str] = {}
     for text in texts:
         its_name, expression = named_expression(text, name)

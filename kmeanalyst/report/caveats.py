@@ -22,15 +22,12 @@ _MOST_NOTES = 8
 
 @dataclass(frozen=True)
 class Caveat:
-    """Something a reader should know: how much it matters, a headline, and the text."""
-
     weight: str
     headline: str
     text: str
 
 
 def warnings_of(facts: ReleaseFacts) -> list[Caveat]:
-    """All caveats, the most important first."""
     found = [*_of_guarantee(facts), *_of_weights(facts), *_of_errors(facts), *_of_columns(facts), *_of_notes(facts)]
     return sorted(found, key=lambda one: (ALARM, CARE, NOTE).index(one.weight))
 
@@ -192,6 +189,5 @@ def _of_notes(facts: ReleaseFacts) -> Iterator[Caveat]:
 
 
 def _listed(names: Sequence[str], most: int = _MOST_NAMES) -> str:
-    """Names with commas, each cut to a length; only the first of many."""
     shown = ", ".join(short(name, 40) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -14,7 +14,7 @@ from kmeanalyst.inference.contingency.association import Association, associatio
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, estimates, population_of
 from kmeanalyst.inference.questions.expectation import mean_of, statistic_of
-from kmeanalyst.inference.questions.groups import MISSING, Group, groups_of
+from kmeanalyst.inference.questions.groups import MISSING, groups_of
 from kmeanalyst.inference.questions.moments import deviation_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
@@ -41,16 +41,12 @@ class Bar:
 
     label     the level, value or range.
     together  whether it is the sum of the rarer levels.
-    extent    (left, right) in encoded units, of ranges of numbers and days; None for all others.
-    edges     the same in natural units.
     estimate  the share.
     """
 
     label: str
     estimate: Estimate
     together: bool = False
-    extent: tuple[float, float] | None = None
-    edges: tuple[Any, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,22 +193,7 @@ def _bars(population: Population, column: Column) -> tuple[Bar, ...]:
     groups = groups_of(population.release.columns, column.name, _RANGES if many else None)
     held = [(population.values(group.condition) == 1).astype(float) for group in groups]
     found = estimates(population, [statistic_of(population, h, g.condition) for h, g in zip(held, groups, strict=True)])
-    last = max((k for k, group in enumerate(groups) if group.label != MISSING), default=0)
-    edges = [None if group.left is None else (group.left, group.right) for group in groups]
-    return tuple(
-        Bar(label=group.label, estimate=share, extent=_extent(column, group, k == last), edges=edges[k])
-        for k, (group, share) in enumerate(zip(groups, found, strict=True))
-    )
-
-
-def _extent(column: Number | Tree, group: Group, last: bool) -> tuple[float, float] | None:
-    """Where a range starts and ends in encoded units; a whole number extends half a step to either side."""
-    if isinstance(column, Tree) or group.left is None or (group.left == group.right and column.grain is None):
-        return None
-    if group.left == group.right:
-        return float(column.cuts([group.left])[0]), float(column.cuts_above([group.left])[0])
-    left, right = (float(x) for x in column.cuts([group.left, group.right]))
-    return left, column.ends[1] if last else right
+    return tuple(Bar(label=group.label, estimate=share) for group, share in zip(groups, found, strict=True))
 
 
 def _level_bars(population: Population, column: Categorical) -> tuple[Bar, ...]:

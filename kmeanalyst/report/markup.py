@@ -87,7 +87,6 @@ def table(heads: Sequence[tuple[str, str]], rows: Sequence[object], caption: obj
 
 
 def scrolling(inner: Markup, caption: object) -> Markup:
-    """A table in a box that scrolls, with the keyboard too."""
     return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 

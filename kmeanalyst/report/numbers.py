@@ -14,7 +14,6 @@ _MINUS = "−"
 
 
 def written(estimate: Estimate, number: float) -> str:
-    """A number of an estimate with two digits of its error."""
     if not math.isfinite(number):
         return "not known"
     text = f"{number:,.6g}" if estimate.standard_error == 0 else estimate.written(number, ",")
@@ -22,23 +21,22 @@ def written(estimate: Estimate, number: float) -> str:
 
 
 def with_error(estimate: Estimate, column: Column) -> str:
-    """value ± standard error; of days a date, and the error in days."""
     if not math.isfinite(estimate.value):
         return "not known"
     if isinstance(column, Date):
-        return f"{day(estimate.value)} ± {_error_days(estimate.standard_error)}"
+        error = estimate.standard_error
+        digits = ",.0f" if error >= 10 else ".2g"
+        return f"{day(estimate.value)} ± " + (f"{error:{digits}} days" if math.isfinite(error) else "not known")
     return f"{written(estimate, estimate.value)} ± {written(estimate, estimate.standard_error)}"
 
 
 def value_text(estimate: Estimate, column: Column, number: float) -> str:
-    """A number in the column's own units."""
     if isinstance(column, Date) and math.isfinite(number):
         return day(number)
     return written(estimate, number)
 
 
 def day(number: float) -> str:
-    """Days since 1970-01-01 as a date."""
     try:
         return (_EPOCH + datetime.timedelta(days=round(number))).isoformat()
     except OverflowError:
@@ -46,7 +44,6 @@ def day(number: float) -> str:
 
 
 def percent(estimate: Estimate) -> str:
-    """A share in per cent, with its error: 18.3 ± 0.4 %."""
     if not math.isfinite(estimate.value):
         return "not known"
     digits = _decimals(estimate)
@@ -56,7 +53,6 @@ def percent(estimate: Estimate) -> str:
 
 
 def percent_text(estimate: Estimate) -> str:
-    """The same with its 95 % interval."""
     low, high = estimate.interval()
     if not math.isfinite(low):
         return percent(estimate)
@@ -74,9 +70,3 @@ def bare_percent(number: float | None, like: Estimate) -> str:
 def _decimals(share: Estimate) -> int:
     """Of a share in per cent: those that show two digits of its error, four at most."""
     return min(max(share.digits - 2, 0), 4) if share.standard_error > 0 else 2
-
-
-def _error_days(error: float) -> str:
-    if not math.isfinite(error):
-        return "not known"
-    return f"{error:,.0f} days" if error >= 10 else f"{error:.2g} days"

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from kmeanalyst import __version__
 from kmeanalyst.inference.contingency.association import LEAST_SHARE, MOST_GROUPS, Association
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
-from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.texts import shortened
@@ -34,8 +29,16 @@ _SECTIONS = (
 )
 _NAME = 60  # characters of a name in running text
 _LEVEL = 80
-_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")  # no quotes needed, in any shell
-_PLAIN_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+COMMANDS = (
+    ("what the file is and guarantees", "info FILE.kme"),
+    ("whether its claims hold", "validate FILE.kme"),
+    ("a mean, with its error in parts, in each group", "expect FILE.kme COLUMN --by COLUMN"),
+    ("quantiles", "quantile FILE.kme COLUMN 0.1 0.5 0.9"),
+    ("a two-way table", "table FILE.kme COLUMN COLUMN"),
+    ("whether your own rows are from the same population", "mmd-test FILE.kme my_sample.csv"),
+    ("where they differ", "compare FILE.kme my_sample.csv"),
+    ("rows for other tools", "export FILE.kme rows.csv --view resampled --rows 10000"),
+)
 _BALOG = (
     "Balog, M., Tolstikhin, I. & Schölkopf, B. (2018). Differentially private database release via kernel mean embeddings. "
     "ICML, PMLR 80."
@@ -70,11 +73,12 @@ def write_report(
 
 
 def report_html(facts: ReleaseFacts) -> str:
-    """The page as text: it holds no address, and its policy allows a browser only its own script and style."""
     rehearsal = facts.release.is_rehearsal
+    links = [element("li", element("a", label, href=f"#{name}")) for name, label in _SECTIONS]
+    navigation = element("nav", element("ul", links), aria_label="Sections")
     title = ("NOT PRIVATE (rehearsal): " if rehearsal else "") + f"Report on {facts.source or 'a release'}"
     return document(
-        title, _stamp() if rehearsal else None, element("main", _header(facts), _navigation(), _sections(facts)),
+        title, _stamp() if rehearsal else None, element("main", _header(facts), navigation, _sections(facts)),
         element("p", "NOT PRIVATE: a rehearsal", class_="foot") if rehearsal else None,
         kind="rehearsal" if rehearsal else None,
     )  # fmt: skip
@@ -108,11 +112,6 @@ def _header(facts: ReleaseFacts) -> Markup:
     }.get(facts.view, f"in the release’s {facts.view} weights; ±")
     soft = element("p", f"Estimates {made} is one standard error.", class_="soft")
     return element("header", title, element("ul", items, class_="facts"), soft)
-
-
-def _navigation() -> Markup:
-    links = [element("li", element("a", label, href=f"#{name}")) for name, label in _SECTIONS]
-    return element("nav", element("ul", links), aria_label="Sections")
 
 
 def _sections(facts: ReleaseFacts) -> list[Markup]:
@@ -324,10 +323,13 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
 
 def _further(facts: ReleaseFacts) -> list[object]:
     intro = "In a terminal, with the package kmeanalyst and the file itself; a click on a command selects it."
+    extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
     asked = [
-        element("div", element("p", what, class_="soft"), element("pre", element("code", text)), class_="ask")
-        for what, text in commands(facts)
-    ]
+        element(
+            "div", element("p", what, class_="soft"), element("pre", element("code", f"kmeanalyst {text}{extra}")), class_="ask",
+        )
+        for what, text in COMMANDS
+    ]  # fmt: skip
     return [element("p", intro), element("div", asked, class_="two")]
 
 
@@ -351,43 +353,7 @@ def _cite(facts: ReleaseFacts) -> list[object]:
     return [joined(part) for part in parts]
 
 
-def commands(facts: ReleaseFacts) -> list[tuple[str, str]]:
-    """(what it shows, command) for this release, as one would type them."""
-    file = plain_file(facts)
-    extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
-    number, levels = _example(facts, Number), _example(facts, Categorical)
-    asked = [("what the file is and guarantees", f"info {file}"), ("whether its claims hold", f"validate {file}")]
-    if number:
-        asked.append(("a mean, with its error in parts", f"expect {file} {number}"))
-        asked.append(("quantiles", f"quantile {file} {number} 0.1 0.5 0.9"))
-    if number and levels:
-        asked.append(("the same in each group", f"expect {file} {number} --by {levels}"))
-        asked.append(("a two-way table", f"table {file} {number} {levels}"))
-    asked += [
-        ("whether your own rows are from the same population", f"mmd-test {file} my_sample.csv"),
-        ("where they differ", f"compare {file} my_sample.csv"),
-        ("rows for other tools", f"export {file} rows.csv --view resampled --rows 10000"),
-    ]
-    return [(what, f"kmeanalyst {text}{extra}") for what, text in asked]
-
-
-def plain_file(facts: ReleaseFacts) -> str:
-    return facts.source if facts.source and _PLAIN_FILE.fullmatch(facts.source) else "FILE.kme"
-
-
-def _example(facts: ReleaseFacts, kind: type) -> str | None:
-    """The first column of a kind whose name needs no quotes."""
-    for one in facts.columns:
-        name = one.name
-        if not isinstance(one.column, kind) or isinstance(one.column, Cyclic) or one.column.missing:
-            continue
-        if _PLAIN_NAME.fullmatch(name) and name not in words.WORDS and one.column.kind != "date":
-            return name
-    return None
-
-
 def papers(facts: ReleaseFacts) -> list[str]:
-    """What to cite: the methods that made the release and its guarantee."""
     statement, method = facts.release.statement, facts.release.method
     if statement is None:
         return []
@@ -404,7 +370,6 @@ def papers(facts: ReleaseFacts) -> list[str]:
 
 
 def citation(facts: ReleaseFacts) -> str:
-    """A sentence that names this release and no other."""
     statement = facts.release.statement
     described = "weighted points without a privacy guarantee"
     if statement is not None:

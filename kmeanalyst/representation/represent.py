@@ -1,7 +1,9 @@
 """Points and weights of a release from its measurement, where the points are not given (Algorithm 2).
 
 Random Fourier features are denoised (`denoise`), and points of the estimated mixture weighted, and moved if they are too few
-(`reduced_set`). Margins become rows of equal weight (`tables`), which keep the rules of the domain. Points for all other features
+(`reduced_set`). Margins become rows of equal weight, which keep
+the rules of the domain: their tables are smoothed (`estimates`), cells drawn from a tree of pairs and moved until they fit all
+tables (`even_rows`), and filled with values (`within_cells`, `values_kept`). Points for all other features
 are thinned from a pool. `REPRESENT` says how each release method turns its measurement into points, after the door.
 """
 
@@ -9,23 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.generator.generator import generated_rows
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.mixture.reduced_set import reduced_set
 from kmeanalyst.representation.progress import Progress, between, silent
-from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
-from kmeanalyst.representation.tables.values_kept import without_broken
+from kmeanalyst.representation.tables.allowed_cells import allowed_cells
+from kmeanalyst.representation.tables.estimates import Observed, estimate_tables, estimated_sets, is_smoothed
+from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
+from kmeanalyst.representation.tables.values_kept import rows_that_keep_rules, without_broken
+from kmeanalyst.representation.tables.within_cells import fine_ranges, rows_in_cells
 from kmeanalyst.representation.thinning import thinned
 from kmeanalyst.representation.wanted import Points, Wanted
 from kmeanalyst.representation.weights.convex_fit import (
@@ -36,6 +44,7 @@ from kmeanalyst.representation.weights.convex_fit import (
     solve_quadratic,
 )
 from kmeanalyst.representation.weights.reweight import gap_tolerance, weights_for
+from kmeanalyst.representation.weights.views import view_weights
 
 Represent: TypeAlias = Callable[[Measurement, Domain, Wanted, Progress | None], Points]
 
@@ -83,7 +92,6 @@ def represent(measurement: Measurement, domain: Domain, wanted: Wanted, progress
 def place_points(
     estimate: Denoised, measurement: Measurement, domain: Domain, wanted: Wanted, report: Progress = silent
 ) -> Points:
-    """Points (M, d) and weights (M,) whose mean feature is near a given estimate."""
     rng, view, bound = np.random.default_rng(wanted.rng), wanted.view, wanted.bound
     start = _starting_points(estimate, wanted.public, wanted.n_points, rng)
     if wanted.float32:
@@ -188,7 +196,6 @@ def _near(pool: Array, weights: Array, n: int, step: float, domain: Domain, rng:
 
 
 def weigh(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None) -> Points:
-    """The given points, with weights of the view."""
     assert wanted.given is not None
     weights = weights_for(wanted.view, wanted.given, measurement, bound=wanted.bound, n_public=wanted.n_public)
     return wanted.given, weights
@@ -205,3 +212,84 @@ def generate(measurement: Measurement, domain: Domain, wanted: Wanted, progress:
 
 REPRESENT: dict[str, Represent] = {"random-features": represent, "subspace": weigh, "generator": generate}
 KEEPS_POINTS = frozenset({"subspace"})  # methods whose points do not depend on the measurement
+
+
+_SWEEPS, _SWEEPS_SMALL = 120, 240  # where noise is small, rows come nearer to their tables
+
+
+def rows_from_tables(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress = silent) -> Array:
+    """As many encoded rows (n, d) of equal weight as are wanted, that fit a measurement of MarginFeatures.
+
+    Errors   ValueError unless it has the one-way tables that `publish` always measures.
+    """
+    features = measurement.feature_map
+    assert isinstance(features, MarginFeatures)
+    kernel = features.kernel
+    _check_tables(kernel)
+    allowed = allowed_cells(domain, kernel)
+    estimates = estimate_tables(measurement, allowed, domain)
+    rng, observed = np.random.default_rng(wanted.rng), Observed.of(measurement)  # one stream for all steps
+    estimates = replace(estimates, sets=estimated_sets(observed, estimates.pairs, allowed))
+    cells = draw_cells(estimates, wanted.n_points, rng, allowed)
+    if allowed is not None:
+        estimates, cells = rake_cells(estimates, cells, allowed, rng)
+        estimates = replace(estimates, sets=estimated_sets(observed, estimates.pairs, allowed))
+    sweeps = wanted.effort.of(_SWEEPS if is_smoothed(measurement) else _SWEEPS_SMALL)
+    cells = move_cells(estimates, cells, rng, sweeps=sweeps, allowed=allowed, progress=progress)
+    fine = fine_ranges(measurement, domain, np.concatenate(estimates.ones))
+    rows = rows_in_cells(kernel, domain, cells, fine, rng)
+    return rows if allowed is None else rows_that_keep_rules(rows, kernel, domain, cells, fine, rng)
+
+
+def _check_tables(kernel: Margins) -> None:
+    if not kernel.shares[0]:
+        raise ValueError(
+            "rows are drawn from one-way tables and from pairs, and this measurement has no one-way tables: no release of "
+            "release_side is like that. Ask questions of the release as it is; for new rows, ask its maker for the tables of "
+            "single columns."
+        )
+
+
+R = TypeVar("R", bound=ReleaseData)
+
+
+def redraw(release: R, *, rng: np.random.Generator | int | None = None) -> R:
+    """A release of the same method, size and guarantee with its noise drawn again: the parametric bootstrap, post-processing.
+
+    The released points take the place of the table. Their mean feature with fresh noise is a new measurement, to which points and
+    weights are fitted as to the first (Efron & Tibshirani 1993, §6.5).
+
+    Errors    ValueError for a release without a measurement; for texts, unless the method keeps its points; and for margins of
+              tables from which no rows can be drawn, which no release of ours has.
+    """
+    if release.measurement is None:
+        raise ValueError(
+            "there is no measurement, so there is no noise that could be drawn again: these are external points, or "
+            "rows that the exponential mechanism drew. Use a release with a measurement."
+        )
+    texts = ", ".join(column.name for column in release.domain.columns if isinstance(column, Text))
+    if texts and release.method not in KEEPS_POINTS:
+        raise ValueError(
+            f"{texts} is a column of texts, and the method {release.method} places points: there is no string between two "
+            'others. With texts, use a release of the method "subspace".'
+        )
+    rng = np.random.default_rng(rng)
+    measurement = _measure_again(release, release.measurement, rng)
+    given = release.encoded_points if release.method in KEEPS_POINTS else None
+    even = given is None and np.ptp(release.weights) == 0
+    wanted = Wanted(n_points=len(release), view="uniform" if even else release.weight_view, given=given, rng=rng)
+    encoded, weights = REPRESENT.get(release.method, represent)(measurement, release.domain, wanted, None)
+    return release.replaced(
+        points=release.domain.decode(encoded), weights=weights, measurement=measurement, fit_distance=None, thinning_error=None
+    )  # fmt: skip
+
+
+def _measure_again(release: ReleaseData, measurement: Measurement, rng: np.random.Generator) -> Measurement:
+    p = view_weights(release, "probability")
+    size = measurement.feature_map.dimension  # the grid is so fine that the noise's discreteness is negligible
+    noise = rng.laplace(size=size) / np.sqrt(2) if is_pure(measurement.noise_law) else rng.standard_normal(size)
+    noise = noise * measurement.noise_scale
+    vector = feature_mean(measurement.feature_map, release.encoded_points, p) + noise
+    unit = mean_unit(n_rows=measurement.n_rows, feature_map=measurement.feature_map)
+    whole = np.rint(vector / unit).astype(np.int64)
+    return replace(measurement, vector=whole * unit, noisy_sum=whole)

@@ -321,18 +321,15 @@ class _Support:
                 barred.add(best)
 
     def drop(self, position: int) -> None:
-        """Remove a point and refit the others."""
         weights = np.delete(self.weights, position)
         self._leave(position)
         self.refit(weights if self.signed else _probabilities(weights), np.sign(weights))
 
     @property
     def state(self) -> _Weighted:
-        """The points and their weights."""
         return np.array(self.indices, dtype=np.intp), self.weights
 
     def restore(self, state: _Weighted) -> None:
-        """Return to earlier points and weights."""
         indices, weights = state[0].tolist(), state[1]
         for position in reversed(range(len(self.indices))):
             if self.indices[position] not in indices:

@@ -19,7 +19,6 @@ class Effort:
     share: float
 
     def of(self, count: int) -> int:
-        """This share of a number, and at least 1."""
         return max(1, round(self.share * count))
 
 
@@ -55,5 +54,4 @@ class Wanted:
 
     @property
     def generator(self) -> np.random.Generator:
-        """The generator `rng`, or a new one from the seed."""
         return np.random.default_rng(self.rng)

@@ -23,7 +23,7 @@ import pandas as pd
 from harness import command_line, show
 
 import release_side
-from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
+from kmeanalyst.inference.questions.conditional import Smoother, smoother
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain

@@ -43,7 +43,7 @@ from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.representation.tables.rows_from_tables import rows_from_tables
+from kmeanalyst.representation.represent import rows_from_tables
 from kmeanalyst.representation.wanted import Wanted
 from release_side import publish
 from release_side.door.mechanism import noise_for

@@ -25,7 +25,7 @@ from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.measurement import binning, maclaurin
 from kmeanalyst.releases.function import function_of
 from kmeanalyst.releases.statement import REPLACE_UNIT, StatementError
-from kmeanalyst.representation.redraw import redraw
+from kmeanalyst.representation.represent import redraw
 from release_side.budget.ledger import Ledger
 from release_side.door.mechanism import PublishError
 
@@ -193,13 +193,11 @@ def test_models_learn_from_drawn_rows_and_inherit_their_guarantee(drawn: ka.Rele
 # ---------------------------------------------------------------- units
 
 
-def test_the_noise_of_a_release_of_units_is_redrawn_but_not_their_rows(rough_representation):
+def test_the_noise_of_a_release_of_units_is_redrawn(rough_representation):
     frame = small_rows(120).assign(person=[str(i // 3) for i in range(120)])
     release = release_side.publish(frame, SMALL, unit="person", points=10, features=60, **BUDGET)
     again = redraw(release, rng=0)
     assert again.statement == release.statement
-    with pytest.raises(ValueError, match=r"protects units.*Pass sampling=False, for the noise alone"):
-        redraw(release, sampling=True, rng=0)
     model = ka.fit(LogisticRegression(), release, "ill")
     assert model.report is not None and model.report.epsilon == 1.0
 

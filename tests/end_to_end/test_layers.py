@@ -166,7 +166,7 @@ PROBES = [
     ("kmeanalyst/kernels/base.py", "from kmeanalyst.releases.domain.domain import Domain", True),
     ("kmeanalyst/kernels/base.py", "from kmeanalyst import releases", True),
     ("kmeanalyst/kernels/base.py", "from ..releases import domain", True),
-    ("kmeanalyst/representation/redraw.py", "from kmeanalyst.inference import estimate", True),
+    ("kmeanalyst/representation/represent.py", "from kmeanalyst.inference import estimate", True),
     ("kmeanalyst/releases/domain/domain.py", "def f():\n    import kmeanalyst.representation.represent", True),
     ("kmeanalyst/releases/release.py", "class A:\n    def f(self):\n        import kmeanalyst.inference", True),
     ("kmeanalyst/releases/release.py", "if TYPE_CHECKING:\n    import kmeanalyst.inference.estimate", True),

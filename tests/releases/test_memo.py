@@ -18,7 +18,7 @@ def test_a_question_leaves_a_release_and_its_copies_as_large_as_it_was(mixed_rel
     fresh = mixed_release.replaced()
     before = len(pickle.dumps(fresh))
     answer = fresh.mean("age")
-    fresh.view_weights("probability")
+    fresh.to_frame("probability")
     assert memo(fresh) and len(pickle.dumps(fresh)) == before
     assert len(pickle.dumps(memo(fresh))) > 10 * before
     for other in (copy.copy(fresh), copy.deepcopy(fresh), pickle.loads(pickle.dumps(fresh))):

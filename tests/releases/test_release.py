@@ -20,6 +20,7 @@ from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.representation.weights.views import view_weights
 
 RELEASES = ["levels_release", "foreign_release"]  # what was measured, and signed weights from elsewhere
 
@@ -124,7 +125,7 @@ def test_the_probability_view_is_the_nearest_one():
     """
     domain, points = Domain((Integer(name="x", lower=0, upper=9999),)), pd.DataFrame({"x": [0, 1000, 2000]})
     release = weighted([0.5, 0.8, -1.0], domain=domain, points=points)
-    np.testing.assert_allclose(release.view_weights("probability"), [0.35, 0.65, 0.0], atol=1e-6)
+    np.testing.assert_allclose(view_weights(release, "probability"), [0.35, 0.65, 0.0], atol=1e-6)
 
 
 def test_the_resampled_view_has_rows_of_equal_weight(release):

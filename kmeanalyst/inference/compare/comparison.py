@@ -36,7 +36,6 @@ _WIDEST = 24  # characters of a cell
 
 
 def verdict(comparison: Comparison) -> str:
-    """The overall test in a line."""
     outcome = "release and sample differ" if comparison.differs else "no difference that this release can show"
     noise = "privacy noise included" if comparison.overall.noise_aware else "privacy noise not known"
     return f"{outcome} (p = {comparison.pvalue:.3g}, level {comparison.level:g}; {noise})"
@@ -277,7 +276,6 @@ def _notes(columns: pd.DataFrame, n_pairs: int) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value for JSON: numbers, texts, lists and dictionaries; None for what is not known."""
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -371,7 +369,6 @@ def _lines_of(release: ReleaseData, column: Column, own: _Sums, notes: list[str]
 
 
 def _condition(column: Column, holds: Callable[[Array], Array]) -> Callable[[pd.DataFrame], Array]:
-    """A condition on the column's encoded values, as a question."""
     return lambda frame: holds(column.encode(frame[column.name])[0].reshape(len(frame), -1)[:, 0]).astype(float)
 
 

@@ -132,7 +132,6 @@ class Products:
 def leading_products(
     first: ColumnFunctions, second: ColumnFunctions, centres: tuple[Array, Array], most: int
 ) -> Products:
-    """At most that many products, of the largest variances."""
     variances = np.outer(first.variances, second.variances)
     order = np.argsort(-variances, axis=None, kind="stable")[:most]
     a, b = np.unravel_index(order, variances.shape)

@@ -59,7 +59,6 @@ _NEGLIGIBLE = 1e-7  # share of the largest eigenvalue below which an eigenvalue 
 
 
 def positions_of(names: Sequence[str], columns: Names) -> tuple[int, ...]:
-    """Positions of columns given by name or position; one or several."""
     asked: list[str | int] = [columns] if isinstance(columns, str | int) else list(columns)
     if not asked or len(set(asked)) != len(asked):
         raise ValueError(f"columns must be distinct and at least one, got {asked!r:.80}. Name each once.")
@@ -72,7 +71,6 @@ def positions_of(names: Sequence[str], columns: Names) -> tuple[int, ...]:
 
 
 def two_sides(names: Sequence[str], columns_a: Names, columns_b: Names) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Positions of both groups of columns, which share none."""
     sides = positions_of(names, columns_a), positions_of(names, columns_b)
     if set(sides[0]) & set(sides[1]):
         raise ValueError("a column is never independent of itself: columns_a and columns_b share one. Name others.")
@@ -119,7 +117,6 @@ def hsic_permutation_test(
 
 
 def _two_sides(data: Any, columns_a: Names, columns_b: Names) -> list[pd.DataFrame]:
-    """The columns of each side."""
     frame = data if isinstance(data, pd.DataFrame) else pd.DataFrame(as_rows(data))
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     sides = two_sides(list(frame.columns), columns_a, columns_b)
@@ -129,7 +126,6 @@ def _two_sides(data: Any, columns_a: Names, columns_b: Names) -> list[pd.DataFra
 
 
 def _rows_and_kernel(frame: pd.DataFrame, given: Kernel | None) -> tuple[Array, Kernel]:
-    """The rows as numbers, and the kernel asked for, or the usual one for them."""
     if given is not None:
         return as_rows(frame), given
     if all(pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes) and not frame.isna().to_numpy().any():

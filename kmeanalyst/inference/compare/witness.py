@@ -75,7 +75,6 @@ class Witness:
         return self._read(np.array(means))
 
     def table(self, release_rows: Array, sample_rows: Array) -> pd.DataFrame:
-        """The rows of the largest |f| that are unlike one another, by decreasing f: see Comparison."""
         rows = np.vstack([release_rows, sample_rows])
         side = np.repeat(["release", "sample"], [len(release_rows), len(sample_rows)])
         coordinates = self.coordinates(rows)

@@ -210,8 +210,6 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> M
 
 
 def margin(release: ReleaseData, *columns: int) -> tuple[Array, float]:
-    """Shares of one or two columns brought to be at least 0 and of sum 1, and the noise that their cells had; found once."""
-
     def make() -> tuple[Array, float]:
         table = measured_table(release.measurement, columns)
         assert table is not None  # one-way tables are always measured, and so are columns that are with a third

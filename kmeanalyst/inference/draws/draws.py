@@ -82,7 +82,8 @@ def draws(
         )
     rng = np.random.default_rng(rng)
     frame, _, drawn, n = _drawn(release, m, columns, rng)
-    order = _even_order(frame)
+    codes = [pd.factorize(frame[name], sort=True)[0] for name in frame]
+    order = np.lexsort(sorted(codes, key=lambda one: -len(np.unique(one))))  # neighbours are alike: fewest values first
     frame = frame.iloc[order]
     taken = [systematic_indices(one[order], rows or n, rng) for one in drawn.T]
     return [frame.iloc[rng.permutation(one)].reset_index(drop=True) for one in taken]
@@ -123,12 +124,10 @@ def replicates(
 
 
 def is_whole(number: object, least: int) -> bool:
-    """Whether something is a whole number that is large enough."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(number >= least)
 
 
 def too_few(R: int) -> str:
-    """What a small number of replicates costs."""
     return (
         f"R = {R} replicates give standard errors that are off by ± {100 / np.sqrt(2 * R):.0f} %, and intervals need a t "
         f"distribution with {R - 1} degrees of freedom. Take R = {FEWEST_REPLICATES} or more."
@@ -180,12 +179,6 @@ def _names(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
     if unknown := [name for name in columns if name not in known]:
         raise ValueError(f"{unknown[0]!r:.80} is no column of the release. Its columns are {', '.join(known)}.")
     return [name for name in known if name in columns]
-
-
-def _even_order(frame: pd.DataFrame) -> Array:
-    """An order of the rows in which neighbours are alike: by the column of fewest values first."""
-    codes = [pd.factorize(frame[name], sort=True)[0] for name in frame]
-    return np.lexsort(sorted(codes, key=lambda one: -len(np.unique(one))))
 
 
 # ---------------------------------------------------------------- weights of rows
@@ -301,7 +294,6 @@ def _scores(column: pd.Series, weights: Array) -> tuple[list[Array], list[tuple[
 
 
 def as_number(column: pd.Series) -> Array | None:
-    """A column's values as numbers, days of dates; None of any other kind."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return days_of(column)
     if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):

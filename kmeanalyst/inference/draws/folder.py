@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ _R_DRAWS = """\
 read <- function(file) read.csv(file, {reading})
 rows <- do.call(rbind, lapply(sprintf("rows_%d.csv", 1:{m}), read))
 tables <- split(rows, rep(1:{m}, each = {n}))  # read together, so that all have the same levels
-fits <- lapply(tables, function(table) {model})
+fits <- lapply(tables, function(table) lm(OUTCOME ~ PREDICTOR, data = table))
 summary(mice::pool(fits), conf.int = TRUE)
 """
 _STATA_DRAWS = """\
@@ -44,8 +43,8 @@ _R_REPLICATES = """\
 rows <- read.csv("rows.csv", {reading})
 design <- survey::svrepdesign(data = rows, weights = ~weight, repweights = "^replicate_[0-9]+$", type = "other",
                               scale = 1/{R}, rscales = rep(1, {R}), combined.weights = TRUE, mse = TRUE)
-survey::svymean(~{outcome}, design)
-summary(survey::svyglm({formula}, design = design{family}))
+survey::svymean(~COLUMN, design)
+summary(survey::svyglm(OUTCOME ~ PREDICTOR, design = design))
 """
 _STATA_REPLICATES = """\
 import delimited rows.csv
@@ -64,8 +63,8 @@ regressions on them. What was not measured of their relations counts as much as 
 """
 _CODE = """\
 {scope}
-R (the model is an example: write your own; a level that is rare may be in none of the rows, or have no weight, and
-then has no coefficient or a senseless one: join it with another first):
+R (write your columns and model; a level that is rare may be in none of the rows, or have no weight, and then has no
+coefficient or a senseless one: join it with another first):
 {r}
 Stata (these lines were not run; write your columns, as `import delimited` names them):
 {stata}"""
@@ -97,8 +96,7 @@ def write_draws(
 ) -> int:
     """Write rows_1.csv … rows_m.csv, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
     m, first = len(tables), tables[0]
-    call = r_call(release.columns, first)
-    r = _R_DRAWS.format(m=m, n=len(first), reading=call.reading, model=call.model("table"))
+    r = _R_DRAWS.format(m=m, n=len(first), reading=_reading(release.columns, first))
     rule = {"rule": "Rubin", "m": m, "variance": "U + (1 + 1/m) B", "rows": len(first)}
     rule["code"] = {"R": r, "Stata": _STATA_DRAWS.format(m=m)}
     frames = {f"rows_{i + 1}.csv": table for i, table in enumerate(tables)}
@@ -110,9 +108,7 @@ def write_replicates(
 ) -> int:
     """Write rows.csv with its weights, README.txt and rule.json; how many text cells got an apostrophe (see `export`)."""
     R = sum(str(name).startswith("replicate_") for name in frame)
-    call = r_call(release.columns, frame)
-    family = ", family = quasibinomial" if call.is_binary else ""
-    r = _R_REPLICATES.format(R=R, reading=call.reading, outcome=call.outcome, formula=call.formula, family=family)
+    r = _R_REPLICATES.format(R=R, reading=_reading(release.columns, frame))
     rule = {"rule": "replicate weights", "R": R, "variance": "scale * sum((theta_r - theta)^2)", "scale": 1 / R}
     rule["code"] = {"R": r, "Stata": _STATA_REPLICATES}
     return _write(release, Path(folder), {"rows.csv": frame}, rule, _REPLICATES.format(R=R), keep_formulas)
@@ -137,10 +133,6 @@ def _write(
     return defused
 
 
-# ---------------------------------------------------------------- lines of R that run as they are printed
-
-_SYNTACTIC = re.compile(r"(?:[A-Za-z]|\.(?![0-9]))[A-Za-z0-9._]*")
-_RESERVED = re.compile("if|else|repeat|while|function|for|next|break|in|TRUE|FALSE|NULL|Inf|NaN|NA")
 _NO_TEXT = re.compile(  # what read.csv reads as a number or a logical value
     r"\s*(?:T|F|TRUE|FALSE|true|false|True|False|NA|NaN|[+-]?(?:inf(?:inity)?|0x[0-9a-f.]+(?:p[+-]?\d+)?|"
     r"(?:\d+\.?\d*|\.\d+)(?:[ed][+-]?\d+)?)L?)\s*",
@@ -148,85 +140,16 @@ _NO_TEXT = re.compile(  # what read.csv reads as a number or a logical value
 )
 
 
-@dataclass(frozen=True)
-class RCall:
-    """What the lines of a folder have of its columns.
-
-    reading    arguments of read.csv, with which names, levels and missing cells are as in the file.
-    outcome    an expression of R: a column of numbers, or whether a column has its most frequent level.
-    formula    "outcome ~ predictor".
-    is_binary  whether the outcome is a condition.
-    """
-
-    reading: str
-    outcome: str
-    formula: str
-    is_binary: bool
-
-    def model(self, data: str) -> str:
-        """The call that fits the formula to a data frame.
-
-        >>> RCall("", "age", "age ~ sex", False).model("table")
-        'lm(age ~ sex, data = table)'
-        """
-        if self.is_binary:
-            return f"glm({self.formula}, family = binomial, data = {data})"
-        return f"lm({self.formula}, data = {data})"
-
-
-def r_call(columns: Columns, frame: pd.DataFrame) -> RCall:
-    """How R reads a file with these rows, and an example of a model that all draws have: no rare level is in it."""
+def _reading(columns: Columns, frame: pd.DataFrame) -> str:
+    """Arguments of R's read.csv: texts are levels, also those that look like numbers, and only empty cells are missing."""
     chosen = [columns[name] for name in frame if name in columns.names]
-    numbers = [column for column in chosen if column.is_number and not isinstance(column, Date)]
-    levels = [column for column in chosen if isinstance(column, Categorical)]
-    outcome: Column = [*numbers, *sorted(levels, key=lambda column: len(column.levels)), *chosen][0]
-    text = r_name(outcome.name) if numbers else _condition(outcome, frame)
-    return RCall(_reading(chosen), text, f"{text} ~ {_predictor(outcome, numbers, levels, frame)}", not numbers)
-
-
-def _predictor(outcome: Column, numbers: list[Column], levels: list[Categorical], frame: pd.DataFrame) -> str:
-    """A column of two levels, or else a number, or the most frequent level of another column; 1 where there is no other."""
-    two: list[Column] = [column for column in levels if len(column.levels) == 2 and column is not outcome]
-    plain = two or [column for column in numbers if column is not outcome]
-    if plain:
-        return r_name(plain[0].name)
-    others = [column for column in levels if column is not outcome]
-    return _condition(others[0], frame) if others else "1"
-
-
-def _condition(column: Column, frame: pd.DataFrame) -> str:
-    """That a column has its most frequent value."""
-    value = frame[column.name].mode()[0]
-    text = str(bool(value)).upper() if isinstance(column, Boolean) else r_text(str(value))
-    return f"I({r_name(column.name)} == {text})"
-
-
-def r_name(name: str) -> str:
-    """A column's name in R, in backticks where it needs them.
-
-    >>> r_name("age"), r_name("hours-per-week"), r_name("if")
-    ('age', '`hours-per-week`', '`if`')
-    """
-    if _SYNTACTIC.fullmatch(name) and not _RESERVED.fullmatch(name):
-        return name
-    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
-
-
-def r_text(text: str) -> str:
-    """A text in R's quotes.
-
-    >>> print(r_text('a "b"'))
-    "a \\"b\\""
-    """
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _reading(chosen: Sequence[Column]) -> str:
-    """Arguments of read.csv: texts are levels, also those that look like numbers, and only empty cells are missing."""
-    kinds = {column.name: kind for column in chosen if (kind := _class_of(column))}
-    each = ", ".join(f"{r_text(name)} = {r_text(kind)}" for name, kind in kinds.items())
+    each = ", ".join(f"{_r_text(column.name)} = {_r_text(kind)}" for column in chosen if (kind := _class_of(column)))
     classes = f", colClasses = c({each})" if each else ""
     return f'check.names = FALSE, na.strings = "", stringsAsFactors = TRUE{classes}'
+
+
+def _r_text(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _class_of(column: Column) -> str | None:

@@ -149,7 +149,6 @@ def _explained_by_columns(covariance: FeatureCovariance, feature_map: MarginFeat
 
 
 def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Iterator[Any]:
-    """The cells of the tables between two sets of related columns."""
     together: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     related = _related_columns(covariance, feature_map)
     for group in feature_map.groups:
@@ -339,7 +338,6 @@ class CellFit:
 
     @property
     def assumed(self) -> float:
-        """The share of κ that is of usual tables rather than of this one."""
         assert isinstance(self.measurement.feature_map, MarginFeatures)
         usual = _usual_count(self.measurement.feature_map)
         return usual / (self.determined + usual)
@@ -349,7 +347,6 @@ class CellFit:
         return Interactions.of(self.measurement, self.rows, self.probabilities, self.spread)
 
     def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
-        """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
         noise, variance, left_open, bias = np.hstack(
             [self._squares(block, relation) for block in _few_columns(influence)]
         )
@@ -443,7 +440,6 @@ class CellFit:
         return CompatiblePopulations(seen - vectors.T @ self.measurement.vector, errors)
 
     def least(self, values: Array, level: float) -> float:
-        """The least mean of values (n,): see `CompatiblePopulations`; their own best answer is one of its directions."""
         a, _ = self._solved(values[:, None])
         own = self._compatible_along(a / max(float(np.linalg.norm(a)), _ROUNDING))
         coordinates = np.hstack([own.coordinates, self.compatible.coordinates])
@@ -486,9 +482,9 @@ def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: f
     return CellFit(rows, answers, system, determined, measurement)
 
 
-def _until(share: float, *, last: int = _PATIENCE, fewest: int = 1) -> Callable[[Array], Array]:
+def _until(share: float, *, fewest: int = 1) -> Callable[[Array], Array]:
     """Whether none of the last steps, of this many at least, gained more than this share of what all of them did."""
-    return lambda gains: (len(gains) >= fewest) & (gains[-last:].max(axis=0) < share * gains.sum(axis=0))
+    return lambda gains: (len(gains) >= fewest) & (gains[-_PATIENCE:].max(axis=0) < share * gains.sum(axis=0))
 
 
 def _few_columns(values: Array) -> Iterator[Array]:

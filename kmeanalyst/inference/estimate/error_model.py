@@ -262,7 +262,6 @@ class IndependentErrors:
         return tuple(dict.fromkeys([*(note for model in self.models for note in model.notes), *self.assumptions]))
 
     def terms(self, influence: Array) -> Terms:
-        """The influence on each release."""
         ends = np.cumsum([len(model.frame) for model in self.models])
         return tuple(zip(self.models, np.split(influence, ends[:-1]), strict=True))
 
@@ -277,7 +276,6 @@ class IndependentErrors:
 
 
 def total(parts: Parts) -> Any:
-    """The standard error of all parts that are known."""
     return np.sqrt(sum(part**2 for part in parts.values() if part is not None))
 
 

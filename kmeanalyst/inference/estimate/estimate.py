@@ -313,7 +313,6 @@ def aligned(rows: Sequence[Sequence[str]], widest: int | None = None) -> list[st
 
 
 def list_of_notes(notes: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:
-    """Lines for readers: these notes and those of the estimates, each once."""
     every = dict.fromkeys((*notes, *(note for estimate in estimates for note in estimate.notes)))
     return [f"note: {note}" for note in every]
 

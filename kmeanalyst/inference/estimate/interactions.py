@@ -116,7 +116,6 @@ class Interactions:
         return found if measurement.drawn is None else found._with_sets(measurement, set(larger))
 
     def _score(self, measurement: Measurement, left: Array) -> None:
-        """Set what is known of the pairs that were left out, by their numbers."""
         if not measurement.scores:
             self.spreads[left] = _NOT_SCORED
             return
@@ -237,13 +236,9 @@ class Interactions:
     def _totals(self, rest: Array) -> tuple[Array, dict[int, Array], Array]:
         """Var r (k,), its part in each single column, and in all of them."""
         total = self.weights @ rest[self.chosen] ** 2
-        alone = self._alone(rest, total)
+        between = self._between([(j,) for j in range(len(self.cells))], rest, total)
+        alone = {j: own for j, (own, _, _) in enumerate(between)}
         return total, alone, np.minimum(np.array(list(alone.values())).sum(axis=0), total)
-
-    def _alone(self, rest: Array, total: Array) -> dict[int, Array]:
-        """For each column variances (k,) of E[r | its cells]."""
-        sets = [(j,) for j in range(len(self.cells))]
-        return {j: between for j, (between, _, _) in enumerate(self._between(sets, rest, total))}
 
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array]
@@ -324,7 +319,6 @@ class Interactions:
 
     @cached_property
     def _tied(self) -> list[_Tie]:
-        """The pairs of numbers that are tied across their cells."""
         inside = {}
         for j, (parts, _) in enumerate(self.within):
             cell = np.zeros(int(parts.max()) + 1, dtype=np.intp)

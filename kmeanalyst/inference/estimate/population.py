@@ -28,7 +28,7 @@ from kmeanalyst.inference.estimate.error_model import (
     total,
 )
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic, mean_of_rows
+from kmeanalyst.inference.estimate.statistic import Statistic, mean_of_rows
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
@@ -99,7 +99,6 @@ class ConditionedRows:
         return self.weights @ values[: len(self.weights)]
 
     def influence(self, derivative: Array) -> Array:
-        """dT/dw at the rows of model.frame from dT/dv there, (n,) or (n, k)."""
         if self.given is None:
             return derivative
         given = self.given if derivative.ndim == 1 else self.given[:, None]
@@ -246,16 +245,14 @@ def answer(
     statistic: Statistic,
     question: str,
     notes: tuple[str, ...] = (),
-    interval_by: IntervalRule | None = None,
     possible: tuple[float, float] | None = None,
 ) -> Statistic:
     """A statistic of the distribution's weights as one of the released weights (the chain rule), with what is said of it."""
     influence = None if statistic.influence is None else distribution.influence(statistic.influence)
-    return Statistic(float(statistic.value), influence, distribution.text(question), notes, interval_by, possible)
+    return Statistic(float(statistic.value), influence, distribution.text(question), notes, possible=possible)
 
 
 def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Estimates:
-    """Statistics of one release and view with their errors: one solve for all of them."""
     influences = [statistic.influence for statistic in statistics if statistic.influence is not None]
     parts = _parts(distribution.model, influences) if influences else {}
     answers, index = [], 0
@@ -328,7 +325,6 @@ def shown(question: Any, otherwise: str | None = None) -> str:
 
 
 def _is_readable(text: str, names: Sequence[str]) -> bool:
-    """Whether a text is rather an expression than a misspelled name of one of these columns."""
     try:
         known = set(parse(text).columns) <= set(names)
     except ExpressionError:

@@ -166,11 +166,9 @@ class PopulationFit:
         return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
 
     def least(self, values: Array, level: float) -> float:
-        """The least mean of values (n,): see `CompatiblePopulations`."""
         return self.compatible.least(self.first_rows(values), level)
 
     def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
-        """Standard errors (k,) by source of statistics with influences (n, k): see `ErrorModel.parts`."""
         variance = self.weights @ (influence - self.weights @ influence) ** 2
         a, rest, refit = self._split(influence)
         known = np.einsum("ik,ik->k", a, self.error @ a)

@@ -94,7 +94,10 @@ def _most_counted(release: ReleaseData, ranges: dict[int, Array]) -> float | Non
         for cells, height, noise in _noisy_cells(release, ranges)
     ]
     found = min(shares, key=lambda share: share[1], default=None)
-    return None if found is None else _upper_end(*found)
+    if found is None:
+        return None
+    share, deviation = found  # the end of a one-sided 95 % interval of a share that is at least 0
+    return share + deviation * float(-ndtri(_RARELY * ndtr(share / deviation)))
 
 
 def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tuple[Array, float, float]]:
@@ -118,17 +121,11 @@ def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tup
 
 
 def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
-    """Which cells a range consists of; None if it is no union of cells."""
     limits = column.ends if isinstance(column, Number) else _around(0, len(column.levels))
     bounds = np.array([limits[0], *edges, limits[1]])
     first, last = np.searchsorted(bounds, ends)
     exact = last < len(bounds) and first < last and bounds[first] == ends[0] and bounds[last] == ends[1]
     return slice(int(first), int(last)) if exact else None
-
-
-def _upper_end(share: float, deviation: float) -> float:
-    """The end of a one-sided 95 % interval of a share that is at least 0, from its noisy value."""
-    return share + deviation * float(-ndtri(_RARELY * ndtr(share / deviation)))
 
 
 def _parsed(question: str) -> Expression | None:

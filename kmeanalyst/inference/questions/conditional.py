@@ -1,26 +1,295 @@
-"""E[f(Y) | X = x] from one release, each with its error.
+"""E[f(Y) | X = x] from one release, each with its error: by its conditional mean embedding, and the amplitude of this.
 
-The value, its influence function and the remaining bias are those of the regression (`conditional_embedding`), moved by what the
-measurement says of the amplitude of the dependence. A ridge narrower than an eighth of a column's range stays flattened: its
-peak may be missed (tests/benchmarks/conditional_expectation.py).
+Kernel ridge regression with the release's weights in place of 1/n and a constant that is not penalised (Song et al. 2009;
+Grünewälder et al. 2012), iterated once on its residuals (twicing; Stuetzle & Mittal 1979). With φ = (1, coordinates of k(x, ·)),
+A = Σ w φφᵀ, D the identity but for 0 at the constant and G = (A + λD)⁻¹: θ₁ = G Σ w φ f, θ₂ = θ₁ + G Σ w φ (f − φᵀθ₁), ĝ = φᵀθ₂.
+The remaining bias is φᵀ(λGD)²θ₂ to first order. λ = (1/N + 1/M)/3 + τ/(√3 B) is public.
+
+Amplitude: noise flattens ridges. Around x a departure α b (p − q) of the fit p, q its rows with the given columns exchanged, b =
+s/E_p s² and s the smoother's weight function, has the features D = E_(p−q) b φ: y − E_p φ ~ N(α D, S), S = τ²I + κ′ Cov_p φ. The
+posterior of α ~ N(0, ρ²) has the variance v = 1/(1/ρ² + DᵀS⁻¹D) and the mean v DᵀS⁻¹(y − E_p φ); E[f | X = x] moves by α E_(p−q)
+b s f. Answers are half way between the two models; half of the distance is an error, and so is what v leaves open. A ridge
+narrower than an eighth of a column's range stays flattened: its peak may be missed (tests/benchmarks/conditional_expectation.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import cho_factor, cho_solve
 
+from kmeanalyst.inference.estimate.error_model import MeasuredErrors
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
-from kmeanalyst.inference.estimate.population import estimates, shown
+from kmeanalyst.inference.estimate.population import Population, estimates, population_of, released_view, shown
+from kmeanalyst.inference.estimate.population_fit import PopulationFit
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.questions.conditional_embedding import Smoother, smoother
-from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels import Kernel, MultiScale, SoftenedProduct
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import row_blocks
+from kmeanalyst.kernels.features.nystroem import Nystroem
+from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.column import KEPT
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
+from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
+from kmeanalyst.releases.rules.kept_rows import kept_or
+from kmeanalyst.representation.weights.views import systematic_indices
+
+_COARSEST = 8.0  # 1/8 of a column's range: no dependence on a smaller scale is fitted
+_RESIDUAL_OVER_SIGNAL = 1 / 3  # variances, assumed
+_BASIS = 500  # at most so many points span the functions
+_SPAN = 1e-6  # squared distance to the span, at which a point adds nothing
+
+
+def public_regulariser(release: ReleaseData) -> float:
+    """λ = (1/N + 1/M)/3 + τ/(√3 B); without a measurement 1/3M alone, the points being taken for rows."""
+    ratio, measurement = _RESIDUAL_OVER_SIGNAL, release.measurement
+    if measurement is None:
+        return ratio / len(release)
+    noise = measurement.noise_scale / measurement.feature_map.norm_bound
+    return ratio * (1 / measurement.n_rows + 1 / len(release)) + ratio**0.5 * noise
+
+
+def smooth_kernel(domain: Domain) -> Kernel:
+    """The table kernel of some columns without the lengthscales below an eighth of a column's range."""
+    parts = []
+    for part, column in zip(table_kernel(domain).kernels, domain.columns, strict=True):  # type: ignore[attr-defined]
+        if isinstance(part, MultiScale):
+            low, high = column.bounds  # type: ignore[attr-defined]
+            coarse = [length for length in part.lengthscales if length >= (high - low) / _COARSEST * 0.999]
+            part = MultiScale(lengthscales=tuple(coarse or part.lengthscales[-1:]))
+        parts.append(part)
+    return SoftenedProduct(kernels=tuple(parts), inclusion=0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Smoother:
+    """The regression on some columns of a population, for any question about the others.
+
+    population   in the view that is used.
+    conditioning the columns that are given.
+    basis        coordinates of k(x, ·).
+    features     (n, r + 1) φ at the rows of population.model.frame.
+    regulariser  λ.
+    notes        what every answer should say.
+    """
+
+    population: Population
+    conditioning: Domain
+    basis: Nystroem
+    features: Array
+    regulariser: float
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def _factor(self) -> Any:
+        return cho_factor(_moments(self.population, self.features) + self.regulariser * self._penalty)
+
+    @cached_property
+    def _penalty(self) -> Array:
+        return np.diag(np.r_[0.0, np.ones(self.features.shape[1] - 1)])
+
+    def _step(self, right: Array) -> Array:
+        return cho_solve(self._factor, right)
+
+    def _kept(self, theta: Array) -> Array:
+        """λ G D θ: the part of θ that one step of the ridge leaves out."""
+        return self.regulariser * self._step(self._penalty @ theta)
+
+    def at(self, rows: Array) -> Array:
+        """φ (q, r + 1) at encoded rows of the conditioning columns."""
+        return _with_constant(self.basis(rows))
+
+    def weights(self, at: Array) -> Array:
+        """α (q, M) for φ (q, r + 1): ĝ(x) = Σ α_i(x) f_i; each row sums to one."""
+        v, points = self.population.weights, self.features[: len(self.population.release)]
+        once = self._step(at.T)
+        return (points @ (once + self._kept(once))).T * v
+
+    def amplitudes(self, at: Array) -> Amplitudes | None:
+        """What the measurement says of the amplitude of conditional means at φ (q, r + 1)."""
+        once = self._step(at.T)
+        return amplitudes(self.population, self.conditioning.names, self.features @ (once + self._kept(once)))
+
+    def fitted(self, values: Array) -> tuple[Array, Array]:
+        """(θ₁, θ₂) for f (n,) at the rows of the frame."""
+        points = slice(len(self.population.release))
+        first = self._step(self.features[points].T @ (self.population.weights * values[points]))
+        return first, first + self._kept(first)
+
+    def answers(self, values: Array, at: Array) -> tuple[Array, Array, Array]:
+        """ĝ (q,), its influence functions (n, q), and its remaining bias (q,), to first order."""
+        first, second = self.fitted(values)
+        once = self._step(at.T)
+        derivative = (self.features @ once) * (values - self.features @ second)[:, None]
+        derivative += (self.features @ self._kept(once)) * (values - self.features @ first)[:, None]
+        left = at @ (self._kept(self._kept(second)))
+        return at @ second, self.population.influence(derivative), left
+
+    def unknown(self, at: Array) -> Array:
+        """(q,) share of the prior variance at x that the release leaves: 0 between its points, 1 far from them."""
+        prior = (at[:, 1:] ** 2).sum(axis=1)
+        return self.regulariser * np.einsum("qr,rq->q", at, self._step(at.T)) / np.maximum(prior, 1e-12)
+
+
+def smoother(
+    release: ReleaseData, columns: Sequence[str], *, where: Condition, view: View | None, kernel: Kernel | str | None
+) -> Smoother:
+    """The regression on these columns; if the released weights allow none, in the probability view, with a note."""
+    if view == "fitted":
+        raise ValueError(
+            "a conditional distribution is of the released points, and the fitted population has other rows. Ask for "
+            'view="signed" or "probability".'
+        )
+    conditioning = Domain(tuple(release.columns[name] for name in columns))
+    chosen = smooth_kernel(conditioning) if kernel is None else kernel_from_spec(kernel, conditioning)
+    asked = view or released_view(release)
+    found = _regression(population_of(release, where=where, view=asked), conditioning, chosen)
+    if _is_definite(found):
+        return found
+    if view is not None:
+        raise ValueError(
+            "the released weights are negative along some function of the given columns, by more than the regulariser: "
+            'the regression has a saddle point and no minimum. Ask for view="probability".'
+        )
+    within = _regression(population_of(release, where=where, view="probability"), conditioning, chosen)
+    note = "the released weights are negative along some function of the given columns: probability weights were used"
+    return replace(within, notes=(note,))
+
+
+def _regression(population: Population, conditioning: Domain, kernel: Kernel) -> Smoother:
+    X = conditioning.encode(population.model.frame)
+    points = np.unique(X[: len(population.weights)][population.weights != 0], axis=0)
+    basis = Nystroem.fit(kernel, points[:: -(-len(points) // _BASIS)], tolerance=_SPAN)
+    regulariser = public_regulariser(population.release) / population.probability
+    coordinates = np.vstack([basis(X[block]) for block in row_blocks(len(X), basis.dimension)])
+    return Smoother(population, conditioning, basis, _with_constant(coordinates), regulariser)
+
+
+def _is_definite(found: Smoother) -> bool:
+    """Whether the covariance of φ under the weights is above −λ/2, so that A + λD has a bounded inverse."""
+    A = _moments(found.population, found.features)
+    covariance = A[1:, 1:] - np.outer(A[1:, 0], A[0, 1:]) / A[0, 0]
+    return A[0, 0] > 0 and float(np.linalg.eigvalsh(covariance)[0]) > -found.regulariser / 2
+
+
+def _moments(population: Population, features: Array) -> Array:
+    points = features[: len(population.weights)]
+    return (points * population.weights[:, None]).T @ points
+
+
+def _with_constant(coordinates: Array) -> Array:
+    return np.column_stack([np.ones(len(coordinates)), coordinates])
+
+
+_PRIOR = 0.5  # standard deviation of the relative change of amplitude
+_ROWS = 1500  # of the fit, drawn evenly
+_SECOND_MODEL = 0.5  # the share of the distance by which answers are moved; the rest of it is an error
+_EXCHANGES = 2  # rows of q for each of them
+
+
+@dataclass(frozen=True, eq=False)
+class _Precision:
+    """S⁻¹ of columns (F, k) by Woodbury's identity, and y − E_p φ."""
+
+    residual: Array  # (F,)
+    centred: Array  # (n, F) features of rows less their mean, times √(κ′/n)
+    noise_variance: float
+
+    @classmethod
+    def of(cls, measurement: Measurement, fit: PopulationFit) -> _Precision:
+        rows = fit.rows[systematic_indices(fit.weights, _ROWS)]
+        features = measurement.feature_map(rows)
+        scale = np.sqrt(float(fit.prior_variance.sum()) / len(rows))
+        residual = measurement.vector - feature_mean(measurement.feature_map, fit.rows, fit.weights)
+        return cls(residual, scale * (features - features.mean(axis=0)), measurement.noise_scale**2)
+
+    def __matmul__(self, D: Array) -> Array:
+        X, n = self.centred, len(self.centred)
+        inner = cho_factor(X @ X.T + self.noise_variance * np.eye(n))
+        return (D - X.T @ cho_solve(inner, X @ D)) / self.noise_variance
+
+
+@dataclass(frozen=True, eq=False)
+class Amplitudes:
+    """The posterior of α around each of some given values.
+
+    population  whose fit it is.
+    rows        (n,) rows of p, by their position in the frame of the error model.
+    exchanged   encoded rows of q, (n, d) each: those of p with the other columns of another one.
+    local       (n, q) b s/n at the rows.
+    mean        (q,) of α.
+    deviation   (q,) of α, standard.
+    """
+
+    population: Population
+    rows: Array
+    exchanged: tuple[Array, ...]
+    local: Array
+    mean: Array
+    deviation: Array
+
+    def of(self, question: Question, values: Array) -> tuple[Array, Array]:
+        """How far answers to a question with these values (n,) at the frame's rows are moved (q,), and the standard errors (q,)."""
+        at_rows = values[self.rows]
+        release = self.population.release
+        distance = np.zeros_like(at_rows)
+        for rows in self.exchanged:
+            there = self.population.values_at(question, release.decode(rows))
+            distance += np.where(np.isfinite(there), at_rows - there, 0.0) / len(self.exchanged)
+        slope = np.where(np.isfinite(distance), distance, 0.0) @ self.local
+        distance_of_models = self.mean * slope
+        error = np.hypot((1 - _SECOND_MODEL) * distance_of_models, self.deviation * slope)
+        return _SECOND_MODEL * distance_of_models, error
+
+
+def amplitudes(population: Population, names: Sequence[str], weight_function: Array) -> Amplitudes | None:
+    """The amplitudes given values of the columns `names`; None where there is no fit to random features.
+
+    weight_function  (n, q) s at the rows of the error model's frame: E[f | X = x] is E s f.
+    """
+    model, measurement = population.model, population.release.measurement
+    if not isinstance(model, MeasuredErrors) or not isinstance(model.fit, PopulationFit) or measurement is None:
+        return None
+    fit, first = model.fit, len(model.weights)
+    given = np.ones(len(fit.rows)) if population.given is None else population.given[first:].astype(float)
+    share = float(fit.weights @ given)
+    if share <= 0:
+        return None
+    rng = np.random.default_rng(0)
+    at = systematic_indices(fit.weights * given, _ROWS, rng)
+    exchanged = _exchanged(population.release, names, fit.rows[at], rng)
+    s = weight_function[first + at]
+    b = s / np.maximum((s**2).mean(axis=0), 1e-300)
+    features = measurement.feature_map
+    moved = [(features(fit.rows[at]) - features(rows)).T @ b / len(at) for rows in exchanged]  # (F, q) E_(p−q) b φ
+    D = share * np.mean(moved, axis=0)
+    precision = _precision(population.release, measurement, fit)
+    weighted = precision @ D
+    variance = 1 / (_PRIOR**-2 + np.einsum("fk,fk->k", D, weighted))
+    mean = variance * (precision.residual @ weighted)
+    return Amplitudes(population, first + at, exchanged, b * s / len(at), mean, np.sqrt(variance))
+
+
+def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFit) -> _Precision:
+    return kept(release, "amplitude", lambda: _Precision.of(measurement, fit))
+
+
+def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator) -> tuple[Array, ...]:
+    """Rows with the given columns of these (n, d), and the others of these in another order."""
+    domain, sources = release.domain, sources_of(release.derived, names)
+    own = np.array([domain.columns[j].name in sources for j in domain.column_of])
+    return tuple(
+        kept_or(domain, np.where(own, rows, rows[rng.permutation(len(rows))]), rows) for _ in range(_EXCHANGES)
+    )
+
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame
 

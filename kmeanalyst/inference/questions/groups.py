@@ -173,7 +173,6 @@ def _few_values(column: Number) -> list[Any] | None:
 
 
 def _values(column: Column, codes: Any) -> list[Any]:
-    """Encoded values in natural units, as the released points have them: numbers, or days as text."""
     decoded = column.decode(np.asarray(codes, dtype=float))
     if isinstance(column, Date):
         return [day.date().isoformat() for day in decoded]

@@ -145,7 +145,6 @@ def corr(
 
 
 def variance_of(population: Distribution, column: Any) -> Statistic:
-    """Σ v (x - m)²."""
     x = population.values(population.question(column))[:, None]
     variance, notes = _central_moments(population, x, [(0, 0)])[0], tuple[str, ...]()
     if variance.value < -_least(population, x)[0]:
@@ -155,7 +154,6 @@ def variance_of(population: Distribution, column: Any) -> Statistic:
 
 
 def deviation_of(population: Distribution, column: Any) -> Statistic:
-    """The root of the variance."""
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
     if variance.value > least:
@@ -221,7 +219,6 @@ def _central_moments(population: Distribution, X: Array, pairs: Sequence[tuple[i
 
 
 def _entries(population: Population, names: Sequence[str], correlations: bool) -> list[Statistic]:
-    """The entries of the matrix on and above the diagonal, row by row."""
     X, pairs = _columns(population, names), _pairs(len(names))
     moments, least = _central_moments(population, X, pairs), _least(population, X)
     variances = [moments[pairs.index((i, i))] for i in range(len(names))]

@@ -91,7 +91,6 @@ def _product(values: Mapping[str, Array], questions: Sequence[str], n: int) -> A
 
 
 def design_of(population: Population, formula: Formula) -> Design:
-    """The columns of a formula's terms, given the levels that occur in the population."""
     terms, intercept = formula.terms, formula.intercept
     texts = dict.fromkeys(factor for term in terms for factor in term)
     factors = {text: factor_of(population, text, formula.reference) for text in texts}

@@ -260,10 +260,8 @@ class Equations:
 
     def is_feasible(self, beta: Array, m: int) -> bool:
         mu = self.link.backward(self.X[:m] @ beta)[0]
-        return bool(np.isfinite(mu).all() and (self.family.mean_allowed(mu) | self._saturated(mu)).all())
-
-    def _saturated(self, mu: Array) -> Array:
-        return (mu == 0) | (mu == 1) if self.family.name == "binomial" else (mu == 0) & (self.link.name == "log")
+        saturated = (mu == 0) | (mu == 1) if self.family.name == "binomial" else (mu == 0) & (self.link.name == "log")
+        return bool(np.isfinite(mu).all() and (self.family.mean_allowed(mu) | saturated).all())
 
     def total(self, beta: Array, weights: Array) -> Array:
         return weights @ self.scores(beta)[: len(weights)]
@@ -291,7 +289,6 @@ class Equations:
         return first * along, (second * along)[:, None] * X + first[:, None] * dX
 
     def interval(self, eta: Array, half: Array) -> tuple[Array, Array]:
-        """The means at η ± half, the smaller first."""
         with np.errstate(all="ignore"):
             low, high = (self.link.backward(eta + side * half)[0] for side in (-1, 1))
         if self.link.name == "inverse":  # past η = 0 the mean has no upper end
@@ -303,15 +300,12 @@ class Equations:
             mu, first, second = self.link.backward(self.X[rows] @ beta)
             residual = self.y[rows] - mu
             if self.is_canonical:
-                return residual * self._sign, -np.abs(first), np.abs(first)
+                sign = -1.0 if self.link.name == "inverse" else 1.0
+                return residual * sign, -np.abs(first), np.abs(first)
             V, slope = self.family.variance(mu)
             V = np.maximum(V, 1e-300)
             fisher = first**2 / V
             return residual * first / V, -fisher + residual * (second * V - first**2 * slope) / V**2, fisher
-
-    @property
-    def _sign(self) -> float:
-        return -1.0 if self.link.name == "inverse" else 1.0
 
     @cached_property
     def is_canonical(self) -> bool:

@@ -145,7 +145,6 @@ _GENERAL = (
 
 
 def notes_of_infinite(fit: Fit, infinite: Array) -> tuple[str, ...]:
-    """Why the intervals of coefficients (k,) are infinite, and what may help: a note for each cause."""
     if not infinite.any():
         return ()
     return tuple(_of_factors(fit, infinite)) or (_GENERAL,)

@@ -74,7 +74,6 @@ def _equal(weights: Any) -> bool:
 
 
 def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, KernelMean]:
-    """Both sides as embeddings in one space."""
     releases = [side for side in (a, b) if isinstance(side, ReleaseData)]
     spaces = [(release.kernel, release.domain) for release in releases]
     if kernel is None and spaces and spaces[0] != spaces[-1]:
@@ -104,7 +103,6 @@ def _encoded_by_release(side: Any, release: ReleaseData) -> tuple[Array, Array |
 
 
 def is_weighted(side: Any) -> bool:
-    """Whether a side is a (points, weights) pair."""
     return isinstance(side, tuple) and len(side) == 2
 
 
@@ -185,7 +183,6 @@ def _is_running(cells: pd.Series) -> bool:
 
 
 def _columns_by_name(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both with text for names, and the columns in the order of the first."""
     a, b = (side.rename(columns=str) for side in (a, b))
     for side, other, which in ((a, b, "second"), (b, a, "first")):
         repeated = sorted(name for name, count in Counter(side.columns).items() if count > 1)
@@ -219,7 +216,6 @@ def _numbers(side: Any) -> Array:
 
 
 def _drafted(a: Any, b: Any, kernel: Kernel | None) -> tuple[Array, Array, Domain, tuple[str, ...]]:
-    """Rows encoded by a domain drafted from both."""
     if not (isinstance(a, pd.DataFrame) and isinstance(b, pd.DataFrame)):
         raise ValueError(
             "one side has text, dates or missing cells and the other has no column names, so cells cannot be matched. "

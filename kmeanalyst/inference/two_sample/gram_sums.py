@@ -53,7 +53,6 @@ class RowLabels:
         return product
 
     def finish(self, I: slice, towards: Array) -> None:  # noqa: E741
-        """Add a row of blocks, from its products with the labels (len I, B): called in the order of the rows, by one thread."""
         self.quadratic += 2 * np.einsum("ib,ib->b", towards, self.labels[I] - self.share, dtype=np.float64)
 
 
@@ -73,7 +72,6 @@ class GramSums:
 
     @property
     def m(self) -> int:
-        """Rows of the second sample."""
         return len(self.towards) - self.n
 
     @property
@@ -92,7 +90,8 @@ def gram_sums(kernels: Sequence[Kernel], rows: Array, n: int, forms: Sequence[Ro
     forms   for each kernel, the quadratic forms that are summed in the same pass; () for none.
     """
     evaluators = [block_evaluator(kernel, rows) for kernel in kernels]
-    stripes = _stripes(n, len(rows))
+    bounds = [*range(0, n, _BLOCK), *range(n, len(rows), _BLOCK), len(rows)]  # no block has rows of both samples
+    stripes = [slice(a, b) for a, b in pairwise(bounds)]
     sums = [GramSums(n, np.zeros((len(rows), 2)), np.zeros(3), kernel.diagonal(rows)) for kernel in kernels]
     labels: Sequence[RowLabels | None] = forms or [None] * len(kernels)
 
@@ -140,12 +139,6 @@ class _Stripe:
         self.squares[ours + theirs] += np.vdot(K, K) * (1 if same or ours != theirs else 2)
         if self.form is not None:
             self.towards += self.form.product(K, J, 0.5 if same else 1.0)
-
-
-def _stripes(n: int, n_rows: int) -> list[slice]:
-    """Blocks of rows, none with rows of both samples."""
-    bounds = [*range(0, n, _BLOCK), *range(n, n_rows, _BLOCK), n_rows]
-    return [slice(a, b) for a, b in pairwise(bounds)]
 
 
 def block_evaluator(kernel: Kernel, rows: Array) -> Block:

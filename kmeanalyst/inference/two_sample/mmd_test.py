@@ -87,7 +87,6 @@ def mmd_test(
 
 
 def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
-    """A note where tables were chosen by scores, and the test looks at the others alone."""
     every = [release.measurement for release in releases]
     measurements = [measurement for measurement in every if measurement and measurement.chosen_by_rows]
     if not measurements:

@@ -57,12 +57,10 @@ class Draws:
 
     @property
     def share(self) -> float:
-        """Of the points in the covariance."""
         return _POINTS_COUNT_AS / (_POINTS_COUNT_AS + self.n_rows)
 
     @property
     def covariance(self) -> Array:
-        """(K, K) of the points."""
         return (self.values.T * self.weights) @ self.values
 
     def along(self, form: Array) -> Draws:

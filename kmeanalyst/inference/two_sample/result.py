@@ -66,7 +66,6 @@ class TestResult:
 
 
 def result_about(release: ReleaseData, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
-    """A TestResult with the fields about a release filled in."""
     if derived := ", ".join(one.column.name for one in release.derived):
         notes = (*notes, f"derived columns were left out, as they follow from the measured ones: {derived}")
     if release.statement and release.statement.protects_units:

@@ -96,7 +96,6 @@ def measured_side(release: ReleaseData, *, beforehand: bool = False) -> Side:
 
 
 def side_and_sample(release: ReleaseData, sample: SampleRows) -> tuple[Side, Side, Directions]:
-    """A release and rows as the test with noise needs them."""
     ours = measured_side(release, beforehand=True)
     some, indices, blocks = sample.split_for_directions(_SAMPLE_ROWS)
     along = directions_of(release, ours.feature_map, some if len(some) >= _SOME_ROWS else None)
@@ -106,7 +105,6 @@ def side_and_sample(release: ReleaseData, sample: SampleRows) -> tuple[Side, Sid
 
 
 def two_measured_sides(a: ReleaseData, b: ReleaseData) -> tuple[Side, Side, Directions | None]:
-    """Two releases as the test with noise needs them; no directions where their feature maps are different."""
     if a.measurement is None or b.measurement is None:
         raise ValueError(
             "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
@@ -306,14 +304,12 @@ class SampleRows:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know of the encoding of all rows: ignored columns, clamped and unseen values."""
         counts = self._count()
         ignored = tuple(name for name in counts.ignored if name not in self._unread)
         return replace(counts, ignored=ignored).notes()
 
     @property
     def n_rows(self) -> int:
-        """L, the number of rows; at least two."""
         return self._count().n_rows
 
 

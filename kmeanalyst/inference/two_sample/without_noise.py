@@ -93,7 +93,6 @@ def _permutation_test(pair: Pair, kernels: Sequence[Kernel], permutations: int, 
 
 
 def _named_kernels(choice: KernelChoice) -> list[Kernel]:
-    """The kernels that the caller names; none for a default."""
     if choice is None or choice == "aggregated":
         return []
     named = list(choice) if isinstance(choice, Iterable) else [choice]

@@ -50,7 +50,6 @@ class Node:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The arguments that are nodes."""
         return tuple(argument for argument in self.arguments if isinstance(argument, Node))
 
     @property
@@ -90,7 +89,6 @@ def expression_node(release: ReleaseData, text: str) -> Node:
 
 
 def number_node(node: Node) -> Node:
-    """The node itself; TypeError where it has levels."""
     if node.kind == "levels":
         raise TypeError(
             f"{node.text} has levels, which have no numbers. Ask a comparison, such as "
@@ -100,7 +98,6 @@ def number_node(node: Node) -> Node:
 
 
 def missing_node(node: Node) -> Node:
-    """The condition that a column's cell is missing, or that an expression is undefined."""
     if node.column is not None:
         return expression_node(node.releases[0], f"missing({words.column(node.column)})")
     return applied(
@@ -130,7 +127,6 @@ def joined(each: Any) -> tuple[ReleaseData, ...]:
 
 
 def inside(operand: Any) -> str:
-    """The text of an operand within an expression."""
     if isinstance(operand, Node):
         return operand.text if operand.atomic else f"({operand.text})"
     return f"{operand:g}" if isinstance(operand, int | float | np.number) else repr(operand)
@@ -152,7 +148,6 @@ class RowGrid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many rows along each axis."""
         lengths = {self.axes[release]: len(rows) for release, rows in self.rows.items()}
         return tuple(lengths[axis] for axis in sorted(lengths))
 
@@ -212,7 +207,6 @@ class _Evaluation:
 
 
 def _every(root: Node) -> Iterator[Node]:
-    """Each node of an expression, once."""
     seen, waiting = {root}, [root]
     while waiting:
         node = waiting.pop()

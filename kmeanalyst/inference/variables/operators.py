@@ -31,7 +31,6 @@ _SIGNS |= {np.power: "**", np.bitwise_and: "&", np.bitwise_or: "|"}
 
 
 def _both_ways(sign: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """The methods of an operator: of the left operand, and of the right one."""
     return (lambda self, other: _of_two(sign, self, other)), (lambda self, other: _of_two(sign, other, self))
 
 
@@ -121,7 +120,6 @@ def _not_elementwise(name: str) -> TypeError:
 
 
 def is_variable(x: Any) -> TypeGuard[VariableOperators]:
-    """Whether it is a random variable."""
     return isinstance(x, VariableOperators)
 
 
@@ -186,7 +184,8 @@ def _comparison(sign: str, a: Any, b: Any) -> Node:
         raise TypeError(
             f"{a.text} and {b.text} have no level in common, so they are never equal. Compare each with a level."
         )
-    test = _levels_compared(sign) if a.kind == "levels" else _numeric(partial(compared, sign))
+    function = COMPARE[sign] if a.kind == "levels" else partial(compared, sign)
+    test = (lambda x, y: function(x, y) & (x != "") & (y != "")) if a.kind == "levels" else _numeric(function)
     return applied(test, [a, b], text=f"{inside(a)} {sign} {inside(b)}", kind="condition", atomic=False)
 
 
@@ -220,8 +219,3 @@ def _condition(x: Any) -> Node:
 def _numeric(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of float64: conditions count as 0 and 1."""
     return lambda *values: function(*(np.asarray(value, dtype=np.float64) for value in values))
-
-
-def _levels_compared(sign: str) -> Callable[..., Any]:
-    """A comparison of levels that does not hold where a side is missing ("")."""
-    return lambda a, b: COMPARE[sign](a, b) & (a != "") & (b != "")

@@ -61,12 +61,10 @@ class UnboundedWeights(UserWarning):
 
 
 def total_mass(weights: Sequence[Array]) -> float:
-    """Σ|w| of the product of several releases' weights."""
     return float(prod(np.abs(w).sum() for w in weights))
 
 
 def check_bounded(weights: Sequence[Array], what: str) -> None:
-    """Warn where Σ|w| of the product of these weights is more than MOST_MASS."""
     mass = total_mass(weights)
     if mass > MOST_MASS:
         warnings.warn(
@@ -105,7 +103,6 @@ class ProductDistribution:
 
     @cached_property
     def model(self) -> IndependentErrors:
-        """The releases' errors together."""
         return IndependentErrors(tuple(factor.model for factor in self.factors), (INDEPENDENT, *self.drawing))
 
     @property
@@ -115,7 +112,6 @@ class ProductDistribution:
 
     @property
     def drawing(self) -> tuple[str, ...]:
-        """The error of drawing combinations, as a note; empty if all are used."""
         if self.combinations <= MOST_COMBINATIONS:
             return ()
         error = total_mass([factor.weights for factor in self.factors]) / len(self.weights) ** 0.5
@@ -125,14 +121,12 @@ class ProductDistribution:
         )
 
     def question(self, column: Any) -> Any:
-        """A node, as it is."""
         return column
 
     def bounds(self, column: Any) -> None:
         """Nothing is declared of an expression."""
 
     def text(self, question: str) -> str:
-        """The question as text, with the condition."""
         conditions = " and ".join(shown(condition) for condition in self.conditions)
         return f"{question} | {conditions}" if conditions else question
 
@@ -147,7 +141,6 @@ class ProductDistribution:
         return values
 
     def mean(self, values: Array) -> Array:
-        """Σ v · values over the combinations."""
         return self.weights @ values[: len(self.weights)]
 
     def influence(self, derivative: Array) -> Array:
@@ -157,7 +150,6 @@ class ProductDistribution:
         return self.features(derivative, lambda values: values[:, None])[1][:, 0]
 
     def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """See `Distribution.features`: blocks of rows, each averaged over the others' combinations at once."""
         n = len(self.weights)
         width = len(function(values[:1])[0])
         mean = sum(self.weights[block] @ function(values[:n][block]) for block in row_blocks(n, width))
@@ -176,7 +168,6 @@ class ProductDistribution:
         return np.asarray(mean), np.vstack(parts) / self.probability
 
     def terms(self, influence: Array) -> Terms:
-        """The influence on each release."""
         return self.model.terms(influence)
 
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str:

@@ -32,11 +32,10 @@ from kmeanalyst.inference.questions.quantiles import distribution_of, quantiles_
 from kmeanalyst.inference.questions.tables import histogram_frame, histogram_of_groups
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables import distance as variable_distance
-from kmeanalyst.inference.variables import reduced_points
+from kmeanalyst.inference.variables.distance import ReducedPoints, default_kernel, gathered
 from kmeanalyst.inference.variables.nodes import Node, column_node, joined, missing_node, number_node
 from kmeanalyst.inference.variables.operators import VariableOperators, is_variable
 from kmeanalyst.inference.variables.product_distribution import ProductDistribution, check_bounded, joint_distribution
-from kmeanalyst.inference.variables.reduced_points import ReducedPoints, default_kernel, gathered
 from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.numbers import Date
@@ -381,7 +380,7 @@ class RandomVariable(VariableOperators):
         >>> (release["age"] + release["hours-per-week"]).thin(20).to_frame().shape
         (20, 2)
         """
-        return reduced_points.reduced(self._gathered(kernel), n, weights)
+        return variable_distance.reduced(self._gathered(kernel), n, weights)
 
     def embedding(self, kernel: Kernel | None = None) -> KernelMean:
         """The embedding of the variable's distribution: of its points, or where they are many, of cells of them (see `thin`).
@@ -407,7 +406,8 @@ class RandomVariable(VariableOperators):
         >>> release["age"].mmd(sample["age"])
         0.01321...
         """
-        return variable_distance.mmd_to_sample(self.nodes, self.embedding(kernel), sample)
+        embedding = self.embedding(kernel)
+        return embedding.distance(KernelMean(embedding.kernel, variable_distance.sample_rows(self.nodes, sample, 1)))
 
     def mmd_test(self, sample: Any, kernel: Kernel | None = None) -> TestResult:
         """Test whether a sample of values has the variable's distribution, all errors of the releases counted in.
@@ -436,7 +436,6 @@ class RandomVariable(VariableOperators):
 
 
 def variable_of(release: ReleaseData, columns: str | Sequence[str], view: View | None = None) -> RandomVariable:
-    """A column of a release as a random variable, or several as its components."""
     names = list(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
     if any(map(is_variable, names)):
         raise TypeError(

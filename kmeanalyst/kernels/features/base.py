@@ -46,7 +46,6 @@ class FeatureMap(ABC):
         return self.compact(X)
 
     def gram(self, X: Array, Y: Array) -> Array:
-        """φ(x_i)·φ(y_j), (n, m)."""
         return self(X) @ self(Y).T
 
     @property
@@ -73,7 +72,6 @@ class FeatureMap(ABC):
 
     @property
     def nonnegative(self) -> bool:
-        """Whether every coordinate is ≥ 0."""
         return False
 
     @property
@@ -92,7 +90,6 @@ class FeatureMap(ABC):
 
 
 def sum_of_squares(features: Array | csr_array) -> float:
-    """Σ of all squares of what `compact` gives."""
     numbers = features.data if isinstance(features, csr_array) else features
     return float(np.vdot(numbers, numbers))
 

@@ -120,7 +120,6 @@ class ScaledFeatures(_Around):
 
     @property
     def root(self) -> float:
-        """√c."""
         return float(np.sqrt(self.kernel.factor))
 
     @property
@@ -181,7 +180,6 @@ def margins_in(kernel: Kernel) -> Iterator[Margins]:
 
 
 def tables_of(kernel: Kernel) -> int:
-    """How many tables its margins are of, before any is made."""
     return sum(margins.n_tables for margins in margins_in(kernel))
 
 

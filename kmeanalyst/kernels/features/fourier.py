@@ -75,7 +75,6 @@ class RandomFourier(FeatureMap):
 
     @property
     def n_frequencies(self) -> int:
-        """R, half the dimension."""
         return self.linear.shape[1]
 
     @property

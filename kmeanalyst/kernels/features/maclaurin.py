@@ -64,7 +64,6 @@ class RandomMaclaurin(FeatureMap):
         law: str = "coordinates",
         rng: np.random.Generator | int | None = None,
     ) -> RandomMaclaurin:
-        """Draw `dimension` features of the kernel; `law` names the distribution of their projections."""
         check_positive("dimension", dimension, "there must be features.", "Pass a whole number, such as 2000.")
         if law not in LAWS:
             raise ValueError(f"law must be one of {', '.join(LAWS)}, got {law!r:.80}. Name one of these.")

@@ -66,7 +66,6 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def domain(self) -> Domain:
-        """The columns that features are made of."""
         return Domain.from_dict(self.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -79,7 +78,6 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Any, y: Any = None) -> DomainEncoder:
-        """Nothing is learned from X."""
         return self
 
     def transform(self, X: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
@@ -159,7 +157,6 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
 
 
 def refuse_texts(columns: Sequence[Column]) -> None:
-    """DomainError for a column of texts."""
     if texts := [column for column in columns if column.is_text]:
         raise DomainError(
             f"{words.written(texts[0].name)} is a column of texts, which no feature is made of. Leave it out, or derive a "
@@ -187,7 +184,6 @@ def _short(value: Any) -> str:
 
 
 def _free(name: str, taken: Container[str]) -> str:
-    """The name, with primes if a feature of another column has it: a column can be called "age missing"."""
     while name in taken:
         name += "'"
     return name

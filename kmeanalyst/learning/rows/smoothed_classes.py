@@ -79,7 +79,6 @@ class SmoothedClasses:
 
 
 def smoothed_unavailable(release: ReleaseData, target: str) -> str | None:
-    """Why classes cannot be smoothed, as far as known before a fit; None where they can."""
     if (reason := unmeasured(release, target)) is not None:
         return reason
     column: Any = release.domain[target]

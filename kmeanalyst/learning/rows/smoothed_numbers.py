@@ -60,7 +60,6 @@ class SmoothedNumbers:
 
 
 def unmeasured(release: ReleaseData, target: str) -> str | None:
-    """Why no measured table has a column; None where one could."""
     if release.measurement is None:
         return "there is no measurement"
     if not isinstance(release.measurement.feature_map, MarginFeatures):
@@ -69,7 +68,6 @@ def unmeasured(release: ReleaseData, target: str) -> str | None:
 
 
 def numbers_unavailable(release: ReleaseData, target: str) -> str | None:
-    """Why values of a number cannot be smoothed, as far as known before a fit; None where they can."""
     if (reason := unmeasured(release, target)) is not None:
         return reason
     if not isinstance(release.domain[target], Number):

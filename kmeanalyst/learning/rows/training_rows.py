@@ -162,7 +162,6 @@ def predictors_of(release: ReleaseData, target: str | None, columns: Sequence[st
 
 
 def check_option(name: str, value: Any, known: Sequence[str]) -> None:
-    """ValueError unless the value is one of those known."""
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r:.80}. Leave it out for the default.")
 
@@ -170,7 +169,6 @@ def check_option(name: str, value: Any, known: Sequence[str]) -> None:
 def encoder_of(
     release: ReleaseData, columns: Sequence[str], *, encoding: Encoding = "onehot", missing: Missing = "mark"
 ) -> DomainEncoder:
-    """The encoder of these columns of a release; ValueError for unknown `encoding` or `missing`."""
     check_option("encoding", encoding, ENCODINGS)
     check_option("missing", missing, MISSING)
     computed = {one.column.name for one in release.derived}.intersection(columns)
@@ -366,7 +364,6 @@ def to_sklearn(
     labels: Labels = "released",
     rng: np.random.Generator | int | None = 0,
 ) -> TrainingData:
-    """X, y and sample_weight for scikit-learn's fit: see `Release.to_sklearn`."""
     if task is not None:
         check_option("task", task, TASKS)
     check_option("labels", labels, LABELS)

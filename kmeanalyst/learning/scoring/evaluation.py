@@ -65,7 +65,6 @@ class Task:
         return Predictions(truth=_spread(truth, chosen), classes=self.classes, positive=self.positive, **answers)
 
     def inputs(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The columns of a frame that the model takes; ValueError where the frame lacks some."""
         if self.features is None:
             return frame.drop(columns=self.target)
         if absent := [name for name in self.features if name not in frame.columns]:
@@ -109,7 +108,6 @@ class Task:
         return found if found.dtype.kind == "f" else found.astype(float)
 
     def _kind(self, need: Need) -> Need:
-        """The answer that meets a need: scores are of decision_function, or else of predict_proba, as in scikit-learn."""
         return "probabilities" if need == "scores" and not hasattr(self.model, "decision_function") else need
 
     def _scores(self, rows: pd.DataFrame) -> Array:
@@ -127,7 +125,6 @@ class Task:
 
 
 def task_of(model: Any, target: str | None, positive: Any) -> Task:
-    """The task of a model; ValueError where the target or class named does not fit it."""
     own: str | None = getattr(model, "target", None)
     column = own if target is None else target
     if column is None:
@@ -279,7 +276,6 @@ def score(
 def scoring_task(
     model: Any, data: Any, *, target: str | None, positive: Any, where: Where, view: View | None
 ) -> ScoringTask:
-    """A model with the data to score it on; ValueError where they do not fit together."""
     task = task_of(model, target, positive)
     if not isinstance(data, ReleaseData):
         return _of_sample(task, data, where, view)

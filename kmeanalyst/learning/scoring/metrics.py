@@ -51,33 +51,26 @@ class Predictions:
     weights: Array = field(default_factory=_empty)
 
     def with_weights(self, weights: Array) -> Predictions:
-        """The same answers under these weights (M,)."""
         return replace(self, weights=weights)
 
     def sum(self, values: Array) -> Statistic:
-        """Σ w · values, of values (n,)."""
         return mean_of_rows(self.weights, values)
 
     def mean(self, values: Array) -> Statistic:
-        """Σ w · values / Σ w."""
         return self.sum(values) / self.total
 
     @cached_property
     def total(self) -> Statistic:
-        """Σ w."""
         return self.sum(np.ones(len(self.truth)))
 
     @cached_property
     def padded(self) -> Array:
-        """The weights (n,), 0 at the rows that have none."""
         return np.concatenate([self.weights, np.zeros(len(self.truth) - len(self.weights))])
 
     def at_weighted_rows(self, values: Array) -> Array:
-        """Values at the rows that have a weight."""
         return values[: len(self.weights)][self.weights != 0]
 
     def named(self, values: Array) -> Array:
-        """Codes as the classes' names; numbers as they are."""
         return values if self.classes is None else self.classes[values]
 
     def classes_among(self, *codes: Array) -> Sequence[int]:

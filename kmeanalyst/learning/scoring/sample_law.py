@@ -51,7 +51,6 @@ class SampleLaw(ConditionedRows):
         return column
 
     def values(self, question: Any) -> Array:
-        """A function of the frame at its rows."""
         return np.asarray(question(self.model.frame), dtype=float)
 
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
@@ -98,7 +97,6 @@ def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) ->
 
 
 def conditions_of(where: Where) -> tuple[Question, ...]:
-    """One condition, several, or none, as a tuple."""
     return () if where is None else (where,) if isinstance(where, str) or callable(where) else tuple(where)
 
 

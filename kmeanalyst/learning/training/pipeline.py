@@ -140,7 +140,6 @@ class TrainedPipeline(Pipeline):
 
     @property
     def target(self) -> str | None:
-        """The column it predicts; None for a model without a target."""
         return None if self.target_table is None else self.target_table["name"]
 
     @property
@@ -322,6 +321,5 @@ def _schema_of(path: str | Path) -> Any:
 
 
 def check_name(path: str | Path) -> None:
-    """ValueError unless the name's ending is .skops."""
     if Path(path).suffix.lower() != ".skops":
         raise ValueError(f"a model is written as a .skops file, got {path}: other formats hold code. Name model.skops.")

@@ -19,7 +19,7 @@ from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, digest
 from kmeanalyst.learning.training.training import refit_on
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.representation.redraw import redraw
+from kmeanalyst.representation.represent import redraw
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,6 @@ def refit(
     release: ReleaseData,
     *,
     redraws: int = 10,
-    sampling: bool = False,
     rng: np.random.Generator | int | None = 0,
     progress: Callable[[str, float], None] | None = None,
 ) -> Refits:
@@ -101,7 +100,6 @@ def refit(
 
     model     from `kmeanalyst.fit`, trained on this release.
     redraws   the number of refits, at least 2.
-    sampling  whether the table's rows are drawn anew too, for errors about the population rather than the table.
     progress  called with a text and the share done so far.
     Errors    ValueError for a model of another release, or a release without measurement.
 
@@ -127,7 +125,7 @@ def refit(
     streams = np.random.default_rng(rng).spawn(redraws)
     others = []
     for i, stream in enumerate(streams):
-        others.append(refit_on(model, redraw(release, sampling=sampling, rng=stream)))
+        others.append(refit_on(model, redraw(release, rng=stream)))
         if progress is not None:
             progress("refitting", (i + 1) / redraws)
     return Refits(model, tuple(others))

@@ -110,7 +110,6 @@ def fit(
 
 
 def refit_on(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
-    """The same estimator trained on another release, with the choices that were made for this one."""
     report: Any = model.report
     view = None if report.view == "signed" else report.view  # signed weights may not work for the other release
     return fit(
@@ -157,7 +156,6 @@ class Training:
         encoding: Encoding | None,
         labels: Labels | None,
     ) -> Training:
-        """The task of an estimator on a release; ValueError where they do not fit together."""
         if not isinstance(release, ReleaseData):
             raise TypeError(
                 f"a model is trained on a Release, got a {type(release).__name__}. Read one: kmeanalyst.read_release(path), or "
@@ -179,11 +177,9 @@ class Training:
 
     @property
     def classes(self) -> Array | None:
-        """The target's classes; None for numbers, or without a target."""
         return None if self.goal is None else self.goal.classes
 
     def fit_clone(self, X: pd.DataFrame, rows: TrainingRows, *, weighted: bool) -> Any:
-        """A clone of the estimator, fitted to the features X of these rows with their weights or without."""
         estimator = _with_levels(clone(self.estimator), self.encoder)
         for part, name, value in self.better_defaults(estimator):
             part.set_params(**{name: value})
@@ -357,7 +353,6 @@ def wrapped_estimator(estimator: Any) -> Any:
 
 
 def final_estimator(estimator: Any) -> Any:
-    """The estimator that makes the predictions."""
     inner = estimator.steps[-1][1] if hasattr(estimator, "steps") else wrapped_estimator(estimator)
     return estimator if inner is None or isinstance(inner, str) else final_estimator(inner)
 

@@ -32,7 +32,6 @@ def fit_with_weights(estimator: Any, X: Any, y: Array | None, weights: Array | N
 
 
 def inner_estimators(estimator: Any) -> list[Any]:
-    """The estimators inside an estimator, at any depth."""
     parts = parameters_of(estimator, deep=True).values()
     return [part for part in parts if hasattr(part, "fit") and not inspect.isclass(part)]
 

@@ -75,7 +75,6 @@ class Table(NamedTuple):
 
 @cache
 def read_table() -> Table:
-    """The table in the package."""
     read = json.loads(TABLE_PATH.read_text(encoding="utf-8"))
     return Table(read["scikit-learn"], {key: Verdict(**entry) for key, entry in read["entries"].items()})
 
@@ -196,12 +195,10 @@ def _sklearn_name(estimator: Any) -> str:
 
 
 def fresh(estimator: Any) -> Any:
-    """An unfitted copy; a deep copy of what is no estimator of scikit-learn."""
     return clone(estimator, safe=False)
 
 
 def parameters_of(estimator: Any, deep: bool = False) -> dict[str, Any]:
-    """The estimator's parameters; none without get_params."""
     return estimator.get_params(deep=deep) if hasattr(estimator, "get_params") else {}
 
 
@@ -243,7 +240,6 @@ def _changes(estimator: Any) -> dict[str, Any]:
 
 
 def _matters(key: str, value: Any, default: Any) -> bool:
-    """Whether a parameter's value could change what the weights mean, compared with its default."""
     if key in HARMLESS or repr(value) == repr(default):
         return False
     return not (key in STRENGTHS and _positive(value) and (default is None or _positive(default)))

@@ -40,7 +40,6 @@ from kmeanalyst.releases.expressions.syntax import (
     denied,
     number_written,
     parts_of,
-    reads_as_condition,
 )
 from kmeanalyst.releases.expressions.words import ExpressionError
 
@@ -74,7 +73,6 @@ def _parsed(text: str) -> Expression:
 
 
 def any_of(*conditions: Expression) -> Expression:
-    """The condition that holds where one of these does."""
     roots = tuple(condition._root for condition in conditions)
     columns = dict.fromkeys(name for condition in conditions for name in condition.columns)
     text = " or ".join(f"({condition.text})" for condition in conditions)
@@ -102,11 +100,6 @@ class Expression:
     text: str
     columns: tuple[str, ...]
     _root: Node = field(repr=False, compare=False)
-
-    @property
-    def is_condition(self) -> bool:
-        """Whether it is a condition by its text alone; only `check(domain)` can know a boolean column by itself."""
-        return reads_as_condition(self._root)
 
     @property
     def equated(self) -> tuple[tuple[str, float], ...]:

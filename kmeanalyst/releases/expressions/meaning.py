@@ -502,7 +502,6 @@ def _numbers(cells: pd.Series) -> Array:
 
 
 def codes_of(cells: pd.Series, column: Categorical) -> Array:
-    """Indices among the column's levels, NaN where missing."""
     if isinstance(column, Boolean):
         return _numbers(cells)
     levels = list(column.levels)

@@ -36,30 +36,22 @@ class Node:
 
 @dataclass(frozen=True)
 class Constant(Node):
-    """A number, a text, true or false."""
-
     value: float | str | bool
 
 
 @dataclass(frozen=True)
 class Name(Node):
-    """A column."""
-
     name: str
 
 
 @dataclass(frozen=True)
 class Sign(Node):
-    """-a or +a."""
-
     sign: str
     operand: Node
 
 
 @dataclass(frozen=True)
 class Not(Node):
-    """not a."""
-
     operand: Node
 
 
@@ -73,8 +65,6 @@ class Arithmetic(Node):
 
 @dataclass(frozen=True)
 class Logic(Node):
-    """a and b and ..., or a or b or ...."""
-
     word: str
     operands: tuple[Node, ...]
 
@@ -89,21 +79,16 @@ class Comparison(Node):
 
 @dataclass(frozen=True)
 class Items(Node):
-    """A list of constants, after `in`."""
-
     items: tuple[Constant, ...]
 
 
 @dataclass(frozen=True)
 class Call(Node):
-    """function(a, b, ...)."""
-
     function: str
     arguments: tuple[Node, ...]
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """A part, and all parts within it."""
     yield node
     match node:
         case Sign(operand=operand) | Not(operand=operand):
@@ -116,14 +101,6 @@ def parts_of(node: Node) -> Iterator[Node]:
             within = ()
     for part in within:
         yield from parts_of(part)
-
-
-def reads_as_condition(node: Node) -> bool:
-    if isinstance(node, Call) and node.function == "where":
-        return all(reads_as_condition(branch) for branch in node.arguments[1:])
-    if isinstance(node, Constant):
-        return isinstance(node.value, bool)
-    return isinstance(node, Comparison | Logic | Not) or (isinstance(node, Call) and node.function == "missing")
 
 
 _DENIED = {
@@ -309,7 +286,6 @@ class Parser:
         return self.tokens[self.at - 1]
 
     def takes(self, sign: str) -> bool:
-        """Whether the next token is that sign or word; it is then taken."""
         found = self.token.kind in ("sign", "word") and self.token.text == sign
         self.at += found
         return found
@@ -318,7 +294,6 @@ class Parser:
         return ExpressionError(message, self.text, token.start, token.end)
 
     def span(self, start: int, *parts: Node) -> Span:
-        """From `start` to the last token taken, around these parts."""
         height = 1 + max((part.span.height for part in parts), default=0)
         span = Span(start, self.tokens[self.at - 1].end, height)
         self.check_depth(height, span)
@@ -352,7 +327,6 @@ class Parser:
         return left
 
     def operator(self) -> str:
-        """The operator that comes next; "" if none does."""
         if self.token.kind not in ("sign", "word"):
             return ""
         following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]

@@ -68,12 +68,10 @@ def literal(text: str, shown: Callable[[str], str] = str) -> str:
 
 
 def listed(words: Sequence[str], most: int = 12) -> str:
-    """Words with commas, the first few of many."""
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 def names(names: Iterable[Any]) -> str:
-    """Column names as expressions write them, with commas."""
     return listed([written(str(name)) for name in names])
 
 
@@ -94,7 +92,6 @@ def close(word: str, words: Sequence[str]) -> str | None:
 
 
 def example(column: Column) -> str:
-    """A comparison of the column with one of its values."""
     name = written(column.name)
     if isinstance(column, Date):
         return f"{name} >= '{column.lower}'"

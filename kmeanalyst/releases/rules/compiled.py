@@ -84,7 +84,6 @@ class Rules:
 
     @property
     def columns(self) -> tuple[tuple[int, ...], ...]:
-        """For each rule the indices of the columns that it couples, increasing, at most four."""
         return tuple(one.columns for one in self.compiled)
 
     @cached_property
@@ -123,7 +122,6 @@ class Rules:
         return found
 
     def frame(self, cells: Mapping[int, Array]) -> pd.DataFrame:
-        """Some columns, by index, of encoded cells (n,), in natural units and levels."""
         own = self.domain.columns
         return pd.DataFrame({own[j].name: own[j].decode(values) for j, values in cells.items()})
 
@@ -255,7 +253,6 @@ class Rules:
 
     @cached_property
     def equated(self) -> dict[int, list[float]]:
-        """The numbers that rules compare columns with by ==, encoded."""
         found: dict[int, list[float]] = {}
         for one in self.compiled:
             for name, value in one.expression.equated if one.expression else ():

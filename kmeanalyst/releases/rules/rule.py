@@ -116,7 +116,6 @@ class Rule:
 
 
 def rules_from(tables: Any, folder: Path | None = None) -> tuple[Rule, ...]:
-    """The rules of [[rule]] tables; DomainError for the first that is none."""
     if not isinstance(tables, Sequence) or isinstance(tables, str):
         raise DomainError(f"rules must be a list of tables, got {tables!r:.80}. Write a [[rule]] table for each.")
     if len(tables) > MOST_RULES:
@@ -165,7 +164,6 @@ def _rows(value: Any, width: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _rows_in(path: Path, names: Sequence[str]) -> list[list[str]]:
-    """The rows of a public CSV file, whose first line names the columns; others of its columns are ignored."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as handle:
             lines = [line for line in csv.reader(handle) if any(cell.strip() for cell in line)]

@@ -42,7 +42,6 @@ _SEED = 0
 
 
 def check_torch() -> None:
-    """ImportError, with how to install it, if PyTorch is missing."""
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -158,17 +157,14 @@ class _Task:
 
     @property
     def made(self) -> list[int]:
-        """The columns that the network makes."""
         return [j for j in range(len(self.choices)) if j != self.label]
 
     @property
     def n_logits(self) -> int:
-        """Number of outputs that are logits: of columns with several choices."""
         return sum(len(self.choices[j]) for j in self.made if len(self.choices[j]) > 1)
 
     @property
     def width(self) -> int:
-        """Number of outputs: logits, then free numbers."""
         return self.n_logits + sum(self.choices[j].free for j in self.made)
 
     def batch(self, size: int) -> tuple[Array, Array]:
@@ -180,7 +176,6 @@ class _Task:
         return classes, (self.shares / np.maximum(counts, 1))[classes]
 
     def soft(self, outputs: Tensor, classes: Tensor) -> SoftRows:
-        """Soft rows from the network's outputs (B, width)."""
         import torch
 
         probabilities: list[Tensor] = [None] * len(self.choices)

@@ -48,12 +48,10 @@ class Choices:
 
     @property
     def centre(self) -> float:
-        """The middle of the column's ends."""
         return 0.5 * sum(self.column.ends)  # type: ignore[attr-defined]
 
     @property
     def radius(self) -> float:
-        """Half the distance between the ends."""
         return 0.5 * (self.column.ends[1] - self.column.ends[0])  # type: ignore[attr-defined]
 
     def draw(self, chosen: Array, numbers: Array, rng: np.random.Generator) -> Array:

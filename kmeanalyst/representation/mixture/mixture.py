@@ -50,12 +50,10 @@ class Mixture:
         return len(self.weights)
 
     def without(self, components: Array) -> Mixture:
-        """The mixture without some components."""
         weights = np.delete(self.weights, components)
         return Mixture(self.laws, self.n_columns, weights / weights.sum(), np.delete(self.parameters, components, 0))
 
     def joined(self, parameters: Array, share: float) -> Mixture:
-        """The mixture with one more component of weight `share`."""
         weights = np.append((1 - share) * self.weights, share)
         return Mixture(self.laws, self.n_columns, weights, np.vstack([self.parameters, parameters]))
 
@@ -75,7 +73,6 @@ class Mixture:
 
 
 def slices_of(laws: Sequence[Law]) -> list[slice]:
-    """The slice of each law's parameters in those of a component."""
     ends = np.cumsum([0, *(law.width for law in laws)])
     return [slice(a, b) for a, b in pairwise(ends)]
 
@@ -94,7 +91,6 @@ def mean_phasors(mixture: Mixture, n_frequencies: int) -> Array:
 
 
 def square(residual: Array) -> float:
-    """Mean squared modulus of a residual (R,)."""
     return float(np.mean(residual.real**2 + residual.imag**2, dtype=np.float64))
 
 
@@ -118,7 +114,6 @@ class MixtureFit:
         self.charge = noise**2 * (2 * np.log(_CANDIDATES) + self.free)
 
     def criterion(self, mixture: Mixture) -> float:
-        """‖ψ − y‖² plus the charge for each component."""
         return mixture.loss + self.charge * len(mixture)
 
     def phasors(self, mixture: Mixture) -> Array:
@@ -135,7 +130,6 @@ class MixtureFit:
         return Mixture(self.laws, len(self.domain), shares / shares.sum(), np.array(parameters))
 
     def fit(self, mixture: Mixture, steps: int) -> Mixture:
-        """The mixture after L-BFGS on ‖ψ − y‖², with at most this effort's share of the steps."""
         K, p = mixture.parameters.shape
         limits = [limit for law in self.laws for limit in law.bounds]
         low, high = np.array(limits).T
@@ -173,7 +167,6 @@ class MixtureFit:
         return residual, by_weight, np.hstack(slopes)
 
     def prune(self, mixture: Mixture) -> Mixture:
-        """The mixture after removing components, the least needed first, while that lowers the criterion."""
         while len(mixture) > 1:
             order = np.argsort(self._loss_without_each(mixture))
             for k in order[: self.tries]:
@@ -192,7 +185,6 @@ class MixtureFit:
         return np.mean(np.abs((total - mixture.weights[:, None] * phasors) / rest - self.target) ** 2, axis=1)
 
     def grow(self, mixture: Mixture, rng: np.random.Generator) -> Mixture:
-        """The mixture after adding components, each where it lowers the loss most, while that lowers the criterion."""
         while len(mixture) < self.most:
             for parameters, share in self._newcomers(mixture, rng):
                 larger = self.fit(mixture.joined(parameters, share), _REFIT)

@@ -62,7 +62,6 @@ class AllowedCells:
 
     @classmethod
     def of(cls, tables: Iterable[tuple[Columns, Array]], cells: Cells) -> AllowedCells:
-        """From tables over these cells of the domain's columns."""
         together: dict[Columns, Array] = {}
         for columns, table in tables:
             axes = np.argsort(columns)
@@ -73,12 +72,10 @@ class AllowedCells:
 
     @property
     def columns(self) -> list[int]:
-        """Those that some rule names."""
         return sorted({j for columns, _ in self.tables for j in columns})
 
     @property
     def any_left(self) -> bool:
-        """Whether something is allowed, as far as looks at pairs of rules tell."""
         return all(table.any() for _, table in self.tables)
 
     def keeps(self, cells: Array) -> Array:

@@ -49,7 +49,6 @@ class Observed:
 
     @classmethod
     def of(cls, measurement: Measurement) -> Observed:
-        """What a measurement of MarginFeatures says."""
         features = measurement.feature_map
         assert isinstance(features, MarginFeatures)
         kernel = features.kernel

@@ -68,7 +68,6 @@ def _powers(rank: Array, shares: Array) -> Array:
 
 
 def orders_of(domain: Domain, kernel: Margins) -> tuple[Order, ...]:
-    """The order of the cells of each of the kernel's columns."""
     return tuple(_order(domain, kernel, j) for j in range(len(kernel.edges)))
 
 

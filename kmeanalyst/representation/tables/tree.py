@@ -54,7 +54,6 @@ class Tree:
 
     @classmethod
     def of(cls, pairs: list[Pair], n_columns: int) -> Tree:
-        """The tree with these pairs, from its first column."""
         near: list[list[int]] = [[] for _ in range(n_columns)]
         for i, j in pairs:
             near[i].append(j)

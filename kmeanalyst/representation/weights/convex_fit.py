@@ -30,11 +30,9 @@ class ConvexSet:
     signed: bool
 
     def project(self, v: Array) -> Array:
-        """The nearest point of the set."""
         return project_to_ball(v, self.total) if self.signed else self.total * project_to_simplex(v / self.total)
 
     def least(self, g: Array) -> float:
-        """min over the set of ⟨g, w⟩."""
         return -self.total * float(np.abs(g).max()) if self.signed else self.total * float(g.min())
 
 
@@ -162,7 +160,6 @@ class _Atoms:
         return np.concatenate([g, -g, [0.0]]) if self.signed else g
 
     def diagonal(self, d: Array) -> Array:
-        """The diagonal of A diag(d) Aᵀ, a diagonal matrix."""
         return d[: self.m] + d[self.m : -1] if self.signed else d
 
 

@@ -153,9 +153,11 @@ def needs_r() -> None:
 
 
 def printed_r(folder: Path) -> str:
-    """The lines of R in README.txt, as a reader copies them."""
+    """The lines of R in README.txt, as a reader copies them, with a model of the first column."""
     text = (folder / "README.txt").read_text(encoding="utf-8")
-    return re.search(r"^R \(.*?\):\n(.*?)^Stata", text, re.M | re.S).group(1)  # type: ignore[union-attr]
+    printed = re.search(r"^R \(.*?\):\n(.*?)^Stata", text, re.M | re.S).group(1)  # type: ignore[union-attr]
+    first = next(folder.glob("rows*.csv")).read_text(encoding="utf-8").partition(",")[0].strip('"')
+    return re.sub("COLUMN|OUTCOME", f"as.numeric(`{first}`)", printed).replace("PREDICTOR", "1")
 
 
 def numbers_of_r(folder: Path, code: str) -> np.ndarray:

@@ -13,9 +13,14 @@ from simulated_releases import weighted_points
 
 import release_side
 from kmeanalyst.inference.estimate.error_model import error_model
-from kmeanalyst.inference.questions import conditional_embedding
-from kmeanalyst.inference.questions.conditional import conditional_estimates
-from kmeanalyst.inference.questions.conditional_embedding import Smoother, public_regulariser, smooth_kernel, smoother
+from kmeanalyst.inference.questions import conditional
+from kmeanalyst.inference.questions.conditional import (
+    Smoother,
+    conditional_estimates,
+    public_regulariser,
+    smooth_kernel,
+    smoother,
+)
 from kmeanalyst.kernels import Gaussian, MultiScale
 from kmeanalyst.release import Release
 from kmeanalyst.releases.derived import sources_of
@@ -275,7 +280,7 @@ def test_what_cannot_be_given_says_why_and_what_to_do(cloud):
 def test_many_points_are_spanned_by_some(monkeypatch):
     rows = wave(400, np.random.default_rng(3))
     full = plain(rows).conditional_expectation("y", given={"x": 0.5}).value
-    monkeypatch.setattr(conditional_embedding, "_BASIS", 100)
+    monkeypatch.setattr(conditional, "_BASIS", 100)
     assert plain(rows).conditional_expectation("y", given={"x": 0.5}).value == pytest.approx(full, abs=0.02)
 
 
@@ -301,7 +306,7 @@ def flat() -> Release:
         return published_wave(0, 5000, 100, 1.0)
 
 
-def amplitudes_of(release: Release, where: str | None = None) -> conditional_embedding.Amplitudes:
+def amplitudes_of(release: Release, where: str | None = None) -> conditional.Amplitudes:
     smooth = regression(release, "x", where=where)
     amplitudes = smooth.amplitudes(smooth.at(np.array(GIVEN)[:, None]))
     assert amplitudes is not None
@@ -310,7 +315,7 @@ def amplitudes_of(release: Release, where: str | None = None) -> conditional_emb
 
 def test_the_precision_is_the_inverse_of_noise_and_prior(flat):
     fit, measurement = regression(flat, "x").population.model.fit, flat.measurement
-    precision = conditional_embedding._Precision.of(measurement, fit)
+    precision = conditional._Precision.of(measurement, fit)
     S = measurement.noise_scale**2 * np.eye(100) + precision.centred.T @ precision.centred
     D = np.random.default_rng(0).normal(size=(100, 3))
     np.testing.assert_allclose(precision @ D, np.linalg.solve(S, D), rtol=1e-6, atol=1e-8 / measurement.noise_scale**2)
@@ -332,14 +337,14 @@ def test_what_is_given_is_not_moved_and_what_depends_on_it_is(flat):
 
 
 def test_the_mean_is_in_proportion_to_what_the_fit_leaves_and_the_deviation_is_not(flat, monkeypatch):
-    usual, before = conditional_embedding._precision, amplitudes_of(flat)
-    assert (before.deviation < conditional_embedding._PRIOR).all() and (before.deviation > 0).all()
+    usual, before = conditional._precision, amplitudes_of(flat)
+    assert (before.deviation < conditional._PRIOR).all() and (before.deviation > 0).all()
 
     def three_times(*fit):
         precision = usual(*fit)
         return replace(precision, residual=3 * precision.residual)
 
-    monkeypatch.setattr(conditional_embedding, "_precision", three_times)
+    monkeypatch.setattr(conditional, "_precision", three_times)
     np.testing.assert_allclose(amplitudes_of(flat).mean, 3 * before.mean, rtol=1e-9)
     np.testing.assert_array_equal(amplitudes_of(flat).deviation, before.deviation)
 

@@ -13,7 +13,7 @@ from simulated_releases import DOMAIN, MAPS, NOISE_SCALE, N, noisy, population
 
 import kmeanalyst as ka
 from kmeanalyst.inference.variables import distance as variable_distance
-from kmeanalyst.inference.variables import product_distribution, reduced_points
+from kmeanalyst.inference.variables import product_distribution
 from kmeanalyst.kernels import Gaussian, KernelMean, Laplacian
 from kmeanalyst.release import Release
 from kmeanalyst.representation.weights.reweight import weights_for
@@ -221,8 +221,8 @@ def test_cells_are_as_near_to_all_values_as_they_claim(monkeypatch: pytest.Monke
     rng = np.random.default_rng(0)
     values = np.column_stack([rng.standard_t(3, 4000)])
     weights = rng.dirichlet(np.ones(4000)) * (np.where(rng.random(4000) < 0.2, -1, 1) if signed else 1)
-    monkeypatch.setattr(reduced_points, "_CELLS", 300)
-    cells = reduced_points.gathered(values, weights, kernel, ("v",))
+    monkeypatch.setattr(variable_distance, "_CELLS", 300)
+    cells = variable_distance.gathered(values, weights, kernel, ("v",))
     assert len(cells) <= 300
     assert cells.weights.sum() == pytest.approx(weights.sum())
     true = KernelMean(kernel, values, weights).distance(cells.embedding)

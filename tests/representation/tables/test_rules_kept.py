@@ -36,8 +36,7 @@ from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
 from kmeanalyst.releases.rules.rule import Rule
-from kmeanalyst.representation.redraw import redraw
-from kmeanalyst.representation.represent import represent
+from kmeanalyst.representation.represent import redraw, represent
 from kmeanalyst.representation.tables.allowed_cells import AllowedCells, allowed_cells
 from kmeanalyst.representation.tables.estimates import TableEstimates, estimate_tables
 from kmeanalyst.representation.tables.even_rows import draw_cells, move_cells, rake_cells
