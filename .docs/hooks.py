@@ -9,6 +9,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+import kmeanalyst
+
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = {  # path in the tree → path in the site
     path: f"outside/{Path(path).name}"
@@ -18,13 +20,19 @@ OUTSIDE = {  # path in the tree → path in the site
     )
 }  # fmt: skip
 IN_TREE = {site: path for path, site in OUTSIDE.items()}
+NAME = re.compile(r"^\| `(ka|release_side|release)\.(\w+)` \|", flags=re.MULTILINE)
+MODULES = {"ka": "kmeanalyst", "release_side": "release_side"}
 PROGRAMS = {"kmeanalyst": "kmeanalyst.cli.main", "release-side": "release_side.cli.main"}
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the files from outside tutorials/, and the style sheet."""
+    """Add the files from outside tutorials/, the style sheet, and a page of docstrings for each topic of names.md."""
     for path, site in (*OUTSIDE.items(), (".docs/site.css", "site.css")):
         files.append(File.generated(config, site, abs_src_path=str(ROOT / path)))
+    for topic in (ROOT / "tutorials" / "names.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        title, _, table = topic.partition("\n")
+        text = f"# {title}\n" + "".join(_docstring(*found) for found in NAME.findall(table))
+        files.append(File.generated(config, f"names/{'-'.join(re.findall('[a-z]+', title.lower()))}.md", content=text))
     return files
 
 
@@ -44,16 +52,23 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         r"^```(python|sh) \w+$", r"```\1", markdown, flags=re.MULTILINE
     )  # a mode of tests/support/tutorials.py
     if here == "names.md":
-        return re.sub(r"(?:^\|.*\n?)+", _with_docstrings, markdown, flags=re.MULTILINE)
+        return NAME.sub(lambda found: f"| [`{found[1]}.{found[2]}`][{_home(found[1], found[2])}] |", markdown)
     if here == "commands.md":
         return markdown + "".join(_help_of(program, module) for program, module in PROGRAMS.items())
     return markdown
 
 
-def _with_docstrings(table: re.Match[str]) -> str:
-    names = re.findall(r"^\| `(ka|release_side|release)\.(\w+)`", table[0], flags=re.MULTILINE)
-    homes = {"ka": "kmeanalyst.", "release_side": "release_side.", "release": "kmeanalyst.Release."}
-    return table[0] + "".join(f"\n::: {homes[of]}{name}\n" for of, name in names if of != "release")
+def _home(of: str, name: str) -> str:
+    """The path of a name where its docstring is: a method of a release may be a function of another module."""
+    if of != "release":
+        return f"{MODULES[of]}.{name}"
+    method = getattr(kmeanalyst.Release, name)
+    method = method.fget if isinstance(method, property) else method
+    return f"{method.__module__}.{method.__qualname__}"
+
+
+def _docstring(of: str, name: str) -> str:
+    return f"\n::: {_home(of, name)}\n    options:\n      heading: {of}.{name}\n      toc_label: {name}\n"
 
 
 def _help_of(program: str, module: str) -> str:
