@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 from mkdocs.structure.files import File, Files
 
 import kmeanalyst
@@ -22,7 +24,8 @@ OUTSIDE = {  # path in the tree → path in the site
 IN_TREE = {site: path for path, site in OUTSIDE.items()}
 NAME = re.compile(r"^\| `(ka|release_side|release)\.(\w+)` \|", flags=re.MULTILINE)
 MODULES = {"ka": "kmeanalyst", "release_side": "release_side"}
-PROGRAMS = {"kmeanalyst": "kmeanalyst.cli.main", "release-side": "release_side.cli.main"}
+COMMANDS = {"kmeanalyst": "kmeanalyst", "release-side": "release_side"}
+PROGRAMS = {name: import_module(f"{package}.cli.main").main for name, package in COMMANDS.items()}
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -48,13 +51,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"]({posixpath.relpath(site, posixpath.dirname(here) or '.')}{mark}{anchor})"
 
     markdown = re.sub(r"\]\((?!\w+:|#)([^)\s]+)\)", moved, markdown)
-    markdown = re.sub(
-        r"^```(python|sh) \w+$", r"```\1", markdown, flags=re.MULTILINE
-    )  # a mode of tests/support/tutorials.py
+    # without the mode of tests/support/tutorials.py
+    markdown = re.sub(r"^```(python|sh) \w+$", r"```\1", markdown, flags=re.MULTILINE)
     if here == "names.md":
         return NAME.sub(lambda found: f"| [`{found[1]}.{found[2]}`][{_home(found[1], found[2])}] |", markdown)
     if here == "commands.md":
-        return markdown + "".join(_help_of(program, module) for program, module in PROGRAMS.items())
+        return markdown + "".join(_help_of(main, program) for program, main in PROGRAMS.items())
     return markdown
 
 
@@ -71,6 +73,10 @@ def _docstring(of: str, name: str) -> str:
     return f"\n::: {_home(of, name)}\n    options:\n      heading: {of}.{name}\n      toc_label: {name}\n"
 
 
-def _help_of(program: str, module: str) -> str:
-    options = {"module": module, "command": "main", "prog_name": program, "depth": 1, "style": "table"}
-    return "\n\n::: mkdocs-click\n" + "".join(f"    :{name}: {value}\n" for name, value in options.items())
+def _help_of(command: click.Command, name: str, depth: int = 2, parent: click.Context | None = None) -> str:
+    """A command's help, and that of all commands below it, as a terminal shows it."""
+    settings = {**command.context_settings, "terminal_width": 96}
+    context = click.Context(command, info_name=name.split()[-1], parent=parent, **settings)
+    below = sorted(command.commands.items()) if isinstance(command, click.Group) else []
+    text = f"\n\n{'#' * min(depth, 3)} {name}\n\n```text\n{command.get_help(context)}\n```\n"
+    return text + "".join(_help_of(each, f"{name} {word}", depth + 1, context) for word, each in below)
