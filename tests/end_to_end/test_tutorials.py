@@ -90,7 +90,7 @@ def test_there_are_tutorials_and_each_runs_something() -> None:
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:
-    for page in tutorials.FOLDER.glob("*.md"):
+    for page in (*tutorials.FOLDER.glob("*.md"), tutorials.README):
         text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         targets = [target.partition("#")[0] for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text)]
         assert [target for target in targets if target and not (page.parent / target).exists()] == [], page.name
