@@ -79,7 +79,7 @@ def publish(
     points          number of points M; each method has a default.
     features        number of feature coordinates F, even: 4000 by default.
     family          of random features: "fourier", "binning" or "maclaurin".
-    kernel          Kernel or its text: "adaptive", "table", "margins", "generator", "gaussian:lengthscale=…" (see README).
+    kernel          Kernel or its text: "adaptive", "table", "margins", "generator", "gaussian:lengthscale=…" (tutorials/methods).
     target          a column that models will predict, or several: its tables with all others are measured first.
     workload        what will be asked: the path of a text, or a list of lines (`release_side.choices.workload`). Public.
     like            a release of adaptive margins, or its file: the same tables are measured, to be compared cell by cell.

@@ -14,7 +14,7 @@ A line for each table, model and ε: the share of coefficients and draws whose 9
 the intervals relative to that of the non-private table, for the release (ours), for the usual standard errors (HC0, which
 statsmodels gives; the tests compare) on N rows resampled from it (naive), and for the table without privacy; in how many releases
 there was no answer, in how many the answer was the probability view's, and in how many a 95 % interval was infinite. --figure draws
-coverage at levels .05, .10, …, .95, the mean over models, a panel for each ε: README has that of --tables adult.
+coverage at levels .05, .10, …, .95, the mean over models, a panel for each ε: tutorials/errors.md has that of --tables adult.
 """
 
 from __future__ import annotations

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from command_line import MAINS
 
+import kmeanalyst
+import release_side
 import tutorials
+from kmeanalyst.cli.demo import run_demo
+from kmeanalyst.releases.domain.domain import KINDS
 
 PAGE = """# A page
 
@@ -30,14 +36,52 @@ mean: 38.30
 """
 
 
-@pytest.mark.parametrize("path", tutorials.TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", tutorials.pages(), ids=lambda path: path.stem)
 @pytest.mark.tutorials(but="08-any-language")
 def test_a_tutorial_does_what_it_shows(path: Path) -> None:
     result = tutorials.run(path.read_text(encoding="utf-8"))
     found = tutorials.differences(result)
     assert not found, "\n\n".join(
-        [*found, f"If that is as it should be: python tests/support/tutorials.py --write {path.name[:2]}"]
+        [*found, f"If that is as it should be: python tests/support/tutorials.py --write {path.stem}"]
     )
+
+
+@pytest.mark.parametrize("files", ["tutorials", "demo"])
+@pytest.mark.tutorials(but="tutorials")
+def test_the_readme_runs_in_the_order_it_is_written(files: str, tmp_path: Path) -> None:
+    """Its Python on the tutorials' files; all of it, as a reader who has run the demo would type it."""
+    page, folder = tutorials.README.read_text(encoding="utf-8"), tutorials.FOLDER / "files"
+    if files == "demo":
+        folder = tmp_path / "demo_files"
+        run_demo(str(folder))
+        page = re.sub(r"^```console\n(.*?)^```", _typed, page, flags=re.MULTILINE | re.DOTALL)
+    else:
+        page = re.sub(r"^```sh\n.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    languages = [block.language for block, _ in tutorials.run(page, folder).shown]
+    assert languages == (["sh", "sh", "python", "python"] if files == "demo" else ["python", "python"])
+
+
+def _typed(console: re.Match[str]) -> str:
+    return "```sh\n" + "".join(re.findall(r"^\$ (.*\n)", console[1], flags=re.MULTILINE)) + "```"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(tutorials.README.read_bytes()) <= 10_000
+
+
+def test_every_public_name_and_command_has_a_line_in_the_reference() -> None:
+    names, commands = ((tutorials.FOLDER / page).read_text(encoding="utf-8") for page in ("names.md", "commands.md"))
+    public = {*kmeanalyst.__all__, *release_side.__all__}
+    assert {name for name in public if f".{name}` |" not in names} == set(), "add a line to tutorials/names.md"
+    programs = {f"{program} {command}" for program, main in MAINS.items() for command in main.commands}
+    assert {command for command in programs if f"`{command}` |" not in commands} == set(), "add a line to commands.md"
+
+
+def test_every_key_of_a_column_is_in_the_page_of_domain_files() -> None:
+    page = (tutorials.FOLDER / "domain-file.md").read_text(encoding="utf-8")
+    keys = {field.name for kind in KINDS.values() for field in fields(kind)} | {"kind", "prefixes"}
+    first_cells = " ".join(re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE))
+    assert (keys | set(KINDS)) - set(re.findall(r"`(\w+)`", first_cells)) == set()
 
 
 def test_there_are_tutorials_and_each_runs_something() -> None:
@@ -46,7 +90,7 @@ def test_there_are_tutorials_and_each_runs_something() -> None:
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:
-    for page in tutorials.FOLDER.glob("*.md"):
+    for page in (*tutorials.FOLDER.glob("*.md"), tutorials.README):
         text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         targets = [target.partition("#")[0] for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text)]
         assert [target for target in targets if target and not (page.parent / target).exists()] == [], page.name

@@ -2,7 +2,7 @@
 
     python tests/support/tutorials.py    run all, report the seconds and what differs
     python tests/support/tutorials.py --write    run all, and write their outputs and pictures into tutorials/
-    python tests/support/tutorials.py --write 1 5
+    python tests/support/tutorials.py --write 01 domain-file
 
 A tutorial is a Markdown file. Its ```python and ```sh blocks are run in order in a temporary folder that begins as a copy of
 tutorials/files; blocks of other languages are shown and not run. Python blocks share their names, and show what they
@@ -42,6 +42,7 @@ from matplotlib.image import imread
 
 ROOT = paths.ROOT
 FOLDER = ROOT / "tutorials"
+README = ROOT / "README.md"
 TUTORIALS = sorted(FOLDER.glob("[0-9][0-9]-*.md"))
 MODES = ("", "approx", "fresh", "fails")
 LARGEST_PICTURE = 60_000  # bytes
@@ -93,12 +94,17 @@ def blocks_of(page: str) -> list[Block]:
     return found
 
 
-def run(page: str) -> Run:
-    """Run the blocks of a page in a temporary folder; TutorialError at the first that fails."""
+def pages() -> list[Path]:
+    """The tutorials, and the other pages of the folder that have a block to run."""
+    return [*TUTORIALS, *(path for path in sorted(FOLDER.glob("[a-z]*.md")) if _BLOCK.search(path.read_text("utf-8")))]
+
+
+def run(page: str, files: Path = FOLDER / "files") -> Run:
+    """Run the blocks of a page in a copy of the folder `files`; TutorialError at the first that fails."""
     result, started = Run(page), time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "tutorial"
-        shutil.copytree(FOLDER / "files", folder)
+        shutil.copytree(files, folder)
         (folder / "figures").mkdir(exist_ok=True)
         environment = _with_commands(Path(temporary) / "bin")
         names: dict[str, Any] = {"__name__": "__tutorial__"}
@@ -238,15 +244,15 @@ def written(result: Run) -> str:
 
 
 def main() -> None:
-    """Run the tutorials of these numbers, or all."""
+    """Run the pages of these names, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("numbers", nargs="*", type=int, help="which; all by default")
+    parser.add_argument("pages", nargs="*", help="what their names begin with; all by default")
     parser.add_argument("--write", action="store_true", help="write outputs and pictures into tutorials/")
     arguments = parser.parse_args()
     warnings.simplefilter("error")  # as in the suite
     failed = False
-    for path in TUTORIALS:
-        if arguments.numbers and int(path.name[:2]) not in arguments.numbers:
+    for path in pages():
+        if arguments.pages and not path.name.startswith(tuple(arguments.pages)):
             continue
         result = run(path.read_text(encoding="utf-8"))
         print(f"{path.name}: {result.seconds:.1f} s")
