@@ -216,8 +216,8 @@ def plot_command(
       kmeanalyst plot adult.kme age income --output table.png
       kmeanalyst plot adult.kme age hours-per-week sex income --output pairs.png
     """
+    from kmeanalyst.inference.combination import as_release
     from kmeanalyst.inference.estimate.population import default_view
-    from kmeanalyst.plots.distributions import as_release
     from kmeanalyst.plots.style import save
     from kmeanalyst.sources.tables import read_table
 

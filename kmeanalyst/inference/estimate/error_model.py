@@ -226,22 +226,34 @@ class SamplingErrors(ErrorModel):
     """The errors of means over rows that are assumed to be independent draws; nothing else is known of them.
 
     probabilities  p (n,): the variance is that at an effective number of rows of 1/Σp², n for equal weights.
+    others         probabilities (m,) of the rows of `frame` after these, those of a population that is taken to be theirs too: the
+                   larger of both variances counts, since rows in which nothing happened have none. None: there are no others.
     """
 
     frame: pd.DataFrame
     probabilities: Array
     notes: tuple[str, ...]
     release: ReleaseData | None = None
+    others: Array | None = None
+
+    def _variances(self, influence: Array) -> Array:
+        p, q, n = self.probabilities, self.others, len(self.probabilities)
+        own = p @ (influence[:n] - p @ influence[:n]) ** 2
+        if q is None:
+            return own
+        there = _finite(influence)[n:]
+        return np.maximum(own, q @ (there - q @ there) ** 2)
 
     def _parts(self, influence: Array, relation: bool) -> Parts:
         p = self.probabilities
-        sampling = np.sqrt(p @ (influence - p @ influence) ** 2 * (p @ p))
-        return {"privacy": None, "sampling": sampling, "resolution": None}
+        return {"privacy": None, "sampling": np.sqrt(self._variances(influence) * (p @ p)), "resolution": None}
 
     def _covariance(self, influence: Array) -> Parts:
         p = self.probabilities
-        centred = influence - p @ influence
-        return {"privacy": None, "sampling": (p[:, None] * centred).T @ centred * (p @ p), "resolution": None}
+        centred = influence[: len(p)] - p @ influence[: len(p)]
+        covariance = (p[:, None] * centred).T @ centred
+        np.fill_diagonal(covariance, self._variances(influence))
+        return {"privacy": None, "sampling": covariance * (p @ p), "resolution": None}
 
     def _least_change(self, influence: Array, level: float) -> float:
         raise ValueError(
