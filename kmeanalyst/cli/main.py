@@ -46,6 +46,7 @@ def main() -> None:
       kmeanalyst combine adult.kme my_sample.csv "age" "age > 50"
       kmeanalyst plot adult.kme age --output age.png
       kmeanalyst report adult.kme --output adult.html
+      kmeanalyst methods adult.kme
       kmeanalyst train adult.kme --target income --output model.skops
     """
 
@@ -235,5 +236,6 @@ for _command in (
     info, validate, thin, demo, transform, evaluate_command, train_command, questions.expect, questions.quantile,
     questions.table, questions.glm_command, questions.survival, questions.independence, questions.mmd_test_command,
     questions.compare, questions.combine, outputs.export_command, outputs.plot_command, outputs.report_command,
+    outputs.methods_command,
 ):  # fmt: skip
     main.add_command(_command)

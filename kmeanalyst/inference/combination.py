@@ -75,31 +75,33 @@ def combine(
             f"bound must be a number from 0 on, got {bound!r:.80}: it is the most that a statistic of the sample's population "
             "differs from the released one's, in standard deviations of a row. Pass e.g. 0.1."
         )
-    for side in (release, sample):
-        if isinstance(side, ReleaseData) and (side.measurement is None or side.statement is None):
-            raise ValueError(
-                "a release without a measurement has no known error, so how much it should count is not known. Combine releases "
-                "with their measurement, or give the rows as a DataFrame."
-            )
+    n = _rows_behind(release)
     if isinstance(sample, ReleaseData):
         if overlap != "disjoint":
             raise ValueError(
                 f'two releases are combined as of disjoint tables, got overlap="{overlap}": which persons two tables share '
                 "is not known of any release. Leave it out."
             )
-        assert sample.statement is not None
-        return Combination(release, sample, sample.statement.n_rows, overlap, bound)
+        return Combination(release, sample, (n, _rows_behind(sample)), overlap, bound)
     rows, notes = as_release(release, translated(sample, rename, recode))
-    if len(rows) < 2:
-        raise ValueError(f"the sample needs at least two rows to show its own spread, got {len(rows)}. Add rows.")
-    if overlap == "contained" and len(rows) > (n := release.statement.n_rows):
+    if not 2 <= len(rows) <= (n if overlap == "contained" else np.inf):
         raise ValueError(
-            f'the table has {n:,} rows and the sample {len(rows):,}, so they are not all in it. Pass overlap="unknown".'
+            f"the sample needs at least two rows to show its own spread, and at most the table's {n:,} if all are in it, got "
+            f'{len(rows):,}. Add rows, or pass overlap="unknown".'
         )
     there, weights = release.frame, view_weights(release, "probability")
     errors = SamplingErrors(pd.concat([rows.frame, there], ignore_index=True), rows.weights, (), others=weights)
     memo(rows)["expectation", view_weights(rows, "probability").tobytes()] = errors
-    return Combination(release, rows, len(rows), overlap, bound, tuple(notes), replace(errors))
+    return Combination(release, rows, (n, len(rows)), overlap, bound, tuple(notes), replace(errors))
+
+
+def _rows_behind(release: ReleaseData) -> int:
+    if release.measurement is None or release.statement is None:
+        raise ValueError(
+            "a release without a measurement has no known error, so how much it should count is not known. Combine releases with "
+            "their measurement, or give the rows as a DataFrame."
+        )
+    return release.statement.n_rows
 
 
 def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str]]:
@@ -138,7 +140,7 @@ class Combination:
 
     release  the release; with a bound, answers are of its population.
     other    the sample's rows as points of equal weight, or the second release.
-    n_rows   of the sample, or behind the second release.
+    n_rows   behind the release, and of the sample or behind the second release.
     overlap, bound   as in `combine`.
     notes    on the sample's cells.
 
@@ -159,7 +161,7 @@ class Combination:
 
     release: ReleaseData
     other: ReleaseData
-    n_rows: int
+    n_rows: tuple[int, int]
     overlap: Overlap = "disjoint"
     bound: float | None = None
     notes: tuple[str, ...] = ()
@@ -182,12 +184,10 @@ class Combination:
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
         """What every answer says: what is assumed, and what a test of it found."""
-        first = "one population of both is assumed"
-        if self.bound is not None:
-            first = (
-                f"of the release's population, from which statistics of the {self._name}'s are assumed to differ by at most "
-                f"{self.bound:g} standard deviations of a row"
-            )
+        first = "one population of both is assumed" if self.bound is None else (
+            f"of the release's population, from which statistics of the {self._name}'s are assumed to differ by at most "
+            f"{self.bound:g} standard deviations of a row"
+        )  # fmt: skip
         try:
             found = f"p = {self.check.pvalue:.2g}"
             if self.check.detectable_mmd is not None:
@@ -196,12 +196,14 @@ class Combination:
             found = f"no test, as {refusal}"
         if self.overlap != "disjoint":
             found += "; it takes the sample for other persons"
-        first = f"{first}; {_OF[self.overlap]}"
-        return first, f"a test of one population, which chooses nothing here (mmd_test): {found}", *self.notes
+        return (
+            f"{first}; {_OF[self.overlap]}",
+            f"a test of one population, which chooses nothing (mmd_test): {found}",
+            *self.notes,
+        )
 
     def __repr__(self) -> str:
-        statement = self.release.statement
-        sides = f"{statement.n_rows if statement else 0:,} released rows and a {self._name} of {self.n_rows:,}"
+        sides = f"{self.n_rows[0]:,} released rows and a {self._name} of {self.n_rows[1]:,}"
         return "\n  ".join([f"kmeanalyst.Combination of {sides}", *self.assumptions])
 
     def _ask(self, question: Callable[..., Any], arguments: tuple[Any, ...], asked: dict[str, Any]) -> Any:
@@ -226,15 +228,13 @@ class Combination:
             theirs = replace(theirs, view=SAMPLE)
         first, second = ours.interval_by, theirs.interval_by
         if isinstance(first, InverseCdf) and isinstance(second, InverseCdf):
-            found, weight, bias = self._weighted(_of_cdf(ours, first), _of_cdf(theirs, second))
+            found, weight, ratio = self._weighted(_of_cdf(ours, first), _of_cdf(theirs, second))
             values = np.union1d(first.values, second.values)
             known = (1 - weight) * first.known(values) + weight * second.known(values)
             curve = replace(first, values=values, cumulative=known, standard_error=found.standard_error)
-            ratio = bias / max(found.standard_error, _TINY)
             found = replace(-curve.slope * found, value=curve.at(curve.q), interval_by=curve)
         else:
-            found, weight, bias = self._weighted(ours, theirs)
-            ratio = bias / max(found.standard_error, _TINY)
+            found, weight, ratio = self._weighted(ours, theirs)
         shown = [f"{each.written(each.value)} ± {each.written(each.standard_error)}" for each in (ours, theirs)]
         apart = abs(ours.value - theirs.value) / np.hypot(ours.standard_error, theirs.standard_error)
         note = (
@@ -248,17 +248,17 @@ class Combination:
         return replace(found, question=ours.question, possible=ours.possible, notes=notes)
 
     def _weighted(self, ours: Estimate, theirs: Estimate) -> tuple[Estimate, float, float]:
-        """The weighted mean, the weight of the other side, and how far off the mean may be under the bound."""
-        assert self.release.statement is not None
-        common = 0.0 if self.overlap == "disjoint" else min(self.n_rows / self.release.statement.n_rows, 1.0)
+        """The weighted mean, the weight of the other side, and how many standard errors the mean may be off under the bound."""
+        released, n = self.n_rows
+        common = 0.0 if self.overlap == "disjoint" else min(n / released, 1.0)
         variances = ours.standard_error**2, theirs.standard_error**2
-        bias = (self.bound or 0.0) * self.n_rows**0.5 * (theirs.parts["sampling"] or 0.0)
+        bias = (self.bound or 0.0) * n**0.5 * (theirs.parts["sampling"] or 0.0)
         weight = _best_weight(*variances, common * variances[1], bias)
         found = (1 - weight) * ours + weight * theirs
         if self._shared is not None and common:
             in_both = replace(theirs, value=0.0, terms=tuple((self._shared, each) for _, each in theirs.terms))
             found = found + (2 * weight * (1 - weight) * common) ** 0.5 * in_both
-        return found, weight, weight * bias
+        return found, weight, weight * bias / max(found.standard_error, _TINY)
 
 
 def _each(ours: Any, joined: Callable[[Estimate, Estimate], Estimate], theirs: Any) -> Any:
