@@ -97,14 +97,9 @@ def _expectations(
 @on_release(
     "combine", "A release and your own sample, asked together.", sample_argument,
     argument("expressions", "EXPRESSION...", None, nargs=-1, required=True), _where_option,
+    option("--overlap", "Whether SAMPLE's persons are in FILE's table.", ("disjoint", "contained", "unknown"), "disjoint"),
     option(
-        "--overlap", "Whether SAMPLE's persons are in the released table; unknown: the wider error.",
-        ("disjoint", "contained", "unknown"), "disjoint",
-    ),
-    option(
-        "--bound",
-        "Answer for the release's population, from which SAMPLE's may differ by so many standard deviations of a row; by default "
-        "both are one.",
+        "--bound", "Answer of FILE's population, from which SAMPLE's differs by at most B standard deviations of a row.",
         click.FloatRange(min=0), metavar="B",
     ),
     coverage_option, *own_options, work="answering",

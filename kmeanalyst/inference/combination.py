@@ -1,10 +1,9 @@
 """A release together with a sample of one's own, or with a second release: for any statistic the best weighting of both.
 
-Both sides answer a question with an influence function and its error, and their weighted mean has the least variance that a linear
-one can have, if both are of one population (generalised least squares). That is an assumption: every answer says it, next to what a
-test of it found. The test chooses nothing, since an interval after a choice by a test covers nothing in particular. With a bound on
-the difference, the weights are those of the shortest interval that allows for it (Armstrong & Kolesár 2018, *Optimal inference in
-a class of regression models*).
+Both sides' answers have influence functions, and their weighted mean has the least variance if both are of one population
+(generalised least squares). Every answer says that this is assumed, and what a test of it found; the test chooses nothing, since an
+interval after such a choice covers nothing in particular. With a bound on the difference, the weights are those of the shortest
+interval that allows for it (Armstrong & Kolesár 2018, *Optimal inference in a class of regression models*).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -65,10 +64,10 @@ def combine(
     >>> both.mean("age")
     age: 38.36 ± 0.27 (95 %: 37.83 to 38.89; privacy 0.12, sampling 0.22, resolution 0.11)
     """
-    if overlap not in _OF:
+    if overlap not in _OF or (overlap != "disjoint" and isinstance(sample, ReleaseData)):
         raise ValueError(
-            f"overlap must be {', '.join(get_args(Overlap))}, got {overlap!r:.80}: it says whether the sample's persons are in the "
-            'table. Pass overlap="unknown" if you do not know.'
+            f"overlap must be {', '.join(_OF)}, and disjoint of two releases, got {overlap!r:.80}: it says whether the sample's "
+            'persons are in the table. Pass overlap="unknown" of a sample if you do not know.'
         )
     if bound is not None and not 0 <= bound < np.inf:
         raise ValueError(
@@ -77,11 +76,6 @@ def combine(
         )
     n = _rows_behind(release)
     if isinstance(sample, ReleaseData):
-        if overlap != "disjoint":
-            raise ValueError(
-                f'two releases are combined as of disjoint tables, got overlap="{overlap}": which persons two tables share '
-                "is not known of any release. Leave it out."
-            )
         return Combination(release, sample, (n, _rows_behind(sample)), overlap, bound)
     rows, notes = as_release(release, translated(sample, rename, recode))
     if not 2 <= len(rows) <= (n if overlap == "contained" else np.inf):
@@ -89,8 +83,8 @@ def combine(
             f"the sample needs at least two rows to show its own spread, and at most the table's {n:,} if all are in it, got "
             f'{len(rows):,}. Add rows, or pass overlap="unknown".'
         )
-    there, weights = release.frame, view_weights(release, "probability")
-    errors = SamplingErrors(pd.concat([rows.frame, there], ignore_index=True), rows.weights, (), others=weights)
+    frame = pd.concat([rows.frame, release.frame], ignore_index=True)
+    errors = SamplingErrors(frame, rows.weights, (), others=view_weights(release, "probability"))
     memo(rows)["expectation", view_weights(rows, "probability").tobytes()] = errors
     return Combination(release, rows, (n, len(rows)), overlap, bound, tuple(notes), replace(errors))
 
@@ -144,19 +138,17 @@ class Combination:
     overlap, bound   as in `combine`.
     notes    on the sample's cells.
 
-    Its methods are those of `Release` of these names. A statistic that the sample has no answer to is the release's alone.
+    Its methods are those of `Release` of these names. What the sample has no answer to is the release's alone.
 
     >>> both = ka.combine(release, sample.head(500), overlap="unknown", bound=0.05)
-    >>> both.check.pvalue  # of mmd_test; it is shown and changes nothing
-    0.53...
+    >>> both.check.pvalue, len(both.assumptions)  # of mmd_test; it is shown, and changes nothing
+    (0.14..., 2)
     >>> both.probability("age > 50", where="sex == 'Male'").notes[2]
     "..."
-    >>> both.expectation("age + 1").value, both.expectations(["age", "age > 50"])[1].value, both.median("age").value
-    (39.3..., 0.20..., 37.0)
-    >>> both.ratio("age", "`hours-per-week`").value, both.quantile("age", 0.9).value, both.cdf("age", 50).value
-    (0.9..., 60.0, 0.79...)
-    >>> both.var("age").value, both.std("age").value, both.cov(["age"]).value.shape, both.corr(["age", "hours-per-week"]).names
-    (191..., 13.8..., (1, 1), ('age', 'hours-per-week'))
+    >>> both.expectation("age + 1"), both.expectations(["age", "age > 50"]), both.median("age"), both.quantile("age", 0.9)
+    >>> both.ratio("age", "`hours-per-week`"), both.cdf("age", 50), both.var("age"), both.std("age")
+    >>> both.cov(["age", "hours-per-week"]).value.shape, both.corr(["age", "hours-per-week"]).names
+    ((2, 2), ('age', 'hours-per-week'))
     """
 
     release: ReleaseData
@@ -174,7 +166,7 @@ class Combination:
 
     @cached_property
     def check(self) -> TestResult:
-        """What `mmd_test` finds of both sides; ValueError where it cannot test them."""
+        """What `mmd_test` finds; ValueError where it cannot test these."""
         return mmd_test(self.release, self.other if self._shared is None else self.other.frame)
 
     @property
@@ -204,7 +196,7 @@ class Combination:
 
     def __repr__(self) -> str:
         sides = f"{self.n_rows[0]:,} released rows and a {self._name} of {self.n_rows[1]:,}"
-        return "\n  ".join([f"kmeanalyst.Combination of {sides}", *self.assumptions])
+        return "\n ".join([f"kmeanalyst.Combination of {sides}", *self.assumptions])
 
     def _ask(self, question: Callable[..., Any], arguments: tuple[Any, ...], asked: dict[str, Any]) -> Any:
         ours = question(self.release, *arguments, **asked)
@@ -227,7 +219,9 @@ class Combination:
         if self._shared is not None:
             theirs = replace(theirs, view=SAMPLE)
         first, second = ours.interval_by, theirs.interval_by
-        if isinstance(first, InverseCdf) and isinstance(second, InverseCdf):
+        if isinstance(first, InverseCdf) and isinstance(
+            second, InverseCdf
+        ):  # inverts the weighted distribution function
             found, weight, ratio = self._weighted(_of_cdf(ours, first), _of_cdf(theirs, second))
             values = np.union1d(first.values, second.values)
             known = (1 - weight) * first.known(values) + weight * second.known(values)
@@ -272,27 +266,21 @@ def _each(ours: Any, joined: Callable[[Estimate, Estimate], Estimate], theirs: A
 
 def _of_cdf(quantile: Estimate, by: InverseCdf) -> Estimate:
     """The distribution function at a quantile."""
-    terms = by.terms_at(quantile.value)
-    parts = joint_parts(terms)
+    parts = joint_parts(terms := by.terms_at(quantile.value))
     return replace(quantile, value=by.q, standard_error=float(total(parts)), parts=parts, terms=terms, interval_by=None)
 
 
 @dataclass(frozen=True, eq=False)
 class WithinBound:
-    """An interval that allows for a bias: as wide as P(|N(ratio, 1)| ≤ z′) wants it in place of P(|N(0, 1)| ≤ z).
-
-    of      the estimate without the bias.
-    ratio   the most bias, in standard errors.
-    """
+    """The interval of an estimate that may be off by a ratio of its standard error."""
 
     of: Estimate
     ratio: float
 
     def interval(self, z: float) -> tuple[float, float]:
-        wider = float(_wider(z, np.array(self.ratio)))
-        if self.of.interval_by is not None:
-            return self.of.interval_by.interval(wider)
-        return self.of.value - wider * self.of.standard_error, self.of.value + wider * self.of.standard_error
+        of, z = self.of, float(_wider(z, np.array(self.ratio)))
+        symmetric = of.value - z * of.standard_error, of.value + z * of.standard_error
+        return symmetric if of.interval_by is None else of.interval_by.interval(z)
 
     def robust(self, level: float) -> tuple[float, float]:
         return self.of.interval(level, "robust")
@@ -305,10 +293,7 @@ def _wider(z: float, ratio: Array) -> Array:
 
 
 def _best_weight(ours: float, theirs: float, shared: float, bias: float) -> float:
-    """The weight of the other side, from variances, a covariance, and the most bias that a weight of 1 has.
-
-    Without bias that of the least variance; else that of the shortest interval at 95 %.
-    """
+    """The other side's weight for the shortest 95 % interval, from variances, covariance, and the bias of a weight of 1."""
     of_difference = ours + theirs - 2 * shared
     best = float(np.clip((ours - shared) / of_difference, 0, 1)) if of_difference > 0 else 0.0
     tried = np.linspace(0, best, _TRIED) if bias else np.array([best])

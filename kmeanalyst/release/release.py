@@ -234,9 +234,7 @@ class Release(ReleaseData):
         write_report(self, path, source=source, columns=columns, view=view)
 
     def methods_text(self, source: str | Path | None = None) -> str:
-        """A paragraph for papers: what was measured, the guarantee, how errors are read, and what cannot be answered.
-
-        source   the .kme file of the release; the text then has its name and SHA-256.
+        """A paragraph for papers, with the name and SHA-256 of `source`, the release's file; also `kmeanalyst methods`.
 
         >>> release.methods_text("adult.kme")
         'No private row was seen: the data are a noisy measurement of 6,000 rows with the columns age, ...'

@@ -14,15 +14,9 @@ from kmeanalyst.report.facts import ReleaseFacts, file_facts
 from kmeanalyst.report.guarantee import numbers
 from kmeanalyst.report.page import citation, papers
 
-_MOST_PAIRS = 12
-
 
 def methods(release: ReleaseData, source: str | Path | None = None) -> dict[str, Any]:
-    """The paragraph, sentence by sentence and as "text", with the facts in it and the "papers" to cite.
-
-    source   the .kme file of the release: its name and SHA-256 are in the text.
-    Errors   ValueError for weighted points without a statement, of which nothing is known.
-    """
+    """The paragraph as "text" and by sentences, and the "papers" to cite; ValueError for points without a statement."""
     if (statement := release.statement) is None:
         raise ValueError(
             "nothing is known of how these weighted points were made, so there is nothing to say of it. Ask for the methods of a "
@@ -56,26 +50,19 @@ def methods(release: ReleaseData, source: str | Path | None = None) -> dict[str,
         "measured": measured, "privacy": privacy, "errors": errors, "not_answered": _not_answered(release),
         "file": f"{citation(facts)} Answers by kmeanalyst {__version__}.",
     }  # fmt: skip
-    return sentences | {
-        "text": " ".join(sentences.values()), "papers": papers(facts), "epsilon": statement.epsilon,
-        "delta": statement.delta, "mu": statement.mu, "unit": statement.unit, "neighbouring": statement.neighbouring,
-        "sha256": facts.sha256,
-    }  # fmt: skip
+    about = {"sha256": facts.sha256, "mu": statement.mu, "statement": statement.to_dict(), "papers": papers(facts)}
+    return {"text": " ".join(sentences.values())} | sentences | about
 
 
 def _not_answered(release: ReleaseData) -> str:
-    """What the measurement says nothing of, or little."""
     start = "Single rows and columns that are not listed cannot be asked about"
-    if release.measurement is None or not isinstance(release.kernel, Margins):
+    if release.measurement is None:
+        return f"{start}."
+    if not isinstance(release.kernel, Margins):
         return f"{start}; details finer than the smooth features of all columns have wide intervals."
-    pairs = [
-        pair
-        for pair in combinations(range(len(release.domain.names)), 2)
-        if not release.measurement.counted_together(*pair)
-    ]
-    shown = ", ".join(" × ".join(words.written(release.domain.names[j]) for j in pair) for pair in pairs[:_MOST_PAIRS])
-    more = f" and {len(pairs) - _MOST_PAIRS} more" if len(pairs) > _MOST_PAIRS else ""
-    left_out = f" pairs of columns that were not counted together ({shown}{more})," if pairs else ""
+    names, together = list(map(words.written, release.domain.names)), release.measurement.counted_together
+    pairs = [f"{names[i]} × {names[j]}" for i, j in combinations(range(len(names)), 2) if not together(i, j)]
+    left_out = f" pairs of columns that were not counted together ({words.listed(pairs)})," if pairs else ""
     return (
         f"{start}; values within measured ranges of numbers,{left_out} and larger sets of columns have wide intervals."
     )

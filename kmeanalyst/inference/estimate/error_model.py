@@ -226,8 +226,9 @@ class SamplingErrors(ErrorModel):
     """The errors of means over rows that are assumed to be independent draws; nothing else is known of them.
 
     probabilities  p (n,): the variance is that at an effective number of rows of 1/Σp², n for equal weights.
-    others         probabilities (m,) of the rows of `frame` after these, those of a population that is taken to be theirs too: the
-                   larger of both variances counts, since rows in which nothing happened have none. None: there are no others.
+    others         probabilities (m,) of the rows of `frame` after these, of a population taken to be theirs too, or None.
+                   Their variance counts as that of as many rows as its kurtosis, which show one to ±100 %, and makes that of
+                   the rows no smaller: rows in which a rare event is missing would have none.
     """
 
     frame: pd.DataFrame
@@ -241,8 +242,13 @@ class SamplingErrors(ErrorModel):
         own = p @ (influence[:n] - p @ influence[:n]) ** 2
         if q is None:
             return own
-        there = _finite(influence)[n:]
-        return np.maximum(own, q @ (there - q @ there) ** 2)
+        at_rows = _finite(influence)
+        everyone = np.concatenate([p, q]) / 2
+        centred = at_rows - everyone @ at_rows
+        square, there = everyone @ centred**2, at_rows[n:]
+        kurtosis = everyone @ centred**4 / np.where(square > 0, square, 1.0) ** 2
+        share = kurtosis / (kurtosis + 1 / (p @ p))
+        return np.maximum(own, own + share * (q @ (there - q @ there) ** 2 - own))
 
     def _parts(self, influence: Array, relation: bool) -> Parts:
         p = self.probabilities
