@@ -25,7 +25,7 @@ from kmeanalyst.inference.questions import moments, quantiles
 from kmeanalyst.inference.questions.moments import MatrixEstimate
 from kmeanalyst.inference.questions.quantiles import InverseCdf
 from kmeanalyst.inference.two_sample.mmd_test import mmd_test
-from kmeanalyst.inference.two_sample.result import TestResult
+from kmeanalyst.inference.two_sample.result import OF_UNITS, TestResult
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
@@ -74,7 +74,7 @@ def combine(
             f"bound must be a number from 0 on, got {bound!r:.80}: it is the most that a statistic of the sample's population "
             "differs from the released one's, in standard deviations of a row. Pass e.g. 0.1."
         )
-    n = _rows_behind(release)
+    n, of_units = _rows_behind(release), release.statement is not None and release.statement.protects_units
     if isinstance(sample, ReleaseData):
         return Combination(release, sample, (n, _rows_behind(sample)), overlap, bound)
     rows, notes = as_release(release, translated(sample, rename, recode))
@@ -86,6 +86,7 @@ def combine(
     frame = pd.concat([rows.frame, release.frame], ignore_index=True)
     errors = SamplingErrors(frame, rows.weights, (), others=view_weights(release, "probability"))
     memo(rows)["expectation", view_weights(rows, "probability").tobytes()] = errors
+    notes += [OF_UNITS] * of_units
     return Combination(release, rows, (n, len(rows)), overlap, bound, tuple(notes), replace(errors))
 
 
@@ -136,7 +137,7 @@ class Combination:
     other    the sample's rows as points of equal weight, or the second release.
     n_rows   behind the release, and of the sample or behind the second release.
     overlap, bound   as in `combine`.
-    notes    on the sample's cells.
+    notes    on the sample's cells and the release's units.
 
     Its methods are those of `Release` of these names. What the sample has no answer to is the release's alone.
 
@@ -194,11 +195,8 @@ class Combination:
             found = f"no test, as {refusal}"
         if self.overlap != "disjoint":
             found += "; it takes the sample for other persons"
-        return (
-            f"{first}; {_OF[self.overlap]}",
-            f"a test of one population, which chooses nothing (mmd_test): {found}",
-            *self.notes,
-        )
+        found = f"a test of one population, which chooses nothing (mmd_test): {found}"
+        return f"{first}; {_OF[self.overlap]}", found, *self.notes
 
     def __repr__(self) -> str:
         sides = f"{self.n_rows[0]:,} released rows and a {self._name} of {self.n_rows[1]:,}"
@@ -206,6 +204,8 @@ class Combination:
 
     def _ask(self, question: Callable[..., Any], arguments: tuple[Any, ...], asked: dict[str, Any]) -> Any:
         ours = question(self.release, *arguments, **asked)
+        if isinstance(ours, MatrixEstimate):  # of the same columns, where none were named
+            arguments, asked = (), asked | {"columns": list(ours.names)}
         try:
             theirs = question(self.other, *arguments, **asked | ({"view": "probability"} if self._shared else {}))
         except ValueError as refusal:
@@ -225,9 +225,8 @@ class Combination:
         if self._shared is not None:
             theirs = replace(theirs, view=SAMPLE)
         first, second = ours.interval_by, theirs.interval_by
-        if isinstance(first, InverseCdf) and isinstance(
-            second, InverseCdf
-        ):  # inverts the weighted distribution function
+        if isinstance(first, InverseCdf) and isinstance(second, InverseCdf):
+            # the weighted distribution function, inverted
             found, weight, ratio = self._weighted(_of_cdf(ours, first), _of_cdf(theirs, second))
             values = np.union1d(first.values, second.values)
             known = (1 - weight) * first.known(values) + weight * second.known(values)

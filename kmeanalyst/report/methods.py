@@ -26,9 +26,7 @@ def methods(release: ReleaseData, source: str | Path | None = None) -> dict[str,
     said = dict(numbers(release))
     counted = f"{statement.n_rows:,} {statement.counted} with the columns {words.names(release.domain.names)}"
     if release.measurement is None:
-        measured = (
-            f"No private row was seen: the data are rows drawn by the exponential mechanism from those of {counted}."
-        )
+        measured = f"No private row was seen: the exponential mechanism drew rows in place of those of {counted}."
         errors = "Standard errors take these rows for a sample, and leave out the error of the mechanism, which is not known."
     else:
         measured = (
@@ -63,6 +61,4 @@ def _not_answered(release: ReleaseData) -> str:
     names, together = list(map(words.written, release.domain.names)), release.measurement.counted_together
     pairs = [f"{names[i]} × {names[j]}" for i, j in combinations(range(len(names)), 2) if not together(i, j)]
     left_out = f" pairs of columns that were not counted together ({words.listed(pairs)})," if pairs else ""
-    return (
-        f"{start}; values within measured ranges of numbers,{left_out} and larger sets of columns have wide intervals."
-    )
+    return f"{start}; values within ranges of numbers,{left_out} and larger sets of columns have wide intervals."
