@@ -16,6 +16,7 @@ from kmeanalyst.lazy import DOMAIN_HOMES, lazy_names
 
 if TYPE_CHECKING:
     from kmeanalyst import kernels, plots
+    from kmeanalyst.inference.combination import Combination, combine
     from kmeanalyst.inference.compare.comparison import Comparison, compare
     from kmeanalyst.inference.compare.independence import independence_test
     from kmeanalyst.inference.contingency.association import Association, associations
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from kmeanalyst.sources.sql import sql
 
 _HOMES: dict[str, tuple[str, ...]] = {
+    "kmeanalyst.inference.combination": ("Combination", "combine"),
     "kmeanalyst.inference.compare.comparison": ("Comparison", "compare"),
     "kmeanalyst.inference.compare.independence": ("independence_test",),
     "kmeanalyst.inference.contingency.contingency_test": ("ContingencyTest", "contingency_test"),
@@ -85,10 +87,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Association", "Boolean", "Categorical", "Comparison", "ContingencyTest", "Cyclic", "Date", "Domain",
+    "Association", "Boolean", "Categorical", "Combination", "Comparison", "ContingencyTest", "Cyclic", "Date", "Domain",
     "DomainError", "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal",
     "PrivacyStatement", "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "SurvivalCurve",
-    "TestResult", "Text", "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "compare",
+    "TestResult", "Text", "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "combine", "compare",
     "contingency_test", "fit", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared",
     "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release", "refit", "score", "sql",
     "thin", "validate_release", "weight_support", "write_function", "write_model",

@@ -43,8 +43,10 @@ def main() -> None:
       kmeanalyst glm adult.kme "income ~ age + sex" --family binomial
       kmeanalyst mmd-test adult.kme my_sample.csv
       kmeanalyst compare adult.kme my_sample.csv
+      kmeanalyst combine adult.kme my_sample.csv "age" "age > 50"
       kmeanalyst plot adult.kme age --output age.png
       kmeanalyst report adult.kme --output adult.html
+      kmeanalyst methods adult.kme
       kmeanalyst train adult.kme --target income --output model.skops
     """
 
@@ -233,6 +235,7 @@ def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
 for _command in (
     info, validate, thin, demo, transform, evaluate_command, train_command, questions.expect, questions.quantile,
     questions.table, questions.glm_command, questions.survival, questions.independence, questions.mmd_test_command,
-    questions.compare, outputs.export_command, outputs.plot_command, outputs.report_command,
+    questions.compare, questions.combine, outputs.export_command, outputs.plot_command, outputs.report_command,
+    outputs.methods_command,
 ):  # fmt: skip
     main.add_command(_command)

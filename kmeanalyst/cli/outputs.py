@@ -216,8 +216,8 @@ def plot_command(
       kmeanalyst plot adult.kme age income --output table.png
       kmeanalyst plot adult.kme age hours-per-week sex income --output pairs.png
     """
+    from kmeanalyst.inference.combination import as_release
     from kmeanalyst.inference.estimate.population import default_view
-    from kmeanalyst.plots.distributions import as_release
     from kmeanalyst.plots.style import save
     from kmeanalyst.sources.tables import read_table
 
@@ -286,3 +286,15 @@ def report_command(
         "columns": [one.to_dict() for one in facts.columns], "pairs": [pair.to_dict() for pair in facts.pairs],
         "warnings": [vars(one) for one in warnings_of(facts)],
     }  # fmt: skip
+
+
+@on_release("methods", "A paragraph for papers.", work="writing")
+def methods_command(release: Release, path: str) -> Answer:
+    """Print a paragraph for papers: what was measured, the guarantee, the file, how errors are read, what cannot be answered.
+
+    Example: kmeanalyst methods adult.kme
+    """
+    from kmeanalyst.report import methods
+
+    found = methods(release, path)
+    return "\n".join([found["text"], "", *found["papers"]]), lambda: found

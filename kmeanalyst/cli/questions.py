@@ -65,10 +65,21 @@ def expect(
       kmeanalyst expect adult.kme "age" --by sex
       kmeanalyst expect adult.kme "age > 50" --interval robust
     """
-    conditions = _conditions(release, by, where)
-    questions = [partial(release.expectation, text, view=view) for text in expressions]
+    estimates, refused = _expectations(
+        partial(release.expectation, view=view), expressions, on_progress, _conditions(release, by, where)
+    )
+    return partial(estimate_table, estimates, level, kind), lambda: {
+        "rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level, kind) for e in estimates], **refused,
+    }  # fmt: skip
+
+
+def _expectations(
+    ask: Callable[..., Estimate], expressions: Sequence[str], on_progress: OnProgress, conditions: Sequence[str | None]
+) -> tuple[list[Estimate], dict[str, Any]]:
+    """The answers to expressions under each condition, and for --json those without one; ValueError if none has one."""
     estimates: list[Estimate] = []
     refused: dict[str, ValueError] = {}
+    questions = [partial(ask, text) for text in expressions]
     for text, question in zip(expressions, _with_progress(questions, on_progress), strict=True):
         try:
             estimates += _answers(question, conditions)
@@ -80,9 +91,41 @@ def expect(
         note(f"no answer to {text}: {refusal}")
         click.get_current_context().meta[INCOMPLETE] = True
     reasons = [{"expression": text, "reason": str(refusal)} for text, refusal in refused.items()]
-    return partial(estimate_table, estimates, level, kind), lambda: {
-        "rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level, kind) for e in estimates],
-        **({"refused": reasons} if reasons else {}),
+    return estimates, {"refused": reasons} if reasons else {}
+
+
+@on_release(
+    "combine", "A release and your own sample, asked together.", sample_argument,
+    argument("expressions", "EXPRESSION...", None, nargs=-1, required=True), _where_option,
+    option("--overlap", "Whether SAMPLE's persons are in FILE's table.", ("disjoint", "contained", "unknown"), "disjoint"),
+    option(
+        "--bound", "Answer of FILE's population, from which SAMPLE's differs by at most B standard deviations of a row.",
+        click.FloatRange(min=0), metavar="B",
+    ),
+    coverage_option, *own_options, work="answering",
+)  # fmt: skip
+def combine(
+    release: Release, source: Any, expressions: tuple[str, ...], where: str | None, level: float, own: Any,
+    on_progress: OnProgress, **assumed: Any,
+) -> Answer:  # fmt: skip
+    """Expectations of expressions as of expect, from FILE and SAMPLE (a table, or another .kme) by the best weighting of both.
+
+    One population of both is assumed: what mmd-test finds of that is a note, and changes no answer.
+
+    \b
+    Examples:
+      kmeanalyst combine adult.kme my_sample.csv "age" "age > 50"
+      kmeanalyst combine adult.kme my_sample.csv "income == '>50K'" --where "sex == 'Female'" --overlap unknown
+      kmeanalyst combine adult.kme my_sample.csv "age" --bound 0.1 --json
+    """
+    from kmeanalyst.inference.combination import combine as combined
+
+    other = open_release(source) if isinstance(source, str) and source.endswith(".kme") else source
+    both = combined(release, other, **assumed, **own)
+    estimates, refused = _expectations(both.expectation, expressions, on_progress, [where])
+    return partial(estimate_table, estimates, level), lambda: {
+        "rehearsal": release.is_rehearsal or getattr(other, "is_rehearsal", False), **assumed,
+        "estimates": [e.to_dict(level) for e in estimates], "check": both.check.to_dict(), **refused,
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.combination import as_release
 from kmeanalyst.inference.questions import tables
 from kmeanalyst.inference.questions.expectation import expectations
 from kmeanalyst.inference.questions.groups import groups_of
@@ -29,7 +30,6 @@ from kmeanalyst.plots.style import (
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Question, ReleaseData, View
-from kmeanalyst.sources.tables import frame_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,28 +92,6 @@ def histogram(
         notes += [note for note in counted if note.startswith(f"{column}: ")]
     _explain(ax, [release], frame, level, condition_and_notes(where, notes))
     return ax
-
-
-def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str]]:
-    """A sample's rows as points of equal weight, with the release's columns; and notes on its cells.
-
-    sample   a DataFrame in natural units, or a table of any other source (see `table_of`).
-    """
-    if (table := frame_of(sample, release.domain)) is None:
-        raise TypeError(
-            f"a sample is drawn by its columns' names, and a {type(sample).__name__} has none. Pass a DataFrame, "
-            "or the path of a table."
-        )
-    encoded, counts = release.domain.encode_counted(table)
-    counts.check(release.domain)
-    rows = ReleaseData(
-        points=release.domain.decode(encoded), weights=np.full(len(encoded), 1 / max(len(encoded), 1)), measurement=None,
-        kernel=release.kernel, domain=release.domain, statement=None,
-    )  # fmt: skip
-    if release.derived:
-        rows = rows.transform({one.column.name: one.expression for one in release.derived})
-    derived = {one.column.name for one in release.derived}
-    return rows, [note for note in counts.notes() if not set(counts.ignored) <= derived or "ignored" not in note]
 
 
 def _explain(ax: Axes, releases: Sequence[ReleaseData], frame: pd.DataFrame, level: float, notes: list[str]) -> None:

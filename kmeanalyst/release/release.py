@@ -222,6 +222,16 @@ class Release(ReleaseData):
 
         write_report(self, path, source=source, columns=columns, view=view)
 
+    def methods_text(self, source: str | Path | None = None) -> str:
+        """A paragraph for papers, with the name and SHA-256 of `source`, the release's file; also `kmeanalyst methods`.
+
+        >>> release.methods_text("adult.kme")
+        'No private row was seen: the data are a noisy measurement of 6,000 rows with the columns age, ...'
+        """
+        from kmeanalyst.report import methods
+
+        return str(methods(self, source)["text"])
+
     def write(self, path: str | Path) -> None:
         """Write the release as a .kme file; the file appears whole or not at all.
 

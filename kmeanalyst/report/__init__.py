@@ -5,6 +5,7 @@ Names and levels are a stranger's: `markup` escapes them, and the page's policy 
 """
 
 from kmeanalyst.report.facts import ReleaseFacts, facts_of
+from kmeanalyst.report.methods import methods
 from kmeanalyst.report.page import report_html, write_report
 
-__all__ = ["ReleaseFacts", "facts_of", "report_html", "write_report"]
+__all__ = ["ReleaseFacts", "facts_of", "methods", "report_html", "write_report"]

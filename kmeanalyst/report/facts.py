@@ -124,14 +124,18 @@ def facts_of(
         release, paired, view=_feasible(population), progress=lambda _, s: on_progress("report", 0.6 + 0.39 * s)
     )
     on_progress("report", 1.0)
-    data = None if source is None else Path(source).read_bytes()
     return ReleaseFacts(
         release=release, view=population.view, columns=described, pairs=tuple(pairs), paired=paired,
-        source=None if source is None else Path(source).name,
-        sha256=None if data is None else hashlib.sha256(data).hexdigest(),
-        n_bytes=None if data is None else len(data),
-        left_out=len(release.columns) - len(names),
+        left_out=len(release.columns) - len(names), **file_facts(source),
     )  # fmt: skip
+
+
+def file_facts(source: str | Path | None) -> dict[str, Any]:
+    """The fields of ReleaseFacts about a file; none without one."""
+    if source is None:
+        return {}
+    data = Path(source).read_bytes()
+    return {"source": Path(source).name, "sha256": hashlib.sha256(data).hexdigest(), "n_bytes": len(data)}
 
 
 def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:

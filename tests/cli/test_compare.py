@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import ANY
 
 import pandas as pd
 import pytest
 from command_line import Files, answer, call
+
+import kmeanalyst as ka
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +46,20 @@ def test_json_is_one_object_of_plain_numbers_with_verdicts_at_the_level(files, s
         assert isinstance(row["pvalue"], float) and row["differs"] == (row["adjusted"] <= 1e-9)
     assert {row["differs"] for row in facts["columns"]} == {True, False}
     assert plot.read_bytes()[:4] == b"\x89PNG" and f"wrote {plot}" in result.stderr
+
+
+def test_combine_prints_and_writes_what_python_answers(files):
+    asked = ("combine", files.release, files.sample, "age", "wage > 100", "nothing")
+    shown = call("kmeanalyst", *asked, "--overlap", "unknown", "--where", "city == 'Basel'")
+    assert shown.exit_code == 1 and "no answer to nothing: no column nothing" in shown.stderr
+    both = ka.combine(ka.read_release(files.release), files.sample, overlap="unknown")
+    expected = both.mean("age", where="city == 'Basel'")
+    lines = shown.stdout.splitlines()
+    assert expected.written(expected.value) in lines[1] and lines[4:7] == [
+        f"note: {note}" for note in expected.notes[:3]
+    ]
+    found = answer(call("kmeanalyst", *asked[:-1], "--bound", "0.1", "--json"))
+    bounded = ka.combine(ka.read_release(files.release), files.sample, bound=0.1)
+    assert found["estimates"][1] == bounded.probability("wage > 100").to_dict() | {"notes": ANY}
+    assert found["check"]["pvalue"] == both.check.pvalue and (found["bound"], found["overlap"]) == (0.1, "disjoint")
+    assert "by the second release, which" in call("kmeanalyst", "combine", files.release, files.signed, "age").stdout

@@ -226,22 +226,40 @@ class SamplingErrors(ErrorModel):
     """The errors of means over rows that are assumed to be independent draws; nothing else is known of them.
 
     probabilities  p (n,): the variance is that at an effective number of rows of 1/Σp², n for equal weights.
+    others         probabilities (m,) of the rows of `frame` after these, of a population taken to be theirs too, or None.
+                   Their variance counts as that of as many rows as its kurtosis, which show one to ±100 %, and makes that of
+                   the rows no smaller: rows in which a rare event is missing would have none.
     """
 
     frame: pd.DataFrame
     probabilities: Array
     notes: tuple[str, ...]
     release: ReleaseData | None = None
+    others: Array | None = None
+
+    def _variances(self, influence: Array) -> Array:
+        p, q, n = self.probabilities, self.others, len(self.probabilities)
+        own = p @ (influence[:n] - p @ influence[:n]) ** 2
+        if q is None:
+            return own
+        at_rows = _finite(influence)
+        everyone = np.concatenate([p, q]) / 2
+        centred = at_rows - everyone @ at_rows
+        square, there = everyone @ centred**2, at_rows[n:]
+        kurtosis = everyone @ centred**4 / np.where(square > 0, square, 1.0) ** 2
+        share = kurtosis / (kurtosis + 1 / (p @ p))
+        return np.maximum(own, own + share * (q @ (there - q @ there) ** 2 - own))
 
     def _parts(self, influence: Array, relation: bool) -> Parts:
         p = self.probabilities
-        sampling = np.sqrt(p @ (influence - p @ influence) ** 2 * (p @ p))
-        return {"privacy": None, "sampling": sampling, "resolution": None}
+        return {"privacy": None, "sampling": np.sqrt(self._variances(influence) * (p @ p)), "resolution": None}
 
     def _covariance(self, influence: Array) -> Parts:
         p = self.probabilities
-        centred = influence - p @ influence
-        return {"privacy": None, "sampling": (p[:, None] * centred).T @ centred * (p @ p), "resolution": None}
+        centred = influence[: len(p)] - p @ influence[: len(p)]
+        covariance = (p[:, None] * centred).T @ centred
+        np.fill_diagonal(covariance, self._variances(influence))
+        return {"privacy": None, "sampling": covariance * (p @ p), "resolution": None}
 
     def _least_change(self, influence: Array, level: float) -> float:
         raise ValueError(

@@ -34,7 +34,7 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
     terms = _joined(operands)
     parts = {name: None if part is None else float(part) for name, part in joint_parts(terms).items()}
     notes = dict.fromkeys(note for estimate, _ in operands for note in estimate.notes)
-    if len(terms) > 1:
+    if sum(model.release is not None for model, _ in terms) > 1:
         notes[INDEPENDENT] = None
     return replace(
         operands[0][0], view=_common_view(operands), value=value, standard_error=float(total(parts)), parts=parts,
@@ -203,10 +203,10 @@ class Estimate(Differentiable):
     @property
     def _share_without_sampling(self) -> float:
         privacy, resolution = (self.parts.get(name) for name in ("privacy", "resolution"))
-        if privacy is None or resolution is None:
+        if privacy is None or resolution is None or any(model.release is None for model, _ in self.terms):
             raise ValueError(
-                f"{self.question} has no noise interval: without a measurement the error of the privacy noise is not known. Ask "
-                'kind="default", or a release with its measurement.'
+                f"{self.question} has no noise interval: without a measurement the error of the privacy noise is not known, and a "
+                'sample is not the table. Ask kind="default", or a release with its measurement.'
             )
         return float(np.hypot(privacy, resolution) / self.standard_error) if self.standard_error > 0 else 1.0
 

@@ -166,8 +166,8 @@ class InverseCdf:
     def robust(self, level: float) -> tuple[float, float]:
         """Least and largest quantile over all populations that agree with the measurement, found by bisection."""
         candidates = self.elsewhere()
-        low = self._first(candidates, lambda x: self._known(x) + largest_change(self.terms_at(x), level))
-        high = self._first(candidates, lambda x: self._known(x) + least_change(self.terms_at(x), level))
+        low = self._first(candidates, lambda x: self.known(x) + largest_change(self.terms_at(x), level))
+        high = self._first(candidates, lambda x: self.known(x) + least_change(self.terms_at(x), level))
         return low, high
 
     def _first(self, candidates: Array, reached: Callable[[float], float]) -> float:
@@ -177,9 +177,9 @@ class InverseCdf:
             below, above = (below, middle) if reached(float(candidates[middle])) >= self.q else (middle, above)
         return float(candidates[above]) if above < len(candidates) else self.bounds[1]
 
-    def _known(self, x: float) -> float:
-        steps = int(np.searchsorted(self.values, x, side="right"))
-        return float(self.cumulative[steps - 1]) if steps else 0.0
+    def known(self, x: Any) -> Any:
+        """The distribution function at a value, or at several."""
+        return np.append(0.0, self.cumulative)[np.searchsorted(self.values, x, side="right")]
 
 
 def _at_most(values: Array, x: float) -> Array:

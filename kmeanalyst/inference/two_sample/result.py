@@ -8,7 +8,7 @@ from typing import Any
 
 from kmeanalyst.releases.release import ReleaseData
 
-_OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
+OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def result_about(release: ReleaseData, *, notes: Sequence[str] = (), **fields: A
     if derived := ", ".join(one.column.name for one in release.derived):
         notes = (*notes, f"derived columns were left out, as they follow from the measured ones: {derived}")
     if release.statement and release.statement.protects_units:
-        notes = (*notes, _OF_UNITS)
+        notes = (*notes, OF_UNITS)
     about = fields_about([release])
     return TestResult(n_release_points=len(release), notes=tuple(notes), **about, **fields)
 

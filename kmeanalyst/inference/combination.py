@@ -1,0 +1,306 @@
+"""A release together with a sample of one's own, or with a second release: for any statistic the best weighting of both.
+
+Both sides' answers have influence functions, and their weighted mean has the least variance if both are of one population
+(generalised least squares). Every answer says that this is assumed, and what a test of it found; the test chooses nothing, since an
+interval after such a choice covers nothing in particular. With a bound on the difference, the weights are those of the shortest
+interval that allows for it (Armstrong & Kolesár 2018, *Optimal inference in a class of regression models*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, ndtri
+from scipy.stats import ncx2
+
+from kmeanalyst.inference.estimate.error_model import SamplingErrors, joint_parts, total
+from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates
+from kmeanalyst.inference.questions import expectation as means
+from kmeanalyst.inference.questions import moments, quantiles
+from kmeanalyst.inference.questions.moments import MatrixEstimate
+from kmeanalyst.inference.questions.quantiles import InverseCdf
+from kmeanalyst.inference.two_sample.mmd_test import mmd_test
+from kmeanalyst.inference.two_sample.result import OF_UNITS, TestResult
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.memo import memo
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.texts import shortened
+from kmeanalyst.representation.weights.views import view_weights
+from kmeanalyst.sources.tables import Recode, Rename, frame_of, translated
+
+Overlap = Literal["disjoint", "contained", "unknown"]
+_OF = {
+    "disjoint": "no person is taken to be in both",
+    "contained": "all persons of the sample are taken to be in the table",
+    "unknown": "any number of the sample's persons may be in the table, and the error is the largest that follows",
+}
+_Z, _TRIED, _FAR, _TINY = float(ndtri(0.975)), 101, 20.0, 1e-300
+
+
+def combine(
+    release: ReleaseData,
+    sample: Any,
+    *,
+    overlap: Overlap = "disjoint",
+    bound: float | None = None,
+    rename: Rename = None,
+    recode: Recode = None,
+) -> Combination:
+    """A release and a sample of your own, to be asked together: answers are the best weighted means of both sides' answers.
+
+    sample   a DataFrame in natural units, or a table of any other source, as of `mmd_test`; or a second release, of other persons.
+    overlap  whether the sample's persons are in the released table: "disjoint", "contained", or "unknown", the wider of both.
+    bound    None: one population is assumed. Else how far the sample's may be from the released one, which answers are then of: the
+             most that a statistic differs, in standard deviations of a row (`Comparison.differences` has them).
+    rename, recode   how the sample is written as the release is: see `mmd_test`.
+    Errors   ValueError for a release without a measurement, whose error is not known, and a sample of fewer than two rows.
+
+    >>> both = ka.combine(release, sample)
+    >>> both.mean("age")
+    age: 38.36 ± 0.27 (95 %: 37.83 to 38.89; privacy 0.12, sampling 0.22, resolution 0.11)
+    """
+    if overlap not in _OF or (overlap != "disjoint" and isinstance(sample, ReleaseData)):
+        raise ValueError(
+            f"overlap must be {', '.join(_OF)}, and disjoint of two releases, got {overlap!r:.80}: it says whether the sample's "
+            'persons are in the table. Pass overlap="unknown" of a sample if you do not know.'
+        )
+    if bound is not None and not 0 <= bound < np.inf:
+        raise ValueError(
+            f"bound must be a number from 0 on, got {bound!r:.80}: it is the most that a statistic of the sample's population "
+            "differs from the released one's, in standard deviations of a row. Pass e.g. 0.1."
+        )
+    n, of_units = _rows_behind(release), release.statement is not None and release.statement.protects_units
+    if isinstance(sample, ReleaseData):
+        return Combination(release, sample, (n, _rows_behind(sample)), overlap, bound)
+    rows, notes = as_release(release, translated(sample, rename, recode))
+    if not 2 <= len(rows) <= (n if overlap == "contained" else np.inf):
+        raise ValueError(
+            f"the sample needs at least two rows to show its own spread, and at most the table's {n:,} if all are in it, got "
+            f'{len(rows):,}. Add rows, or pass overlap="unknown".'
+        )
+    frame = pd.concat([rows.frame, release.frame], ignore_index=True)
+    errors = SamplingErrors(frame, rows.weights, (), others=view_weights(release, "probability"))
+    memo(rows)["expectation", view_weights(rows, "probability").tobytes()] = errors
+    notes += [OF_UNITS] * of_units
+    return Combination(release, rows, (n, len(rows)), overlap, bound, tuple(notes), replace(errors))
+
+
+def _rows_behind(release: ReleaseData) -> int:
+    if release.measurement is None or release.statement is None:
+        raise ValueError(
+            "a release without a measurement has no known error, so how much it should count is not known. Combine releases with "
+            "their measurement, or give the rows as a DataFrame."
+        )
+    return release.statement.n_rows
+
+
+def as_release(release: ReleaseData, sample: Any) -> tuple[ReleaseData, list[str]]:
+    """A sample's rows as points of equal weight, with the release's columns; and notes on its cells.
+
+    sample   a DataFrame in natural units, or a table of any other source (see `table_of`).
+    """
+    if (table := frame_of(sample, release.domain)) is None:
+        raise TypeError(
+            f"a sample is read by its columns' names, and a {type(sample).__name__} has none. Pass a DataFrame, "
+            "or the path of a table."
+        )
+    encoded, counts = release.domain.encode_counted(table)
+    counts.check(release.domain)
+    rows = ReleaseData(
+        points=release.domain.decode(encoded), weights=np.full(len(encoded), 1 / max(len(encoded), 1)), measurement=None,
+        kernel=release.kernel, domain=release.domain, statement=None,
+    )  # fmt: skip
+    if release.derived:
+        rows = rows.transform({one.column.name: one.expression for one in release.derived})
+    derived = {one.column.name for one in release.derived}
+    return rows, [note for note in counts.notes() if not set(counts.ignored) <= derived or "ignored" not in note]
+
+
+def _of_both(question: Callable[..., Any]) -> Callable[..., Any]:
+    def ask(self: Combination, *arguments: Any, **asked: Any) -> Any:
+        return self._ask(question, arguments, asked)
+
+    ask.__doc__ = f"As `Release.{question.__name__}`, of both sides together."
+    return ask
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Combination:
+    """A release and a sample, or a second release, asked together; made by `combine`.
+
+    release  the release; with a bound, answers are of its population.
+    other    the sample's rows as points of equal weight, or the second release.
+    n_rows   behind the release, and of the sample or behind the second release.
+    overlap, bound   as in `combine`.
+    notes    on the sample's cells and the release's units.
+
+    Its methods are those of `Release` of these names. What the sample has no answer to is the release's alone.
+
+    >>> both = ka.combine(release, sample.head(500), overlap="unknown", bound=0.05)
+    >>> both.check.pvalue, len(both.assumptions)  # of mmd_test; it is shown, and changes nothing
+    (0.14..., 2)
+    >>> both.probability("age > 50").notes[2]
+    'age > 50: 0.202 ± 0.015 by the release and 0.192 ± 0.018 by the sample, ...'
+    >>> both.mean("age"), both.std("age"), both.quantile("age", 0.9)
+    (age: 38.58 ± 0.37 (95 %: 37.85 to 39.32; privacy 0.23, sampling 0.20, resolution 0.21),
+     std(age): 13.91 ± 0.35 (95 %: 13.16 to 14.67; privacy 0.24, sampling 0.19, resolution 0.16),
+     quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to 60.00; privacy 0.40, sampling 0.40, resolution 0.52))
+    >>> [ask("age").value for ask in (both.expectation, both.var, both.median)], len(both.expectations(["age", "age > 50"]))
+    ([38.58..., 193.5..., 37.0], 2)
+    >>> both.ratio("age", "`hours-per-week`").value, both.cdf("age", 50).value
+    (0.946..., 0.800...)
+    >>> both.cov(["age", "hours-per-week"]).value.shape, both.corr(["age", "hours-per-week"]).names
+    ((2, 2), ('age', 'hours-per-week'))
+    """
+
+    release: ReleaseData
+    other: ReleaseData
+    n_rows: tuple[int, int]
+    overlap: Overlap = "disjoint"
+    bound: float | None = None
+    notes: tuple[str, ...] = ()
+    _shared: SamplingErrors | None = None  # of what both sides have in common; None of a second release
+
+    expectation, expectations = _of_both(means.expectation), _of_both(means.expectations)
+    mean, probability, ratio = _of_both(means.mean), _of_both(means.probability), _of_both(means.ratio)
+    var, std, cov, corr = (_of_both(each) for each in (moments.var, moments.std, moments.cov, moments.corr))
+    cdf, quantile, median = (_of_both(each) for each in (quantiles.cdf, quantiles.quantile, quantiles.median))
+
+    @cached_property
+    def check(self) -> TestResult:
+        """What `mmd_test` finds; ValueError where it cannot test these."""
+        return mmd_test(self.release, self.other if self._shared is None else self.other.frame)
+
+    @property
+    def _name(self) -> str:
+        return "second release" if self._shared is None else "sample"
+
+    @cached_property
+    def assumptions(self) -> tuple[str, ...]:
+        """What every answer says: what is assumed, and what a test of it found."""
+        first = "one population of both is assumed" if self.bound is None else (
+            f"of the release's population, from which statistics of the {self._name}'s are assumed to differ by at most "
+            f"{self.bound:g} standard deviations of a row"
+        )  # fmt: skip
+        try:
+            found = f"p = {self.check.pvalue:.2g}"
+            if self.check.detectable_mmd is not None:
+                found += f", differences from an MMD of {self.check.detectable_mmd:.2g} on are found four times in five"
+        except ValueError as refusal:
+            found = f"no test, as {refusal}"
+        if self.overlap != "disjoint":
+            found += "; it takes the sample for other persons"
+        found = f"a test of one population, which chooses nothing (mmd_test): {found}"
+        return f"{first}; {_OF[self.overlap]}", found, *self.notes
+
+    def __repr__(self) -> str:
+        sides = f"{self.n_rows[0]:,} released rows and a {self._name} of {self.n_rows[1]:,}"
+        return "\n ".join([f"kmeanalyst.Combination of {sides}", *self.assumptions])
+
+    def _ask(self, question: Callable[..., Any], arguments: tuple[Any, ...], asked: dict[str, Any]) -> Any:
+        ours = question(self.release, *arguments, **asked)
+        if isinstance(ours, MatrixEstimate):  # of the same columns, where none were named
+            arguments, asked = (), asked | {"columns": list(ours.names)}
+        try:
+            theirs = question(self.other, *arguments, **asked | ({"view": "probability"} if self._shared else {}))
+        except ValueError as refusal:
+            why = str(refusal)
+            return _each(ours, lambda one, _: self._alone(one, why), ours)
+        return _each(ours, self._together, theirs)
+
+    def _alone(self, ours: Estimate, why: str) -> Estimate:
+        note = f"{ours.question}: the release's alone, as the {self._name} has no answer: {shortened(why, 200)}"
+        return replace(ours, notes=(note, *ours.notes))
+
+    def _together(self, ours: Estimate, theirs: Estimate) -> Estimate:
+        if ours.standard_error == 0:
+            return ours  # by declaration, or whatever the rows are
+        if not (ours.terms and theirs.terms and np.isfinite([ours.standard_error, theirs.standard_error]).all()):
+            return self._alone(ours, "the error of one of them is not known")
+        if self._shared is not None:
+            theirs = replace(theirs, view=SAMPLE)
+        first, second = ours.interval_by, theirs.interval_by
+        if isinstance(first, InverseCdf) and isinstance(second, InverseCdf):
+            # the weighted distribution function, inverted
+            found, weight, ratio = self._weighted(_of_cdf(ours, first), _of_cdf(theirs, second))
+            values = np.union1d(first.values, second.values)
+            known = (1 - weight) * first.known(values) + weight * second.known(values)
+            curve = replace(first, values=values, cumulative=known, standard_error=found.standard_error)
+            found = replace(-curve.slope * found, value=curve.at(curve.q), interval_by=curve)
+        else:
+            found, weight, ratio = self._weighted(ours, theirs)
+        shown = [f"{each.written(each.value)} ± {each.written(each.standard_error)}" for each in (ours, theirs)]
+        apart = abs(ours.value - theirs.value) / np.hypot(ours.standard_error, theirs.standard_error)
+        note = (
+            f"{ours.question}: {shown[0]} by the release and {shown[1]} by the {self._name}, which are {apart:.1f} standard errors "
+            f"apart; the {self._name} has a weight of {weight:.2f}"
+        )
+        if self.bound is not None:
+            note += "; the interval allows for the bound, and the error does not"
+            found = replace(found, interval_by=WithinBound(found, ratio), terms=())
+        notes = (*self.assumptions, note, *(f"of the release's: {each}" for each in ours.notes))
+        return replace(found, question=ours.question, possible=ours.possible, notes=notes)
+
+    def _weighted(self, ours: Estimate, theirs: Estimate) -> tuple[Estimate, float, float]:
+        """The weighted mean, the weight of the other side, and how many standard errors the mean may be off under the bound."""
+        released, n = self.n_rows
+        common = 0.0 if self.overlap == "disjoint" else min(n / released, 1.0)
+        variances = ours.standard_error**2, theirs.standard_error**2
+        bias = (self.bound or 0.0) * n**0.5 * (theirs.parts["sampling"] or 0.0)
+        weight = _best_weight(*variances, common * variances[1], bias)
+        found = (1 - weight) * ours + weight * theirs
+        if self._shared is not None and common:
+            in_both = replace(theirs, value=0.0, terms=tuple((self._shared, each) for _, each in theirs.terms))
+            found = found + (2 * weight * (1 - weight) * common) ** 0.5 * in_both
+        return found, weight, weight * bias / max(found.standard_error, _TINY)
+
+
+def _each(ours: Any, joined: Callable[[Estimate, Estimate], Estimate], theirs: Any) -> Any:
+    """An answer of either side, joined estimate by estimate."""
+    if isinstance(ours, Estimate):
+        return joined(ours, theirs)
+    if isinstance(ours, MatrixEstimate):
+        return replace(ours, estimates=_each(ours.estimates, joined, theirs.estimates))
+    return Estimates(joined(*pair) for pair in zip(ours, theirs, strict=True))
+
+
+def _of_cdf(quantile: Estimate, by: InverseCdf) -> Estimate:
+    """The distribution function at a quantile."""
+    parts = joint_parts(terms := by.terms_at(quantile.value))
+    return replace(quantile, value=by.q, standard_error=float(total(parts)), parts=parts, terms=terms, interval_by=None)
+
+
+@dataclass(frozen=True, eq=False)
+class WithinBound:
+    """The interval of an estimate that may be off by a ratio of its standard error."""
+
+    of: Estimate
+    ratio: float
+
+    def interval(self, z: float) -> tuple[float, float]:
+        of, z = self.of, float(_wider(z, np.array(self.ratio)))
+        symmetric = of.value - z * of.standard_error, of.value + z * of.standard_error
+        return symmetric if of.interval_by is None else of.interval_by.interval(z)
+
+    def robust(self, level: float) -> tuple[float, float]:
+        return self.of.interval(level, "robust")
+
+
+def _wider(z: float, ratio: Array) -> Array:
+    """The z′ for which |N(ratio, 1)| is at most z′ as often as |N(0, 1)| is at most z."""
+    near = np.minimum(ratio, _FAR)  # from there on z′ grows as ratio does
+    return np.sqrt(ncx2.ppf(2 * ndtr(z) - 1, 1, near**2)) + ratio - near
+
+
+def _best_weight(ours: float, theirs: float, shared: float, bias: float) -> float:
+    """The other side's weight for the shortest 95 % interval, from variances, covariance, and the bias of a weight of 1."""
+    of_difference = ours + theirs - 2 * shared
+    best = float(np.clip((ours - shared) / of_difference, 0, 1)) if of_difference > 0 else 0.0
+    tried = np.linspace(0, best, _TRIED) if bias else np.array([best])
+    errors = np.sqrt((1 - tried) ** 2 * ours + tried**2 * theirs + 2 * tried * (1 - tried) * shared) + _TINY
+    return float(tried[np.argmin(errors * _wider(_Z, tried * bias / errors))])
