@@ -304,6 +304,11 @@ class PrivacyStatement:
         """μ of Gaussian differential privacy, sensitivity / σ (Dong, Roth & Su 2022, Theorem 2.7); None for other noise."""
         return None if self.is_selection or is_pure(self.mechanism) else 1 / self.noise_multiplier
 
+    @property
+    def claim(self) -> str:
+        """ε and δ in a phrase."""
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g}"
+
     def excess(self, chance: float = 0.95) -> float | None:
         """‖μ_D − μ_R‖ exceeds that of the best database by at most this much with this probability; None with noise.
 
@@ -399,8 +404,7 @@ def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
     stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if statement.is_rehearsal else {}
     return stamp | {
         "table": measured + public,
-        "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
-        f"ρ = {statement.rho:.3g})",
+        "privacy": f"{statement.claim} (neighbours: {statement.neighbouring}; ρ = {statement.rho:.3g})",
         **attack_line(statement.mu),
         "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
         **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),

@@ -111,7 +111,7 @@ def test_against_sample(
 def _guarantees(releases: tuple[ReleaseData, ...]) -> list[str]:
     """The privacy guarantees of several releases, as notes; that of a single one is in fields."""
     each = [release.statement for release in releases if release.statement is not None] if len(releases) > 1 else []
-    return [f"a release of {p.n_rows:,} {p.counted} at ε = {p.epsilon:g}, δ = {p.delta:g}" for p in each]
+    return [f"a release of {p.n_rows:,} {p.counted} at {p.claim}" for p in each]
 
 
 def _names(nodes: Nodes) -> str:

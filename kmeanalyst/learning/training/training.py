@@ -37,6 +37,7 @@ from kmeanalyst.learning.rows.training_rows import (
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport, digest
 from kmeanalyst.learning.weights.routing import fit_with_weights, inner_estimators
 from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
+from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
@@ -403,6 +404,7 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
     pipeline.levels_ = training.classes
     pipeline.target_table = None if training.goal is None else training.goal.column.to_dict()
     statement = training.release.statement
+    declared = isinstance(statement, DeclaredStatement)
     pipeline.report = TrainingReport(
         estimator=type(training.estimator).__name__,
         target=pipeline.target,
@@ -415,10 +417,10 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
         effective_rows=rows.effective_rows,
         encoding=training.encoder.encoding,
         labels=rows.labels,
-        notes=(*rows.notes, *_notes(training, rows)),
+        notes=(*rows.notes, *_notes(training, rows), *([statement.claim] if statement and declared else [])),
         release_digest=digest(training.release),
-        epsilon=statement.epsilon if statement else None,
-        delta=statement.delta if statement else None,
+        epsilon=statement.epsilon if statement and not declared else None,
+        delta=statement.delta if statement and not declared else None,
         rehearsal=training.release.is_rehearsal,
     )
     return pipeline
