@@ -25,7 +25,9 @@ class DeclaredStatement:
     notes            what was assumed, and how far the tables agree.
     versions         the software that made the release.
 
-    >>> statement = ka.from_measurements(domain[["sex"]], sex_counts, statement="the census bureau").statement
+    >>> domain = ka.Domain((ka.Boolean(name="ill"),))
+    >>> table = ka.NoisyTable(np.array([5013.2, 987.9]), ["ill"], noise="laplace", scale=10.0)
+    >>> statement = ka.from_measurements(domain, [table], statement="the census bureau").statement
     >>> statement.claim
     'measured by others, as declared by the census bureau; not verified'
     >>> statement.epsilon, statement.n_rows, ka.DeclaredStatement.from_dict(statement.to_dict()) == statement
@@ -98,7 +100,7 @@ def declared_lines(statement: DeclaredStatement) -> dict[str, str]:
     notes = {f"note {i}" if i > 1 else "note": text for i, text in enumerate(statement.notes, 1)}
     return {
         "table": f"{statement.n_rows:,} rows",
-        "measured": statement.claim,
+        "privacy": statement.claim,
         "mechanism": statement.mechanism,
         **notes,
     }

@@ -297,6 +297,8 @@ def made_by(release: ReleaseData) -> str:
     """How the points were made, in words: by margins where tables were measured, which files call random features too."""
     if release.method != "random-features" or not isinstance(release.kernel, Margins):
         return release.method
+    if isinstance(release.statement, DeclaredStatement):
+        return "tables of others"
     return "adaptive margins" if isinstance(release.kernel, ChosenMargins) else "margins"
 
 

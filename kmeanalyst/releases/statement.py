@@ -15,7 +15,7 @@ import platform
 import re
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
@@ -210,6 +210,9 @@ class PrivacyStatement:
     score_scale: float | None = None
     n_databases: int | None = None
     ledger_head: str | None = None
+
+    declared_by: ClassVar[None] = None  # what a DeclaredStatement has
+    notes: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         self._check_words("mechanism", (*NOISE_LAWS, *SELECTIONS))

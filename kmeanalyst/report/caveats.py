@@ -46,9 +46,7 @@ def _of_guarantee(facts: ReleaseFacts) -> Iterator[Caveat]:
         )  # fmt: skip
         return
     if isinstance(statement, DeclaredStatement):
-        text = "Its noise and its guarantee are as they say, and cannot be checked from the file. " + ". ".join(
-            statement.notes
-        )
+        text = "Its noise, and what it protects, are as they say: the file cannot show whether that is so."
         yield Caveat(CARE, statement.claim.capitalize(), text)
         return
     if statement.is_rehearsal:

@@ -95,7 +95,7 @@ def _stamp() -> Markup:
 def _header(facts: ReleaseFacts) -> Markup:
     release, stated = facts.release, facts.release.statement
     known = [] if stated is None else [
-        (f"{stated.n_rows:,}", f"private {stated.counted} (N)"),
+        (f"{stated.n_rows:,}", f"{'' if stated.declared_by else 'private '}{stated.counted} (N)"),
         *((f"{value:g}", name) for name, value in (("ε", stated.epsilon), ("δ", stated.delta)) if value is not None),
     ]  # fmt: skip
     known += [

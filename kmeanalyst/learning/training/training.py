@@ -37,7 +37,6 @@ from kmeanalyst.learning.rows.training_rows import (
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport, digest
 from kmeanalyst.learning.weights.routing import fit_with_weights, inner_estimators
 from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
-from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
@@ -404,7 +403,7 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
     pipeline.levels_ = training.classes
     pipeline.target_table = None if training.goal is None else training.goal.column.to_dict()
     statement = training.release.statement
-    declared = isinstance(statement, DeclaredStatement)
+    declared = statement is not None and statement.declared_by is not None
     pipeline.report = TrainingReport(
         estimator=type(training.estimator).__name__,
         target=pipeline.target,

@@ -95,7 +95,7 @@ def _n_rows(tables: Sequence[TableCells], given: int | None) -> tuple[int, bool,
         raise ValueError(
             f"the tables' totals say that there are {float(total):.3g} rows. Pass n_rows, or correct the counts."
         )
-    note = f"N = {round(float(total)):,} ± {math.sqrt(variance):.3g} follows from the tables' totals; n_rows makes errors less"
+    note = f"N = {round(float(total)):,} ± {math.sqrt(variance):.3g} follows from the tables' totals: pass n_rows where it is known"
     return round(float(total)), False, [note]
 
 
