@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from kmeanalyst.releases.domain.cyclic_column import Cyclic
     from kmeanalyst.releases.domain.domain import Domain, read_domain
     from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+    from kmeanalyst.releases.domain.noisy_tables import NoisyTable
     from kmeanalyst.releases.domain.numbers import Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
     from kmeanalyst.releases.domain.tree_column import Tree
     from kmeanalyst.releases.file import FileRefused, read_function, validate_release, write_function
     from kmeanalyst.releases.function import ReleasedFunction
-    from kmeanalyst.releases.noisy_tables import NoisyTable
     from kmeanalyst.releases.rules.rule import Rule
     from kmeanalyst.releases.statement import PrivacyStatement
     from kmeanalyst.representation.thinning import thin
@@ -79,7 +79,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.plots": (),
     "kmeanalyst.release": ("Release", "from_frame", "from_measurements", "read_release"),
     "kmeanalyst.releases.declared_statement": ("DeclaredStatement",),
-    "kmeanalyst.releases.noisy_tables": ("NoisyTable",),
+    "kmeanalyst.releases.domain.noisy_tables": ("NoisyTable",),
     **DOMAIN_HOMES,
     "kmeanalyst.releases.file": ("FileRefused", "read_function", "validate_release", "write_function"),
     "kmeanalyst.releases.function": ("ReleasedFunction",),

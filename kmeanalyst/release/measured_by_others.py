@@ -13,10 +13,10 @@ import numpy as np
 from kmeanalyst.release.release import Release
 from kmeanalyst.releases.declared_statement import UNNAMED, DeclaredStatement
 from kmeanalyst.releases.domain.domain import Domain, read_domain
+from kmeanalyst.releases.domain.noisy_tables import NoisyTable, cells_of_table
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.file.points import cells_of_a_row
 from kmeanalyst.releases.measurement import feature_mean
-from kmeanalyst.releases.noisy_tables import NoisyTable, cells_of_table
 from kmeanalyst.releases.statement import software_versions
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
@@ -51,7 +51,7 @@ def from_measurements(
     >>> ages_alone = ka.Domain((ka.Integer(name="age", lower=17, upper=90),))
     >>> measured = ka.from_measurements(ages_alone, [ages], n_rows=6000, statement="the census bureau")
     >>> measured.probability("age < 40")
-    age < 40: 0.5655 ± 0.0068 (95 %: 0.5521 to 0.5789; privacy 0.0014, sampling 0.0064, resolution 0.0017)
+    age < 40: 0.5657 ± 0.0066 (95 %: 0.5529 to 0.5786; privacy 0.0014, sampling 0.0064, resolution 0.0000)
     """
     domain = domain if isinstance(domain, Domain) else read_domain(domain)
     given = [cells_of_table(table, domain) for table in _given(tables)]

@@ -187,6 +187,8 @@ class PrivacyStatement:
     (1.0, 1e-06, 'discrete gaussian', 6000, 'rows')
     >>> statement.is_rehearsal, statement.protects_units, statement.is_selection
     (False, False, False)
+    >>> statement.claim, round(statement.mu, 3)
+    ('ε = 1, δ = 1e-06', 0.237)
     >>> round(statement.noise_multiplier, 3), statement.excess() is None  # it has noise, and no choice among databases
     (4.225, True)
     >>> statement.check_arithmetic()  # silent, or StatementError

@@ -17,8 +17,8 @@ from scipy.stats import chi2
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.noisy_tables import TableCells
 from kmeanalyst.releases.measurement import Measurement, mean_unit
-from kmeanalyst.releases.noisy_tables import TableCells
 from kmeanalyst.releases.statement import LAPLACE, is_whole
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.representation.tables.estimates import averaged_by_precision

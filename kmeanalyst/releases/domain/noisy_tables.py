@@ -50,8 +50,9 @@ class NoisyTable:
     shares   whether an array holds shares; a frame says so by the name of its column.
 
     >>> table = pd.DataFrame({"sex": ["Female", "Male"], "count": [1970.4, 4031.1]})
-    >>> ka.NoisyTable(table, noise="laplace", scale=10.0).deviation
-    14.14...
+    >>> noisy = ka.NoisyTable(table, noise="laplace", scale=10.0)
+    >>> noisy.law, noisy.deviation
+    ('discrete laplace', 14.14...)
     """
 
     table: Any
