@@ -96,13 +96,9 @@ def _of_everything(statement: PrivacyStatement) -> list[str]:
 def numbers(release: ReleaseData) -> list[tuple[str, str]]:
     """The guarantee and the release in numbers: label and text."""
     weights, statement = release.weights, release.statement
-    lines = (
-        []
-        if statement is None
-        else _lines(statement)
-        if isinstance(statement, PrivacyStatement)
-        else [*declared_lines(statement).items()]
-    )
+    lines = []
+    if statement is not None:
+        lines = _lines(statement) if isinstance(statement, PrivacyStatement) else [*declared_lines(statement).items()]
     if release.measurement is not None:
         lines.append(("features measured", f"{release.measurement.feature_map.dimension:,}"))
     lines += [

@@ -161,10 +161,8 @@ def cells_of_table(given: NoisyTable, domain: Domain) -> TableCells:
 
 def _frame_of(given: NoisyTable, domain: Domain) -> pd.DataFrame:
     """An array over named columns as a frame of its cells."""
-    array, names = (
-        np.asarray(given.table, dtype=np.float64),
-        [given.columns] if isinstance(given.columns, str) else [*given.columns],
-    )
+    array = np.asarray(given.table, dtype=np.float64)
+    names = [given.columns] if isinstance(given.columns, str) else [*given.columns]
     cells = [_names_of_cells(domain[name]) for name in names]
     if array.shape != tuple(map(len, cells)) or not names:
         raise ValueError(
@@ -274,9 +272,7 @@ def _span(column: Column, text: str) -> Span | None:
         return None
     if match := _BOUNDS.fullmatch(text):
         opened, low, high, closed, first, last = match.groups()
-        return (
-            _end(column, low or first, after=opened == "("), _end(column, high or last, after=closed != ")"),
-        )  # fmt: skip
+        return _end(column, low or first, after=opened == "("), _end(column, high or last, after=closed != ")")
     if (atom := float(column.encode([text])[0][0])) in column.atom_codes:
         return atom, atom
     return (_end(column, text, after=False), _end(column, text, after=True)) if column.grain else None

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
-from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.noisy_tables import TableCells
@@ -23,10 +22,7 @@ from kmeanalyst.releases.statement import LAPLACE, is_whole
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.representation.tables.estimates import averaged_by_precision
 
-_FLOOR, _FLOOR_OF_LEAST = (
-    0.5,
-    0.1,
-)  # standard deviation of an exact count: at most half a row, and this share of the least noise
+_FLOOR, _OF_LEAST = 0.5, 0.1  # noise of an exact count: at most half a row, and this share of the least noise of others
 _NOTHING = 30.0  # noise of a one-way table that is read off a larger one again, in units of its own: it adds .1 %
 _CONTRADICTION = 1e-3  # p-value of tables that do not agree
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
@@ -108,7 +104,7 @@ def _as_counts(tables: Sequence[TableCells], N: int) -> tuple[list[TableCells], 
     noisy = [table.deviation for table in found if table.deviation]
     if len(noisy) == len(found):
         return found, 0.0
-    floor = min(_FLOOR, _FLOOR_OF_LEAST * min(noisy, default=math.inf))
+    floor = min(_FLOOR, _OF_LEAST * min(noisy, default=math.inf))
     return [table if table.deviation else replace(table, deviation=floor) for table in found], floor
 
 
@@ -125,54 +121,38 @@ def _without_twins(tables: Sequence[TableCells]) -> list[TableCells]:
 
 
 def _as_shares(tables: Sequence[TableCells], N: float, *, is_known: bool) -> list[TableCells]:
-    """The tables in shares of the rows; the noise of a total that they are divided by is in their noise.
+    """The tables in shares of the rows: of N, where it is known, and otherwise of each one's own total, whose noise is in theirs.
 
-    With p a table's shares and k its cells, dividing by its own total multiplies the noise by I − p 1ᵀ at most, whose squared
-    norm is k‖p‖². Dividing T tables by one total of variance s² adds errors −p_t η, and (Σ x_t p_t)² ≤ T Σ x_t² ‖p_t‖²: the
-    noise of cells is at most (1 + c) σ_t² + (1 + 1/c) s² T ‖p_t‖², for any c > 0. The better of the two is used.
+    With p a table's shares and k its cells, dividing by its total multiplies the noise by I − p 1ᵀ, of squared norm k‖p‖² ≥ 1.
     """
-    if is_known:
-        return [replace(one, values=one.values / N, deviation=one.deviation / N) for one in tables]
-    sigmas, sizes = np.array([one.deviation for one in tables]), np.array([one.values.size for one in tables])
-    norms = np.array([float((one.values**2).sum()) for one in tables]) - sizes * sigmas**2
-    norms = np.maximum(norms / N**2, 1 / sizes)
-    s2 = 1 / float((1 / (sizes * sigmas**2)).sum())
-    own = sigmas**2 * sizes * norms
-    ratios = s2 * len(tables) * norms / sigmas**2
-    c = math.sqrt(float(ratios.mean()))
-    shared = sigmas**2 * (1 + c) * (1 + ratios / c)
-    by_own = np.log(own).sum() < np.log(shared).sum() and all(one.values.sum() > 0 for one in tables)
-    return [
-        replace(one, values=one.values / (one.values.sum() if by_own else N), deviation=math.sqrt(variance) / N)
-        for one, variance in zip(tables, own if by_own else shared, strict=True)
-    ]
+    found = []
+    for one in tables:
+        total, spread, k = float(one.values.sum()), 1.0, one.values.size
+        if not is_known and total <= 0:
+            raise ValueError(f"the total of {one.name:.200} is {total:.4g}, of which no shares follow. Pass n_rows.")
+        if not is_known:
+            squares = float((one.values**2).sum()) - k * one.deviation**2
+            spread = math.sqrt(max(k * squares / total**2, 1.0))
+        total = N if is_known else total
+        found.append(replace(one, values=one.values / total, deviation=spread * one.deviation / total))
+    return found
 
 
 # ---------------------------------------------------------------------- the kernel and the vector
 
 
-@dataclass(frozen=True, eq=False)
-class _Arranged:
-    """Tables in the order of a kernel's: single columns, pairs and larger sets, finer ranges of single columns."""
-
-    alone: list[TableCells]
-    together: list[TableCells]
-    finer: list[TableCells]
-
-
 def _measured(tables: Sequence[TableCells], domain: Domain, N: int, law: str) -> Measurement:
-    arranged = _arranged(tables, domain)
-    kinds = (arranged.alone, arranged.together, arranged.finer)
+    kinds = alone, together, finer = _arranged(tables, domain)
     precisions = [[1 / one.deviation**2 for one in kind] for kind in kinds]
     total = math.fsum(map(math.fsum, precisions))
     squares: Any = tuple(tuple(each / total for each in kind) for kind in precisions)
-    chains = [(one.columns[0], one.edges[0]) for one in arranged.finer]
+    chains = [(one.columns[0], one.edges[0]) for one in finer]
     fine = dict(reversed(chains))  # the first of a column's; deeper ones follow
     kernel = ChosenMargins(
-        edges=tuple(one.edges[0] for one in arranged.alone), atoms=tuple(one.atoms[0] for one in arranged.alone),
+        edges=tuple(one.edges[0] for one in alone), atoms=tuple(one.atoms[0] for one in alone),
         missing=tuple(column.missing for column in domain.columns), shares=tuple(map(math.fsum, squares)),  # type: ignore[arg-type]
         fine=tuple(fine.get(j, ()) for j in range(len(domain))), squares=squares,
-        chosen=tuple(one.columns for one in arranged.together), deeper=tuple(each for each in chains if each[1] != fine[each[0]]),
+        chosen=tuple(one.columns for one in together), deeper=tuple(each for each in chains if each[1] != fine[each[0]]),
     )  # fmt: skip
     features = MarginFeatures(kernel)
     heights = [math.sqrt(square) for kind in squares for square in kind]
@@ -185,8 +165,11 @@ def _measured(tables: Sequence[TableCells], domain: Domain, N: int, law: str) ->
     )  # fmt: skip
 
 
-def _arranged(tables: Sequence[TableCells], domain: Domain) -> _Arranged:
-    """A table for every column: of one without its own the sums of its most precise one, with noise that drowns them."""
+def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableCells], ...]:
+    """In a kernel's order: a table of every column, larger ones, and finer ones of single columns.
+
+    Of a column without its own table the sums of its most precise one are there, with noise that drowns them.
+    """
     together = sorted((one for one in tables if len(one.columns) > 1), key=lambda one: (len(one.columns), one.columns))
     alone: list[TableCells] = []
     finer: list[TableCells] = []
@@ -210,7 +193,7 @@ def _arranged(tables: Sequence[TableCells], domain: Domain) -> _Arranged:
         finer += chain
     fine = {one.columns: one for one in reversed(finer)}
     first = [one for one in finer if fine[one.columns] is one]
-    return _Arranged(alone, together, [*first, *(one for one in finer if fine[one.columns] is not one)])
+    return alone, together, [*first, *(one for one in finer if fine[one.columns] is not one)]
 
 
 def _over(table: TableCells, columns: tuple[int, ...]) -> TableCells:
@@ -228,7 +211,7 @@ def _over(table: TableCells, columns: tuple[int, ...]) -> TableCells:
 
 def _agreement(tables: Sequence[TableCells], N: float | None) -> list[str]:
     """A note on how far tables that overlap agree within their noise: the worst χ² of what several of them count."""
-    tests = [*_totals(tables, N), *_overlaps(tables)]
+    tests = list(_overlaps(tables, N))
     if not tests:
         return []
     p, name, statistic, df = min(tests)
@@ -239,34 +222,20 @@ def _agreement(tables: Sequence[TableCells], N: float | None) -> list[str]:
     return [f"tables that overlap agree within their noise: {said}"]
 
 
-_Test = tuple[float, str, float, int]  # p-value, columns, χ², degrees of freedom
-
-
-def _totals(tables: Sequence[TableCells], N: float | None) -> Iterator[_Test]:
-    for table in tables if N is not None else ():
-        statistic = (float(table.values.sum()) - N) ** 2 / (table.deviation**2 * table.values.size)  # type: ignore[operator]
-        yield _test([table], f"N and the total of {shortened(table.name, 200)}", statistic, 1)
-
-
-def _overlaps(tables: Sequence[TableCells]) -> Iterator[_Test]:
-    """χ² of whatever several tables count: the sums over all other columns, around their mean."""
-    shared = {tuple(sorted({*a.columns} & {*b.columns})) for a, b in combinations(tables, 2)}
-    for columns in sorted(shared - {()}):
+def _overlaps(tables: Sequence[TableCells], N: float | None) -> Iterator[tuple[float, str, float, int]]:
+    """Of whatever several tables count, p-value, names, χ² of their sums around the mean (of totals around N), and its df."""
+    shared = {tuple(sorted({*a.columns} & {*b.columns})) for a, b in combinations(tables, 2)} | {()}
+    for columns in sorted(shared):
         sums = [_over(one, columns) for one in tables if {*columns} <= {*one.columns}]
-        cells = {(one.edges, one.atoms) for one in sums}
-        for own in cells:
-            alike = [one for one in sums if (one.edges, one.atoms) == own]
-            if len(alike) > 1:
-                mean, _ = averaged_by_precision([(one.values, one.deviation**2) for one in alike])
-                statistic = math.fsum(_squares(one.values - mean) / one.deviation**2 for one in alike)
-                name = shortened(" and ".join(one.name for one in alike), 200)
-                yield _test(alike, name, statistic, (len(alike) - 1) * mean.size)
-
-
-def _squares(values: Array) -> float:
-    return float((values**2).sum())
-
-
-def _test(tables: Sequence[TableCells], name: str, statistic: float, df: int) -> _Test:
-    heavy = _HEAVY if any(one.law == LAPLACE for one in tables) else 1.0
-    return float(chi2.sf(statistic / heavy, df / heavy)), name, statistic, df
+        for cells in sorted({(one.edges, one.atoms) for one in sums}):
+            alike = [one for one in sums if (one.edges, one.atoms) == cells]
+            mean, _ = averaged_by_precision([(one.values, one.deviation**2) for one in alike])
+            to_n = N is not None and not columns
+            if df := (len(alike) - (not to_n)) * mean.size:
+                centre = N if to_n else mean
+                statistic = math.fsum(float(((one.values - centre) ** 2).sum()) / one.deviation**2 for one in alike)
+                heavy = _HEAVY if any(one.law == LAPLACE for one in alike) else 1.0
+                name = shortened(
+                    f"{'the totals of ' if not columns else ''}{' and '.join(one.name for one in alike)}", 200
+                )
+                yield float(chi2.sf(statistic / heavy, df / heavy)), name, statistic, df
