@@ -41,7 +41,7 @@ def test_a_tutorial_does_what_it_shows(path: Path) -> None:
 
 
 def test_there_are_tutorials_and_each_runs_something() -> None:
-    assert [int(path.name[:2]) for path in tutorials.TUTORIALS] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [int(path.name[:2]) for path in tutorials.TUTORIALS] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert all(len(tutorials.blocks_of(path.read_text(encoding="utf-8"))) >= 3 for path in tutorials.TUTORIALS)
 
 
