@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.training.refits import refit
     from kmeanalyst.learning.training.training import fit
     from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
-    from kmeanalyst.release import Release, from_frame, from_measurements, read_release
+    from kmeanalyst.release import Release, from_frame, read_release
+    from kmeanalyst.release.measured_by_others import from_measurements
     from kmeanalyst.releases.declared_statement import DeclaredStatement
     from kmeanalyst.releases.domain.column import DomainError
     from kmeanalyst.releases.domain.cyclic_column import Cyclic
@@ -77,7 +78,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.learning.training.training": ("fit",),
     "kmeanalyst.learning.weights.weight_support": ("WeightSupport", "weight_support"),
     "kmeanalyst.plots": (),
-    "kmeanalyst.release": ("Release", "from_frame", "from_measurements", "read_release"),
+    "kmeanalyst.release": ("Release", "from_frame", "read_release"),
+    "kmeanalyst.release.measured_by_others": ("from_measurements",),
     "kmeanalyst.releases.declared_statement": ("DeclaredStatement",),
     "kmeanalyst.releases.domain.noisy_tables": ("NoisyTable",),
     **DOMAIN_HOMES,

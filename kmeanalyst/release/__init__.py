@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kmeanalyst.release.measured_by_others import from_measurements
 from kmeanalyst.release.release import Release, from_frame, read_release
 
-__all__ = ["Release", "from_frame", "from_measurements", "read_release"]
+__all__ = ["Release", "from_frame", "read_release"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from kmeanalyst.release.release import Release
 from kmeanalyst.releases.declared_statement import UNNAMED, DeclaredStatement
@@ -76,7 +77,8 @@ def from_measurements(
 
 
 def _given(tables: Sequence[Any] | Mapping[Any, Any]) -> Iterator[NoisyTable]:
-    pairs = tables.items() if isinstance(tables, Mapping) else ((None, table) for table in tables)
+    several = [tables] if isinstance(tables, pd.DataFrame | NoisyTable) else tables
+    pairs = several.items() if isinstance(several, Mapping) else ((None, table) for table in several)
     for columns, table in pairs:
         names = () if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
         one = table if isinstance(table, NoisyTable) else NoisyTable(table, names)

@@ -161,7 +161,7 @@ def cells_of_table(given: NoisyTable, domain: Domain) -> TableCells:
 
 def _frame_of(given: NoisyTable, domain: Domain) -> pd.DataFrame:
     """An array over named columns as a frame of its cells."""
-    array = np.asarray(given.table, dtype=np.float64)
+    array = np.asarray(given.table)
     names = [given.columns] if isinstance(given.columns, str) else [*given.columns]
     cells = [_names_of_cells(domain[name]) for name in names]
     if array.shape != tuple(map(len, cells)) or not names:
