@@ -94,22 +94,18 @@ def import_tables(path: str | Path, progress: Progress | None = None) -> Release
 
     try:
         listed = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"{path} is not TOML: {error}. Correct that line.") from None
-    tables = listed.get("table", [])
-    is_list = isinstance(tables, list) and all(isinstance(table, dict) and "file" in table for table in tables)
-    entries = {*listed} - {*_OF_FILE} | {name for table in tables if is_list for name in {*table} - {*_OF_TABLE}}
-    if entries or not is_list or "domain" not in listed:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path} could not be read as TOML: {error}. Correct it, or name another file.") from None
+    tables = listed.get("table")
+    rows = tables if isinstance(tables, list) and all(isinstance(table, dict) for table in tables) else [{}]
+    unknown = sorted({*listed} - {*_OF_FILE} | {name for row in rows for name in {*row} - {*_OF_TABLE}})
+    if unknown or not all(isinstance(name, str) for name in (listed.get("domain"), *(row.get("file") for row in rows))):
         raise ValueError(
-            f"{path} has {', '.join(_OF_FILE[:-1])} and [[table]] with {', '.join(_OF_TABLE)}; domain and file must be there"
-            + (f", and {sorted(entries)!r:.200} is unknown" if entries else "")
-            + ". Correct it."
+            f"{path} has {', '.join(_OF_FILE[:-1])}, and [[table]] with {', '.join(_OF_TABLE)}; domain and file are paths that "
+            f"must be there{f', and {unknown!r:.200} is unknown' if unknown else ''}. Correct that."
         )
     folder = Path(path).parent
-    noisy = [
-        NoisyTable(read_table(str(folder / table["file"])), **{k: v for k, v in table.items() if k != "file"})
-        for table in tables
-    ]
+    noisy = [NoisyTable(read_table(str(folder / row.pop("file"))), **row) for row in rows]
     said: dict[str, Any] = {name: listed[name] for name in ("declared_by", "epsilon", "delta") if name in listed}
     return from_measurements(
         folder / listed["domain"], noisy, n_rows=listed.get("n_rows"), statement=said, progress=progress

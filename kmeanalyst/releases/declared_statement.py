@@ -6,7 +6,15 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, TypeAlias
 
-from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE, PrivacyStatement, StatementError, is_number, is_whole
+from kmeanalyst.releases.statement import (
+    GAUSSIAN,
+    LAPLACE,
+    VERSION,
+    PrivacyStatement,
+    StatementError,
+    is_number,
+    is_whole,
+)
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
 UNNAMED = "whoever passed the tables"
@@ -87,8 +95,10 @@ class DeclaredStatement:
             raise StatementError(
                 f"the declared statement is not complete or has unknown fields: {sorted(wrong)!r:.200}."
             )
-        if not isinstance(header["notes"], list) or not isinstance(header["versions"], dict):
-            raise StatementError("notes must be a list of texts, and versions a table.")
+        versions = header["versions"].values() if isinstance(header["versions"], dict) else [None]
+        whole = all(isinstance(one, str) and VERSION.fullmatch(one) for one in versions)
+        if not isinstance(header["notes"], list) or not whole:
+            raise StatementError("notes must be a list of texts, and versions a table of version numbers.")
         return cls(**(header | {"notes": tuple(header["notes"])}))
 
 
@@ -98,9 +108,4 @@ Statement: TypeAlias = PrivacyStatement | DeclaredStatement
 def declared_lines(statement: DeclaredStatement) -> dict[str, str]:
     """What was measured, and who says so, as label → text."""
     notes = {f"note {i}" if i > 1 else "note": text for i, text in enumerate(statement.notes, 1)}
-    return {
-        "table": f"{statement.n_rows:,} rows",
-        "privacy": statement.claim,
-        "mechanism": statement.mechanism,
-        **notes,
-    }
+    return {"table": f"{statement.n_rows:,} rows", "privacy": statement.claim, "mechanism": statement.mechanism} | notes

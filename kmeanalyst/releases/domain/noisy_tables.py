@@ -63,7 +63,7 @@ class NoisyTable:
     shares: bool = False
 
     def __post_init__(self) -> None:
-        if self.noise is not None and self.noise not in LAWS:
+        if self.noise not in (None, *LAWS):
             raise ValueError(
                 f"noise must be one of {', '.join(LAWS)}, got {self.noise!r:.80}. Name the law of the noise."
             )
@@ -72,9 +72,9 @@ class NoisyTable:
                 f"scale must be a positive number, got {self.scale!r:.80}: a table without noise is said to be so. "
                 "Pass exact=True for one."
             )
-        if self.exact and (self.noise is not None or self.scale is not None):
+        if self.exact is not False and (self.exact is not True or (self.noise, self.scale) != (None, None)):
             raise ValueError(
-                "an exact table has no noise, and this one has a law or a scale. Leave one of the two out."
+                "exact is true or false, and an exact table has no law and no scale. Leave one of them out."
             )
 
     @property
