@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ _NOTHING = 30.0  # noise of a one-way table that is read off a larger one again,
 _CONTRADICTION = 1e-3  # p-value of tables that do not agree
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _HALF_A_ROW, _ROUNDING = 0.5, 1e-9
-_NAMED = 5  # tables that a note names
 
 
 def measurement_of_tables(
@@ -47,7 +46,9 @@ def measurement_of_tables(
         for table in tables
         if table.least < table.deviation * (1 - _ROUNDING)
     ]
-    notes = [f"the largest standard error was taken for all cells of {_listed(uneven)}"] if uneven else []
+    notes = (
+        [f"the largest standard error was taken for all cells of {shortened(', '.join(uneven), 500)}"] if uneven else []
+    )
     N, is_known, note = _n_rows(tables, n_rows)
     counted, floor = _as_counts(tables, N)
     if floor:
@@ -60,10 +61,6 @@ def measurement_of_tables(
     shares = _as_shares(merged, float(N), is_known=is_known)
     law = LAPLACE if LAPLACE in laws else "discrete gaussian"
     return _measured(shares, domain, N, law), tuple(notes)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _n_rows(tables: Sequence[TableCells], given: int | None) -> tuple[int, bool, list[str]]:
@@ -178,11 +175,11 @@ def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableC
         own = sorted((one for one in tables if one.columns == (j,)), key=lambda one: len(one.edges[0]))
         base = (larger or own)[0]
         chain = [one for one in own if one.edges != base.edges]
-        nested = [base, *chain]
-        if any(one.edges != base.edges for one in larger) or any(
-            one.atoms != base.atoms or not set(before.edges[0]) < set(one.edges[0])
-            for before, one in zip(nested, chain, strict=False)
-        ):
+        nested = all({*a.edges[0]} < {*b.edges[0]} for a, b in pairwise([base, *chain]))
+        alike = all(one.edges == base.edges for one in larger) and all(
+            one.atoms == base.atoms for one in (*larger, *own)
+        )
+        if not (nested and alike):
             raise ValueError(
                 f"the ranges of {column.name!r:.80} differ between tables. Those of two columns or more must have the same, and "
                 "tables of it alone these, or finer ones with all of these edges: merge ranges, or leave a table out."
