@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.training.training import fit
     from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
     from kmeanalyst.release import Release, from_frame, read_release
+    from kmeanalyst.release.measured_by_others import from_measurements
+    from kmeanalyst.releases.declared_statement import DeclaredStatement
     from kmeanalyst.releases.domain.column import DomainError
     from kmeanalyst.releases.domain.cyclic_column import Cyclic
     from kmeanalyst.releases.domain.domain import Domain, read_domain
     from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
+    from kmeanalyst.releases.domain.noisy_tables import NoisyTable
     from kmeanalyst.releases.domain.numbers import Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
     from kmeanalyst.releases.domain.tree_column import Tree
@@ -78,6 +81,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.learning.weights.weight_support": ("WeightSupport", "weight_support"),
     "kmeanalyst.plots": (),
     "kmeanalyst.release": ("Release", "from_frame", "read_release"),
+    "kmeanalyst.release.measured_by_others": ("from_measurements",),
+    "kmeanalyst.releases.declared_statement": ("DeclaredStatement",),
+    "kmeanalyst.releases.domain.noisy_tables": ("NoisyTable",),
     **DOMAIN_HOMES,
     "kmeanalyst.releases.file": ("FileRefused", "read_function", "validate_release", "write_function"),
     "kmeanalyst.releases.function": ("ReleasedFunction",),
@@ -87,13 +93,15 @@ _HOMES: dict[str, tuple[str, ...]] = {
 }
 __version__ = "0.1.0"
 __all__ = [
-    "Association", "Boolean", "Categorical", "Combination", "Comparison", "ContingencyTest", "Cyclic", "Date", "Domain",
-    "DomainError", "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer", "KernelMean", "MatrixEstimate", "Ordinal",
-    "PrivacyStatement", "RandomVariable", "Real", "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "SurvivalCurve",
-    "TestResult", "Text", "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "combine", "compare",
-    "contingency_test", "fit", "from_frame", "independence_test", "kernels", "median_lengthscale", "mmd", "mmd_squared",
-    "mmd_test", "plots", "pushforward", "read_domain", "read_function", "read_model", "read_release", "refit", "score", "sql",
-    "thin", "validate_release", "weight_support", "write_function", "write_model",
+    "Association", "Boolean", "Categorical", "Combination", "Comparison", "ContingencyTest", "Cyclic", "Date",
+    "DeclaredStatement", "Domain", "DomainError", "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer",
+    "KernelMean", "MatrixEstimate", "NoisyTable", "Ordinal", "PrivacyStatement", "RandomVariable", "Real",
+    "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "SurvivalCurve", "TestResult", "Text",
+    "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "combine", "compare",
+    "contingency_test", "fit", "from_frame", "from_measurements", "independence_test", "kernels",
+    "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function",
+    "read_model", "read_release", "refit", "score", "sql", "thin", "validate_release", "weight_support",
+    "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)
 

@@ -125,6 +125,8 @@ def on_release(
                 text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
                 facts = fields() if as_json else {}
                 facts.setdefault("rehearsal", release.is_rehearsal)
+                if release.statement is not None and release.statement.declared_by is not None:
+                    facts.setdefault("declared", release.statement.claim)
                 text = text() if callable(text) and not as_json else text
             show(as_json, text, facts)
             if INCOMPLETE in (context := click.get_current_context()).meta:

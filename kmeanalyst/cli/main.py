@@ -9,6 +9,7 @@ import click
 from kmeanalyst.cli import outputs, questions
 from kmeanalyst.cli.arguments import (
     Answer,
+    check_not_read,
     on_release,
     open_function,
     open_release,
@@ -139,6 +140,40 @@ def thin(release: Release, n: int, output: str, weights: Any, seed: int) -> Answ
 
 
 @command(
+    "import", "Make a release from noisy tables that others published.", argument("tables_path", "TABLES.toml"),
+    output_option("OUT.kme"), json_option,
+)  # fmt: skip
+def import_command(tables_path: str, output: str, as_json: bool) -> None:
+    """Make a release from noisy tables that others published, which answers questions with errors as one of ours does.
+
+    \b
+    TABLES.toml names a domain file and, for each table, a file of its cells with a column count or share:
+      domain = "domain.toml"
+      n_rows = 6000                    # where it is known
+      declared_by = "the census bureau"   # and epsilon, delta, where they are
+      [[table]]
+      file = "age_by_sex.csv"          # CSV or Parquet
+      noise = "laplace"                # gaussian, laplace, discrete gaussian, discrete laplace, geometric
+      scale = 10.0                     # or a column standard_error or variance; or exact = true
+
+    Example: kmeanalyst import tables.toml --output bureau.kme
+    """
+    from kmeanalyst.release.measured_by_others import import_tables
+
+    check_not_read(output, tables_path)
+    with working("drawing rows") as on_progress:
+        release = import_tables(tables_path, on_progress)
+        release.write(output)
+    said = release.statement
+    assert said is not None
+    for text in (said.claim, *said.notes):
+        note(text)
+    say(f"wrote {output}: {len(release):,} rows that fit tables of {said.n_rows:,}", err=True)
+    if as_json:
+        show(as_json, None, {"output": output, "n_points": len(release), "statement": said.to_dict()})
+
+
+@command(
     "demo", "Every step, on data that ships here.",
     option("--keep", "Keep the files in this folder; by default they are removed.", "folder"), json_option,
 )  # fmt: skip
@@ -233,7 +268,7 @@ def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
 
 
 for _command in (
-    info, validate, thin, demo, transform, evaluate_command, train_command, questions.expect, questions.quantile,
+    info, validate, thin, import_command, demo, transform, evaluate_command, train_command, questions.expect, questions.quantile,
     questions.table, questions.glm_command, questions.survival, questions.independence, questions.mmd_test_command,
     questions.compare, questions.combine, outputs.export_command, outputs.plot_command, outputs.report_command,
     outputs.methods_command,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from kmeanalyst.releases.declared_statement import Statement
     from kmeanalyst.releases.release import ReleaseData
-    from kmeanalyst.releases.statement import PrivacyStatement
 
 SIZE = (6.0, 3.7)  # inches, width and height of one drawing
 INK, GREY, RULE = "0.15", "0.4", "0.55"  # grey levels of whiskers, of captions, and of lines that show no data
@@ -82,11 +82,11 @@ def _broken(part: str) -> list[str]:
     return [short for line in lines if line for short in wrap(line, _CAPTION)]
 
 
-def guarantee(statement: PrivacyStatement | None) -> str:
+def guarantee(statement: Statement | None) -> str:
     if statement is None:
         return "weighted points from elsewhere: no privacy noise is known"
     stamp = f"{STAMP} (a rehearsal) · " if statement.is_rehearsal else ""
-    return f"{stamp}N = {statement.n_rows:,} {statement.counted} · ε = {statement.epsilon:g}, δ = {statement.delta:g}"
+    return f"{stamp}N = {statement.n_rows:,} {statement.counted} · {statement.claim}"
 
 
 def guarantees(releases: Sequence[ReleaseData], view: str) -> str:

@@ -14,12 +14,13 @@ import pandas as pd
 
 from kmeanalyst.kernels import ChosenMargins, Kernel, KernelMean, Margins
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.declared_statement import DeclaredStatement, Statement, declared_lines
 from kmeanalyst.releases.derived import Derived, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, kept, memo
 from kmeanalyst.releases.rules.violations import contradicted
-from kmeanalyst.releases.statement import METHOD, PrivacyStatement, guarantee_lines
+from kmeanalyst.releases.statement import METHOD, guarantee_lines
 from kmeanalyst.releases.texts import shortened
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ReleaseData(Memoised):
                  mechanism drew (these have a statement).
     kernel       the kernel of the embedding, on encoded rows.
     domain       the measured columns of the table, with public bounds and levels; encoded rows have these columns.
-    statement    PrivacyStatement; None where no guarantee is known.
+    statement    PrivacyStatement, or DeclaredStatement of what others measured; None where no guarantee is known.
     method       how the points were made, e.g. "random-features"; "foreign" for data from another source.
     weight_view  how the weights were fitted: "probability", "bounded", "signed", "published" or "given".
     fit_distance ‖Σ w φ(z) − y‖ to the measurement, as the maker reported it; None without a measurement.
@@ -82,7 +83,7 @@ class ReleaseData(Memoised):
         measurement: Measurement | None,
         kernel: Kernel,
         domain: Domain,
-        statement: PrivacyStatement | None,
+        statement: Statement | None,
         method: str = "foreign",
         weight_view: str = "given",
         fit_distance: float | None = None,
@@ -257,11 +258,14 @@ class ReleaseData(Memoised):
         larger = [" × ".join(shortened(self.domain.names[j], 60) for j in own) for own in chosen if len(own) > 2]
         if larger:
             lines["together"] = f"counted in one table each, beside pairs: {', '.join(larger)}"
-        return guarantee_lines(self.statement) | self._noise_lines(self.statement) | lines
+        said = self.statement
+        stated = declared_lines(said) if isinstance(said, DeclaredStatement) else guarantee_lines(said)
+        return stated | self._noise_lines(said) | lines
 
-    def _noise_lines(self, statement: PrivacyStatement) -> dict[str, str]:
+    def _noise_lines(self, statement: Statement) -> dict[str, str]:
         scale = f"kernel scale {self.kernel.bound:g}"
         if self.measurement is None:
+            assert not isinstance(statement, DeclaredStatement)  # checked by the constructor
             return {
                 "draw": f"one of {statement.n_databases:,} databases, P ∝ exp(−distance/{statement.score_scale:.3g}): "
                 f"with probability 95 % at most {statement.excess():.3g} further from the table than the nearest one ({scale})"
@@ -293,6 +297,8 @@ def made_by(release: ReleaseData) -> str:
     """How the points were made, in words: by margins where tables were measured, which files call random features too."""
     if release.method != "random-features" or not isinstance(release.kernel, Margins):
         return release.method
+    if isinstance(release.statement, DeclaredStatement):
+        return "tables of others"
     return "adaptive margins" if isinstance(release.kernel, ChosenMargins) else "margins"
 
 

@@ -15,7 +15,7 @@ import platform
 import re
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 from kmeanalyst.releases.texts import flaw_of, one_line, spacing_flaw_of
 
@@ -187,6 +187,8 @@ class PrivacyStatement:
     (1.0, 1e-06, 'discrete gaussian', 6000, 'rows')
     >>> statement.is_rehearsal, statement.protects_units, statement.is_selection
     (False, False, False)
+    >>> statement.claim, round(statement.mu, 3)
+    ('ε = 1, δ = 1e-06', 0.237)
     >>> round(statement.noise_multiplier, 3), statement.excess() is None  # it has noise, and no choice among databases
     (4.225, True)
     >>> statement.check_arithmetic()  # silent, or StatementError
@@ -210,6 +212,9 @@ class PrivacyStatement:
     score_scale: float | None = None
     n_databases: int | None = None
     ledger_head: str | None = None
+
+    declared_by: ClassVar[None] = None  # what a DeclaredStatement has
+    notes: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         self._check_words("mechanism", (*NOISE_LAWS, *SELECTIONS))
@@ -308,6 +313,11 @@ class PrivacyStatement:
         """
         return None if self.is_selection or is_pure(self.mechanism) else 1 / self.noise_multiplier
 
+    @property
+    def claim(self) -> str:
+        """ε and δ in a phrase."""
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g}"
+
     def excess(self, chance: float = 0.95) -> float | None:
         """‖μ_D − μ_R‖ exceeds that of the best database by at most this much with this probability; None with noise.
 
@@ -403,8 +413,7 @@ def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
     stamp = {"NOT PRIVATE": "a rehearsal: its noise can be drawn again from a seed"} if statement.is_rehearsal else {}
     return stamp | {
         "table": measured + public,
-        "privacy": f"ε = {statement.epsilon:g}, δ = {statement.delta:g} (neighbours: {statement.neighbouring}; "
-        f"ρ = {statement.rho:.3g})",
+        "privacy": f"{statement.claim} (neighbours: {statement.neighbouring}; ρ = {statement.rho:.3g})",
         **attack_line(statement.mu, unit=statement.unit),
         "mechanism": f"{statement.mechanism}, sensitivity {statement.sensitivity:.3g}, {statement.calibration} calibration",
         **({} if statement.ledger_head is None else {"ledger": f"counted, head {statement.ledger_head}"}),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.text_column import Text
@@ -40,6 +41,10 @@ def _of_guarantee(facts: ReleaseFacts) -> Iterator[Caveat]:
             "These are weighted points from elsewhere, without a measurement: nothing says how they were made. The errors "
             "shown treat the points as the rows of a sample, and leave out the privacy noise, which is not known.",
         )  # fmt: skip
+        return
+    if isinstance(statement, DeclaredStatement):
+        text = "Its noise, and what it protects, are as they say: the file cannot show whether that is so."
+        yield Caveat(CARE, statement.claim.capitalize(), text)
         return
     if statement.is_rehearsal:
         yield Caveat(

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 from kmeanalyst.kernels import Margins
+from kmeanalyst.releases.declared_statement import DeclaredStatement, declared_lines
 from kmeanalyst.releases.release import ReleaseData, made_by
 from kmeanalyst.releases.statement import PrivacyStatement, attack_line, guarantee, loss_above_epsilon, right_guesses
 
@@ -26,6 +27,11 @@ def plain_words(release: ReleaseData) -> list[str]:
         return [
             "No privacy guarantee is known for these weighted points: they come from elsewhere, without a measurement. Treat "
             "them as you would treat the rows they were made from."
+        ]
+    if isinstance(statement, DeclaredStatement):
+        return [
+            f"What this release knows was {statement.claim}. Errors are right if the noise is as declared, and what that protects "
+            "is for those to say who drew it."
         ]
     if release.is_rehearsal:
         return [
@@ -90,7 +96,9 @@ def _of_everything(statement: PrivacyStatement) -> list[str]:
 def numbers(release: ReleaseData) -> list[tuple[str, str]]:
     """The guarantee and the release in numbers: label and text."""
     weights, statement = release.weights, release.statement
-    lines = [] if statement is None else _lines(statement)
+    lines = []
+    if statement is not None:
+        lines = _lines(statement) if isinstance(statement, PrivacyStatement) else [*declared_lines(statement).items()]
     if release.measurement is not None:
         lines.append(("features measured", f"{release.measurement.feature_map.dimension:,}"))
     lines += [

@@ -10,6 +10,7 @@ from kmeanalyst import __version__
 from kmeanalyst.kernels import Margins
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.report.facts import ReleaseFacts, file_facts
 from kmeanalyst.report.guarantee import numbers
 from kmeanalyst.report.page import citation, papers
@@ -40,8 +41,10 @@ def methods(release: ReleaseData, source: str | Path | None = None) -> dict[str,
             "declared values and relations that were not counted to be no stronger than usual ones."
         )
     mu = "" if statement.mu is None else f" (μ = {statement.mu:.3g} in Gaussian differential privacy)"
-    law = f"(ε = {statement.epsilon:g}, δ = {statement.delta:g})-differentially private{mu}"
-    privacy = f"The release is {law} for {said['neighbours']}."
+    privacy = f"It was {statement.claim}."
+    if isinstance(statement, PrivacyStatement):
+        law = f"(ε = {statement.epsilon:g}, δ = {statement.delta:g})-differentially private{mu}"
+        privacy = f"The release is {law} for {said['neighbours']}."
     if release.is_rehearsal:
         privacy = f"NOT PRIVATE: a rehearsal, whose noise can be drawn again from a seed. {privacy.replace('is', 'would be', 1)}"
     sentences = {

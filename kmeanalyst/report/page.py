@@ -8,8 +8,10 @@ from pathlib import Path
 
 from kmeanalyst import __version__
 from kmeanalyst.inference.contingency.association import LEAST_SHARE, MOST_GROUPS, Association
+from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
+from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee
 from kmeanalyst.report.caveats import DISTINGUISHED, warnings_of
@@ -97,7 +99,8 @@ def _stamp() -> Markup:
 def _header(facts: ReleaseFacts) -> Markup:
     release, stated = facts.release, facts.release.statement
     known = [] if stated is None else [
-        (f"{stated.n_rows:,}", f"private {stated.counted} (N)"), (f"{stated.epsilon:g}", "ε"), (f"{stated.delta:g}", "δ"),
+        (f"{stated.n_rows:,}", f"{'' if stated.declared_by else 'private '}{stated.counted} (N)"),
+        *((f"{value:g}", name) for name, value in (("ε", stated.epsilon), ("δ", stated.delta)) if value is not None),
     ]  # fmt: skip
     known += [
         (f"{len(release):,}", "weighted points"),
@@ -355,7 +358,7 @@ def _cite(facts: ReleaseFacts) -> list[object]:
 
 def papers(facts: ReleaseFacts) -> list[str]:
     statement, method = facts.release.statement, facts.release.method
-    if statement is None:
+    if not isinstance(statement, PrivacyStatement):
         return []
     found = [_BALOG]
     if method == "generator":
@@ -372,10 +375,12 @@ def papers(facts: ReleaseFacts) -> list[str]:
 def citation(facts: ReleaseFacts) -> str:
     statement = facts.release.statement
     described = "weighted points without a privacy guarantee"
-    if statement is not None:
+    if isinstance(statement, DeclaredStatement):
+        described = f"tables of {statement.n_rows:,} rows, {statement.claim}"
+    elif statement is not None:
         kind = "NOT PRIVATE rehearsal of a release" if statement.is_rehearsal else "differentially private release"
         described = (
-            f"{kind} of {statement.n_rows:,} {statement.counted} (ε = {statement.epsilon:g}, δ = {statement.delta:g}, "
+            f"{kind} of {statement.n_rows:,} {statement.counted} ({statement.claim}, "
             f"{statement.neighbouring}; {facts.release.method}, {statement.mechanism})"
         )
     digest = f" SHA-256 {facts.sha256}." if facts.sha256 else ""

@@ -23,6 +23,7 @@ from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.statement import PrivacyStatement
 
 ThinWeights = Literal["probability", "uniform", "signed"]
 THIN_WEIGHTS: tuple[ThinWeights, ...] = ("uniform", "probability", "signed")
@@ -70,7 +71,9 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
     if measurement is not None:
         mean = feature_mean(measurement.feature_map, encoded[indices], chosen)
         distance = float(np.linalg.norm(mean - measurement.vector))
-    if statement is not None:  # the guarantee stands; the number of public rows among the points changes
+    if isinstance(
+        statement, PrivacyStatement
+    ):  # the guarantee stands; the number of public rows among the points changes
         statement = replace(statement, public_points=int((indices < statement.public_points).sum()))
     return release.replaced(
         points=release.frame.iloc[indices], weights=chosen, statement=statement,

@@ -35,7 +35,7 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.measurement import grid_sensitivity
 from kmeanalyst.releases.release import made_by
-from kmeanalyst.releases.statement import PopulationSize
+from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.tables.estimates import Observed
 from release_side.budget.spending import weakness
@@ -221,7 +221,7 @@ def _file_bytes(release: Release) -> int:
 
 def _facts(release: Release) -> dict[str, Any]:
     statement, measurement = release.statement, release.measurement
-    assert statement is not None and measurement is not None
+    assert isinstance(statement, PrivacyStatement) and measurement is not None
     return {
         "epsilon": statement.epsilon,
         "delta": statement.delta,

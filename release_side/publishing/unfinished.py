@@ -126,14 +126,10 @@ def finish(
         raise PublishError(
             f"{path} is not what a publication drew: {str(error).rstrip('.')}. Name the .partial file that one left."
         ) from None
-    assert begun.measurement is not None
-    again = Begun(
-        measurement=begun.measurement,
-        domain=begun.domain,
-        statement=begun.statement,
-        wanted=wanted,
-        method=begun.method,
-    )
+    measurement, statement = begun.measurement, begun.statement
+    if measurement is None or not isinstance(statement, PrivacyStatement):
+        raise PublishError(f"{path} holds no measurement of a publication. Name the .partial file that one left.")
+    again = Begun(measurement=measurement, domain=begun.domain, statement=statement, wanted=wanted, method=begun.method)
     release = again.release(progress)
     release.write(str(written.path))
     for left in (path, Path(f"{written.path}.under-way")):

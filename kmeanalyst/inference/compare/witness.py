@@ -19,9 +19,9 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import Directions
+from kmeanalyst.releases.declared_statement import Statement
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.statement import PrivacyStatement
 
 _MOST_CANDIDATES = 2000  # rows of each side that are considered
 _SHOWN = 20  # rows on each side of 0
@@ -50,7 +50,7 @@ class Witness:
     covariance: Array
     spread: float
     around: Array
-    statement: PrivacyStatement | None
+    statement: Statement | None
 
     def __call__(self, X: Array) -> tuple[Array, Array]:
         """(f, standard error), (n,) each, at encoded rows."""

@@ -18,8 +18,10 @@ from kmeanalyst.inference.declared import contradiction_notes
 from kmeanalyst.inference.estimate.cell_fit import CellFit, fit_cells
 from kmeanalyst.inference.estimate.population_fit import PopulationFit, fit_population
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.weights.views import view_weights
 
 _SECOND_MODEL = 0.5  # the share of two models' distance that is an error of one of them
@@ -104,7 +106,7 @@ def error_model(release: ReleaseData, weights: Array) -> ErrorModel:
 
 def _unmeasured(release: ReleaseData) -> SamplingErrors:
     note = "no measurement: the privacy noise is unknown, and the sampling part takes the points for rows"
-    if release.statement is not None:
+    if isinstance(release.statement, PrivacyStatement):
         note = (
             "no measurement: rows that the exponential mechanism drew have no known privacy error (with probability 95 % they "
             f"are at most {release.statement.excess():.3g} further from the table, in the kernel's space, than the nearest "
@@ -140,7 +142,8 @@ def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
     rows = kept(
         release, "rows to ask", lambda: release.decode(points if fit.on_points else np.vstack([points, fit.rows]))
     )
-    return MeasuredErrors(release, rows, weights, fit, notes=contradiction_notes(release))
+    declared = (release.statement.claim,) if isinstance(release.statement, DeclaredStatement) else ()
+    return MeasuredErrors(release, rows, weights, fit, notes=(*declared, *contradiction_notes(release)))
 
 
 def _fit(release: ReleaseData) -> Fit:

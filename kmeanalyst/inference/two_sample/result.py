@@ -68,6 +68,8 @@ class TestResult:
 def result_about(release: ReleaseData, *, notes: Sequence[str] = (), **fields: Any) -> TestResult:
     if derived := ", ".join(one.column.name for one in release.derived):
         notes = (*notes, f"derived columns were left out, as they follow from the measured ones: {derived}")
+    if release.statement and release.statement.declared_by:
+        notes = (*notes, release.statement.claim)
     if release.statement and release.statement.protects_units:
         notes = (*notes, OF_UNITS)
     about = fields_about([release])

@@ -96,8 +96,8 @@ def test_against_sample(
     form, difference = NormalQuadraticForm(null), mean - shown.mean(axis=0)
     statistic, expected = float(difference @ difference), float(form.coefficients.sum())
     guarantees = [
-        f"a release of {one.statement.n_rows:,} {one.statement.counted} at ε = {one.statement.epsilon:g}, "
-        f"δ = {one.statement.delta:g}" for one in releases if one.statement is not None and len(releases) > 1
+        f"a release of {one.statement.n_rows:,} {one.statement.counted} at {one.statement.claim}"
+        for one in releases if one.statement is not None and len(releases) > 1
     ]  # fmt: skip
     return TestResult(
         statistic=statistic,

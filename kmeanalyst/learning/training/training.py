@@ -398,6 +398,7 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
     pipeline.levels_ = training.classes
     pipeline.target_table = None if training.goal is None else training.goal.column.to_dict()
     statement = training.release.statement
+    declared = statement is not None and statement.declared_by is not None
     pipeline.report = TrainingReport(
         estimator=type(training.estimator).__name__,
         target=pipeline.target,
@@ -410,10 +411,10 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
         effective_rows=rows.effective_rows,
         encoding=training.encoder.encoding,
         labels=rows.labels,
-        notes=(*rows.notes, *_notes(training, rows)),
+        notes=(*rows.notes, *_notes(training, rows), *([statement.claim] if statement and declared else [])),
         release_digest=digest(training.release),
-        epsilon=statement.epsilon if statement else None,
-        delta=statement.delta if statement else None,
+        epsilon=statement.epsilon if statement and not declared else None,
+        delta=statement.delta if statement and not declared else None,
         rehearsal=training.release.is_rehearsal,
     )
     return pipeline

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.domain.cells import parse_number
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, plain_array
@@ -116,7 +117,9 @@ def _sdnist_labels(release: ReleaseData, frame: pd.DataFrame, known: list[str]) 
         "feature set name": f"{len(known)} columns", "features list": ", ".join(known),
     }  # fmt: skip
     statement = release.statement
-    if statement is not None:
+    if isinstance(statement, DeclaredStatement):
+        labels["privacy label detail"] = statement.claim
+    elif statement is not None:
         private = {"epsilon": f"{statement.epsilon:g}", "delta": f"{statement.delta:g}", "privacy category": "dp"}
         rehearsal = {"privacy category": "NOT PRIVATE: rehearsal"}
         labels |= rehearsal if release.is_rehearsal else private

@@ -34,6 +34,7 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
+from kmeanalyst.releases.declared_statement import DeclaredStatement, Statement
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
@@ -143,13 +144,30 @@ def _drawn_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members)
 
 def statement_of(
     header: dict[str, Any], measurement: Measurement | None, kernel: Kernel, domain: Domain
-) -> PrivacyStatement | None:
+) -> Statement | None:
     """The statement, if its arithmetic holds and it is about this measurement, or else about this kernel and domain."""
     if header["statement"] is None:
         return None
+    if "declared_by" in header["statement"]:
+        return _declared_statement(header)
     if measurement is None:
         return _selection_statement(header, kernel, domain)
     return noise_statement(header, measurement.sensitivity, measurement.grid_sensitivity)
+
+
+def _declared_statement(header: dict[str, Any]) -> DeclaredStatement:
+    """What others say of the measurement: nothing of a guarantee can be checked, but it is about the header's numbers."""
+    with refusing("the declared statement"):
+        statement = DeclaredStatement.from_dict(header["statement"])
+    measured, rounds = header["measurement"] or {}, {"scores", "choices", "beforehand", "drawn"}
+    own = (statement.n_rows, statement.mechanism, statement.noise_scale)
+    if own != tuple(measured.get(name) for name in ("n_rows", "noise_law", "noise_scale")) or rounds & {*measured}:
+        raise refusal(
+            "the declared statement is of another measurement",
+            f"it says N, law and scale are {own}, and tables that others measured were chosen by no scores of ours",
+            _DO_NOT_RELY,
+        )
+    return statement
 
 
 def noise_statement(header: dict[str, Any], sensitivity: float, grid_steps: float) -> PrivacyStatement:

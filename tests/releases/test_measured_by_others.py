@@ -1,0 +1,262 @@
+"""Releases from noisy tables of others: the answers of a release of our own, errors that hold, and tables that are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pytest
+import refusals
+from command_line import call
+from file_tools import SCHEMA_TEST, forged, header_of, opened
+
+import kmeanalyst as ka
+from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.noisy_tables import NoisyTable, cells_of_table
+from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.representation.tables.tables_of_others import measurement_of_tables
+from release_side import publish
+
+AGES = (17, 30, 45, 60)
+DOMAIN = Domain(
+    (
+        Integer(name="age", lower=17, upper=90, edges=AGES[1:]), Categorical(name="city", levels=("Basel", "Genf", "Chur")),
+        Boolean(name="rich"),
+    )
+)  # fmt: skip
+QUESTIONS = (
+    "age", "rich", "city == 'Genf'", "age >= 45", "rich and city == 'Genf'", "age < 30 and rich", "age >= 60 and city == 'Chur'",
+)  # fmt: skip
+SEXES = Domain((Categorical(name="sex", levels=("F", "M")),))
+
+
+def people(n: int, seed: int) -> pd.DataFrame:
+    """Rows of DOMAIN whose columns are related."""
+    rng = np.random.default_rng(seed)
+    city, age = rng.choice(3, n, p=[0.6, 0.3, 0.1]), np.minimum(17 + rng.gamma(3, 9, n), 90).astype(int)
+    rich = rng.random(n) < 1 / (1 + np.exp(2.0 - 0.7 * city - 0.03 * (age - 40)))
+    return pd.DataFrame({"age": age, "city": np.array(DOMAIN["city"].levels)[city], "rich": rich})  # type: ignore[attr-defined]
+
+
+def group_by(
+    rows: pd.DataFrame, columns: Sequence[str], rng: np.random.Generator, law: str, scale: float
+) -> NoisyTable:
+    """A noisy GROUP BY over all cells of columns, ages by the lower edges of their ranges."""
+    cells: dict[str, Any] = {"age": AGES, "city": DOMAIN["city"].levels, "rich": [False, True]}  # type: ignore[attr-defined]
+    cut = rows.assign(age=np.array(AGES)[np.searchsorted(AGES, rows["age"], side="right") - 1])
+    frame = pd.MultiIndex.from_product([cells[name] for name in columns], names=columns).to_frame(index=False)
+    counts = frame.merge(cut.groupby([*columns]).size().rename("count").reset_index(), how="left").fillna({"count": 0})
+    noise = rng.normal(0, scale, len(frame)) if law == "gaussian" else rng.laplace(0, scale, len(frame))
+    return NoisyTable(frame.assign(count=counts["count"] + noise), noise=law, scale=scale)
+
+
+def frames_of(measurement: Measurement, domain: Domain) -> list[pd.DataFrame]:
+    """The tables of a measurement as others would publish them: shares with their standard error."""
+    features, found = measurement.feature_map, []
+    assert isinstance(features, MarginFeatures)
+    kernel, d = features.kernel, len(domain)
+    for group in features.groups:
+        for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
+            columns = [j if j < d else kernel.finer[j - d] for j in table]
+            edges = [kernel.edges[j] if j < d else kernel.finer_tables[j - d][1] for j in table]
+            cells = [_cells(domain, j, own) for j, own in zip(columns, edges, strict=True)]
+            frame = pd.MultiIndex.from_product(cells, names=[domain.names[j] for j in columns]).to_frame(index=False)
+            height = np.sqrt(square)
+            found.append(
+                frame.assign(
+                    share=measurement.vector[start:stop] / height, standard_error=measurement.noise_scale / height
+                )
+            )
+    return found
+
+
+def _cells(domain: Domain, j: int, edges: Sequence[float]) -> list[Any]:
+    column: Any = domain.columns[j]
+    lows = [column.lower, *np.ceil(edges).astype(int)] if isinstance(column, Integer) else []
+    return [f"[{a}, {b})" for a, b in zip(lows, [*lows[1:], "inf"], strict=True)] if lows else list(column.levels)
+
+
+def counts(**columns: Any) -> pd.DataFrame:
+    return pd.DataFrame(columns)
+
+
+# ---------------------------------------------------------------------- the same answers, and errors that hold
+
+
+def test_a_measurement_given_as_tables_of_others_answers_as_our_own_file_does(tmp_path: Path) -> None:
+    ours = publish(people(5000, 0), DOMAIN, epsilon=1.0, delta=1e-6, uncounted=True)
+    assert ours.measurement is not None
+    theirs = ka.from_measurements(DOMAIN, frames_of(ours.measurement, DOMAIN), n_rows=5000, statement="us")
+    on_our_rows = theirs.replaced(points=ours.frame, weights=ours.weights, weight_view="probability")
+    for question in QUESTIONS:
+        here, same, own = (each.expectation(question) for each in (ours, on_our_rows, theirs))
+        assert same.value == pytest.approx(here.value, abs=1e-6 * here.standard_error)
+        assert same.standard_error == pytest.approx(here.standard_error, rel=1e-6)
+        assert abs(own.value - here.value) <= 0.1 * here.standard_error
+        assert own.standard_error == pytest.approx(here.standard_error, rel=0.1)
+
+
+@pytest.mark.levels
+@pytest.mark.parametrize(("law", "known"), [("gaussian", True), ("laplace", False)])
+def test_intervals_of_tables_of_others_hold_the_truth(law: str, known: bool) -> None:
+    """.95 of 60 × 7 intervals, with room for three standard errors of 60 independent draws; naive errors of N would hold fewer."""
+    everybody = people(400_000, 1)
+    truths = [everybody.eval(question).mean() for question in QUESTIONS]
+    rng, held = np.random.default_rng(2), []
+    wanted = [(("age",), 8), (("age", "rich"), 12), (("city", "rich"), 15), (("age", "city"), 20)]
+    for _ in range(60):
+        rows = everybody.iloc[rng.choice(len(everybody), 3000, replace=False)]
+        tables = [group_by(rows, columns, rng, law, scale) for columns, scale in wanted]
+        release = ka.from_measurements(DOMAIN, tables, n_rows=3000 if known else None)
+        ends = [release.expectation(question).interval(0.95) for question in QUESTIONS]
+        held.append([low <= truth <= high for (low, high), truth in zip(ends, truths, strict=True)])
+    shares = np.mean(held, axis=0)
+    assert np.mean(held) >= 0.93 and shares.min() >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 60), shares
+
+
+def test_a_number_of_rows_that_is_not_known_has_its_error_in_every_cell() -> None:
+    """The claimed variance of any sum of cells is at least the one that draws show: without the part of N it is an eighth of it."""
+    rng, half, n = np.random.default_rng(0), np.outer([0.91, *[0.01] * 9], [0.5, 0.5]), 2000
+    domain, errors = Domain((Categorical(name="x", levels=tuple("abcdefghij")), Boolean(name="y"))), []
+    for _ in range(300):
+        given = NoisyTable(n * half + rng.normal(0, 10, half.shape), ["x", "y"], scale=10)
+        measurement, notes = measurement_of_tables([cells_of_table(given, domain)], domain)
+        height = np.sqrt(cast(Any, measurement.feature_map.kernel).squares[1][0])
+        errors.append((measurement.vector[-20:] - height * half.ravel()) / measurement.noise_scale)
+    assert re.match(r"N = (2,0|1,9)\d\d ± 44.7 follows", notes[-1])
+    assert 0.5 < np.var(np.array(errors) @ half.ravel() / np.linalg.norm(half)) < 1.2
+
+
+# ---------------------------------------------------------------------- cells, precision, exact and contradictory tables
+
+
+def test_ranges_are_the_same_cells_however_they_are_written() -> None:
+    domain = Domain(
+        (Integer(name="age", lower=0, upper=99, missing=True), Real(name="pay", lower=1, upper=1e6, scale="log"))
+    )
+    ages: list[list[Any]] = [
+        ["[0, 18)", "[18, 65)", "[65, 100)", None], [0, 18, 65, np.nan], ["0 to 17", "18 to 64", "65 to 99", ""],
+        [pd.Interval(-1, 17), pd.Interval(17, 64), pd.Interval(64, np.inf), pd.NA],
+    ]  # fmt: skip
+    for cells in ages:
+        shuffled = counts(age=cells, count=[1.0, 2.0, 3.0, 4.0], standard_error=1.0).iloc[::-1]
+        read = cells_of_table(NoisyTable(shuffled), domain)
+        assert read.edges == ((17.5, 64.5),) and read.values.tolist() == [1, 2, 3, 4]
+    (edges,) = cells_of_table(NoisyTable(counts(pay=["(-inf, 10]", "(10, 1e6]"], count=[1, 2]), scale=1), domain).edges
+    assert edges == (np.nextafter(np.log(10), np.inf),)
+
+
+def test_twins_are_averaged_by_precision_and_an_exact_table_fixes_n() -> None:
+    small = NoisyTable([610.0, 380.0], ["sex"], scale=10.0)
+    twice = [small, NoisyTable([590.0, 420.0], ["sex"], scale=20.0)]
+    measurement, _ = measurement_of_tables([cells_of_table(one, SEXES) for one in twice], SEXES, 1000)
+    assert measurement.vector == pytest.approx([0.606, 0.388]) and measurement.noise_scale == pytest.approx(
+        80**0.5 / 1000
+    )
+    exact = NoisyTable([600, 400], ["sex"], exact=True)
+    release = ka.from_measurements(SEXES, [small, exact])
+    assert release.statement is not None and release.statement.n_rows == 1000
+    assert release.probability("sex == 'F'").parts["privacy"] < 1e-3
+    assert "exact tables count with a standard deviation of 0.5 rows in each cell" in release.statement.notes
+
+
+def test_finer_tables_of_one_column_and_columns_without_a_table_of_their_own() -> None:
+    rng, rows = np.random.default_rng(0), people(5000, 3)
+    pair = group_by(rows, ("age", "city"), rng, "gaussian", 10.0)
+    fine = rows["age"].value_counts().reindex(range(17, 91), fill_value=0)
+    alone = NoisyTable(counts(age=fine.index, count=fine + rng.normal(0, 2.0, len(fine))), scale=2.0)
+    domain = Domain(DOMAIN.columns[:2])
+    release = ka.from_measurements(domain, [pair, alone], n_rows=5000)
+    age, city = release.mean("age"), release.probability("city == 'Basel'")
+    assert abs(age.value - rows["age"].mean()) < 3 * age.parts["privacy"] + 0.05 and age.standard_error < 0.4
+    assert abs(city.value - (rows["city"] == "Basel").mean()) < 3 * city.standard_error and city.standard_error < 0.01
+
+
+@pytest.mark.parametrize("off", [0.0, 300.0])
+def test_tables_that_contradict_one_another_beyond_their_noise_are_reported(off: float) -> None:
+    rng, rows = np.random.default_rng(0), people(5000, 4)
+    tables = [group_by(rows, columns, rng, "laplace", 8.0) for columns in (("city",), ("city", "rich"))]
+    tables[0].table.loc[0, "count"] += off
+    read = [cells_of_table(one, Domain(DOMAIN.columns[1:])) for one in tables]
+    _, notes = measurement_of_tables(read, Domain(DOMAIN.columns[1:]))
+    assert ("contradict one another beyond their noise: χ²" in notes[-1]) is (off > 0), notes
+
+
+# ---------------------------------------------------------------------- what outputs say, files, the command
+
+
+@pytest.fixture(scope="module")
+def bureau() -> ka.Release:
+    table = counts(sex=["F", "M"], share=[0.61, 0.39], variance=[1e-4, 4e-4])
+    return ka.from_measurements(SEXES, [table], n_rows=1000, statement={"declared_by": "the bureau", "epsilon": 0.5})
+
+
+def test_every_output_says_that_others_declare_the_noise(bureau: ka.Release, tmp_path: Path) -> None:
+    claim = "measured by others, as declared by the bureau, ε = 0.5; not verified"
+    path = tmp_path / "bureau.kme"
+    bureau.write(path)
+    again = ka.read_release(path)
+    SCHEMA_TEST.validate(header_of(path.read_bytes()))
+    assert again.statement == bureau.statement and ka.validate_release(path) == []
+    assert bureau.statement is not None and "0.02; the least is 0.01" in bureau.statement.notes[0]
+    bureau.report(tmp_path / "page.html")
+    ka.thin(bureau, 10).write(tmp_path / "thin.kme")
+    shown = [
+        repr(again), (tmp_path / "page.html").read_text(encoding="utf-8"), *again.mean("sex == 'F'").notes,
+        *ka.mmd_test(again, counts(sex=["F", "M"] * 50)).notes, repr(ka.read_release(tmp_path / "thin.kme")),
+    ]  # fmt: skip
+    assert all(claim in text for text in shown)
+    asked = json.loads(call("kmeanalyst", "expect", path, "sex == 'F'", "--json").stdout)
+    assert asked["declared"] == claim
+    told = json.loads(call("kmeanalyst", "info", path, "--json").stdout)["statement"]
+    assert (told["declared_by"], told["epsilon"], told["delta"]) == ("the bureau", 0.5, None)
+
+
+def test_a_file_with_a_declaration_is_read_only_if_it_is_about_its_numbers(bureau: ka.Release, tmp_path: Path) -> None:
+    path = tmp_path / "bureau.kme"
+    bureau.write(path)
+
+    def changed(**fields: Any) -> ka.Release:
+        return opened(forged(path, lambda header, _: header["statement"].update(fields)), tmp_path)
+
+    for fields in ({"n_rows": 999}, {"noise_scale": 1e-3}, {"mechanism": "discrete laplace"}, {"rho": 1.0}):
+        with pytest.raises(ka.FileRefused, match="declared statement"):
+            changed(**fields)
+    assert changed(epsilon=3.0).statement == replace(cast(ka.DeclaredStatement, bureau.statement), epsilon=3.0)
+    with pytest.raises(ka.FileRefused, match="the privacy statement is not complete"):  # as one of ours it lacks fields
+        opened(forged(path, lambda header, _: header["statement"].pop("declared_by")), tmp_path)
+    pair = NoisyTable(np.full((3, 2), 100.0), ["city", "rich"], scale=5)
+    ka.from_measurements(Domain(DOMAIN.columns[1:]), [pair]).write(path)
+    rounds = [{"count": 1, "step": 1, "scale": 1.0}]
+    with pytest.raises(ka.FileRefused, match="were chosen by no scores of ours"):
+        opened(forged(path, lambda header, _: header["measurement"].update(choices=rounds)), tmp_path)
+    with pytest.raises(ka.FileRefused, match="one of them alone"):
+        opened(forged(path, lambda header, _: header.update(measurement=None, fit_distance=None)), tmp_path)
+
+
+def test_the_command_makes_the_release_that_its_file_of_tables_describes(tmp_path: Path) -> None:
+    (tmp_path / "domain.toml").write_text(domain_toml(SEXES), encoding="utf-8")
+    counts(sex=["F", "M"], count=[612.0, 391.0]).to_csv(tmp_path / "a.csv", index=False)
+    counts(sex=["F", "M"], count=[600.0, 400.0], variance=1.0).to_parquet(tmp_path / "b.parquet")
+    listed = 'domain = "domain.toml"\nn_rows = 1000\ndeclared_by = "us"\n[[table]]\nfile = "a.csv"\nnoise = "laplace"\nscale = 5\n'
+    (tmp_path / "tables.toml").write_text(listed + '[[table]]\nfile = "b.parquet"\n', encoding="utf-8")
+    result = call("kmeanalyst", "import", tmp_path / "tables.toml", "--output", tmp_path / "a.kme")
+    assert result.exit_code == 0 and "as declared by us; not verified" in result.stderr
+    release = ka.read_release(tmp_path / "a.kme")
+    assert release.probability("sex == 'F'").value == pytest.approx(0.6003, abs=2e-3)
+    (tmp_path / "tables.toml").write_text(listed + "sigma = 2\n", encoding="utf-8")
+    result = call("kmeanalyst", "import", tmp_path / "tables.toml", "--output", tmp_path / "b.kme")
+    assert result.exit_code == 1 and "'sigma'] is unknown" in result.stderr and not (tmp_path / "b.kme").exists()
+
+
+def test_bad_input_is_refused_in_a_sentence() -> None:
+    refusals.check(Path(__file__).with_name("refusals_of_others.txt"), lambda text: eval(text, globals()))
