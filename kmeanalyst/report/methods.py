@@ -30,9 +30,10 @@ def methods(release: ReleaseData, source: str | Path | None = None) -> dict[str,
         measured = f"No private row was seen: the exponential mechanism drew rows in place of those of {counted}."
         errors = "Standard errors take these rows for a sample, and leave out the error of the mechanism, which is not known."
     else:
+        noise = f" of {said['noise'].split(' on ')[0]}" if "noise" in said else ""  # others' tables have several
         measured = (
             f"No private row was seen: the data are a noisy measurement of {counted} ({said['method']}): "
-            f"{said['features measured']} features, each with {statement.mechanism} noise of {said['noise'].split(' on ')[0]}."
+            f"{said['features measured']} features, each with {statement.mechanism} noise{noise}."
         )
         errors = (
             "Answers are those of the population that the measurement makes most plausible. Their standard errors add up in "
