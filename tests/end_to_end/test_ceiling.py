@@ -19,7 +19,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/plots": 946,
     "kmeanalyst/release": 427,
     "kmeanalyst/releases": 10_732,
-    "kmeanalyst/report": 1_412,
+    "kmeanalyst/report": 1_413,
     "kmeanalyst/representation": 4_834,
     "kmeanalyst/sources": 1_412,
     "release_side": 86,
