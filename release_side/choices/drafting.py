@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ NOT_DECLARED = (
 
 def draft_domain(
     sample: Table, *, this_sample_is_public: bool = False, collapse_rare: bool = False, strings: bool = False,
-    without: Sequence[str] = (),
+    without: Sequence[str] = (), missing_codes: Mapping[str, Sequence[Any]] | None = None,
 ) -> Draft:  # fmt: skip
     """Guess a domain from a public sample; DomainError if it is not declared public, or a column suggests nothing.
 
@@ -37,6 +37,7 @@ def draft_domain(
     this_sample_is_public   must be True: the curator declares that everybody may see every row.
     collapse_rare           whether levels seen fewer than ten times become one level, "other", the column's default.
     strings                 whether a column of many different texts becomes a column of strings instead of an error.
+    missing_codes           of a column, the codes that stand for a missing cell: {"bmi": [-9]}.
     without                 columns that are left out, such as identifiers, and the unit that `publish` will protect.
     Returns                 Draft; its domain keeps the sample's digest, so that `publish` refuses this file as private table.
 
@@ -52,7 +53,11 @@ def draft_domain(
     if unknown := [name for name in without if name not in frame.columns]:
         raise DomainError(f"the sample has no column {unknown[0]!r} to leave out. Name one that is in its header.")
     frame = frame.drop(columns=list(without))
-    draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare)
+    if unknown := [name for name in missing_codes or {} if name not in frame.columns]:
+        raise DomainError(
+            f"the sample has no column {unknown[0]!r} with codes for missing cells. Name one that is in its header."
+        )
+    draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare, missing_codes=missing_codes)
     return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))
 
 

@@ -99,12 +99,16 @@ def main() -> None:
     flag("--this-sample-is-public", "Required: you declare that everybody may see every row of PUBLIC_SAMPLE."),
     option("--output", "Where to write the domain; standard output by default.", "file"),
     flag("--collapse-rare", "Draft levels seen fewer than ten times as one level, the default of its column."),
+    option(
+        "--missing-code missing_code", "A code that stands for a missing cell in a column, such as bmi=-9; may be repeated.",
+        multiple=True, metavar="COLUMN=CODE",
+    ),
     option("--without", "A column to leave out, such as an identifier; may be repeated.", multiple=True, metavar="COLUMN"),
     json_option,
 )  # fmt: skip
 def draft_domain_command(
     public_sample: str, this_sample_is_public: bool, output: str | None, collapse_rare: bool, without: tuple[str, ...],
-    as_json: bool,
+    missing_code: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Draft a domain file (columns, bounds, levels) from a PUBLIC sample, never from the private table.
 
@@ -120,8 +124,16 @@ def draft_domain_command(
     if not this_sample_is_public:
         raise click.UsageError(f"{NOT_DECLARED}--this-sample-is-public.")
     check_not_the_sample(output, public_sample)
+    codes: dict[str, list[str]] = {}
+    for word in missing_code:
+        name, equals, code = word.rpartition("=")
+        if not (name and equals and code):
+            raise click.UsageError(f"--missing-code is COLUMN=CODE, got {word!r:.80}.")
+        codes.setdefault(name, []).append(code)
     with working("drafting"):
-        draft = draft_domain(public_sample, this_sample_is_public=True, collapse_rare=collapse_rare, without=without)
+        draft = draft_domain(
+            public_sample, this_sample_is_public=True, collapse_rare=collapse_rare, without=without, missing_codes=codes
+        )
     head = (
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"
     )

@@ -136,13 +136,8 @@ class Column(ABC):
         if not self.missing_codes:
             return cells
         codes, texts = factorised(cells)
-        words = [NO_CELL if text is None else "" if self._is_code(text) else text for text in texts]
+        words = [NO_CELL if text is None else "" if is_code(text, self.missing_codes) else text for text in texts]
         return CodedCells(codes, words)
-
-    def _is_code(self, text: str) -> bool:
-        texts = [text_of(code) for code in self.missing_codes]
-        number = parse_number(text)
-        return text.strip() in texts or (number is not None and any(parse_number(own or "") == number for own in texts))
 
     def _check_default(self) -> None:
         self._check_codes()
@@ -294,6 +289,12 @@ class Column(ABC):
         array([ 0.,  1., nan])
         """
         return np.append(values, math.nan) if self.missing else values
+
+
+def is_code(text: str, codes: Sequence[Any]) -> bool:
+    """Whether a cell's text is one of these codes: the same text without spaces around it, or the same number."""
+    texts, number = [text_of(code) for code in codes], parse_number(text)
+    return text.strip() in texts or (number is not None and any(parse_number(own or "") == number for own in texts))
 
 
 class Columns(Protocol):

@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
@@ -23,7 +23,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.strings import MOST_SYMBOLS
 from kmeanalyst.releases.domain.cells import parse_day, parse_number, text_of
-from kmeanalyst.releases.domain.column import Column, DomainError
+from kmeanalyst.releases.domain.column import Column, DomainError, is_code
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Integer, Real
@@ -85,11 +85,15 @@ class Draft:
     notes: dict[str, list[str]] = field(default_factory=dict)
 
 
-def draft_domain(sample: pd.DataFrame, *, strings: bool = False, collapse_rare: bool = False) -> Draft:
+def draft_domain(
+    sample: pd.DataFrame, *, strings: bool = False, collapse_rare: bool = False,
+    missing_codes: Mapping[str, Sequence[Any]] | None = None,
+) -> Draft:  # fmt: skip
     """Guess a domain from rows that are not private; DomainError names the columns that cannot be drafted.
 
     strings         whether a column of many different texts is one of strings, and no error.
     collapse_rare   whether levels seen fewer than ten times are drafted as one level, "other", the default.
+    missing_codes   of a column, the codes that stand for a missing cell: its bounds and levels are without them.
     """
     if len(sample) == 0 or len(sample.columns) == 0:
         raise DomainError("the sample has no rows or no columns, so it suggests nothing. Name a file with both.")
@@ -103,7 +107,11 @@ def draft_domain(sample: pd.DataFrame, *, strings: bool = False, collapse_rare: 
     for name in sample.columns:
         own = notes.setdefault(str(name), [])
         try:
-            columns.append(_draft_column(str(name), sample[name], own, strings, collapse_rare))
+            codes = tuple((missing_codes or {}).get(str(name), ()))
+            cells = sample[name].astype(object)
+            cells = cells.mask([is_code(text_of(cell) or "", codes) for cell in cells], "") if codes else cells
+            drafted = _draft_column(str(name), cells, own, strings, collapse_rare)
+            columns.append(replace(drafted, missing=True, missing_codes=codes) if codes else drafted)
         except DomainError as error:
             problems.append(str(error))
     if problems:
@@ -185,7 +193,7 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
             )
         raise DomainError(
             f"column {name} has {len(counts)} different texts in {counts.total()} rows: it looks like a name or an "
-            "identifier, which a release cannot carry. Remove the column from the sample; if strings are meant to be compared "
+            f"identifier, which a release cannot carry. Leave it out (--without {name}); if strings are meant to be compared "
             'by what they share, write kind = "text", length and alphabet in the domain yourself.'
         )
     once = sum(count == 1 for count in counts.values())  # the share of further rows with an unseen level (Good 1953)
@@ -499,7 +507,7 @@ def _codes(numbers: Array, shown: Callable[[float], str]) -> list[str]:
     listed = ", ".join(f"{shown(value)} ({n} times)" for value, n in zip(found, times, strict=True))
     note = (
         f"CHECK codes: {listed}, far from all other values: if this is a code for a missing value, write missing = true, "
-        f"missing_codes = [{', '.join(written)}], and bounds without it"
+        f"missing_codes = [{', '.join(written)}], and bounds without it, or draft with --missing-code COLUMN=CODE"
     )
     return [note] if found else []
 

@@ -479,3 +479,18 @@ def test_a_table_of_arrow_is_drafted_and_one_column_is_left_out_by_its_name():
     assert draft.domain.samples == again.domain.samples
     with pytest.raises(ValueError, match="public rows are a table, and a ndarray is none"):
         draft_domain(np.zeros((3, 2)), this_sample_is_public=True)  # type: ignore[arg-type]
+
+
+def test_codes_that_the_curator_names_are_missing_and_in_no_bound_or_level():
+    sample = pd.DataFrame({"age": [*AGES, *[-9] * 4, *[999] * 2], "sex": ["F", "M", "NA"] * 168 + ["F"] * 2})
+    draft = draft_domain(sample, this_sample_is_public=True, missing_codes={"age": ["-9", 999], "sex": ["NA"]})
+    age, sex = draft.domain.columns
+    assert (age.missing, age.missing_codes, age.lower, age.upper) == (
+        True,
+        ("-9", 999),
+        *(column(AGES).lower, column(AGES).upper),
+    )  # type: ignore[attr-defined]
+    assert (sex.levels, sex.missing, sex.missing_codes) == (("F", "M"), True, ("NA",))  # type: ignore[attr-defined]
+    assert np.isnan(draft.domain.encode(sample.iloc[500:])[:, 0]).all() and "CHECK codes" not in str(draft.notes)
+    with pytest.raises(DomainError, match="no column 'bmi' with codes"):
+        draft_domain(sample, this_sample_is_public=True, missing_codes={"bmi": [-9]})
