@@ -20,7 +20,7 @@ from release_side.budget.ledger import Ledger
 from release_side.choices.choices import Account
 from release_side.door.exponential_mechanism import ExponentialMechanism
 from release_side.door.mechanism import Noise
-from release_side.errors import SPENT, PublishError
+from release_side.errors import KEPT, SPENT, PublishError
 
 Guarantee: TypeAlias = Noise | ExponentialMechanism
 _WEAK_EPSILON = 10.0
@@ -90,7 +90,8 @@ class Spending:
         try:
             yield
         except PublishError as error:
-            notes = [*getattr(error, "__notes__", []), *([SPENT] if self.is_spent else [])]
+            kept = [note for note in getattr(error, "__notes__", []) if note.startswith(KEPT)]  # others may quote cells
+            notes = [*kept, *([SPENT] if self.is_spent else [])]
             raise PublishError(" ".join([str(error), *notes])) from None
         except BaseException as error:
             if self.is_spent:

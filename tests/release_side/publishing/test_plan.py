@@ -413,7 +413,7 @@ def test_the_command_passes_every_choice_on(toml, asked):
 def test_every_choice_of_publish_that_changes_what_a_release_is_worth_is_one_of_plan():
     publish_options = {option.name for option in main.commands["publish"].params}
     other = {"private", "output", "force", "ledger", "table", "uncounted", "weak", "rehearsal", "workers", "from_table"}
-    other |= {"processes", "cluster"}
+    other |= {"processes", "cluster", "like"}
     assert {option.name for option in main.commands["plan"].params} == publish_options - other | {"rows"}
 
 
