@@ -18,7 +18,7 @@ from kmeanalyst.releases.statement import (
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
 UNNAMED = "whoever passed the tables"
-_LONGEST, _MOST_NOTES = 1000, 50  # characters of a text, and notes
+_LONGEST, _LONGEST_NAME, _MOST_NOTES = 1000, 120, 50  # characters of a note, and of who declares; notes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +63,16 @@ class DeclaredStatement:
 
     def __post_init__(self) -> None:
         for text in (self.declared_by, *self.notes):
-            whole = isinstance(text, str) and 0 < len(text) <= _LONGEST
+            longest = _LONGEST_NAME if text is self.declared_by else _LONGEST
+            whole = isinstance(text, str) and 0 < len(text) <= longest
             if not whole or flaw_of(text) or spacing_flaw_of(text):
                 raise StatementError(
-                    f"declared_by and notes are texts of 1 to {_LONGEST} printable characters on one line, got {text!a:.80}. "
+                    f"declared_by and notes are texts of 1 to {longest} printable characters on one line, got {text!a:.80}. "
                     "Name who declares the noise."
                 )
         if len(self.notes) > _MOST_NOTES or self.mechanism not in (GAUSSIAN, LAPLACE):
             raise StatementError(f"a declared statement has a law of noise, and at most {_MOST_NOTES} notes.")
-        for name, least, most in (("epsilon", 0, math.inf), ("delta", -1e-300, 1), ("noise_scale", 0, math.inf)):
+        for name, least, most in (("epsilon", 0, math.inf), ("delta", -math.ulp(0.0), 1), ("noise_scale", 0, math.inf)):
             value = getattr(self, name)
             if not (value is None and name != "noise_scale") and not (is_number(value) and least < value < most):
                 raise StatementError(f"{name} is out of its range, got {value!r:.80}. Correct it, or leave it out.")

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from kmeanalyst.releases.domain.cells import parse_number
-from kmeanalyst.releases.domain.column import DomainError
+from kmeanalyst.releases.domain.column import DomainError, check_name
 from kmeanalyst.releases.domain.domain import KINDS, column_from_dict
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
@@ -80,10 +80,11 @@ _KINDS_OF_TYPES = {"int": "integer", "uint": "integer", "float": "real", "double
                    "date": "date", "timestamp": "date", "string": "categorical", "large_string": "categorical"}  # fmt: skip
 
 
-def new_domain(columns: Sequence[str]) -> str:
+def new_domain(columns: Sequence[str | tuple[str, str]]) -> str:
     """The TOML of a domain to fill in, for a curator without a public sample: what is not said is a comment with an example.
 
-    columns   "NAME", "NAME:KIND", or with what its kind needs: "age:integer:0..120", "sex:categorical:F,M".
+    columns   "NAME", "NAME:KIND", or with what its kind needs: "age:integer:0..120", "sex:categorical:F,M"; or
+              (name, kind), with "" for a kind that is not known.
     Errors    DomainError for an unknown kind, or bounds and levels that the kind does not take.
 
     >>> print(release_side.new_domain(["sex:categorical:F,M"]).split("\\n\\n")[1])
@@ -99,9 +100,9 @@ def new_domain(columns: Sequence[str]) -> str:
     return "\n\n".join([head, *map(_new_column, columns)]) + "\n"
 
 
-def _new_column(said: str) -> str:
-    name, _, rest = said.partition(":")
-    kind, _, values = rest.partition(":")
+def _new_column(said: str | tuple[str, str]) -> str:
+    name, kind, values = (*said, "") if isinstance(said, tuple) else (*said.split(":", 2), "", "")[:3]
+    check_name("a column's name", name)
     if kind and kind not in KINDS:
         raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r:.80}. Write NAME:KIND.")
     lines = ["[[column]]", f"name = {json.dumps(name, ensure_ascii=False)}"]
@@ -128,16 +129,16 @@ def _bound(text: str) -> float | int | str:
     return text if value is None else int(value) if value.is_integer() else value
 
 
-def columns_of(table: PrivateTable) -> list[str]:
+def columns_of(table: PrivateTable) -> list[tuple[str, str]]:
     """What `new_domain` takes, by the names and declared types of a table's columns; no row is read.
 
     >>> from release_side.private_rows.rows import open_private
     >>> from release_side.choices.drafting import columns_of
     >>> columns_of(open_private("private.csv"))[0]
-    'age'
+    ('age', '')
     """
     kinds = {name: _KINDS_OF_TYPES.get(re.split(r"[\d(\[]", table.type_of(name))[0]) for name in table.header}
-    return [f"{name}:{kind}" if kind else name for name, kind in kinds.items()]
+    return [(name, kind or "") for name, kind in kinds.items()]
 
 
 def check_not_the_sample(output: str | Path | None, sample: str | Path) -> None:

@@ -74,13 +74,10 @@ class Output:
             yield
             return
         marker, partial = Path(f"{self.path}.under-way"), partial_of(self.path)
-        if os.path.lexists(partial):
-            raise PublishError(
-                f"{partial} holds what an earlier publication to this file drew, and counted. Nothing is spent. Make the "
-                f"release of it with release-side finish {partial}, or remove it."
-            )
         try:
-            os.close(os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            file = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            os.write(file, str(os.getpid()).encode())
+            os.close(file)
         except OSError as error:
             found = "exists, so another publication to this file is under way, or was stopped"
             why = found if isinstance(error, FileExistsError) else f"cannot be made: {error.strerror}"
@@ -88,6 +85,11 @@ class Output:
                 f"{marker} {why}. Nothing is spent. Wait for it, remove what it left, or name another file."
             ) from None
         try:
+            if os.path.lexists(partial):
+                raise PublishError(
+                    f"{partial} holds what an earlier publication to this file drew, and counted. Nothing is spent. Make the "
+                    f"release of it with release-side finish {partial}, or remove it."
+                )
             if os.path.lexists(self.path):
                 _check_replaceable(Path(self.path), self.what, force=self.force)
             yield
@@ -99,6 +101,25 @@ class Output:
 def partial_of(output: str | Path) -> Path:
     """The file beside an output that keeps what was drawn until the release is written."""
     return Path(f"{output}.partial")
+
+
+def under_way(marker: Path) -> int | None:
+    """The process that a marker names, if it runs; None for no marker, and for one that a killed process left."""
+    with suppress(OSError, ValueError):
+        process = int(marker.read_text(encoding="ascii"))
+        return process if is_running(process) else None
+    return None
+
+
+def is_running(process: int) -> bool:
+    """Whether a process with this number runs on this machine."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of another user
+        pass
+    return process > 0
 
 
 def _check_name(output: str | Path, what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import warnings
 from collections.abc import Iterator
@@ -196,16 +197,18 @@ def new_domain_command(
     from release_side.choices.output_file import Output
     from release_side.private_rows.rows import open_private
 
-    columns: list[str] = list(from_columns)
-    if len(columns) == 1 and (is_table(columns[0]) or Path(columns[0]).exists()):
+    if output is not None and os.path.lexists(output):
+        raise PublishError(f"{output} exists, and a domain file that was filled in would be lost. Name another file.")
+    columns: list[str | tuple[str, str]] = list(from_columns)
+    if len(from_columns) == 1 and (is_table(from_columns[0]) or Path(from_columns[0]).exists()):
         if not this_header_is_public:
             raise click.UsageError(
                 "a domain file shows the names and types of a table's columns to everybody. If they are public, say "
                 "--this-header-is-public; if not, name the columns that may be."
             )
-        table = open_private(columns[0])
+        table = open_private(from_columns[0])
         Output(output, what="domain").check(table, None)
-        columns = columns_of(table)
+        columns = [*columns_of(table)]
     text = new_domain(columns)
     if output is not None:
         with atomic_write(Path(output)) as temporary:

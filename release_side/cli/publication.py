@@ -198,9 +198,10 @@ def publish_command(private: str, domain_path: str, from_table: str | None, as_j
     "finish", "Make the release of what a stopped publication drew.",
     argument("partial", "OUT.kme.partial"),
     option("--output", "File to write; by default the one that the publication named.", "file", metavar="FILE.kme"),
+    option("--ledger", "The ledger that counted the draw, to note the file's name there.", "path", metavar="LEDGER"),
     flag("--force", "Replace the file if it exists."), json_option,
 )  # fmt: skip
-def finish_command(partial: str, output: str | None, force: bool, as_json: bool) -> None:
+def finish_command(partial: str, output: str | None, ledger: str | None, force: bool, as_json: bool) -> None:
     """Make the release from OUT.kme.partial, where publish keeps what it drew until the release is written.
 
     Opens no private file and spends nothing: the draw was counted. The file is removed once the release is written.
@@ -210,7 +211,7 @@ def finish_command(partial: str, output: str | None, force: bool, as_json: bool)
     from release_side.publishing.unfinished import finish
 
     with working("making the release") as progress:
-        release = finish(partial, output, force=force, progress=progress)
+        release = finish(partial, output, ledger=ledger, force=force, progress=progress)
     choices = {"output": output or partial.removesuffix(".partial"), "ledger": None}
     show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
 

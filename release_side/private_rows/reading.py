@@ -24,6 +24,8 @@ from typing import Any
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.statement import LONGEST_UNIT, PopulationSize, is_unit_name
+from kmeanalyst.releases.texts import one_line
+from release_side.choices.output_file import is_running
 from release_side.errors import PublishError
 from release_side.executors.executor import LOST, Executor, Here, answers
 from release_side.private_rows.table import PrivateTable, guarded
@@ -66,21 +68,18 @@ def _name_left_folders() -> None:
     """Warn of folders of rows that killed publications left: their names have the process, which is no more."""
     for left in sorted(Path(gettempdir()).glob(f"{_FOLDER}*")):
         process = left.name.removeprefix(_FOLDER).partition("-")[0]
-        if process.isdigit() and not _is_running(int(process)):
+        if process.isascii() and process.isdecimal() and not is_running(int(process)) and _is_own(left):
             with suppress(UserWarning):
                 warnings.warn(
-                    f"a publication that was killed left private rows in {left}: delete that folder.", stacklevel=4
+                    f"a publication that was killed left private rows in {one_line(str(left))}: delete that folder.",
+                    stacklevel=4,
                 )
 
 
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # of another user
-        pass
-    return True
+def _is_own(folder: Path) -> bool:
+    with suppress(OSError):
+        return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+    return False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,8 +143,8 @@ def check_unit(table: PrivateTable, column: str, domain: Domain) -> None:
 def _kind_of_type(declared: str) -> str:
     """What kind of cells a declared type has, as far as two types of one kind write the same identifier alike."""
     name = re.sub(r"^dictionary<values=([^,>]*).*", r"\1", declared)
-    if name.startswith("timestamp"):
-        return name  # a unit and a time zone change how a moment is written
+    if name.startswith(("timestamp", "decimal")):
+        return name  # a unit, a time zone, a scale change how a value is written
     name = re.sub(r"^(large_|fixed_size_|u)|(_view)$|[\d(\[].*", "", name)
     return "text" if name == "string" else name
 

@@ -118,7 +118,7 @@ def publish(
                 "like takes over what another release measured, and method, kernel, target or workload say something else. Leave "
                 "them out."
             )
-        kernel = _kernel_like(like, domain)
+        kernel = _kernel_like(like, domain, rehearsal)
     choices = kind.options(
         public_points=public_points, points=points, features=features, family=family, kernel=kernel, target=target,
         workload=workload, weights=weights, bound=bound, float32=float32, noise=noise, calibration=calibration,
@@ -144,7 +144,7 @@ def publish(
                 measured = chosen.measure(door, domain, size)
                 del encoded, door  # from here on, post-processing
         with spending.note_budget_spent():
-            begun = begun_with(chosen, measured, mechanism, domain, size, spending.head)
+            begun = begun_with(chosen, measured, mechanism, domain, size, spending.head, is_like=like is not None)
             with kept_until_written(output, begun):
                 release = (
                     begun.release(progress)
@@ -156,16 +156,21 @@ def publish(
     return release
 
 
-def _kernel_like(like: str | Path | Release, domain: Domain) -> Kernel:
+def _kernel_like(like: str | Path | Release, domain: Domain, rehearsal: int | None) -> Kernel:
     """The kernel that counts the tables of another release, whose file is public; PublishError where this domain has others.
 
     Nothing is chosen by rows then, and so nothing is spent on choosing.
     """
     if not isinstance(like, Release):
         try:
-            like = read_release(like, allow_rehearsal=True)
+            like = read_release(like, allow_rehearsal=rehearsal is not None)
         except (ValueError, OSError) as error:
             raise PublishError(str(error)) from None
+    if like.is_rehearsal and rehearsal is None:
+        raise PublishError(
+            "the release to be like is a rehearsal, whose noise can be subtracted: if its table is this one, its choice of tables "
+            "is private. Name a published release."
+        )
     if like.measurement is None or not isinstance(like.measurement.feature_map, MarginFeatures):
         raise PublishError(
             "the release to be like measured no tables of columns. Name one of adaptive margins, the default."
@@ -178,17 +183,24 @@ def _kernel_like(like: str | Path | Release, domain: Domain) -> Kernel:
     return like.measurement.feature_map.kernel
 
 
+_LIKE = "which tables are measured, as another release has them"
+
+
 def begun_with(
-    method: ReleaseMethod, measured: Measured, mechanism: Any, domain: Domain, size: PopulationSize, head: str | None = None
+    method: ReleaseMethod, measured: Measured, mechanism: Any, domain: Domain, size: PopulationSize, head: str | None = None,
+    *, is_like: bool = False,
 ) -> Begun | None:  # fmt: skip
     """A measurement with its statement: everything after the door is post-processing of it. None for a draw.
 
-    head   digest of the ledger's entry.
+    head      digest of the ledger's entry.
+    is_like   whether the tables are those of another release.
     """
     if not isinstance(method, MeanMethod):
         return None
     wanted = method.wanted(measured.rounds[-1], domain)
     statement = _completed(method.statement(measured, mechanism, size, wanted.n_points), domain, head)
+    if is_like:
+        statement = replace(statement, taken_as_public=(*statement.taken_as_public, _LIKE))
     return Begun(measurement=measured.rounds[-1], domain=domain, statement=statement, wanted=wanted, method=method.name)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,16 +22,19 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import atomic_write
+from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.rules.kept_rows import kept_row
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.progress import Progress
-from kmeanalyst.representation.represent import REPRESENT
+from kmeanalyst.representation.represent import KEEPS_POINTS, REPRESENT, VIEWS
 from kmeanalyst.representation.wanted import Wanted
-from release_side.choices.output_file import Output, partial_of
+from release_side.budget.ledger import Ledger
+from release_side.choices.output_file import Output, partial_of, under_way
 from release_side.errors import KEPT, PublishError
 
 _RELEASE, _CHOICES = "release.kme", "choices.json"
+_MOST_CHOICES = 4096  # bytes
 _NUMBERS = ("n_points", "view", "bound", "n_public", "float32")  # of Wanted
 
 
@@ -70,7 +74,9 @@ def kept_until_written(output: str | Path | None, begun: Begun | None) -> Iterat
         yield
         return
     path = partial_of(output)
-    with suppress(OSError, ValueError):  # a folder that is full now may have room for the release
+    with suppress(
+        Exception
+    ):  # the release may be made all the same: a folder that is full now may have room for the release
         _write(path, begun)
     try:
         yield
@@ -99,12 +105,14 @@ def _write(path: Path, begun: Begun) -> None:
 
 
 def finish(
-    partial: str | Path, output: str | Path | None = None, *, force: bool = False, progress: Progress | None = None
-) -> Release:
+    partial: str | Path, output: str | Path | None = None, *, ledger: str | Path | None = None, force: bool = False,
+    progress: Progress | None = None,
+) -> Release:  # fmt: skip
     """Make the release from what a publication drew before it failed or was stopped. Spends nothing: the draw was counted.
 
     partial   OUT.kme.partial, which is removed once the release is written.
     output    file to write; by default the one that the publication named.
+    ledger    where the draw was counted, to note the file's name there.
     Errors    PublishError where there is no such file, or the output exists and `force` is not given.
 
     >>> release_side.finish("no.kme.partial")
@@ -114,15 +122,14 @@ def finish(
     path = Path(partial)
     written = Output(output or str(path).removesuffix(".partial"), force)
     written.check_finished(path)
+    marker = Path(f"{str(path).removesuffix('.partial')}.under-way")
+    if process := under_way(marker):
+        raise PublishError(
+            f"the publication that drew {path} is still under way, as process {process}. Wait for it, or end it."
+        )
     try:
-        with zipfile.ZipFile(path) as archive, TemporaryDirectory() as folder:
-            begun = read_release(archive.extract(_RELEASE, folder), allow_rehearsal=True)
-            choices = json.loads(archive.read(_CHOICES))
-        known: dict[str, Any] = {name: choices[name] for name in _NUMBERS}
-        if choices["points"] in ("given", "public"):
-            known[choices["points"]] = begun.encoded_points
-        wanted = Wanted(**known)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        begun, wanted = _read(path)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise PublishError(
             f"{path} is not what a publication drew: {str(error).rstrip('.')}. Name the .partial file that one left."
         ) from None
@@ -132,6 +139,41 @@ def finish(
     again = Begun(measurement=measurement, domain=begun.domain, statement=statement, wanted=wanted, method=begun.method)
     release = again.release(progress)
     release.write(str(written.path))
-    for left in (path, Path(f"{written.path}.under-way")):
+    for left in (path, marker):
         left.unlink(missing_ok=True)
+    if ledger is not None:
+        book = Ledger(ledger)
+        counted = [
+            one for account in book.accounts() for one in account.releases if one.digest == statement.ledger_head
+        ]
+        for one in counted:
+            book.published(one.id, str(written.path))
     return release
+
+
+def _read(path: Path) -> tuple[Release, Wanted]:
+    """The release whose points are not fitted, and what is wanted of them; an error of any kind for another file."""
+    with zipfile.ZipFile(path) as archive, TemporaryDirectory() as folder:
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+        stored = all(info.compress_type == zipfile.ZIP_STORED for info in archive.infolist())
+        if sizes.keys() != {_RELEASE, _CHOICES} or not stored or sizes[_CHOICES] > _MOST_CHOICES:
+            raise ValueError("its members are others")
+        begun = read_release(archive.extract(_RELEASE, folder), allow_rehearsal=True)
+        choices = json.loads(archive.read(_CHOICES))
+    known: dict[str, Any] = {name: choices[name] for name in _NUMBERS}
+    points, bound, whole = choices["points"], known["bound"], [known["n_points"], known["n_public"]]
+    if points not in (None, "given", "public") or (begun.method in KEEPS_POINTS) != (points == "given"):
+        raise ValueError("its points are of no method")
+    if any(type(number) is not int or not 0 <= number <= USUAL.points for number in whole) or not whole[0]:
+        raise ValueError("its numbers of points are none")
+    if (
+        known["view"] not in (*VIEWS, "published")
+        or type(known["float32"]) is not bool
+        or (bound is not None and not bound > 0)
+    ):
+        raise ValueError("its weights are none")
+    if begun.method not in REPRESENT:
+        raise ValueError("its method is none")
+    if points is not None:
+        known[points] = begun.encoded_points
+    return begun, Wanted(**known)

@@ -81,3 +81,8 @@ def test_a_tables_header_and_types_are_taken_where_they_are_public_and_no_row():
     kinds = ["integer", "real", "boolean", "date", "date", "categorical", "real"]
     assert [line for line in parquet.splitlines() if line.startswith("kind")] == [f'kind = "{kind}"' for kind in kinds]
     assert made("private.csv", "--this-header-is-public", "--output", "private.csv").exit_code == 1
+    assert "would be lost" in made("age:integer:0..9", "--output", "private.csv").stderr
+    Path("odd.csv").write_text("a:real,b\u202e\n1,2\n", encoding="utf-8")
+    odd = made("odd.csv", "--this-header-is-public")
+    assert odd.exit_code == 1 and "could change or hide" in odd.stderr
+    assert new_domain([("a:real", "")]).count("a:real") == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -84,7 +85,7 @@ def parse_day(text: str, form: str | None = None) -> float | None:
     read = datetime.datetime.fromisoformat if form is None else partial(_strptime, form)
     try:
         day = read(text.strip()).date()
-    except ValueError:
+    except (ValueError, re.error):
         return BAD
     return float((day - datetime.date(1970, 1, 1)).days)
 

@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from kmeanalyst.releases.domain.cells import BAD, NO_CELL, CodedCells, factorise
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
 
 KEPT, CLAMPED, REPLACED = 0, 1, 2  # what became of a cell: as it was, moved to a bound, or the default
+_MOST_CODES = 100  # for a missing cell
 LONGEST_TEXT = 200  # characters of a name or a level
 
 
@@ -116,6 +118,15 @@ class Column(ABC):
 
     def _check_codes(self) -> None:
         """DomainError if a code for a missing cell is empty, or a value of the column, which released rows may have."""
+        if len(self.missing_codes) > _MOST_CODES:
+            raise DomainError(
+                f"column {self.name}: missing_codes has more than {_MOST_CODES} codes. Clean the table instead."
+            )
+        levels = getattr(self, "levels", ()) if self.has_levels else ()
+        if read := [level for level in levels if self._is_code(level)]:
+            raise DomainError(
+                f"column {self.name}: the level {read[0]!r:.80} would be read as one of missing_codes. Leave one of the two out."
+            )
         for code in self.missing_codes:
             text = (text_of(code) or "").strip()
             check_text(f"column {self.name}: missing_codes", text)
@@ -136,8 +147,11 @@ class Column(ABC):
         if not self.missing_codes:
             return cells
         codes, texts = factorised(cells)
-        words = [NO_CELL if text is None else "" if is_code(text, self.missing_codes) else text for text in texts]
+        words = [NO_CELL if text is None else "" if self._is_code(text) else text for text in texts]
         return CodedCells(codes, words)
+
+    def _is_code(self, text: str) -> bool:
+        return is_code(text, self.missing_codes, as_number=self.is_number)
 
     def _check_default(self) -> None:
         self._check_codes()
@@ -291,10 +305,22 @@ class Column(ABC):
         return np.append(values, math.nan) if self.missing else values
 
 
-def is_code(text: str, codes: Sequence[Any]) -> bool:
-    """Whether a cell's text is one of these codes: the same text without spaces around it, or the same number."""
-    texts, number = [text_of(code) for code in codes], parse_number(text)
-    return text.strip() in texts or (number is not None and any(parse_number(own or "") == number for own in texts))
+def is_code(text: str, codes: tuple[Any, ...], *, as_number: bool) -> bool:
+    """Whether a cell's text is one of these codes: the same text without spaces around it, or the ".0" that pandas writes.
+
+    as_number   whether the same number in another form is the code too.
+    """
+    texts, numbers = _known_codes(codes)
+    text = text.strip()
+    if text in texts or (text.endswith(".0") and text[:-2] in texts):
+        return True
+    return as_number and parse_number(text) in numbers
+
+
+@lru_cache(maxsize=1024)
+def _known_codes(codes: tuple[Any, ...]) -> tuple[frozenset[str], frozenset[float]]:
+    texts = frozenset(text.strip() for code in codes if (text := text_of(code)))
+    return texts, frozenset(number for text in texts if (number := parse_number(text)) is not None)
 
 
 class Columns(Protocol):

@@ -109,7 +109,11 @@ def draft_domain(
         try:
             codes = tuple((missing_codes or {}).get(str(name), ()))
             cells = sample[name].astype(object)
-            cells = cells.mask([is_code(text_of(cell) or "", codes) for cell in cells], "") if codes else cells
+            cells = (
+                cells.mask([is_code(text_of(cell) or "", codes, as_number=True) for cell in cells], "")
+                if codes
+                else cells
+            )
             drafted = _draft_column(str(name), cells, own, strings, collapse_rare)
             columns.append(replace(drafted, missing=True, missing_codes=codes) if codes else drafted)
         except DomainError as error:

@@ -351,11 +351,28 @@ class Integer(_Whole):
         return pd.Series(natural, name=self.name).astype("Int64" if self.missing else "int64")
 
 
+def _is_form_of_days(form: Any) -> bool:
+    """Whether it reads every day that it writes, and none as ISO would read it, so that no column mixes two orders."""
+    if not isinstance(form, str) or form != form.strip():
+        return False
+    named = re.findall("%(.)", form)
+    if not (
+        {"d", "m"} <= set(named) <= set("dmYyHMS")
+        and len(set(named) & {"Y", "y"}) == 1
+        and len(set(named)) == len(named)
+    ):
+        return False
+    day = datetime.datetime(2003, 2, 1, 4, 5, 6)
+    text, wanted = day.strftime(form), parse_day(day.date().isoformat())
+    return parse_day(text, form) == wanted and parse_day(text) in (BAD, wanted)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Date(_Whole):
     """A day, written YYYY-MM-DD, between public bounds; encoded in days since 1970-01-01.
 
-    format     how cells of tables are written if not so, such as "%d.%m.%Y", of the directives of `time.strptime` that are numbers.
+    format     how cells of tables are written if not so, such as "%d.%m.%Y", of the directives of `time.strptime` that are numbers;
+               %y is of 1969 to 2068.
     seasonal   whether the table kernel uses the day of the year too: days one year from each other are then similar.
 
     >>> ka.Date(name="joined", lower="2000-01-01", upper="2024-12-31").encode(["2000-01-01", "1999-05-05"])[0]
@@ -373,11 +390,10 @@ class Date(_Whole):
                 object.__setattr__(self, field, value.isoformat())
         for field in ("edges", "atoms"):
             object.__setattr__(self, field, tuple(text_of(v) for v in listed(self.name, field, getattr(self, field))))
-        named = set(re.findall("%(.)", self.format if isinstance(self.format, str) else ""))
-        if self.format is not None and not ({"d", "m"} <= named <= set("dmYyHMS") and named & {"Y", "y"}):
+        if self.format is not None and not _is_form_of_days(self.format):
             raise DomainError(
-                f"column {self.name}: format must have %d, %m and %Y (or %y), and else %H, %M and %S alone, got "
-                f'{self.format!r:.80}. Write how days stand in the table, such as "%d.%m.%Y".'
+                f"column {self.name}: format must have %d, %m and %Y (or %y), else %H, %M and %S alone, each once, and no form "
+                f'that reads like YYYY-MM-DD, got {self.format!r:.80}. Write how days stand in the table, such as "%d.%m.%Y".'
             )
         super().__post_init__()
         if self.scale != "linear":

@@ -50,6 +50,7 @@ def test_the_same_tables_are_measured_without_a_choice_and_the_budget_is_all_the
     assert new.measurement.noise_scale < old.measurement.noise_scale
     assert new.statement is not None
     new.statement.check_arithmetic()
+    assert "which tables are measured, as another release has them" in new.statement.taken_as_public
 
 
 def test_a_relation_that_is_broken_is_found_and_one_that_is_kept_is_not(first: Path):
@@ -70,6 +71,11 @@ def test_what_does_not_go_with_it_is_refused(first: Path, tmp_path: Path):
         publish(frame, Domain((*DOMAIN.columns[:4], replace(DOMAIN.columns[4], upper=99))), **GIVEN, like=first)
     with pytest.raises(PublishError, match="measured no tables"):
         publish(frame, DOMAIN, **GIVEN, like=publish(frame, DOMAIN, **GIVEN, features=20, points=5))
+    rehearsal = publish(frame, DOMAIN, epsilon=2.0, delta=1e-6, rehearsal=1)
+    rehearsal.write(tmp_path / "r.kme")
+    for seen_through, said in ((rehearsal, "whose noise can be subtracted"), (tmp_path / "r.kme", "rehearsal")):
+        with pytest.raises(PublishError, match=said):
+            publish(frame, DOMAIN, **GIVEN, like=seen_through)
     with pytest.raises(PublishError, match="as another"):
         publish(frame, DOMAIN, **GIVEN, like=first, output=first, force=True)
     frame.to_csv(tmp_path / "p.csv", index=False)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +254,8 @@ def test_a_column_that_cannot_identify_units_is_refused(tmp_path):
 _DAYS = pd.to_datetime(["2024-01-01", "2024-01-02"])
 _CELLS = {
     "string": ["1", "2"], "large_string": ["1", "2"], "binary": [b"1", b"2"], "int32": [1, 2], "uint8": [1, 2],
-    "double": [1.0, 2.0],
+    "double": [1.0, 2.0], "decimal128(9, 1)": [Decimal(1), Decimal(2)],
+    "decimal128(9, 3)": [Decimal(1), Decimal(2)],
     "date32": _DAYS.date, "timestamp[us]": _DAYS, "csv": ["1", "2"],
 }  # fmt: skip
 
@@ -261,6 +263,7 @@ _CELLS = {
 @pytest.mark.parametrize(("kinds", "is_one_kind"), [
     (("string", "large_string"), True), (("int32", "uint8"), True), (("string", "csv"), True), (("string", "binary"), False),
     (("date32", "timestamp[us]"), False), (("string", "int32"), False), (("double", "int32"), False), (("date32", "csv"), False),
+    (("decimal128(9, 1)", "decimal128(9, 3)"), False),
 ])  # fmt: skip
 def test_files_that_declare_identifiers_of_different_kinds_are_refused(kinds, is_one_kind, tmp_path):
     """One person would be two units: a day is written in one way as a date, in another as a moment."""
@@ -269,7 +272,9 @@ def test_files_that_declare_identifiers_of_different_kinds_are_refused(kinds, is
         if kind == "csv":
             frame.to_csv(tmp_path / f"{number}.csv", index=False)
         else:
-            who = pa.array(frame["who"].tolist()).cast(pa.type_for_alias(kind))
+            who = pa.array(frame["who"].tolist()).cast(
+                pa.decimal128(9, int(kind[-2])) if kind.startswith("dec") else pa.type_for_alias(kind)
+            )
             pq.write_table(pa.table({"who": who, "age": frame["age"]}), tmp_path / f"{number}.parquet")
     domain = Domain((Integer(name="age", lower=0, upper=90),))
     given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "unit": "who", "rehearsal": 1}
@@ -285,8 +290,9 @@ def test_rows_that_a_killed_publication_left_on_the_disk_are_named(tmp_path: Pat
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    for process in (dead.pid, os.getpid()):
+    for process in (dead.pid, os.getpid(), "\u00b2"):
         (tmp_path / f"release-side-{process}-x").mkdir()
+    (tmp_path / f"release-side-{dead.pid}-file").touch()
     frame, domain = pd.DataFrame({"who": [1, 2] * 10, "age": 5}), Domain((Integer(name="age", lower=0, upper=90),))
     with pytest.warns(UserWarning, match="a publication that was killed left private rows in") as caught:
         publish(frame, domain, epsilon=1.0, delta=1e-6, unit="who", rehearsal=1, weak=True)

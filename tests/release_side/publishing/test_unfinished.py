@@ -111,3 +111,36 @@ def test_another_file_an_existing_output_and_a_folder_that_is_full_are_told(tmp_
     monkeypatch.setattr("release_side.publishing.unfinished.atomic_write", failing(OSError("no space left")))
     release = publish(PEOPLE, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, output=tmp_path / "new.kme")
     assert ka.read_release(tmp_path / "new.kme", allow_rehearsal=True).statement == release.statement
+
+
+def test_a_crafted_file_is_refused_in_a_sentence_before_it_is_unpacked(tmp_path: Path, monkeypatch):
+    with monkeypatch.context() as patch:
+        broken(patch, MemoryError())
+        with pytest.raises(MemoryError):
+            publish(PEOPLE, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=5, output=tmp_path / "own.kme")
+    sound = tmp_path / "own.kme.partial"
+    with zipfile.ZipFile(sound) as archive:
+        release, choices = archive.read("release.kme"), json.loads(archive.read("choices.json"))
+    wrong: list[tuple[bytes, Any, int]] = [
+        (release, choices | change, zipfile.ZIP_STORED)
+        for change in ({"n_points": 10**12}, {"n_points": True}, {"view": "x"}, {"bound": "1"}, {"bound": -1}, {"points": "given"},
+                       {"float32": 1}, {"n_public": -1}, {"more": "x" * 5000})
+    ]  # fmt: skip
+    wrong += [
+        (release, choices, zipfile.ZIP_DEFLATED),
+        (b"", choices, zipfile.ZIP_STORED),
+        (release, [], zipfile.ZIP_STORED),
+    ]
+    for content, facts, kind in wrong:
+        with zipfile.ZipFile(tmp_path / "x.kme.partial", "w", kind) as archive:
+            archive.writestr("release.kme", content)
+            archive.writestr("choices.json", json.dumps(facts))
+        with pytest.raises(PublishError, match="is not what a publication drew"):
+            finish(tmp_path / "x.kme.partial")
+    (tmp_path / "own.kme.under-way").write_text(str(os.getpid()), encoding="ascii")
+    with pytest.raises(PublishError, match="is still under way"):
+        finish(sound)
+    (tmp_path / "other.kme.under-way").touch()  # of another publication
+    (tmp_path / "own.kme.under-way").write_text("999999999", encoding="ascii")
+    finish(sound, tmp_path / "other.kme")
+    assert (tmp_path / "other.kme.under-way").exists() and not (tmp_path / "own.kme.under-way").exists()

@@ -505,3 +505,11 @@ def test_codes_for_missing_cells_are_missing_in_every_table_and_only_there(tmp_p
     (tmp_path / "d.toml").write_text(domain_toml(domain), encoding="utf-8")
     assert read_domain(tmp_path / "d.toml") == domain and Domain.from_dict(domain.to_dict()) == domain
     assert np.array_equal(domain.encode(domain.decode(wanted)), wanted, equal_nan=True)
+
+
+def test_a_code_is_compared_as_a_number_where_cells_are_numbers_alone():
+    level = Categorical(name="zip", levels=("007", "x"), missing=True, missing_codes=(7,))
+    cells = ["007", "7", "7.0", "7.00", "x"]
+    assert np.array_equal(level.encode(level.without_codes(cells))[0], [0, np.nan, np.nan, np.nan, 1], equal_nan=True)
+    number = Integer(name="n", lower=10, upper=20, missing=True, missing_codes=("7",))
+    assert np.isnan(number.encode(number.without_codes(["007", "7.00", " 7e0"]))[0]).all()
