@@ -86,13 +86,12 @@ def test_what_was_drawn_is_counted_once_is_not_replaced_and_tells_how_it_is_fini
         again = call("release-side", *words)
         assert again.exit_code == 1 and "holds what an earlier publication to this file drew" in again.stderr
         Path("t.kme.under-way").touch()  # as a killed publication leaves it
-        done = call("release-side", "finish", "t.kme.partial", "--json")
+        done = call("release-side", "finish", "t.kme.partial", "--ledger", "b.ledger", "--json")
         assert done.exit_code == 0 and json.loads(done.stdout)["output"] == "t.kme"
         release = ka.read_release("t.kme")
-        assert (
-            release.statement is not None
-            and release.statement.ledger_head == Ledger("b.ledger").account("people").releases[-1].digest
-        )
+        counted = Ledger("b.ledger").account("people").releases[-1]
+        assert release.statement is not None and release.statement.ledger_head == counted.digest
+        assert counted.output == "t.kme"
         assert not Path("t.kme.partial").exists() and not Path("t.kme.under-way").exists()
         Path("t.kme").unlink()
     assert len(Ledger("b.ledger").account("people").releases) == 2  # one for each draw, none for finishing it
