@@ -33,7 +33,7 @@ from release_side.choices import options
 from release_side.publishing import simulated
 
 QUICK = {"info", "init", "show", "verify", "check-source", "new-domain"}  # over at once, whatever the table's size
-PARSED_ONLY = {"demo", "finish"}  # ten seconds or more, and of a publication that was stopped: run by other tests
+PARSED_ONLY = {"demo", "finish", "import"}  # ten seconds or more, and of files that other tests make and try
 
 
 def commands(program: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
