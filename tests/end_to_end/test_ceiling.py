@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_213,
     "release_side/publishing": 3_273,
     "release_side/quality": 1_662,
-    "tests": 50_143,
+    "tests": 50_145,
 }
 
 

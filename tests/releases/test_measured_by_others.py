@@ -92,15 +92,17 @@ def counts(**columns: Any) -> pd.DataFrame:
 # ---------------------------------------------------------------------- the same answers, and errors that hold
 
 
-def test_a_measurement_given_as_tables_of_others_answers_as_our_own_file_does(tmp_path: Path) -> None:
-    ours = publish(people(5000, 0), DOMAIN, epsilon=1.0, delta=1e-6, uncounted=True)
+@pytest.mark.parametrize("seed", [0, 9])
+def test_a_measurement_given_as_tables_of_others_answers_as_our_own_file_does(seed: int) -> None:
+    """Standard errors to .001: a scale behind them is found by a search, which the last bits of the noise scale may end elsewhere."""
+    ours = publish(people(5000, 0), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=seed)
     assert ours.measurement is not None
     theirs = ka.from_measurements(DOMAIN, frames_of(ours.measurement, DOMAIN), n_rows=5000, statement="us")
     on_our_rows = theirs.replaced(points=ours.frame, weights=ours.weights, weight_view="probability")
     for question in QUESTIONS:
         here, same, own = (each.expectation(question) for each in (ours, on_our_rows, theirs))
         assert same.value == pytest.approx(here.value, abs=1e-6 * here.standard_error)
-        assert same.standard_error == pytest.approx(here.standard_error, rel=1e-6)
+        assert same.standard_error == pytest.approx(here.standard_error, rel=1e-3)
         assert abs(own.value - here.value) <= 0.1 * here.standard_error
         assert own.standard_error == pytest.approx(here.standard_error, rel=0.1)
 
