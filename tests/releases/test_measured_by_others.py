@@ -94,7 +94,7 @@ def counts(**columns: Any) -> pd.DataFrame:
 
 @pytest.mark.parametrize("seed", [0, 9])
 def test_a_measurement_given_as_tables_of_others_answers_as_our_own_file_does(seed: int) -> None:
-    """Standard errors to .001: a scale behind them is found by a search, which the last bits of the noise scale may end elsewhere."""
+    """Standard errors to .001: a scale behind them is found by a search, which last bits of the noise scale may end elsewhere."""
     ours = publish(people(5000, 0), DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=seed)
     assert ours.measurement is not None
     theirs = ka.from_measurements(DOMAIN, frames_of(ours.measurement, DOMAIN), n_rows=5000, statement="us")
