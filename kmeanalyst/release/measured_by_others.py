@@ -8,23 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from kmeanalyst.release.release import Release
+from kmeanalyst.release.release import Release, release_of_points
 from kmeanalyst.releases.declared_statement import UNNAMED, DeclaredStatement
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.domain.noisy_tables import NoisyTable, cells_of_table
-from kmeanalyst.releases.file.limits import USUAL
-from kmeanalyst.releases.file.points import cells_of_a_row
-from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.statement import software_versions
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import represent
 from kmeanalyst.representation.tables.tables_of_others import measurement_of_tables
-from kmeanalyst.representation.wanted import Wanted
+from kmeanalyst.representation.wanted import ENOUGH_ROWS, Wanted, drawn_rows
 
-_FEWEST_ROWS, _MOST_ROWS = 5000, 50_000  # that are drawn: as many as the table has, within these
 _OF_FILE = ("domain", "n_rows", "declared_by", "epsilon", "delta", "table")  # of TABLES.toml
 _OF_TABLE = ("file", "noise", "scale", "exact")
 
@@ -66,14 +61,9 @@ def from_measurements(
         **({"declared_by": UNNAMED} | declared), mechanism=measurement.noise_law, noise_scale=measurement.noise_scale,
         n_rows=measurement.n_rows, notes=notes, versions=software_versions("kmeanalyst", "numpy"),
     )  # fmt: skip
-    most = min(_MOST_ROWS, USUAL.cells // cells_of_a_row(domain))
-    wanted = Wanted(n_points=int(np.clip(measurement.n_rows, min(_FEWEST_ROWS, most), most)))
-    encoded, weights = represent(measurement, domain, wanted, progress)
-    distance = np.linalg.norm(feature_mean(measurement.feature_map, encoded, weights) - measurement.vector)
-    return Release(
-        points=domain.decode(encoded), weights=weights, measurement=measurement, kernel=measurement.feature_map.kernel,
-        domain=domain, statement=said, method="random-features", weight_view="probability", fit_distance=float(distance),
-    )  # fmt: skip
+    wanted = Wanted(n_points=drawn_rows(measurement.n_rows, domain, fewest=ENOUGH_ROWS))
+    points = represent(measurement, domain, wanted, progress)
+    return release_of_points(points, measurement, domain, said, method="random-features")
 
 
 def _given(tables: Sequence[Any] | Mapping[Any, Any]) -> Iterator[NoisyTable]:

@@ -23,6 +23,7 @@ from kmeanalyst.inference.questions.tables import GroupBy
 from kmeanalyst.inference.regression import glm as regressions
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Condition, ReleaseData, View
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.rows.encoder import Encoding, Missing
     from kmeanalyst.learning.rows.labels import Labels
     from kmeanalyst.learning.rows.training_rows import TaskKind, TrainingData
+    from kmeanalyst.releases.declared_statement import Statement
     from kmeanalyst.representation.thinning import ThinWeights
+    from kmeanalyst.representation.wanted import Points
 
 
 _POINTS = "it has no rows; release.to_frame() are its weighted points, release.resample(n) n rows of equal weight"
@@ -261,6 +264,24 @@ class Release(ReleaseData):
         if other is None:
             return plots.histogram(self, column, where=where, view=view, level=level, ax=ax)
         return plots.table(self, column, other, where=where, view=view, level=level, ax=ax)
+
+
+def release_of_points(
+    points: Points, measurement: Measurement, domain: Domain, statement: Statement, *, method: str, view: str = "probability",
+    float32: bool = False,
+) -> Release:  # fmt: skip
+    """The release of encoded points (M, d) and weights (M,) that were fitted to a measurement, as they will be written.
+
+    view   of the weights; "uniform" ones are probabilities.
+    """
+    encoded, weights = points
+    fitted = feature_mean(measurement.feature_map, encoded, weights)
+    return Release(
+        points=domain.decode(encoded, float32=float32), weights=weights, measurement=measurement,
+        kernel=measurement.feature_map.kernel, domain=domain, statement=statement, method=method,
+        weight_view="probability" if view == "uniform" else view,
+        fit_distance=float(np.linalg.norm(fitted - measurement.vector)),
+    )  # fmt: skip
 
 
 def read_release(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> Release:

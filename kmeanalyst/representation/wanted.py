@@ -8,6 +8,9 @@ from typing import TypeAlias
 import numpy as np
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.file.limits import USUAL
+from kmeanalyst.releases.file.points import cells_of_a_row
 
 Points: TypeAlias = tuple[Array, Array]  # encoded (M, d), and their weights (M,)
 
@@ -20,6 +23,20 @@ class Effort:
 
     def of(self, count: int) -> int:
         return max(1, round(self.share * count))
+
+
+ENOUGH_ROWS, MOST_ROWS = 5000, 50_000  # that are drawn: enough for error bars, and as many as the table has up to these
+
+
+def most_rows(domain: Domain) -> int:
+    """The largest default number of drawn rows; smaller for a wide table, because readers limit the cells."""
+    return min(MOST_ROWS, USUAL.cells // cells_of_a_row(domain))
+
+
+def drawn_rows(n_rows: int, domain: Domain, *, fewest: int) -> int:
+    """The default number of drawn rows of equal weight: as many as the table has, within limits."""
+    most = most_rows(domain)
+    return int(np.clip(n_rows, min(fewest, most), most))
 
 
 FULL = Effort(1.0)

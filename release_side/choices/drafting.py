@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
@@ -13,7 +12,7 @@ import pandas as pd
 
 from kmeanalyst.releases.domain.cells import parse_number
 from kmeanalyst.releases.domain.column import DomainError, check_name
-from kmeanalyst.releases.domain.domain import KINDS, column_from_dict
+from kmeanalyst.releases.domain.domain import KINDS, column_from_dict, toml_table
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
 from release_side.choices.output_file import is_same_file
@@ -105,8 +104,6 @@ def _new_column(said: str | tuple[str, str]) -> str:
     check_name("a column's name", name)
     if kind and kind not in KINDS:
         raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r:.80}. Write NAME:KIND.")
-    lines = ["[[column]]", f"name = {json.dumps(name, ensure_ascii=False)}"]
-    lines.append(f'kind = "{kind}"' if kind else f'# kind = "real"  # or one of {", ".join(KINDS)}')
     known: dict[str, Any] = {}
     if values and kind:
         fields_of = [field.name for field in fields(KINDS[kind])]
@@ -116,12 +113,12 @@ def _new_column(said: str | tuple[str, str]) -> str:
             raise DomainError(f"column {name}: a {kind} column has LOWER..UPPER, or levels A,B,C; got {values!r:.80}.")
         known = {"lower": _bound(low), "upper": _bound(high)} if bounds else {"levels": values.split(",")}
         column_from_dict({"name": name, "kind": kind, **known})
-    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in known.items()]
-    left = [field for field in fields(KINDS[kind]) if field.name not in known] if kind else []
-    for field in sorted(left, key=lambda field: field.default is not MISSING):
-        if field.name in _HINTS:
-            lines.append(f"# {field.name} = {_HINTS[field.name]}")
-    return "\n".join(lines)
+    if not kind:
+        return "\n".join([toml_table("column", {"name": name}), f'# kind = "real"  # or one of {", ".join(KINDS)}'])
+    left = [field for field in fields(KINDS[kind]) if field.name in _HINTS and field.name not in known]
+    left.sort(key=lambda field: field.default is not MISSING)
+    written = toml_table("column", {"name": name, "kind": kind, **known})
+    return "\n".join([written, *(f"# {field.name} = {_HINTS[field.name]}" for field in left)])
 
 
 def _bound(text: str) -> float | int | str:

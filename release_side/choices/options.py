@@ -30,28 +30,16 @@ from kmeanalyst.releases.file.kernel import kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_KERNEL_WORK, MOST_MEMBERS, USUAL, FileRefused
 from kmeanalyst.releases.file.points import cells_of_a_row
 from kmeanalyst.releases.file.rules import reading_work, trying_work
-from kmeanalyst.releases.measurement import Measurement
 from release_side.choices.public_inputs import open_public
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
 
 DEFAULT_POINTS = 1000
 MOST_DEFAULT_POINTS = 2000  # points with random features, if the noise is small enough for more points to help
-MOST_ROWS = 50_000  # rows drawn with margins or a generator, if the table has as many
 FEATURES = 4000
 GENERATOR_FEATURES = 1000  # features of the random part, before it is crossed with a target
 MOST_PUBLIC_POINTS = 3000
 PAPER_TOLERANCE = 1e-5  # tolerance on the squared distance to the span, as in the code of Balog et al.
-
-
-def most_rows(domain: Domain) -> int:
-    """The largest default number of drawn rows; smaller for a wide table, because readers limit the cells."""
-    return min(MOST_ROWS, USUAL.cells // cells_of_a_row(domain))
-
-
-def drawn_rows(measurement: Measurement, domain: Domain) -> int:
-    """The default number of drawn rows of equal weight: as many as the table has, within limits."""
-    return int(np.clip(measurement.n_rows, DEFAULT_POINTS, most_rows(domain)))
 
 
 _RULES = "Write shorter rules, of columns with fewer values, or leave some out"

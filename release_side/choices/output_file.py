@@ -41,9 +41,7 @@ class Output:
         """
         if self.path is None:
             return
-        _check_name(self.path, self.what)
-        path = Path(self.path)
-        _check_writable(path)
+        path = self._place()
         for other in _inputs(private, ledger, others):
             if is_same_file(path, other):
                 raise PublishError(
@@ -54,16 +52,24 @@ class Output:
             raise PublishError(
                 f"{self.path} would be read as a part of the private table the next time. Name a file elsewhere."
             )
-        if os.path.lexists(path):
-            _check_replaceable(path, self.what, force=self.force)
+        self._check_older(path)
 
-    def check_finished(self, partial: Path) -> None:
-        """PublishError if the file cannot be written, or would replace another, when a publication is finished."""
+    def check_finished(self, partial: Path, ledger: str | Path | None) -> None:
+        """PublishError if the file cannot be written, or would replace what was drawn, the ledger or an older file."""
+        path = self._place()
+        for other in (partial, *_of_ledger(ledger)):
+            if is_same_file(path, other):
+                raise PublishError(f"{other} is read here, and the release would replace it. Name another output.")
+        self._check_older(path)
+
+    def _place(self) -> Path:
+        """The path; PublishError where no file can be written there."""
+        _check_name(self.path or "", self.what)
         path = Path(self.path or "")
-        _check_name(path, self.what)
         _check_writable(path)
-        if is_same_file(path, partial):
-            raise PublishError(f"{partial} is what was drawn, and the release would replace it. Name another output.")
+        return path
+
+    def _check_older(self, path: Path) -> None:
         if os.path.lexists(path):
             _check_replaceable(path, self.what, force=self.force)
 
@@ -73,7 +79,7 @@ class Output:
         if self.path is None:
             yield
             return
-        marker, partial = Path(f"{self.path}.under-way"), partial_of(self.path)
+        marker, partial = marker_of(self.path), partial_of(self.path)
         try:
             file = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             os.write(file, str(os.getpid()).encode())
@@ -90,8 +96,7 @@ class Output:
                     f"{partial} holds what an earlier publication to this file drew, and counted. Nothing is spent. Make the "
                     f"release of it with release-side finish {partial}, or remove it."
                 )
-            if os.path.lexists(self.path):
-                _check_replaceable(Path(self.path), self.what, force=self.force)
+            self._check_older(Path(self.path))
             yield
         finally:
             with suppress(OSError):  # the next publication to this file names what is left
@@ -101,6 +106,11 @@ class Output:
 def partial_of(output: str | Path) -> Path:
     """The file beside an output that keeps what was drawn until the release is written."""
     return Path(f"{output}.partial")
+
+
+def marker_of(output: str | Path) -> Path:
+    """The file beside an output that keeps its name for one publication."""
+    return Path(f"{output}.under-way")
 
 
 def under_way(marker: Path) -> int | None:
@@ -150,10 +160,15 @@ def _check_writable(path: Path) -> None:
 
 def _inputs(private: PrivateTable, ledger: str | Path | None, others: tuple[object, ...]) -> Iterator[Path]:
     yield from (file for file in private.files if isinstance(file, Path))  # no output is in a store
-    if ledger is not None:
-        names = {str(ledger), os.path.realpath(ledger)}  # SQLite names a journal after the file behind a link
-        yield from (Path(f"{name}{ending}") for name in names for ending in _OF_LEDGER)
+    yield from _of_ledger(ledger)
     yield from (Path(other) for other in others if isinstance(other, str | Path))
+
+
+def _of_ledger(ledger: str | Path | None) -> Iterator[Path]:
+    names = (
+        set() if ledger is None else {str(ledger), os.path.realpath(ledger)}
+    )  # SQLite's journal is beside the file behind a link
+    yield from (Path(f"{name}{ending}") for name in names for ending in _OF_LEDGER)
 
 
 def is_same_file(path: Path, other: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -101,13 +101,16 @@ def show_published(published: Any, choices: Mapping[str, Any], *, as_json: bool,
     show(as_json, text, {"output": choices["output"], **facts, "statement": published.statement.to_dict()})
 
 
-def command_of_quality(private: str, from_table: str | None, choices: Mapping[str, Any]) -> str:
-    """How to compare the release with its table, for the curator alone."""
-    output = choices["output"]
-    words = ["release-side", "quality", output, private, *(["--from", from_table] if from_table else [])]
-    words += ["--output", f"{output.removesuffix('.kme')}{INTERNAL}.html"]
+def commands_for_the_curator(
+    private: str, from_table: str | None, domain_path: str, choices: Mapping[str, Any]
+) -> Iterator[str]:
+    """How to see how the table's cells were read, and to compare the release with it, for the curator alone."""
+    table, output = [private, *(["--from", from_table] if from_table else [])], choices["output"]
+    read = ["release-side", "check-source", *table, "--domain", domain_path, "--internal"]
+    yield f"to see how its cells were read, for your eyes only: {shlex.join(read)}"
+    words = ["release-side", "quality", output, *table, "--output", f"{output.removesuffix('.kme')}{INTERNAL}.html"]
     words += ["--allow-rehearsal"] * (choices["rehearsal"] is not None)
-    return f"to compare it with the table, for your eyes only: {shlex.join(words)}"
+    yield f"to compare it with the table, for your eyes only: {shlex.join(words)}"
 
 
 def _counted(ledger_path: str, table: str) -> str:
@@ -179,19 +182,8 @@ def publish_command(private: str, domain_path: str, from_table: str | None, as_j
         release = publish_table(table, domain_path, progress=progress, executor=executor, **choices)
     show_published(release, choices, as_json=as_json, fit_distance=release.fit_distance)
     if not as_json:
-        read_by = shlex.join(
-            [
-                "release-side",
-                "check-source",
-                private,
-                *(["--from", from_table] if from_table else []),
-                "--domain",
-                domain_path,
-                "--internal",
-            ]
-        )
-        say(f"to see how its cells were read, for your eyes only: {read_by}", err=True)
-        say(command_of_quality(private, from_table, choices), err=True)
+        for line in commands_for_the_curator(private, from_table, domain_path, choices):
+            say(line, err=True)
 
 
 @command(

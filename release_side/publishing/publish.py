@@ -198,9 +198,8 @@ def begun_with(
     if not isinstance(method, MeanMethod):
         return None
     wanted = method.wanted(measured.rounds[-1], domain)
-    statement = _completed(method.statement(measured, mechanism, size, wanted.n_points), domain, head)
-    if is_like:
-        statement = replace(statement, taken_as_public=(*statement.taken_as_public, _LIKE))
+    statement = method.statement(measured, mechanism, size, wanted.n_points)
+    statement = _completed(statement, domain, head, *([_LIKE] if is_like else []))
     return Begun(measurement=measured.rounds[-1], domain=domain, statement=statement, wanted=wanted, method=method.name)
 
 
@@ -217,5 +216,6 @@ def _of_draw(
     )  # fmt: skip
 
 
-def _completed(statement: PrivacyStatement, domain: Domain, head: str | None) -> PrivacyStatement:
-    return replace(statement, taken_as_public=(*statement.taken_as_public, *named_rules(domain)), ledger_head=head)
+def _completed(statement: PrivacyStatement, domain: Domain, head: str | None, *public: str) -> PrivacyStatement:
+    public = (*statement.taken_as_public, *named_rules(domain), *public)
+    return replace(statement, taken_as_public=public, ledger_head=head)

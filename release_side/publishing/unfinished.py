@@ -18,19 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array
-from kmeanalyst.release import Release, read_release
+from kmeanalyst.release.release import Release, read_release, release_of_points
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.file.limits import USUAL
-from kmeanalyst.releases.measurement import Measurement, feature_mean
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.rules.kept_rows import kept_row
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.representation.progress import Progress
 from kmeanalyst.representation.represent import KEEPS_POINTS, REPRESENT, VIEWS
-from kmeanalyst.representation.wanted import Wanted
+from kmeanalyst.representation.wanted import Points, Wanted
 from release_side.budget.ledger import Ledger
-from release_side.choices.output_file import Output, partial_of, under_way
+from release_side.choices.output_file import Output, marker_of, partial_of, under_way
 from release_side.errors import KEPT, PublishError
 
 _RELEASE, _CHOICES = "release.kme", "choices.json"
@@ -47,23 +46,19 @@ class Begun:
 
     measurement: Measurement
     domain: Domain
-    statement: PrivacyStatement | None
+    statement: PrivacyStatement
     wanted: Wanted
     method: str
 
     def release(self, progress: Progress | None = None) -> Release:
         """The release: points are fitted to the measurement."""
-        return self.of_points(*REPRESENT[self.method](self.measurement, self.domain, self.wanted, progress))
+        return self.of_points(REPRESENT[self.method](self.measurement, self.domain, self.wanted, progress))
 
-    def of_points(self, encoded: Array, weights: Array) -> Release:
-        """The release with these points (M, d) and weights (M,)."""
-        measurement, view = self.measurement, self.wanted.view
-        fitted = feature_mean(measurement.feature_map, encoded, weights)
-        return Release(
-            points=self.domain.decode(encoded, float32=self.wanted.float32), weights=weights, measurement=measurement,
-            kernel=measurement.feature_map.kernel, domain=self.domain, statement=self.statement, method=self.method,
-            weight_view="probability" if view == "uniform" else view,
-            fit_distance=float(np.linalg.norm(fitted - measurement.vector)),
+    def of_points(self, points: Points) -> Release:
+        """The release with these points and weights."""
+        return release_of_points(
+            points, self.measurement, self.domain, self.statement, method=self.method, view=self.wanted.view,
+            float32=self.wanted.float32,
         )  # fmt: skip
 
 
@@ -74,9 +69,7 @@ def kept_until_written(output: str | Path | None, begun: Begun | None) -> Iterat
         yield
         return
     path = partial_of(output)
-    with suppress(
-        Exception
-    ):  # the release may be made all the same: a folder that is full now may have room for the release
+    with suppress(Exception):  # a folder that is full now may have room for the release
         _write(path, begun)
     try:
         yield
@@ -94,7 +87,7 @@ def _write(path: Path, begun: Begun) -> None:
         row = kept_row(domain)
         assert row is not None  # found before the spend
         starts = row[None]
-    release = begun.of_points(starts, np.full(len(starts), 1 / len(starts)))
+    release = begun.of_points((starts, np.full(len(starts), 1 / len(starts))))
     choices: dict[str, Any] = {name: getattr(wanted, name) for name in _NUMBERS}
     choices["points"] = "given" if wanted.given is not None else None if wanted.public is None else "public"
     with TemporaryDirectory() as folder, atomic_write(path, mode=0o600) as temporary:
@@ -121,8 +114,8 @@ def finish(
     """
     path = Path(partial)
     written = Output(output or str(path).removesuffix(".partial"), force)
-    written.check_finished(path)
-    marker = Path(f"{str(path).removesuffix('.partial')}.under-way")
+    written.check_finished(path, ledger)
+    marker = marker_of(str(path).removesuffix(".partial"))
     if process := under_way(marker):
         raise PublishError(
             f"the publication that drew {path} is still under way, as process {process}. Wait for it, or end it."
@@ -166,14 +159,10 @@ def _read(path: Path) -> tuple[Release, Wanted]:
         raise ValueError("its points are of no method")
     if any(type(number) is not int or not 0 <= number <= USUAL.points for number in whole) or not whole[0]:
         raise ValueError("its numbers of points are none")
-    if (
-        known["view"] not in (*VIEWS, "published")
-        or type(known["float32"]) is not bool
-        or (bound is not None and not bound > 0)
-    ):
+    if known["view"] not in (*VIEWS, "published") or type(known["float32"]) is not bool:
         raise ValueError("its weights are none")
-    if begun.method not in REPRESENT:
-        raise ValueError("its method is none")
+    if begun.method not in REPRESENT or (bound is not None and not bound > 0):
+        raise ValueError("its method or bound is none")
     if points is not None:
         known[points] = begun.encoded_points
     return begun, Wanted(**known)

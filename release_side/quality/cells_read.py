@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kmeanalyst.releases.domain.cells import factorised, text_of
+from kmeanalyst.releases.domain.cells import text_of, texts_of
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column
 from kmeanalyst.releases.domain.domain import Domain
 from release_side.private_rows.table import PrivateTable, guarded
@@ -59,15 +59,14 @@ class CellsRead:
         """Count some cells."""
         cells = column.without_codes(cells)
         values, status = column.encode(cells)
-        codes, texts = factorised(cells)
         self.rows += len(status)
         self.unread += int((status == REPLACED).sum())
         self.clamped += int((status == CLAMPED).sum())
         kept = values[status == KEPT] if values.ndim == 1 else np.empty(0)
         self.missing += int(np.isnan(kept).sum())
-        odd = np.bincount(codes[status != KEPT], minlength=len(texts))
-        self.counted.update({texts[i] or "": int(odd[i]) for i in np.flatnonzero(odd)})
-        self.empty += sum(int(odd[i]) for i in np.flatnonzero(odd) if not texts[i])
+        odd = texts_of(cells, status != KEPT)
+        self.counted.update(odd)
+        self.empty += odd[""]
         if len(self.counted) > _MOST_TEXTS:
             self.counted = Counter(dict(self.counted.most_common(_MOST_TEXTS // 2)))
 

@@ -9,6 +9,7 @@ import datetime
 import decimal
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -112,6 +113,16 @@ def factorised(cells: Any) -> tuple[Array, list[str | None]]:
     code_of: dict[str | None, int] = {}
     codes = np.fromiter((code_of.setdefault(text, len(code_of)) for text in texts), dtype=np.intp, count=len(texts))
     return codes, list(code_of)
+
+
+def texts_of(cells: Any, chosen: Array) -> Counter[str]:
+    """How many of the chosen cells (n,) have each text; one that is not a cell has the empty text."""
+    codes, texts = factorised(cells)
+    counts = np.bincount(codes[chosen], minlength=len(texts))
+    found = Counter[str]()
+    for i in np.flatnonzero(counts):
+        found[texts[i] or ""] += int(counts[i])
+    return found
 
 
 def _by_bits(cells: Any) -> Any:

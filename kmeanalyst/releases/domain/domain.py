@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array, coordinates_of
-from kmeanalyst.releases.domain.cells import factorised
+from kmeanalyst.releases.domain.cells import texts_of
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
@@ -359,9 +359,8 @@ class Domain(Memoised):
         )
         odd = Counter[tuple[str, str]]()
         for name in replaced:
-            codes, texts = factorised(table[name])
-            counts = np.bincount(codes[status[:, self.position(name)] == REPLACED], minlength=len(texts))
-            odd.update({(name, texts[i] or ""): int(counts[i]) for i in np.argsort(-counts)[:_MOST_ODD] if counts[i]})
+            texts = texts_of(table[name], status[:, self.position(name)] == REPLACED)
+            odd.update({(name, text): cells for text, cells in texts.most_common(_MOST_ODD)})
         return encoded, SampleCounts(len(encoded), tuple(extra), Counter(clamped), Counter(replaced), self.names, odd)
 
     def decode(self, rows: Array, *, float32: bool = False) -> pd.DataFrame:
@@ -529,9 +528,9 @@ def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = N
     blocks = []
     for column in domain.to_dict():
         notes = [f"# {note}" for note in (comments or {}).get(column["name"], [])]
-        blocks.append("\n".join([*notes, _toml_table("column", column)]))
-    blocks += [_toml_table("rule", rule.to_dict()) for rule in domain.rules]
-    samples = "\n".join(_toml_table("sample", sample.to_dict()) for sample in domain.samples)
+        blocks.append("\n".join([*notes, toml_table("column", column)]))
+    blocks += [toml_table("rule", rule.to_dict()) for rule in domain.rules]
+    samples = "\n".join(toml_table("sample", sample.to_dict()) for sample in domain.samples)
     if samples:
         blocks.append(f"{_SAMPLE_COMMENT}\n{samples}")
     return "\n\n".join(blocks) + "\n"
@@ -540,7 +539,8 @@ def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = N
 _SAMPLE_COMMENT = "# What this was drafted from. Keep it: publish refuses a private table with the same content."
 
 
-def _toml_table(name: str, entries: Mapping[str, Any]) -> str:
+def toml_table(name: str, entries: Mapping[str, Any]) -> str:
+    """One table of an array of tables, as TOML."""
     return "\n".join([f"[[{name}]]", *(f"{key} = {_toml_value(value)}" for key, value in entries.items())])
 
 

@@ -109,11 +109,8 @@ def draft_domain(
         try:
             codes = tuple((missing_codes or {}).get(str(name), ()))
             cells = sample[name].astype(object)
-            cells = (
-                cells.mask([is_code(text_of(cell) or "", codes, as_number=True) for cell in cells], "")
-                if codes
-                else cells
-            )
+            if codes:
+                cells = cells.mask([is_code(text_of(cell) or "", codes, as_number=True) for cell in cells], "")
             drafted = _draft_column(str(name), cells, own, strings, collapse_rare)
             columns.append(replace(drafted, missing=True, missing_codes=codes) if codes else drafted)
         except DomainError as error:
@@ -127,7 +124,8 @@ def draft_domain(
 
 
 def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, collapse_rare: bool) -> Column:
-    texts = [text_of(cell) or "" for cell in cells.astype(object)]
+    """cells   as Python objects."""
+    texts = [text_of(cell) or "" for cell in cells]
     present = [text for text in texts if text]
     missing = len(present) < len(texts)
     if missing:
@@ -152,17 +150,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
             f"CHECK codes: cells such as {zeros[0][:40]!r} begin with a zero, so they are codes and no numbers: each is a level"
         )
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
-    form, *others = _formats(counts)
-    if form and not others:
-        notes.append(
-            f"CHECK format: cells such as {present[0][:40]!r} are read as days by {form}, and released as YYYY-MM-DD"
-        )
-    elif form:
-        notes.append(
-            f'CHECK dates: cells such as {present[0][:40]!r} may be days by {form} or by {others[0]}: write kind = "date", format, '
-            "lower and upper"
-        )
-    form = "" if others else form
+    form = _format(counts, notes)
     as_dates: Any = (partial(_formatted_day, form), "dates", partial(_draft_date, form=form))
     for parse, what, draft in (as_dates, (_number, "numbers", _draft_number)):
         parsed = [parse(text) for text in present]
@@ -237,6 +225,20 @@ def _day(text: str) -> float | None:
 
 def _formatted_day(form: str, text: str) -> float | None:
     return parse_day(text, form) if form else _day(text)
+
+
+def _format(counts: Mapping[str, int], notes: list[str]) -> str:
+    """The one way to write a day by which most of these texts are days; "" for none, and for several, which a note names."""
+    form, *others = _formats(counts)
+    shown = next(iter(counts))[:40]
+    if form and not others:
+        notes.append(f"CHECK format: cells such as {shown!r} are read as days by {form}, and released as YYYY-MM-DD")
+    elif form:
+        notes.append(
+            f'CHECK dates: cells such as {shown!r} may be days by {form} or by {others[0]}: write kind = "date", format, lower and '
+            "upper"
+        )
+    return "" if others else form
 
 
 def _formats(counts: Mapping[str, int]) -> list[str]:

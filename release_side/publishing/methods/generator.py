@@ -11,10 +11,10 @@ from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.generator.generator import check_kernel, check_torch
-from kmeanalyst.representation.wanted import Wanted
+from kmeanalyst.representation.wanted import Wanted, drawn_rows, most_rows
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
-from release_side.choices.options import drawn_rows, most_rows, public_generator
+from release_side.choices.options import DEFAULT_POINTS, public_generator
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
 
@@ -81,7 +81,7 @@ class Generator(MeanMethod):
 
     def wanted(self, measurement: Measurement, domain: Domain) -> Wanted:
         """Rows of equal weight, by default as many as the table has, within limits."""
-        n_points = self.choices.points or drawn_rows(measurement, domain)
+        n_points = self.choices.points or drawn_rows(measurement.n_rows, domain, fewest=DEFAULT_POINTS)
         return Wanted(n_points=n_points, float32=self.choices.float32)
 
     def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:

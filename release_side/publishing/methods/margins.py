@@ -8,7 +8,8 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.allowed_cells import allowed_cells
-from release_side.choices.options import drawn_rows, most_rows
+from kmeanalyst.representation.wanted import drawn_rows, most_rows
+from release_side.choices.options import DEFAULT_POINTS
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, Measured
 from release_side.publishing.methods.random_features import RandomFeatures
@@ -46,4 +47,4 @@ class Margins(RandomFeatures):
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """As many rows as the table has, within limits."""
-        return drawn_rows(measurement, domain)
+        return drawn_rows(measurement.n_rows, domain, fewest=DEFAULT_POINTS)

@@ -107,6 +107,9 @@ def test_another_file_an_existing_output_and_a_folder_that_is_full_are_told(tmp_
         finish(tmp_path / "x.kme.partial")
     with pytest.raises(PublishError, match="the release would replace it"):
         finish(tmp_path / "x.kme.partial", tmp_path / "x.kme.partial", force=True)
+    Ledger(tmp_path / "b.ledger").init("people", 3.0, 1e-4)
+    with pytest.raises(PublishError, match="the release would replace it"):
+        finish(tmp_path / "x.kme.partial", tmp_path / "b.ledger", ledger=tmp_path / "b.ledger", force=True)
     monkeypatch.setattr("release_side.publishing.unfinished.atomic_write", failing(OSError("no space left")))
     release = publish(PEOPLE, DOMAIN, epsilon=1.0, delta=1e-6, rehearsal=1, output=tmp_path / "new.kme")
     assert ka.read_release(tmp_path / "new.kme", allow_rehearsal=True).statement == release.statement

@@ -13,7 +13,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
 from kmeanalyst.releases.measurement import GRID, Measurement, cells_of_all_pairs
 from kmeanalyst.releases.statement import PopulationSize, is_pure
-from release_side.choices.options import check_readable, drawn_rows, fitting, most_rows
+from kmeanalyst.representation.wanted import ENOUGH_ROWS, drawn_rows
+from release_side.choices.options import check_readable, fitting
 from release_side.choices.workload import Workload
 from release_side.door.door import Door
 from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
@@ -23,7 +24,7 @@ from release_side.publishing.methods.adaptive.rounds import Rounds
 from release_side.publishing.methods.base import Measured
 from release_side.publishing.methods.margins import Margins
 
-_FEWEST_ROWS, _MOST_NAMED = 5000, 30_000  # of the pairs: no file holds many more tables
+_MOST_NAMED = 30_000  # of the pairs: no file holds many more tables
 # ranges of a number in tables of pairs, where a number is a target, or where all pairs are measured for one: at most so many that
 # the noise of a correlation, which is about the ranges times the noise of a share, is no more than this, if all pairs were measured
 # alike; and never fewer
@@ -48,7 +49,7 @@ class AdaptiveMargins(Margins):
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:
         """As many rows as the table has, and enough for error bars, within limits."""
-        return max(drawn_rows(measurement, domain), min(_FEWEST_ROWS, most_rows(domain)))
+        return drawn_rows(measurement.n_rows, domain, fewest=ENOUGH_ROWS)
 
     def prepare(self, domain: Domain, size: PopulationSize, noise: Noise | RehearsalNoise) -> FeatureMap:
         """Every table that a round could ask for; PublishError if no release could be made."""
