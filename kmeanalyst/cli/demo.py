@@ -14,6 +14,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,16 @@ class _Stage:
             self.steps.append({"command": command, "answer": json.loads(done.stdout)})
 
 
-_FILES = {"private": "demo_private", "public_sample": "demo_public_sample", "my_sample": "demo_sample"}
-_MADE = (*(f"{name}.csv" for name in _FILES), "my_older_sample.csv", "domain.toml", "census.kme", "census.ledger")
+_FILES = ("private", "public_sample")
+_MADE = (
+    "private.csv",
+    "public_sample.csv",
+    "my_sample.csv",
+    "my_older_sample.csv",
+    "domain.toml",
+    "census.kme",
+    "census.ledger",
+)
 
 
 def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any]:
@@ -76,9 +85,12 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     import pandas as pd
 
     folder = stage.folder
-    for name, shipped in _FILES.items():
-        with (files("kmeanalyst") / "data" / f"{shipped}.csv.gz").open("rb") as source:
+    for name in _FILES:
+        with _shipped(name).open("rb") as source:
             (folder / f"{name}.csv").write_bytes(gzip.decompress(source.read()))
+    with _shipped("others").open("rb") as source:
+        sample = pd.read_csv(source, compression="gzip").sample(1500)
+    sample.to_csv(folder / "my_sample.csv", index=False)
     say("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) serve as the private table.", err=stage.as_json)
 
     stage.say("1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
@@ -113,16 +125,19 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
 
     stage.say(
         "5. Is my own sample of 1,500 people from the same population? The test accounts for the privacy noise: a small",
-        "   p-value means no. These rows come from the same census, so the right answer is yes. A test at 5 % still",
-        '   rejects a true hypothesis once in twenty runs: if this run says "differ", it is one of those.',
+        "   p-value means no. They are drawn from other people of the same census, anew in each run, so the right answer is",
+        '   yes. A test at 5 % still rejects a true hypothesis once in twenty runs: if this run says "differ", it is one of those.',
     )
     stage.run("kmeanalyst", "mmd-test", "census.kme", "my_sample.csv")
 
     stage.say("6. The same people, five years older. Now the p-value should be tiny.")
-    sample = pd.read_csv(folder / "my_sample.csv")
     sample.assign(age=sample["age"] + 5).to_csv(folder / "my_older_sample.csv", index=False)
     stage.run("kmeanalyst", "mmd-test", "census.kme", "my_older_sample.csv")
     return stage.steps
+
+
+def _shipped(name: str) -> Traversable:
+    return files("kmeanalyst") / "data" / f"demo_{name}.csv.gz"
 
 
 def _quoted(argument: str) -> str:

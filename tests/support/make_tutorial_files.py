@@ -19,7 +19,9 @@ FOLDER = paths.ROOT / "tutorials" / "files"
 
 
 def demo_rows(name: str) -> pd.DataFrame:
-    """A table that ships with the package."""
+    """A table that ships with the package; "sample": the first 1,500 of the others."""
+    if name == "sample":
+        return demo_rows("others").head(1500)
     with (files("kmeanalyst") / "data" / f"demo_{name}.csv.gz").open("rb") as source:
         return pd.read_csv(source, compression="gzip")
 

@@ -347,17 +347,18 @@ class CellFit:
         return Interactions.of(self.measurement, self.rows, self.probabilities, self.spread)
 
     def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
-        noise, variance, left_open, bias = np.hstack(
+        noise, variance, left_open, bias, least = np.hstack(
             [self._squares(block, relation) for block in _few_columns(influence)]
         )
+        privacy = self.measurement.noise_scale**2 * noise
         return {
-            "privacy": self.measurement.noise_scale * np.sqrt(noise),
+            "privacy": np.sqrt(privacy),
             "sampling": np.sqrt(variance / self.measurement.n_rows),
-            "resolution": np.sqrt(self._validation * left_open + bias**2),
+            "resolution": np.sqrt(np.maximum(self._validation * left_open + bias**2, least - privacy)),
         }
 
     def _squares(self, influence: Array, relation: bool) -> Array:
-        """(4, k) ‖a‖², Var h, what is left open of h − aᵀφ, and a bias."""
+        """(5, k) ‖a‖², Var h, what is left open of h − aᵀφ, a bias, and the least variance of privacy and resolution together."""
         a, centred = self._solved(influence)
         noise, variance, rest = (a**2).sum(axis=0), self.probabilities @ centred**2, self._rest(centred, a)
         ranges = np.ptp(influence, axis=0)
@@ -366,7 +367,20 @@ class CellFit:
             error = self.measurement.noise_scale**2 * noise + variance / self.measurement.n_rows + left_open
             more = np.maximum(self.interactions.variances(rest, ranges, relation=True) - left_open, 0.0)
             left_open = left_open + more * unknown(variance, self.probabilities @ (centred * (centred - rest)), error)
-        return np.array([noise, variance, left_open, self._still_to_go(centred, a)])
+        least = (self.interactions.of_columns(centred, self._noises) ** 2).sum(axis=0)
+        return np.array([noise, variance, left_open, self._still_to_go(centred, a), least])
+
+    @cached_property
+    def _noises(self) -> Array:
+        """(d,) variance of the noise on the share of a cell of each column, by all tables that count it."""
+        assert isinstance(self.measurement.feature_map, MarginFeatures)
+        kernel = self.measurement.feature_map.kernel
+        columns, precision = [*range(len(kernel.edges)), *kernel.finer], np.full(len(kernel.edges), 1e-300)
+        for group in self.measurement.feature_map.groups:
+            for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
+                for j in {columns[own] for own in table}:
+                    precision[j] += square * kernel.sizes[j] / (stop - start)
+        return self.measurement.noise_scale**2 / precision
 
     def _rest(self, centred: Array, a: Array) -> Array:
         covariance = self.system.covariance
@@ -386,11 +400,15 @@ class CellFit:
         each = [self._solved(block) for block in _few_columns(influence)]
         a, centred = (np.hstack(part) for part in zip(*each, strict=True))
         left_open = self.interactions.covariance(self._rest(centred, a), np.ptp(influence, axis=0))
-        bias = self._still_to_go(centred, a)
+        bias, privacy = self._still_to_go(centred, a), self.measurement.noise_scale**2 * a.T @ a
+        resolution = self._validation * left_open + np.outer(bias, bias)
+        along = self.interactions.of_columns(centred, self._noises)
+        least, known = (along**2).sum(axis=0), np.diag(privacy + resolution)
+        along *= np.sqrt(np.maximum(1 - known / np.maximum(least, 1e-300), 0.0))
         return {
-            "privacy": self.measurement.noise_scale**2 * a.T @ a,
+            "privacy": privacy,
             "sampling": (self.probabilities[:, None] * centred).T @ centred / self.measurement.n_rows,
-            "resolution": self._validation * left_open + np.outer(bias, bias),
+            "resolution": resolution + along.T @ along,
         }
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:

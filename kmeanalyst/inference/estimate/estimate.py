@@ -20,6 +20,7 @@ from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 
+_PRINTED = ("standard_error", "low", "high", "view", "note")
 SAMPLE = "sample"  # the view of estimates on real rows, which have no other
 INDEPENDENT = "of different releases: they are taken as independent, which two releases of one table are not quite"
 
@@ -189,6 +190,14 @@ class Estimate(Differentiable):
             least, largest = (self.value + change(self.terms, level) for change in (least_change, largest_change))
         return self._possible_part(min(low, least), max(high, largest))
 
+    def moe(self, level: float = 0.90) -> float:
+        """The margin of error as statistical agencies print it: z standard errors, at 90 % by default.
+
+        >>> release.mean("age").moe()
+        0.656...
+        """
+        return float(ndtri((1 + level) / 2)) * self.standard_error
+
     def _possible_part(self, low: float, high: float) -> tuple[float, float]:
         """An interval's intersection with what is possible; where that is nothing, the nearest possible one of its width."""
         if self.possible is None:
@@ -217,9 +226,7 @@ class Estimate(Differentiable):
         >>> release.mean("age").digits
         2
         """
-        if not np.isfinite(self.standard_error) or self.standard_error <= 0:
-            return 6
-        return int(np.clip(1 - np.floor(np.log10(self.standard_error)), 0, 12))
+        return _digits(self.standard_error)
 
     def written(self, number: float, separator: str = "") -> str:
         """A number of this estimate with these decimals; by its exponent where it would be long, or all zeros.
@@ -229,10 +236,7 @@ class Estimate(Differentiable):
         >>> release.mean("age").written(38.2468)
         '38.25'
         """
-        error, value = abs(self.standard_error), abs(self.value)
-        long = max(value, error if np.isfinite(error) else 0.0) >= _LONG
-        lost = 0 < error < _SHORT and value < _SHORT * 1e3
-        return f"{number:.4g}" if long or lost else f"{number:{separator}.{self.digits}f}"
+        return _written(number, self.value, self.standard_error, separator)
 
     def written_parts(self) -> list[str]:
         """The parts of the error as texts.
@@ -280,7 +284,7 @@ class Estimates(tuple[Estimate, ...]):
     age > 50: 0.202 ± 0.016 (95 %: 0.172 to 0.233; privacy 0.008, sampling 0.005, resolution 0.013)
     """
 
-    def to_frame(self, level: float = 0.95) -> pd.DataFrame:
+    def to_frame(self, level: float = 0.95) -> EstimateTable:
         """One row for each estimate, indexed by its question.
 
         Columns   value, standard_error, low, high (the interval at `level`), privacy, sampling, resolution (NaN where
@@ -293,13 +297,58 @@ class Estimates(tuple[Estimate, ...]):
         age > 50  0.202469  0.172039  0.232900
         """
         index = pd.Index([estimate.question for estimate in self], name="question")
-        return pd.DataFrame([_row(estimate, level) for estimate in self], index=index)
+        return EstimateTable([_row(estimate, level) for estimate in self], index=index)
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self))
 
     def _repr_html_(self) -> str:
         return "".join(estimate._repr_html_() for estimate in self)
+
+
+class EstimateTable(pd.DataFrame):
+    """A DataFrame with a row for each estimate. It prints values with errors and intervals, and each note once below.
+
+    All columns are there and are used as those of any DataFrame; `pd.DataFrame(table)` prints them all.
+
+    >>> release.table("sex")
+            probability  ± error       low      high
+    sex
+    Female     0.3316    0.0083   0.3153   0.3479
+    Male       0.6684    0.0083   0.6521   0.6847
+    (fitted weights; also: privacy, sampling, resolution, view, note)
+    """
+
+    @property
+    def _constructor(self) -> type[EstimateTable]:
+        return EstimateTable
+
+    def __repr__(self) -> str:
+        if not set(_PRINTED) <= set(self.columns):
+            return super().__repr__()
+        with pd.option_context("display.max_columns", None, "display.width", None):
+            return "\n".join([repr(self._printed()), *self._below()])
+
+    def _repr_html_(self) -> str:
+        if not set(_PRINTED) <= set(self.columns):
+            return str(super()._repr_html_())
+        return str(self._printed()._repr_html_()) + "".join(
+            f"<small>{escape(line)}</small><br>" for line in self._below()
+        )
+
+    def _printed(self) -> pd.DataFrame:
+        value = self.columns[self.columns.get_loc("standard_error") - 1]
+        rows = [
+            [_written(number, row[0], row[1]) for number in row]
+            for row in self[[value, "standard_error", "low", "high"]].to_numpy(float)
+        ]
+        return pd.DataFrame(rows, index=self.index, columns=[value, "± error", "low", "high"])
+
+    def _below(self) -> list[str]:
+        views = ", ".join(dict.fromkeys(self["view"]))
+        also = [name for name in self.columns[self.columns.get_loc("high") + 1 :]]
+        notes = dict.fromkeys(note for some in self["note"] for note in some.split("; ") if note)
+        return [f"({views} weights; also: {', '.join(also)})", *(f"note: {note}" for note in notes)]
 
 
 def aligned(rows: Sequence[Sequence[str]], widest: int | None = None) -> list[str]:
@@ -315,6 +364,17 @@ def aligned(rows: Sequence[Sequence[str]], widest: int | None = None) -> list[st
 def list_of_notes(notes: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:
     every = dict.fromkeys((*notes, *(note for estimate in estimates for note in estimate.notes)))
     return [f"note: {note}" for note in every]
+
+
+def _digits(error: float) -> int:
+    return int(np.clip(1 - np.floor(np.log10(error)), 0, 12)) if np.isfinite(error) and error > 0 else 6
+
+
+def _written(number: float, value: float, error: float, separator: str = "") -> str:
+    """See `Estimate.written`."""
+    long = max(abs(value), error if np.isfinite(error) else 0.0) >= _LONG
+    lost = 0 < error < _SHORT and abs(value) < _SHORT * 1e3
+    return f"{number:.4g}" if long or lost else f"{number:{separator}.{_digits(error)}f}"
 
 
 def _row(estimate: Estimate, level: float) -> dict[str, Any]:

@@ -5,7 +5,8 @@ mean square 1 that no part of S has. What the answers do not follow of a questio
 variance of E[r | cells of S], less that of its parts and less what chance gives so many cells, times κ_S (Hooker 2007 has the
 decomposition; columns that copy each other are counted twice, so that all sets together have at most Var r).
 
-    single columns and counted sets    κ, as the measurement shows it (`cell_fit`).
+    single columns and counted sets    κ, as the measurement shows it (`cell_fit`). Where noise drowns the shares of a column, rows
+                                       follow it and κ says nothing: usual columns' shares do (`of_columns`).
     a pair that was not counted        what its noisy score leaves possible: the score is the L1 distance u of the pair's table from
                                        what the release assumed of it. Before it is seen u is exponential with a mean in proportion
                                        to r = Σ √E over the cells' shares E; all scores give the proportion. κ_S = π/2 E[u²]/r²,
@@ -18,8 +19,8 @@ decomposition; columns that copy each other are counted twice, so that all sets 
     all further sets                   κ of triples in real tables, as far as the scores of sets that were not drawn for their
                                        distance allow it: an assumption, as these were not counted.
 
-Of a coefficient a relation is expected: the population may depart along the question by a correlation of deviation ½, and of a
-pair that was scored by as much as its own score says.
+Of a coefficient or a correlation a relation is expected: the population may depart along the question by a correlation of
+deviation ½, and of a pair that was scored by as much as its own score says.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
 _TIED = 0.55  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may be tied within them
 _WITHIN_PAIRS = 3.0  # variance of that in all cells, relative to what no sum of functions of one column has
+_OF_COLUMNS = 0.5  # κ of single columns about even ones
+_DROWNED = 4.0  # times the noise: where that is the prior's variance, noise drowns it
 _CENTRINGS = 6
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
@@ -66,7 +69,7 @@ class Interactions:
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     pairs     the columns of each pair, and of each larger set that was counted or scored.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score;
-              squared (P,) its squared distance as its score alone says, NaN where there is none; 0 of larger sets that were
+              squared (P,) that of the population as its score alone says, NaN where there is none; 0 of larger sets that were
               only scored, of which no relation is expected.
     spread    κ of single columns; further that of all other sets.
     """
@@ -125,7 +128,7 @@ class Interactions:
         noise = measurement.noise_scale * measurement.grid_steps / last.step
         usual = squared_distances(scores, noise, expected)
         self.spreads[left] = _OF_EVENTS * math.pi / 2 * (usual / expected**2)[left]
-        self.squared[left] = _second_moments(scores / noise, noise)[left]
+        self.squared[left] = _squares_beyond(scores, noise, expected, measurement.n_rows)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
 
     def _expected(self, sets: Sequence[tuple[int, ...]]) -> Array:
@@ -217,6 +220,26 @@ class Interactions:
         of_all = np.zeros((self.n, k))
         np.add.at(of_all, self.chosen, drawn)
         return of_all
+
+    def of_columns(self, centred: Array, noises: Array) -> Array:
+        """(cells, k) along which single columns' shares are off where noise drowns them, for functions (n, k) of mean 0.
+
+        noises   (d,) variance of the noise on the share of a cell of each column, by all tables that count it.
+
+        What is left of a usual column's variance after a share with noise is known, v = 1/(1/noise + 1/prior), counts as far as
+        noise is a quarter of the prior: with less, the answers' own errors are the noise's.
+        """
+        single = [(j,) for j in range(len(self.cells))]
+        along = []
+        for j, (_, means, roots) in enumerate(self._between(single, centred, np.zeros(centred.shape[1]))):
+            shares = (roots**2 + 1 / self.sizes[j]) / 2  # rows may have followed noise alone
+            prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
+            left = noises[j] / (noises[j] + prior)
+            variances, values = prior * left * np.minimum(_DROWNED * left, 1.0), means / roots[:, None]
+            along.append(
+                np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum())
+            )  # shares sum to 1
+        return np.vstack(along)
 
     def _wanted(self, i: int, own: Array, size: Array, ranges: Array, relation: bool = False) -> Array:
         """(k,) variance that one pair gives: at most what its score allows, whatever the question."""
@@ -421,7 +444,19 @@ def squared_distances(scores: Array, noise: float, expected: Array) -> Array:
     return _second_moments(shifted[likelihood.argmax()], noise)
 
 
-def _second_moments(centres: Array, noise: float) -> Array:
-    """E u² (P,) of normal u around these centres, in units of the noise, cut off at 0."""
-    hazard = np.exp(-0.5 * centres**2 - 0.5 * math.log(2 * math.pi) - log_ndtr(centres))
-    return noise**2 * (1 + centres**2 + centres * hazard)
+def _squares_beyond(scores: Array, noise: float, expected: Array, n_rows: int) -> Array:
+    """(P,) E (u² − c²)₊ of the distances u of populations' tables, as scores alone say it.
+
+    A score is the distance of the table's own N rows: those of unrelated columns have c = √(2/πN) Σ√E from chance, more or less
+    by √((1 − 2/π)/N).
+    """
+    chance = expected * math.sqrt(2 / math.pi / n_rows)
+    return _second_moments(scores / (noise := math.hypot(noise, math.sqrt((1 - 2 / math.pi) / n_rows))), noise, chance)
+
+
+def _second_moments(centres: Array, noise: float, least: Array | float = 0.0) -> Array:
+    """E (u² − least²)₊ (P,) of normal u around these centres, in units of the noise, cut off at 0."""
+    ends, there = least / noise - centres, log_ndtr(centres)
+    density = np.exp(-0.5 * ends**2 - 0.5 * math.log(2 * math.pi) - there)
+    beyond = (1 + centres**2 - (least / noise) ** 2) * np.exp(log_ndtr(-ends) - there) + (2 * centres + ends) * density
+    return noise**2 * np.maximum(beyond, 0.0)

@@ -32,7 +32,6 @@ from kmeanalyst.inference.estimate.statistic import Statistic, mean_of_rows
 from kmeanalyst.inference.estimate.unresolved import what_would_help
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
-from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
 from kmeanalyst.representation.weights.views import view_weights
@@ -77,7 +76,7 @@ class Distribution(Protocol):
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str: ...
 
     def bounds(self, column: Any) -> tuple[float, float] | None:
-        """The bounds of a question's values; None if none are declared."""
+        """Between which values a question lies on every row, by the domain's bounds; None where these do not say."""
 
 
 class ConditionedRows:
@@ -152,9 +151,9 @@ class Population(ConditionedRows):
         return words.column(column)
 
     def bounds(self, column: Question) -> tuple[float, float] | None:
-        domain = self.release.columns
-        declared = domain[column] if isinstance(column, str) and column in domain.names else None
-        return (float(declared.lower), float(declared.upper)) if isinstance(declared, Number) else None
+        asked = self.question(column)
+        extent = parse(asked).extent(self.release.columns) if isinstance(asked, str) else None
+        return (extent.low, extent.high) if extent is not None and extent.bounded else None
 
     def values(self, question: Question) -> Array:
         """A question at the rows of model.frame, (n,) float64: finite at every point of the population.
@@ -263,6 +262,18 @@ def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Es
             index += 1
         answers.append(_estimate(distribution, statistic, its_parts))
     return Estimates(answers)
+
+
+def expecting_relations(population: Population, influence: Array) -> Array:
+    """Influences (n, k) on the released weights, with what relations that are expected add to their errors as a bias.
+
+    Of a coefficient or a correlation a reader expects a relation, where others expect those of usual pairs (`interactions`).
+    """
+    usual = population.model.parts(influence)["resolution"]
+    if usual is None:
+        return influence
+    larger = population.model.parts(influence, relation=True)["resolution"]
+    return np.vstack([influence, np.sqrt(np.maximum(larger**2 - usual**2, 0.0))])
 
 
 def _parts(model: Errors, influences: Sequence[Array]) -> Parts:

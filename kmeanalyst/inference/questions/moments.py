@@ -2,13 +2,14 @@
 
 Central moments are Σ v (x - m_x)(y - m_y), m = Σ v x, in the view's weights v; a release's weights are never divided by their
 sum, and there is no correction for lost degrees of freedom. Under probability weights the matrices are positive semi-definite.
-Their errors follow from the formulas (see `Statistic`), signed weights included.
+Their errors follow from the formulas (see `Statistic`), signed weights included. Of two columns a relation is expected, as of a
+coefficient of `glm`: where their table was not counted, the error allows for one as strong as its noisy score does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations_with_replacement
 from typing import Any
@@ -23,6 +24,7 @@ from kmeanalyst.inference.estimate.population import (
     answer,
     estimate,
     estimates,
+    expecting_relations,
     mean_statistic,
     population_of,
     shown,
@@ -139,7 +141,7 @@ def corr(
     Edge cases   NaN where a variance is not positive; beyond ±1 under some signed weights, and a note says so.
 
     >>> release.corr(["age", "hours-per-week"])["age", "hours-per-week"]
-    corr(age, hours-per-week): 0.14 ± 0.13 (95 %: -0.11 to 0.39; privacy 0.07, sampling 0.02, resolution 0.11)
+    corr(age, `hours-per-week`): 0.14 ± 0.13 (95 %: -0.12 to 0.40; privacy 0.07, sampling 0.02, resolution 0.11)
     """
     return _matrix(release, columns, where, view, correlations=True)
 
@@ -150,14 +152,14 @@ def variance_of(population: Distribution, column: Any) -> Statistic:
     if variance.value < -_least(population, x)[0]:
         what = f"{variance.value:.4g} is not a variance"
         notes = (population.infeasible(what, lambda same: variance_of(same, column).value),)
-    return answer(population, variance, f"var({shown(column)})", notes)
+    return answer(population, variance, f"var({shown(column)})", notes, possible=(0.0, np.inf))
 
 
 def deviation_of(population: Distribution, column: Any) -> Statistic:
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
     if variance.value > least:
-        return answer(population, np.sqrt(variance), text)
+        return answer(population, np.sqrt(variance), text, possible=(0.0, np.inf))
     if variance.value >= -least:
         note = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
         return answer(population, Statistic(0.0, None), text, (note,))
@@ -172,7 +174,14 @@ def _matrix(
 ) -> MatrixEstimate:
     names, notes = _chosen(release, columns)
     population = population_of(release, where=where, view=view)
-    return MatrixEstimate(names, estimates(population, _entries(population, names, correlations)), notes)
+    entries = _entries(population, names, correlations)
+    pairs = [k for k, (i, j) in enumerate(_pairs(len(names))) if i != j and entries[k].influence is not None]
+    if pairs:
+        related: list[Any] = [entries[k].influence for k in pairs]
+        influences = expecting_relations(population, np.column_stack(related))
+        for k, influence in zip(pairs, influences.T, strict=True):
+            entries[k] = replace(entries[k], influence=influence)
+    return MatrixEstimate(names, estimates(population, entries), notes)
 
 
 def _chosen(release: ReleaseData, columns: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -238,5 +247,7 @@ def _entries(population: Population, names: Sequence[str], correlations: bool) -
         if beyond:
             what = f"{entry.value:.4g} is not a {'correlation' if correlations else 'variance'}"
             notes = (population.infeasible(what, lambda same, k=k: feasible(same)[k]),)  # type: ignore[misc]
-        entries.append(answer(population, entry, f"{name}({names[i]}, {names[j]})", notes))
+        possible = (-1.0, 1.0) if correlations else (0.0, np.inf) if i == j else None
+        text = f"{name}({shown(population.question(names[i]))}, {shown(population.question(names[j]))})"
+        entries.append(answer(population, entry, text, notes, possible))
     return entries

@@ -10,7 +10,7 @@ import numpy as np
 
 from kmeanalyst.inference.estimate.error_model import Parts, total
 from kmeanalyst.inference.estimate.estimate import Estimates
-from kmeanalyst.inference.estimate.population import Population, estimates, population_of
+from kmeanalyst.inference.estimate.population import Population, estimates, expecting_relations, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
 from kmeanalyst.inference.regression.equations import (
@@ -199,11 +199,7 @@ def usual_errors(population: Population, influence: Array) -> Array:
 
 
 def answers(population: Population, values: Array, derivatives: Array, questions: Sequence[str]) -> Estimates:
-    """Estimates of statistics (k,), from their derivatives (n, k) by the rows' weights; what relations add counts as a bias."""
-    influence = population.influence(derivatives)
-    usual = population.model.parts(influence)["resolution"]
-    if usual is not None:
-        larger = population.model.parts(influence, relation=True)["resolution"]
-        influence = np.vstack([influence, np.sqrt(np.maximum(larger**2 - usual**2, 0.0))])
+    """Estimates of coefficients (k,), from their derivatives (n, k) by the rows' weights."""
+    influence = expecting_relations(population, population.influence(derivatives))
     asked = zip(values, influence.T, questions, strict=True)
     return estimates(population, [Statistic(float(value), own, population.text(text)) for value, own, text in asked])

@@ -9,12 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import ndtr
 
+import release_side
 from kmeanalyst.inference.estimate import interactions
 from kmeanalyst.inference.estimate.interactions import Interactions, squared_distances
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.measurement import Choice, DrawnSets, Scores
 
 CELLS = np.repeat(
@@ -137,6 +142,34 @@ def test_a_score_alone_says_more_of_a_distance_than_with_what_is_usual():
     moments = interactions._second_moments(np.array([3.0, 0.0]), 0.1)
     assert moments == pytest.approx([0.1 + 1e-4 * 1.33, 0.01], rel=1e-3)
     assert (squared_distances(np.array([0.3, 0.0]), 0.1, np.ones(2)) < [0.1, 0.01]).all()
+
+
+def test_the_distance_that_chance_gives_a_table_of_unrelated_columns_is_no_relation():
+    """20 × 20 even cells, N = 1,000: the scores of unrelated columns show no relation, those of related ones theirs."""
+    rng, cells, n = np.random.default_rng(0), 400, 1000
+    wave = np.tile(np.where(np.arange(20) % 2, 1.0, -1.0), 20)
+    for share in (0.0, 0.8):  # the distance of the population's table
+        tables = rng.multinomial(n, (1 + share * wave) / cells, size=40) / n
+        scores = np.abs(tables - 1 / cells).sum(axis=1) + 0.01 * rng.standard_normal(40)
+        found = interactions._squares_beyond(scores, 0.01, np.full(40, 20.0), n)
+        assert np.sqrt(found.mean()) == pytest.approx(share, rel=0.05, abs=0.15) and (scores > 0.4).all()
+
+
+def test_intervals_hold_where_noise_drowns_the_table():
+    """200 rows at ε = .05: the noise on a share is about 1, so that anything may be true of a column."""
+    rows = pd.DataFrame({"c": ["u"] * 140 + ["v"] * 50 + ["w"] * 10, "y": np.linspace(-1, 4, 200)})
+    domain = Domain((Categorical(name="c", levels=("u", "v", "w")), Real(name="y", lower=-2, upper=5)))
+    held = 0
+    for seed in range(8):
+        release = release_side.publish(rows, domain, epsilon=0.05, delta=1e-6, uncounted=True, rehearsal=seed)
+        low, high = release.probability("c == 'u'").interval()
+        held += low <= 0.7 <= high
+    assert held >= 7  # 1 or 2 of 8 where κ alone counts
+    (model, h), (_, other) = (release.probability(f"c == '{level}'").terms[0] for level in "uv")
+    joint, parts = model.covariance(np.column_stack([h, other])), model.parts(np.column_stack([h, other]))
+    for name in ("privacy", "sampling", "resolution"):
+        assert np.sqrt(np.diag(joint[name])) == pytest.approx(parts[name])
+    assert joint["resolution"][0, 1] < 0  # of levels that exclude each other
 
 
 def test_variances_are_the_diagonals_of_joint_covariances_and_signs_are_kept():

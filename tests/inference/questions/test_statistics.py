@@ -12,6 +12,7 @@ import pytest
 import refusals
 from simulated_releases import weighted_points
 
+import release_side
 from kmeanalyst.inference.estimate import population_fit
 from kmeanalyst.inference.questions import quantiles
 from kmeanalyst.inference.questions.groups import groups_of
@@ -30,6 +31,10 @@ DOMAIN = Domain((
 ))  # fmt: skip
 POINTS = DOMAIN.decode(DOMAIN.draw(40, 3))
 SIGNED = np.random.default_rng(4).normal(0.03, 0.03, 40)  # sum about 1.3: statistics must not count on 1
+
+
+def published(domain: Domain, rows: pd.DataFrame, epsilon: float) -> Release:
+    return release_side.publish(rows, domain, epsilon=epsilon, delta=1e-6, uncounted=True, rehearsal=1)
 
 
 INSTEAD = "is not a {}: signed weights can give one. The probability view gives {:.4g}."
@@ -150,7 +155,7 @@ def test_many_questions_share_one_solve(mixed_release, monkeypatch):
     mixed_release.expectations([f"age > {age}" for age in range(20, 80)])
     mixed_release.groupby("city").mean("age")
     mixed_release.corr(["age", "income", "married"])
-    assert len(solves) == 3
+    assert len(solves) == 5  # three batches, and twice the relations of the last
 
 
 def test_values_where_the_condition_fails_do_not_matter(mixed_release):
@@ -389,6 +394,33 @@ def test_a_column_that_does_not_vary_has_a_deviation_of_zero_and_no_known_error(
     assert constant.value == 0 and np.isnan(constant.standard_error)
     assert any("no first-order error" in note for note in constant.notes)
     assert np.isnan(plain.corr(["x", "0 * x + 0.1"])["x", "0 * x + 0.1"].value)
+
+
+def test_no_interval_leaves_what_the_domains_bounds_and_the_statistic_allow():
+    """Of a column at its lower bound in 200 rows: the mean's interval would begin below it."""
+    domain = Domain((Real(name="pay-day", lower=0, upper=900, edges=(1,)), Real(name="y", lower=-2, upper=5)))
+    release = published(domain, pd.DataFrame({"pay-day": 1.0, "y": [-2.0] * 199 + [5.0]}), 0.3)
+    y = release.mean("y")
+    assert y.value - 1.96 * y.standard_error < -2 == y.interval()[0]
+    for question, possible in {
+        "`pay-day` * 2 + y": (-2, 1805), "`pay-day`": (0, 900), "where(y > 0, 1, 3)": (1, 3), "abs(y)": (0, 5), "y > 1": (0, 1),
+    }.items():  # fmt: skip
+        assert release.expectation(question).possible == possible
+    assert release.corr(["pay-day", "y"])["pay-day", "y"].possible == (-1, 1)
+    assert release.var("y").possible[0] == 0 == release.cov(["y"])["y", "y"].possible[0]
+
+
+def test_a_table_of_estimates_prints_errors_and_notes_in_80_columns(mixed_release):
+    table = mixed_release.groupby("city").mean("age")
+    lines = repr(table).splitlines()
+    note = lines.index(next(line for line in lines if line.startswith("(")))
+    assert max(map(len, lines[:note])) <= 80 and "± error" in lines[0]
+    first = table.iloc[0]
+    assert f"{first['standard_error']:.2g}" in lines[2].split()[2]
+    told = [line for line in lines if line.startswith("note: ")]
+    assert len(told) == len(set(told)) and {n for n in table["note"] if n and "; " not in n} <= {x[6:] for x in told}
+    assert repr(table[["value", "low"]]) == repr(pd.DataFrame(table)[["value", "low"]])
+    assert "±" in table._repr_html_() and "± error" not in table[["value"]]._repr_html_()
 
 
 def test_columns_with_missing_cells_are_left_out_of_matrices_with_a_note(plain):

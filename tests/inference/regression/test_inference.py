@@ -176,6 +176,20 @@ def test_resolution_of_coefficients_is_that_of_expected_relations(mixed_release)
     assert (usual_errors(population, influence) <= 1.0001 * np.sqrt(found.fit.total_covariance.diagonal())).all()
 
 
+def test_resolution_of_a_correlation_is_that_of_an_expected_relation_and_of_a_variance_is_not(mixed_release):
+    found = mixed_release.cov(["age", "income"])
+    for pair in (("age", "age"), ("age", "income")):
+        ((model, influence),) = found[pair].terms
+        usual, relation = (model.parts(influence[: len(model.frame)], relation=k)["resolution"] for k in (False, True))
+        assert found[pair].parts["resolution"] == pytest.approx(relation if pair[0] != pair[1] else usual)
+        assert relation > 1.05 * usual
+    correlation = mixed_release.corr(["age", "income"])["age", "income"]
+    spreads = [np.sqrt(found[name, name].value) for name in ("age", "income")]
+    assert correlation.standard_error == pytest.approx(
+        found["age", "income"].standard_error / np.prod(spreads), rel=0.2
+    )
+
+
 def test_a_mean_is_no_relation_and_keeps_its_error(mixed_release):
     model = mixed_release.glm("age ~ income").fit.population.model
     asked = model.frame["age"].to_numpy(dtype=float)
