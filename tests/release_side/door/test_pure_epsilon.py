@@ -29,7 +29,6 @@ from kmeanalyst.releases.statement import LAPLACE, PopulationSize
 from release_side.choices.choices import FAMILIES, METHOD_NAMES, Choices
 from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
 from release_side.door.private_mean import private_mean
-from release_side.publishing.methods import Measured
 from release_side.publishing.methods.generator import Generator
 
 DOMAIN = Domain((Real(name="x", lower=-1, upper=1), Boolean(name="y")))
@@ -93,7 +92,7 @@ def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
     features = method.prepare(DOMAIN, size, noise)
     assert isinstance(features, Concatenation)
     measurement = private_mean([DOMAIN.encode(table(DOMAIN))], features, noise, n_rows=N)
-    statement = method.statement(Measured((measurement,)), noise, size, 20)
+    statement = method.statement(measurement, noise, size, 20)
     statement.check_arithmetic()
     assert (statement.epsilon, statement.delta, statement.mechanism) == (0.5, 0.0, LAPLACE)
     check_noise(features, measurement.noise_scale, N)

@@ -136,7 +136,7 @@ def test_a_table_measured_in_several_rounds_has_the_noise_it_claims():
     for seed in range(20):
         noise = noise_for("gaussian", 1.0, 1e-6, rehearsal=seed)
         method.prepare(DOMAIN, size, noise)
-        (measurement,) = method.measure(Door([DOMAIN.encode(frame)], noise, size), DOMAIN, size).rounds
+        measurement = method.measure(Door([DOMAIN.encode(frame)], noise, size), DOMAIN, size)
         features = measurement.feature_map
         assert isinstance(features, MarginFeatures)
         group = features.groups[0]

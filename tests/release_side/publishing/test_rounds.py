@@ -176,7 +176,7 @@ def test_every_round_uses_its_allowance_and_the_file_counts_them_all(
     monkeypatch.setattr(rounds_module, "estimate_tables", lambda *facts: (seen.append(facts[2]), estimated(*facts))[1])
     method, domain, size, noise, everything = prepared(kind)
     door = SimulatedDoor(SyntheticRows(related_rows(domain, 300)), noise, size)
-    (measurement,) = method.measure(door, domain, size).rounds  # type: ignore[arg-type]
+    measurement = method.measure(door, domain, size)  # type: ignore[arg-type]
     (rounds,) = watched
     assert seen == [domain] * len(seen) and (len(seen) == {5: 1, 8: 3, 9: 2}.get(KINDS[kind][-1], len(seen)))
     assert len(rounds.used) == len(rounds.allowances) == KINDS[kind][-1]
@@ -367,7 +367,7 @@ def test_of_the_most_rows_a_table_of_one_cell_is_scored(rows: int, epsilon: floa
     method = adaptive(domain)
     size, noise = PopulationSize(rows), noise_for("gaussian", epsilon, 1e-6, rehearsal=1)
     door = SimulatedDoor(SyntheticRows(domain.draw(300, 0)), noise, size)  # type: ignore[arg-type]
-    (measurement,) = method.measure(door, domain, size).rounds
+    measurement = method.measure(door, domain, size)
     assert measurement.chosen_by_rows
 
 
