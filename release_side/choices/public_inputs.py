@@ -196,8 +196,10 @@ class _Content:
 
 
 def _which_is_private(private: PrivateTable, public: Table) -> str:
-    """Which public file is a part of the private table, in words; "" if none is."""
-    if isinstance(public, pd.DataFrame) or not private.files:
+    """Which public input is a part of the private table, by its identity or its bytes, in words; "" if none is."""
+    if isinstance(public, pd.DataFrame):
+        return "they are one DataFrame" if public is private.pandas_frame else ""
+    if not private.files:
         return ""
     identities, others = {_identity(path) for path in private.files}, public_files(public)
     for path in others:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
@@ -69,13 +69,6 @@ class Compared:
             return 0.0
         return _Z * away / side if side > 0 else math.inf
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON."""
-        return {
-            "question": self.question, "table": self.table, "release": self.release, "noise_interval": [self.low, self.high],
-            "held": self.held, "distance": self.distance, "note": self.note,
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
 class QuestionsCompared:
@@ -99,7 +92,7 @@ class QuestionsCompared:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as in the JSON."""
-        asked = [question.to_dict() for question in self.compared]
+        asked = [asdict(each) | {"held": each.held, "distance": each.distance} for each in self.compared]
         return {"source": self.source, "held": self.held, "of": self.known, "questions": asked}
 
 
