@@ -7,6 +7,7 @@ each other the encoded rows of each bucket. Names of tasks, which logs and dashb
 from __future__ import annotations
 
 import ipaddress
+import operator
 import pickle
 import secrets
 import time
@@ -88,7 +89,7 @@ class Dask(Executor):
         coming, waiting = enumerate(tasks), dict[Future[Any], int]()
         while True:
             for number, task in islice(coming, most - len(waiting)):
-                waiting[self._call(_done, sent, task, name=f"part-{number}")] = number
+                waiting[self._call(operator.call, sent, task, name=f"part-{number}")] = number
             if not waiting:
                 return
             for future in self._first_of(list(waiting)):
@@ -97,12 +98,10 @@ class Dask(Executor):
     def exchanged(self, scatter: Callable[[Any], list[Any]], tasks: Sequence[Any]) -> list[Any]:
         """For each bucket what `scatter` made for it of every task, in memory of the workers: here comes only that it is done."""
         sent = self._sent(Quiet(scatter))
-        scattered = [self._call(_done, sent, task, name=f"scatter-{number}") for number, task in enumerate(tasks)]
+        scattered = [self._call(operator.call, sent, task, name=f"scatter-{i}") for i, task in enumerate(tasks)]
         n_buckets = min((n for _, n in answers(self, _n_buckets, scattered)), default=0)
         return [
-            self._call(
-                _bucket, [self._call(_chunk, each, i, name=f"chunk-{i}") for each in scattered], name=f"bucket-{i}"
-            )
+            self._call(list, [self._call(_chunk, each, i, name=f"chunk-{i}") for each in scattered], name=f"bucket-{i}")
             for i in range(n_buckets)
         ]
 
@@ -110,7 +109,7 @@ class Dask(Executor):
         """A work on the cluster, once; PublishError if its workers do not know it."""
         import cloudpickle  # of Dask; kernels hold functions that pickle does not know
 
-        sent = self._call(_loaded, cloudpickle.dumps(work), name="work")
+        sent = self._call(pickle.loads, cloudpickle.dumps(work), name="work")
         self._first_of([sent])
         if sent.status == "error":  # no row was read yet
             raise PublishError(
@@ -184,14 +183,6 @@ def connected(address: str) -> Iterator[Dask]:
 # ---------------------------------------------------------------------- on the workers
 
 
-def _loaded(work: bytes) -> Any:
-    return pickle.loads(work)
-
-
-def _done(work: Callable[[Any], Any], task: Any) -> Any:
-    return work(task)
-
-
 def _n_buckets(scattered: tuple[list[Any]] | str | None) -> int:
     if not isinstance(scattered, tuple):
         raise PublishError(scattered or FAILED)
@@ -200,7 +191,3 @@ def _n_buckets(scattered: tuple[list[Any]] | str | None) -> int:
 
 def _chunk(scattered: tuple[list[Any]], bucket: int) -> Any:
     return scattered[0][bucket]
-
-
-def _bucket(chunks: list[Any]) -> list[Any]:
-    return chunks

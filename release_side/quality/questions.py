@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, groups_of
+from kmeanalyst.inference.questions.groups import MOST_ASKED, groups_of
 from kmeanalyst.inference.questions.statistics import ask
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
@@ -24,7 +24,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import LONGEST, parse, words
 from release_side.choices.workload import Source, WorkloadQuestion, read_workload
-from release_side.errors import PublishError
 
 MOST_QUESTIONS = 50
 _SEED = 27  # public
@@ -99,7 +98,7 @@ class QuestionsCompared:
 def chosen_questions(release: Release, workload: Source | None) -> tuple[str, list[WorkloadQuestion]]:
     """(where from, questions): those of a workload, each cell of its tables one, or 50 drawn from the domain.
 
-    At most 50: of a workload with more, those that a public seed draws. PublishError for a table of texts, say.
+    At most 50: of a workload with more, those that a public seed draws. ValueError, by the domain alone, for a table of texts, say.
     """
     if workload is None:
         return f"drawn from the domain by the public seed {_SEED}", drawn_questions(release.domain)
@@ -116,16 +115,9 @@ def _cells(question: WorkloadQuestion, release: Release) -> list[WorkloadQuestio
     if question.statistic != "table":
         return [question]
     names = [parse(argument).columns[0] for argument in question.arguments]
-    groups = [_groups(release.columns, name) for name in names]
+    groups = [groups_of(release.columns, name) for name in names]
     conditions = [" and ".join(f"({group.condition})" for group in cell) for cell in product(*groups)]
     return [_question(release.columns, "mean", condition, question.where) for condition in conditions]
-
-
-def _groups(domain: Domain, name: str) -> list[Group]:
-    try:
-        return groups_of(domain, name)
-    except ValueError as error:  # of the domain alone
-        raise PublishError(str(error)) from None
 
 
 def drawn_questions(domain: Domain) -> list[WorkloadQuestion]:

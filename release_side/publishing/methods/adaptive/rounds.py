@@ -90,9 +90,8 @@ class Rounds:
         kernel = sharing.without_sets(everything.kernel)
         asked = sharing.asked_squares(kernel, workload, size, door.noise)
         shares = sharing.shares_of_rounds(kernel, size, door.noise, asked)
-        allowed = door.rounds(everything, shares.allowances())
-        ruled = allowed_cells(domain, kernel)
-        return cls(allowed, everything, kernel, size, door.noise, shares, asked, ruled, domain)
+        rounds, allowed = door.rounds(everything, shares.allowances()), allowed_cells(domain, kernel)
+        return cls(rounds, everything, kernel, size, door.noise, shares, asked, allowed, domain)
 
     @cached_property
     def tables(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -138,13 +137,10 @@ class Rounds:
         independent = list(allowed_tables(tables, estimates.ones, self.allowed).values())
         named = list(self._named_pairs())
         small = self._cells_of_pairs() <= sharing.most_of_a_pair(self.kernel)
-        if self.shares.are_few_drawn:
-            candidates = [p for p in range(self.n_pairs) if small[p] and p not in named]
-            count = min(sharing.PAIRS_LARGE, len(candidates))
-            self._measure_pairs(self._draw(candidates, independent, count, count))
-            return
         allowed = [p for p in range(self.n_pairs) if small[p] and p not in named]
-        if self.shares.is_tree_drawn:
+        if self.shares.are_few_drawn:
+            self._measure_pairs(self._draw(allowed, independent, sharing.PAIRS_LARGE))
+        elif self.shares.is_tree_drawn:
             self._measure_drawn(independent, named, allowed)
         else:
             self._measure_chosen(self._score(independent), independent, named, allowed)
@@ -225,12 +221,12 @@ class Rounds:
         self._measure_pairs(drawn)
         implied = estimate_tables(self.measurement(), self.allowed, self.domain).pairs
         left = [p for p in allowed if p not in drawn]
-        count = min(d // 2, len(left))
-        self._measure_pairs(self._draw(left, [implied[pair] for pair in pairs], count, count))
+        self._measure_pairs(self._draw(left, [implied[pair] for pair in pairs], d // 2))
 
-    def _draw(self, pairs: list[int], guesses: list[Array], count: int, measured: int) -> list[int]:
-        """Some of these pairs, drawn by their distances from guesses less part of their noise, if that many are measured."""
-        return self._choose(pairs, guesses, count, _COST_LARGE * self._noise_of_pairs(measured))
+    def _draw(self, pairs: list[int], guesses: list[Array], most: int) -> list[int]:
+        """At most so many of these pairs, drawn by their distances from guesses less part of the noise that they will have."""
+        count = min(most, len(pairs))
+        return self._choose(pairs, guesses, count, _COST_LARGE * self._noise_of_pairs(count))
 
     def _measure_chosen(self, distances: Array, independent: list[Array], named: list[int], allowed: list[int]) -> None:
         """A tree of pairs and, by further scores, further pairs; single columns again as far as pairs are not worth it.
