@@ -89,14 +89,14 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def public_rows(source: Table | None, domain: Domain, what: str = "file of public points") -> Array | None:
-    """Public rows (m, d), encoded as the release will hold them; None if there are none. `what` they are, for errors."""
+def public_rows(source: Table | None, domain: Domain) -> Array | None:
+    """Public rows (m, d), encoded as the release will hold them; None if there are none."""
     if source is None:
         return None
     frame = source if isinstance(source, pd.DataFrame) else open_public(source).frame(domain)
     if len(frame) == 0:
-        raise PublishError(f"the {what} has no rows. Name one that has, or leave it out.")
-    domain.check_has_columns(frame, what=f"the {what}")
+        raise PublishError("the file of public points has no rows. Name one that has, or leave it out.")
+    domain.check_has_columns(frame, what="the file of public points")
     return domain.encode(domain.decode(domain.encode(frame)))
 
 

@@ -2,7 +2,7 @@
 
 The released file holds public points unchanged, and a drafted domain holds the levels and extremes of its sample. A public file
 is the private one if device and inode agree, or if size and SHA-256 of the content agree (of a .gz file, of the inflated
-content). DataFrames are compared cell by cell. Public points are then compared with the private rows, in any format and order:
+content). Public points are then compared with the private rows, in any format and order:
 the domain encodes both sides, as the release would hold them, and they are compared as multisets of rows. Numbers are compared
 to 24 binary digits, because readers of CSV differ in the last digit and single precision has no more.
 
@@ -196,10 +196,9 @@ class _Content:
 
 
 def _which_is_private(private: PrivateTable, public: Table) -> str:
-    """Which public input is a part of the private table, in words; "" if none is."""
+    """Which public input is a part of the private table, by its identity or its bytes, in words; "" if none is."""
     if isinstance(public, pd.DataFrame):
-        frame = private.pandas_frame
-        return "the two DataFrames hold the same cells" if frame is not None and _same_cells(frame, public) else ""
+        return "they are one DataFrame" if public is private.pandas_frame else ""
     if not private.files:
         return ""
     identities, others = {_identity(path) for path in private.files}, public_files(public)
@@ -232,20 +231,6 @@ def _with_content(private: PrivateTable, contents: Sequence[tuple[int | None, Ca
             if same and part.count() > 0:
                 return f"{file.path} has the same content"
     return ""
-
-
-def _same_cells(private: pd.DataFrame, public: pd.DataFrame) -> bool:
-    """Whether two frames have the same rows, in the same order, in all columns that both have.
-
-    A selection of private rows is accepted: a curator may publish some of them on purpose (PROMISE.md).
-    """
-    if private is public:
-        return True
-    ours, theirs = _columns_of(private), _columns_of(public)
-    common = [name for name in ours if name in theirs]
-    if not common or len(private) != len(public) or len(private) == 0:
-        return False
-    return all(_texts(ours[name]) == _texts(theirs[name]) for name in common)
 
 
 def _columns_of(frame: pd.DataFrame) -> dict[str, pd.Series]:

@@ -7,6 +7,7 @@ each other the encoded rows of each bucket. Names of tasks, which logs and dashb
 from __future__ import annotations
 
 import ipaddress
+import operator
 import pickle
 import secrets
 import time
@@ -14,14 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from operator import methodcaller
 from typing import Any
 from urllib.parse import urlsplit
 
 from release_side.errors import PublishError
 from release_side.executors.executor import FAILED, LOST, Executor, Quiet, answers
-from release_side.private_rows.rows import open_private
-from release_side.private_rows.table import ElsewhereTable, PrivateTable, guarded
+from release_side.private_rows.table import guarded
 
 _LEAST_IN_FLIGHT = 32
 _PULSE = 1.0  # seconds between two looks at whether there are workers
@@ -37,10 +36,8 @@ class Dask(Executor):
 
     client   a dask.distributed.Client. Off this machine it must be connected by TLS, because rows and exact sums are sent: start
              scheduler and workers with certificates, and pass Client("tls://…", security=distributed.Security(…)).
-    Paths    of a table must name the same files on all workers. A DataFrame of Dask is read partition by partition, each cell by
-             itself: no type of it may depend on other rows' cells (read text with dtype=str). A partition must have the same
-             rows each time that it is computed, or a row could count twice: persist or write it first, and use no sample, no
-             limit and no shuffle without a seed.
+    Paths    of a table must name the same files on all workers. Write a DataFrame of Dask to Parquet files first: its partitions
+             may have other rows each time that they are computed, and a row could count twice.
     Units    a 64th of the encoded rows must fit into a worker's memory.
     Errors   PublishError for something else, and for a client without TLS whose scheduler is on another machine.
 
@@ -80,12 +77,6 @@ class Dask(Executor):
         """
         return max(1, sum(self._workers().values()))
 
-    def table_of(self, source: Any) -> Any:
-        """A DataFrame of Dask as a table whose parts are its partitions; anything else as it is."""
-        if not type(source).__module__.startswith("dask.dataframe"):
-            return source
-        return _Table(source, self)
-
     def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """(number of a task, what `work` returned for it), in any order. Few are under way at a time.
 
@@ -98,7 +89,7 @@ class Dask(Executor):
         coming, waiting = enumerate(tasks), dict[Future[Any], int]()
         while True:
             for number, task in islice(coming, most - len(waiting)):
-                waiting[self._submit(sent, task, f"part-{number}")] = number
+                waiting[self._call(operator.call, sent, task, name=f"part-{number}")] = number
             if not waiting:
                 return
             for future in self._first_of(list(waiting)):
@@ -107,12 +98,10 @@ class Dask(Executor):
     def exchanged(self, scatter: Callable[[Any], list[Any]], tasks: Sequence[Any]) -> list[Any]:
         """For each bucket what `scatter` made for it of every task, in memory of the workers: here comes only that it is done."""
         sent = self._sent(Quiet(scatter))
-        scattered = [self._submit(sent, task, f"scatter-{number}") for number, task in enumerate(tasks)]
+        scattered = [self._call(operator.call, sent, task, name=f"scatter-{i}") for i, task in enumerate(tasks)]
         n_buckets = min((n for _, n in answers(self, _n_buckets, scattered)), default=0)
         return [
-            self._call(
-                _bucket, [self._call(_chunk, each, i, name=f"chunk-{i}") for each in scattered], name=f"bucket-{i}"
-            )
+            self._call(list, [self._call(_chunk, each, i, name=f"chunk-{i}") for each in scattered], name=f"bucket-{i}")
             for i in range(n_buckets)
         ]
 
@@ -120,7 +109,7 @@ class Dask(Executor):
         """A work on the cluster, once; PublishError if its workers do not know it."""
         import cloudpickle  # of Dask; kernels hold functions that pickle does not know
 
-        sent = self._call(_loaded, cloudpickle.dumps(work), name="work")
+        sent = self._call(pickle.loads, cloudpickle.dumps(work), name="work")
         self._first_of([sent])
         if sent.status == "error":  # no row was read yet
             raise PublishError(
@@ -129,15 +118,8 @@ class Dask(Executor):
             )
         return sent
 
-    def _submit(self, sent: Any, task: Any, name: str) -> Any:
-        if not isinstance(task, _Partition):
-            return self._call(_done, sent, task, name=name)
-        from dask import delayed
-
-        return self.client.compute(delayed(_done)(sent, task.opened, dask_key_name=_key(name)))
-
     def _call(self, function: Callable[..., Any], *arguments: Any, name: str) -> Any:
-        return self.client.submit(function, *arguments, key=_key(name), pure=False)
+        return self.client.submit(function, *arguments, key=f"{name}-{secrets.token_hex(8)}", pure=False)
 
     def _first_of(self, futures: list[Any]) -> set[Any]:
         """Those that are done, when one is; PublishError if there was no worker for a time."""
@@ -201,14 +183,6 @@ def connected(address: str) -> Iterator[Dask]:
 # ---------------------------------------------------------------------- on the workers
 
 
-def _loaded(work: bytes) -> Any:
-    return pickle.loads(work)
-
-
-def _done(work: Callable[[Any], Any], task: Any) -> Any:
-    return work(task)
-
-
 def _n_buckets(scattered: tuple[list[Any]] | str | None) -> int:
     if not isinstance(scattered, tuple):
         raise PublishError(scattered or FAILED)
@@ -217,43 +191,3 @@ def _n_buckets(scattered: tuple[list[Any]] | str | None) -> int:
 
 def _chunk(scattered: tuple[list[Any]], bucket: int) -> Any:
     return scattered[0][bucket]
-
-
-def _bucket(chunks: list[Any]) -> list[Any]:
-    return chunks
-
-
-def _key(name: str) -> str:
-    return f"{name}-{secrets.token_hex(8)}"
-
-
-# ---------------------------------------------------------------------- DataFrames of Dask
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Partition(ElsewhereTable):
-    names: list[str]
-    opened: Any
-
-    @property
-    def header(self) -> list[str]:
-        return self.names
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Table(ElsewhereTable):
-    frame: Any
-    executor: Dask
-
-    @property
-    def header(self) -> list[str]:
-        return [str(name) for name in self.frame.columns]
-
-    def count(self) -> int:
-        return sum(n_rows for _, n_rows in answers(self.executor, methodcaller("count"), self.divided(0)))
-
-    def divided(self, n_rows: int) -> list[PrivateTable]:
-        from dask import delayed
-
-        parts = guarded(self.frame.to_delayed, LOST)
-        return [_Partition(self.header, delayed(open_private)(part)) for part in parts]

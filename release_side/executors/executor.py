@@ -27,14 +27,6 @@ class Executor(ABC):
     def n_workers(self) -> int:
         """How many tasks can run at a time."""
 
-    def table_of(self, source: Any) -> Any:
-        """A table that this executor's engine holds, in a form that it reads; anything else as it is.
-
-        >>> release_side.Processes(2).table_of("private.csv")
-        'private.csv'
-        """
-        return source
-
     @abstractmethod
     def run(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """(number of a task, what `work` returned for it), in any order. `work` can be pickled, and never raises."""

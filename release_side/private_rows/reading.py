@@ -57,8 +57,8 @@ def counted_rows(
     _name_left_folders()
     with TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-", ignore_cleanup_errors=True) as folder:
         parts = [table] if here else _parts_of(table, table.count(), executor)
-        units = Units.of(parts, unit, domain, executor, folder)
-        yield iter(units.rows) if here else units.rows, PopulationSize(units.count, unit)
+        rows, count = _units_of(parts, unit, domain, executor, folder)
+        yield iter(rows) if here else rows, PopulationSize(count, unit)
     if os.path.exists(folder):
         with suppress(UserWarning):  # no error, whatever filters say: the noise was drawn
             warnings.warn(f"temporary rows could not be removed: delete the folder {folder}.", stacklevel=3)
@@ -149,30 +149,22 @@ def _kind_of_type(declared: str) -> str:
     return "text" if name == "string" else name
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Units:
-    """The units of a table: their encoded rows, in buckets of which each has all rows of its units.
+def _units_of(
+    parts: Sequence[PrivateTable], column: str, domain: Domain, executor: Executor, folder: str
+) -> tuple[Parts, int]:
+    """(buckets of encoded rows, of which each has all rows of its units; P, the number of units, which is public).
 
-    rows    the buckets, for the door.
-    count   P, the number of units; public.
+    Reads the table once, and stores no identifier.
+
+    parts    the table, whose units the cells of a column distinguish.
+    folder   for rows that memory does not hold; of the curator alone, and there as long as the units are read.
     """
-
-    rows: Parts
-    count: int
-
-    @classmethod
-    def of(cls, parts: Sequence[PrivateTable], column: str, domain: Domain, executor: Executor, folder: str) -> Units:
-        """The units that the cells of a column distinguish. Reads the table once, and stores no identifier.
-
-        parts    the table.
-        folder   for rows that memory does not hold; of the curator alone, and there as long as the units are read.
-        """
-        key = secrets.token_bytes(16)
-        where = folder if executor.same_disk else None
-        held = _MOST_HELD if isinstance(executor, Here) else 0
-        scatter = Scatter(column, domain, key, where, held)
-        buckets = guarded(lambda: executor.exchanged(scatter, parts), LOST)
-        settled = sorted(answers(executor, Settle(domain.width, where), buckets), key=lambda answer: answer[0])
-        tasks = [task for number, (_, leaves) in settled for task in ([buckets[number]] if leaves is None else leaves)]
-        count = sum(count for _, (count, _) in settled)
-        return cls(Parts(executor, tasks, ReadUnits(domain.width), domain), count)
+    key = secrets.token_bytes(16)
+    where = folder if executor.same_disk else None
+    held = _MOST_HELD if isinstance(executor, Here) else 0
+    scatter = Scatter(column, domain, key, where, held)
+    buckets = guarded(lambda: executor.exchanged(scatter, parts), LOST)
+    settled = sorted(answers(executor, Settle(domain.width, where), buckets), key=lambda answer: answer[0])
+    tasks = [task for number, (_, leaves) in settled for task in ([buckets[number]] if leaves is None else leaves)]
+    count = sum(count for _, (count, _) in settled)
+    return Parts(executor, tasks, ReadUnits(domain.width), domain), count

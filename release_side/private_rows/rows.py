@@ -43,7 +43,7 @@ def _opened(source: PrivateSource, n_rows: int | None) -> PrivateTable:
         return Batches(Stream.of(source, n_rows))
     if n_rows is not None:
         raise PublishError("n_rows is the number of rows of an Arrow stream, and this table is counted. Leave it out.")
-    if isinstance(source, PrivateTable):  # of an executor, or opened before
+    if isinstance(source, PrivateTable):  # opened before
         return source
     if isinstance(source, pd.DataFrame):
         return _Frame(source)
@@ -56,8 +56,8 @@ def _opened(source: PrivateSource, n_rows: int | None) -> PrivateTable:
     raise PublishError(
         f"a {type(source).__name__} is not a table that can be read. Pass a path, a DataFrame of pandas (of an array X "
         "pd.DataFrame(X, columns=domain.names)), release_side.sql(…), or what yields Arrow record batches: a DataFrame of polars "
-        "(collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB; a DataFrame of Dask with "
-        "executor=release_side.Dask(client)."
+        "(collect a lazy frame first), a table or dataset of pyarrow, a relation of DuckDB. Write a DataFrame of "
+        "Dask or Spark to Parquet files first."
     )
 
 

@@ -134,23 +134,6 @@ class PrivateTable(ABC):
             yield rows
 
 
-class ElsewhereTable(PrivateTable):
-    """A table of which only the workers of its engine read rows (abstract)."""
-
-    def count(self) -> int:
-        raise PublishError(_ELSEWHERE)
-
-    def _pieces(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        raise PublishError(_ELSEWHERE)
-
-
-_ELSEWHERE = (
-    "rows of this table are read by the workers of its cluster alone, and here they would have to come to this process: to draw a "
-    "table instead of measuring one, or to compare public rows with private ones. Nothing was spent. Write the table to Parquet "
-    "files and publish those, or leave the public rows out."
-)
-
-
 def _next_encoded(pieces: Iterator[dict[str, Any]], domain: Domain) -> Array | None:
     piece = next(pieces, None)
     return None if piece is None else domain.encode(piece)

@@ -36,7 +36,7 @@ def open_checked(
     account.check()
     reading.check()
     check_executor(reading.executor, reading.workers)
-    table = open_private(reading.executor.table_of(private) if reading.executor else private, reading.n_rows)
+    table = open_private(private, reading.n_rows)
     output.check(table, account.ledger, (*others, points, workload))
     refuse_private_as_public(table, points, columns, () if account.rehearsal is not None else domain.samples)
     if isinstance(workload, str | Path):

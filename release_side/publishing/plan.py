@@ -250,14 +250,9 @@ def _errors(release: Release, truth: SyntheticPopulation, size: PopulationSize) 
 
 
 def _mean_error(release: Release, column: Real | Integer) -> float:
-    def value(frame: pd.DataFrame) -> Array:
-        return frame[column.name].fillna(column.lower).to_numpy(dtype=float)
-
-    def present(frame: pd.DataFrame) -> Array:
-        return frame[column.name].notna().to_numpy()
-
-    error = release.expectation(value, where=present if column.missing else None).standard_error
-    return error / (column.upper - column.lower)
+    name = words.column(column.name)
+    answer = release.mean(name, where=f"not missing({name})" if column.missing else None)
+    return answer.standard_error / (column.upper - column.lower)
 
 
 def _predicted(release: Release, asked: WorkloadQuestion) -> dict[str, Any]:

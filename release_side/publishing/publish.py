@@ -17,20 +17,20 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
 from release_side.choices.choices import Account, Reading
 from release_side.choices.options import chosen_domain, processors
 from release_side.choices.output_file import Output
-from release_side.choices.statement import named_rules
 from release_side.choices.workload import Source
 from release_side.door.door import Door
 from release_side.errors import PublishError
 from release_side.executors.executor import Executor, Here
 from release_side.private_rows.reading import counted_rows
 from release_side.private_rows.rows import PrivateSource, Table
-from release_side.publishing.methods import MeanMethod, Measured, ReleaseMethod, chosen_kind, method_class, with_inputs
+from release_side.publishing.methods import Drawn, MeanMethod, ReleaseMethod, chosen_kind, method_class, with_inputs
 from release_side.publishing.opening import open_checked
 from release_side.publishing.unfinished import Begun, kept_until_written
 
@@ -187,35 +187,35 @@ _LIKE = "which tables are measured, as another release has them"
 
 
 def begun_with(
-    method: ReleaseMethod, measured: Measured, mechanism: Any, domain: Domain, size: PopulationSize, head: str | None = None,
-    *, is_like: bool = False,
+    method: ReleaseMethod, measured: Measurement | Drawn, mechanism: Any, domain: Domain, size: PopulationSize,
+    head: str | None = None, *, is_like: bool = False,
 ) -> Begun | None:  # fmt: skip
     """A measurement with its statement: everything after the door is post-processing of it. None for a draw.
 
     head      digest of the ledger's entry.
     is_like   whether the tables are those of another release.
     """
-    if not isinstance(method, MeanMethod):
+    if isinstance(measured, Drawn):
         return None
-    wanted = method.wanted(measured.rounds[-1], domain)
+    assert isinstance(method, MeanMethod)
+    wanted = method.wanted(measured, domain)
     statement = method.statement(measured, mechanism, size, wanted.n_points)
     statement = _completed(statement, domain, head, *([_LIKE] if is_like else []))
-    return Begun(measurement=measured.rounds[-1], domain=domain, statement=statement, wanted=wanted, method=method.name)
+    return Begun(measurement=measured, domain=domain, statement=statement, wanted=wanted, method=method.name)
 
 
 def _of_draw(
-    method: ReleaseMethod, measured: Measured, mechanism: Any, domain: Domain, size: PopulationSize, head: str | None
-) -> Release:  # fmt: skip
+    method: ReleaseMethod, measured: Any, mechanism: Any, domain: Domain, size: PopulationSize, head: str | None
+) -> Release:
     """The release of a database that was drawn instead of measured: points of weight 1/M, twice where a row was drawn twice."""
-    assert measured.drawn is not None
-    rows = measured.drawn.rows
+    rows = measured.rows
     statement = _completed(method.statement(measured, mechanism, size, len(rows)), domain, head)
     return Release(
         points=domain.decode(rows, float32=method.choices.float32), weights=np.full(len(rows), 1 / len(rows)), measurement=None,
-        kernel=measured.kernel, domain=domain, statement=statement, method=method.name, weight_view="probability",
+        kernel=measured.databases.kernel, domain=domain, statement=statement, method=method.name, weight_view="probability",
     )  # fmt: skip
 
 
 def _completed(statement: PrivacyStatement, domain: Domain, head: str | None, *public: str) -> PrivacyStatement:
-    public = (*statement.taken_as_public, *named_rules(domain), *public)
-    return replace(statement, taken_as_public=public, ledger_head=head)
+    rules = [f"rules of the domain: {len(domain.rules)}"] if domain.rules else []
+    return replace(statement, taken_as_public=(*statement.taken_as_public, *rules, *public), ledger_head=head)

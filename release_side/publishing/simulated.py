@@ -64,7 +64,7 @@ class SimulatedDoor:
     noise: RehearsalNoise
     size: PopulationSize
 
-    def mean(self, feature_map: FeatureMap, share: float = 1.0) -> Measurement:
+    def mean(self, feature_map: FeatureMap) -> Measurement:
         """The measurement of a table of this size with the population's mean feature, and noise of the same scale."""
         sensitivity = grid_sensitivity(feature_map, self.noise.name)
         unit = mean_unit(n_rows=self.size.count, feature_map=feature_map)

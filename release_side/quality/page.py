@@ -93,7 +93,7 @@ def _internal(title: str, *content: object) -> str:
 
 
 def _header(quality: Quality) -> Markup:
-    scores, statement, sample = quality.tables, quality.release.statement, quality.tables.sub_sample
+    scores, statement = quality.tables, quality.release.statement
     facts = [
         (number(scores.k_marginal, ".0f"), "k-marginal, of 1000"),
         *([] if scores.group is None else [(number(scores.worst_group, ".0f"), "worst group")]),
@@ -103,12 +103,11 @@ def _header(quality: Quality) -> Markup:
         *([] if statement is None else [(f"{statement.epsilon:g}, {statement.delta:g}", "ε, δ")]),
     ]
     items = [element("li", element("b", value), element("span", label)) for value, label in facts]
-    near = ["As near to the table as a random sample of ", element("strong", sample and sample.text), " of its rows."]
     rehearsal = "The release is a rehearsal, and not private either." if quality.release.is_rehearsal else None
     return element(
         "header",
         element("h1", "Quality of ", name_of(quality.source or "a release", 100), ", compared with its private table"),
-        element("p", near if sample else "There are no two columns with cells to compare.", class_="lead"),
+        [] if scores.pairs else element("p", "There are no two columns with cells to compare.", class_="lead"),
         element("ul", items, class_="facts"),
         _bad([*quality.notes, *alarms(quality.cells or ()), rehearsal]),
     )
@@ -269,17 +268,14 @@ def _cells(cells: Sequence[CellsRead] | None) -> list[object]:
     ]
 
 
-def _equal_rows(quality: Quality) -> list[object]:
-    equal, sample = quality.tables.equal_rows, quality.tables.sub_sample
+def _equal_rows(quality: Quality) -> Markup:
+    equal = quality.tables.equal_rows
     words = (
         f"{equal.equal:,} of {equal.points:,} released points are equal to a private row; {equal.expected:,.4g} are expected by "
         "chance: as many rows of one half of the table, found in the other half. Where columns have few values, equal rows are no "
         "copies: chance makes them. What protects the rows is the guarantee, and not this number."
     )
-    if sample is None:
-        return [element("p", words)]
-    near = f"A random sample of {sample.rows:,.0f} of the {quality.counted} ({sample.text}) has this k-marginal."
-    return [element("p", words), element("p", near)]
+    return element("p", words)
 
 
 def _made(quality: Quality) -> Markup:

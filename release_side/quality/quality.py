@@ -99,8 +99,8 @@ def quality(
         refuse_private_as_workload(table, workload)
     domain, unit = release.domain, None if release.statement is None else release.statement.unit
     predicted = chosen_target(release, target)
-    where_from, questions = chosen_questions(release, workload)
     try:
+        where_from, questions = chosen_questions(release, workload)
         counted = CountedRows(ScoreTables(domain, None if group is None else domain.position(group)))
     except (KeyError, ValueError) as error:
         raise PublishError(str(error.args[0] if error.args else error)) from None

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.questions.groups import MOST_ASKED, Group, groups_of
+from kmeanalyst.inference.questions.groups import MOST_ASKED, groups_of
 from kmeanalyst.inference.questions.statistics import ask
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release
@@ -24,7 +24,6 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import LONGEST, parse, words
 from release_side.choices.workload import Source, WorkloadQuestion, read_workload
-from release_side.errors import PublishError
 
 MOST_QUESTIONS = 50
 _SEED = 27  # public
@@ -69,13 +68,6 @@ class Compared:
             return 0.0
         return _Z * away / side if side > 0 else math.inf
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON."""
-        return {
-            "question": self.question, "table": self.table, "release": self.release, "noise_interval": [self.low, self.high],
-            "held": self.held, "distance": self.distance, "note": self.note,
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
 class QuestionsCompared:
@@ -99,14 +91,14 @@ class QuestionsCompared:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as in the JSON."""
-        asked = [question.to_dict() for question in self.compared]
+        asked = [asdict(each) | {"held": each.held, "distance": each.distance} for each in self.compared]
         return {"source": self.source, "held": self.held, "of": self.known, "questions": asked}
 
 
 def chosen_questions(release: Release, workload: Source | None) -> tuple[str, list[WorkloadQuestion]]:
     """(where from, questions): those of a workload, each cell of its tables one, or 50 drawn from the domain.
 
-    At most 50: of a workload with more, those that a public seed draws. PublishError for a table of texts, say.
+    At most 50: of a workload with more, those that a public seed draws. ValueError, by the domain alone, for a table of texts, say.
     """
     if workload is None:
         return f"drawn from the domain by the public seed {_SEED}", drawn_questions(release.domain)
@@ -123,16 +115,9 @@ def _cells(question: WorkloadQuestion, release: Release) -> list[WorkloadQuestio
     if question.statistic != "table":
         return [question]
     names = [parse(argument).columns[0] for argument in question.arguments]
-    groups = [_groups(release.columns, name) for name in names]
+    groups = [groups_of(release.columns, name) for name in names]
     conditions = [" and ".join(f"({group.condition})" for group in cell) for cell in product(*groups)]
     return [_question(release.columns, "mean", condition, question.where) for condition in conditions]
-
-
-def _groups(domain: Domain, name: str) -> list[Group]:
-    try:
-        return groups_of(domain, name)
-    except ValueError as error:  # of the domain alone
-        raise PublishError(str(error)) from None
 
 
 def drawn_questions(domain: Domain) -> list[WorkloadQuestion]:

@@ -6,7 +6,7 @@ weigh the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,63 +35,35 @@ def read_once(
     Returns  how many rows (or units) there are, and at most 20,000 of them, encoded: rows drawn without replacement, or of each of
              so many units one row, drawn evenly. All of them, in their order, if there are no more.
     """
-    kept = _Kept()
-    with counted_rows(table, domain, unit, Here()) as (rows, size):
+    rng, sample = np.random.default_rng(_SEED), list[Array]()
+    with counted_rows(table, domain, unit, Here()) as (pieces, size):
         if not size.count:
             raise PublishError("the table has no rows, so that there is nothing to compare. Name a table with rows.")
-        done = 0.0
-        for piece, weights in _weighted(rows, kept):
-            for add in adders:
-                add(piece, weights)
-            done += len(piece) if weights is None else float(weights.sum())
+        chosen = np.sort(rng.choice(size.count, min(size.count, SAMPLE_ROWS), replace=False))
+        done = 0
+        for piece in pieces:
+            mine = _within(chosen, done, len(piece))
+            for rows, weights, kept in _chunks(piece, mine, rng):
+                sample.append(rows[kept])
+                for add in adders:
+                    add(rows, weights)
+            done += len(piece)
             progress("reading the table", min(1.0, done / size.count))
-    return size, kept.rows
+    return size, np.concatenate(sample)
 
 
-def _weighted(pieces: Iterable[Any], kept: _Kept) -> Iterator[tuple[Array, Array | None]]:
-    for piece in pieces:
-        if not isinstance(piece, UnitRows):
-            kept.add(piece)
-            yield piece, None
-            continue
-        sizes, chosen = piece.sizes, _OneOfEach(len(piece))
-        for units, rows in piece.chunks(CHUNK_ROWS):
-            chosen.add(units, rows)
-            yield rows, 1 / sizes[units]
-        kept.add(chosen.rows)
+def _chunks(piece: Any, chosen: Array, rng: np.random.Generator) -> Iterator[tuple[Array, Array | None, Array]]:
+    """(encoded rows, their weights, which of them the sample keeps) of a piece of rows, or of units of which these are chosen."""
+    if not isinstance(piece, UnitRows):
+        yield piece, None, chosen
+        return
+    sizes, done = piece.sizes, piece.bounds[0]
+    one_of_each = piece.bounds[chosen] + rng.integers(0, sizes[chosen])
+    for units, rows in piece.chunks(CHUNK_ROWS):
+        yield rows, 1 / sizes[units], _within(one_of_each, done, len(rows))
+        done += len(rows)
 
 
-class _Kept:
-    """The rows of the least random keys, in their order: a sample without replacement (Vitter 1985)."""
-
-    def __init__(self) -> None:
-        self._rng = np.random.default_rng(_SEED)
-        self._keys, self.rows, self._largest = np.empty(0), np.empty((0, 0)), np.inf
-
-    def add(self, rows: Array) -> None:
-        keys = self._rng.random(len(rows))
-        near = keys < self._largest
-        self.rows = np.concatenate([self.rows, rows[near]]) if len(self._keys) else rows[near]
-        self._keys = np.append(self._keys, keys[near])
-        if len(self._keys) > SAMPLE_ROWS:
-            least = np.sort(np.argpartition(self._keys, SAMPLE_ROWS - 1)[:SAMPLE_ROWS])
-            self._keys, self.rows = self._keys[least], self.rows[least]
-            self._largest = self._keys.max()
-
-
-class _OneOfEach:
-    """Of each unit one row, drawn evenly; its rows may come in several chunks."""
-
-    def __init__(self, n_units: int) -> None:
-        self._rng = np.random.default_rng([_SEED, n_units])
-        self._keys, self.rows = np.full(n_units, np.inf), np.empty((n_units, 0))
-
-    def add(self, units: Array, rows: Array) -> None:
-        if not self.rows.size:
-            self.rows = np.empty((len(self._keys), rows.shape[1]))
-        keys = self._rng.random(len(units))
-        order = np.lexsort((keys, units))
-        present, first = np.unique(units[order], return_index=True)
-        best = order[first]
-        better = keys[best] < self._keys[present]
-        self._keys[present[better]], self.rows[present[better]] = keys[best[better]], rows[best[better]]
+def _within(places: Array, start: int, size: int) -> Array:
+    """Those of some places that are among so many from a start, counted from there."""
+    return places[(start <= places) & (places < start + size)] - start

@@ -4,18 +4,18 @@ A column's cells are its levels, the ranges between its declared edges, its atom
 out. Counts of pieces of a table add up to those of the table. The scores are those of NIST's SDNist report: they compare shares
 of cells, so that a score of 1000 says that all these tables agree, and says nothing about what three columns do together.
 
-Source   Task, Bhagat & Howarth 2023, SDNist v2: Deidentified Data Report Tool (k-marginal, its groups, sub-sampling).
+Source   Task, Bhagat & Howarth 2023, SDNist v2: Deidentified Data Report Tool (k-marginal and its groups).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from scipy.special import gammaln
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
@@ -167,23 +167,11 @@ class ScoreTables:
         return total
 
     def _tables(self, codes: dict[int, Array], weights: Array | None) -> Iterator[Array]:
-        sizes = self.sizes
-        for j in self.columns:
-            yield np.bincount(codes[j], weights, minlength=sizes[j])
-        in_groups: list[Array] = []
-        crossed = set(self.crossed)
-        first, left = -1, codes[self.columns[0]] if self.columns else np.zeros(0, dtype=np.intp)
-        for i, j in self.pairs:
-            if i != first:
-                first, left = i, codes[i] if self.group is None else codes[self.group] * sizes[i] + codes[i]
-            if (i, j) in crossed:
-                assert self.group is not None
-                shape = (sizes[self.group], sizes[i] * sizes[j])
-                in_groups.append(np.bincount(left * sizes[j] + codes[j], weights, minlength=shape[0] * shape[1]))
-                yield in_groups[-1].reshape(shape).sum(axis=0)
-            else:
-                yield np.bincount(codes[i] * sizes[j] + codes[j], weights, minlength=sizes[i] * sizes[j])
-        yield from in_groups
+        ones, twos = [(j,) for j in self.columns], [*self.pairs]
+        in_groups = [] if self.group is None else [(self.group, *pair) for pair in self.crossed]
+        for columns, shape in zip([*ones, *twos, *in_groups], self.shapes, strict=True):
+            cells = np.ravel_multi_index([codes[j] for j in columns], shape)
+            yield np.bincount(cells, weights, minlength=math.prod(shape))
 
 
 def shares_of(tables: ScoreTables, counts: Array) -> Array:
@@ -229,82 +217,3 @@ def names_of_cells(domain: Domain, column: int) -> list[str]:
     kernel, chosen = one_way_kernel(domain, (column,), ranged=True).kernel, domain.columns[column]
     assert isinstance(kernel, Margins)
     return [*cell_names(chosen, kernel.edges[0], kernel.atoms[0]), *["missing"] * chosen.missing]
-
-
-# ---------------------------------------------------------------------- samples of the table
-
-
-@dataclass(frozen=True, eq=False)
-class SampleScores:
-    """Expected k-marginals of simple random samples of a table's rows: how near to it they are.
-
-    A sample of n of N rows without replacement has hypergeometric cells, whose mean absolute deviation is known in closed form
-    (Diaconis & Zabell 1991). So nothing is drawn, and a sample of nearly all rows is nearly the table. The number of rows with a
-    given score depends on the table; its share of N is a statement about this N.
-
-    n_rows     N.
-    values     different numbers of rows that a cell of the compared tables has.
-    cells      how many cells have each.
-    n_tables   tables that are compared.
-
-    >>> samples = SampleScores(4, np.array([2]), np.array([2]), 1)
-    >>> round(samples.score(1), 6), samples.score(4)
-    (500.0, 1000.0)
-    """
-
-    n_rows: int
-    values: Array
-    cells: Array
-    n_tables: int
-
-    @classmethod
-    def of(cls, tables: ScoreTables, counts: Array) -> SampleScores | None:
-        """From the counts (int64) of all rows; None where no tables are compared, or there are no rows."""
-        compared = tables.compared
-        n_rows = int(counts[: tables.starts[1]].sum()) if tables.columns else 0
-        if compared.start == compared.stop or not n_rows:
-            return None
-        values, cells = np.unique(
-            counts[tables.starts[compared.start] : tables.starts[compared.stop]], return_counts=True
-        )
-        seen = values > 0
-        return cls(n_rows, values[seen].astype(np.int64), cells[seen], compared.stop - compared.start)
-
-    def score(self, n: int) -> float:
-        """The expected k-marginal of a sample of n rows, 1 to N."""
-        distance = float(self.cells @ mean_absolute_deviation(self.n_rows, self.values, n)) / n / self.n_tables
-        return 500 * (2 - distance)
-
-    def rows_of(self, score: float) -> float:
-        """The number of rows, from 0 to N, of samples that have this expected score; between two whole numbers linearly.
-
-        0 for a score below that of a single row.
-        """
-        low, high = 1, self.n_rows
-        if score < (first := self.score(1)):
-            return 0.0
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.score(middle) <= score else (low, middle)
-        first, last = self.score(low), self.score(high)
-        return low + (high - low) * min((score - first) / (last - first), 1.0) if last > first else float(high)
-
-
-def mean_absolute_deviation(n_rows: int, values: Array, n: int) -> Array:
-    """E|X − nk/N| for X hypergeometric: n rows drawn of N, of which k are in the cell, for each k of `values`.
-
-    It is 2·m(N − k − n + m)/N·P(X = m) with m = ⌊nk/N⌋ + 1: terms (x − nk/N)P(x) above the mean telescope.
-
-    >>> mean_absolute_deviation(4, np.array([2]), 1)
-    array([0.5])
-    """
-    k, N = values.astype(np.int64), n_rows
-    m = n * k // N + 1
-    possible = (m <= np.minimum(k, n)) & (N - k - n + m >= 0)  # elsewhere nothing is above the mean
-    m = np.where(possible, m, np.minimum(k, n))
-    log_p = _log_choose(k, m) + _log_choose(N - k, n - m) - _log_choose(N, n)
-    return np.where(possible, 2 * m * ((N - k - n + m) / N) * np.exp(log_p), 0.0)
-
-
-def _log_choose(n: Array | int, k: Array | int) -> Array:
-    return gammaln(np.add(n, 1.0)) - gammaln(np.add(k, 1.0)) - gammaln(np.subtract(n, k) + 1.0)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
 from release_side.quality.score_tables import (
-    SampleScores,
     ScoreTables,
     group_scores,
     k_marginal,
@@ -39,20 +39,6 @@ class GroupScore:
     name: str
     rows: float
     score: float
-
-
-@dataclass(frozen=True)
-class SubSample:
-    """Which simple random sample of the table's rows is as near to it as the release.
-
-    share   of the table's N rows, n / N, whose expected k-marginal is that of the release.
-    rows    n.
-    text    "14 %", "below 1 %" or "above 90 %".
-    """
-
-    share: float
-    rows: float
-    text: str
 
 
 @dataclass(frozen=True)
@@ -102,7 +88,6 @@ class TableScores:
     n_points: int
     group: str | None
     k_marginal: float | None
-    sub_sample: SubSample | None
     groups: tuple[GroupScore, ...]
     one_way: float | None
     two_way: float | None
@@ -137,24 +122,19 @@ class CountedRows:
 
 
 def table_scores(release: ReleaseData, table: CountedRows) -> TableScores:
-    """The scores of a release against all rows of the private table, read by the release's domain.
-
-    Under a unit the rows weigh 1/rows of their unit, and the sub-sample is one of units. A cell then holds parts of units, rounded
-    to whole ones: a sample of as many units is at least as near as that.
-    """
+    """The scores of a release against all rows of the private table, read by the release's domain."""
     tables, names = table.tables, table.tables.domain.names
     released = CountedRows(tables)
     released.add(release.encoded_points, np.clip(view_weights(release, "probability"), 0, None))
     p, q = shares_of(tables, table.counts), shares_of(tables, released.counts)
-    tv, score = total_variations(tables, p, q), k_marginal(tables, p, q)
+    tv = total_variations(tables, p, q)
     pairs = [(names[i], names[j], float(d)) for (i, j), d in zip(tables.pairs, tv[tables.two_way], strict=True)]
     digests = table.digests
     return TableScores(
         n_rows=len(digests),
         n_points=len(release),
         group=None if tables.group is None else names[tables.group],
-        k_marginal=score,
-        sub_sample=None if score is None else _sub_sample(tables, table.counts, score),
+        k_marginal=k_marginal(tables, p, q),
         groups=_groups(tables, table.counts, group_scores(tables, p, q)),
         one_way=float(np.mean(tv[tables.one_way])) if tables.columns else None,
         two_way=float(np.mean(tv[tables.two_way])) if tables.pairs else None,
@@ -171,16 +151,6 @@ def _groups(tables: ScoreTables, counts: Array, scores: dict[int, float]) -> tup
     names, rows = names_of_cells(tables.domain, tables.group), tables.table(counts, tables.columns.index(tables.group))
     groups = [GroupScore(names[cell], float(rows[cell]), score) for cell, score in scores.items()]
     return tuple(sorted(groups, key=lambda group: group.score))
-
-
-def _sub_sample(tables: ScoreTables, counts: Array, score: float) -> SubSample | None:
-    samples = SampleScores.of(tables, np.rint(counts).astype(np.int64))
-    if samples is None:
-        return None
-    rows = samples.rows_of(score)
-    share = rows / samples.n_rows
-    text = "below 1 %" if share < 0.01 else "above 90 %" if share > 0.9 else f"{100 * share:.2g} %"
-    return SubSample(share, rows, text)
 
 
 def _columns(tables: ScoreTables, p: Array, q: Array, tv: Array) -> tuple[ColumnScore, ...]:
@@ -208,17 +178,6 @@ def equal_rows(table: Array, release: Array) -> EqualRows:
 
 
 def digests_of(rows: Array) -> Array:
-    """(n,) uint64 of encoded rows: equal for equal rows, a missing cell equal to itself, else different but for 1 in 2⁶⁴."""
-    digests = np.full(len(rows), rows.shape[1], dtype=np.uint64)
-    for values in rows.T:
-        bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)  # one bit pattern for NaN, and for zero
-        digests = _mixed(digests ^ _mixed(bits))
-    return digests
-
-
-def _mixed(bits: Array) -> Array:
-    """The output function of SplitMix64 (Steele, Lea & Flood 2014), a bijection of 64 bits."""
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+    """(n,) uint64 of encoded rows: equal for equal rows, a missing cell equal to itself, else nearly surely different."""
+    same_bits = np.where(np.isnan(rows), np.nan, rows + 0.0)  # one bit pattern for NaN, and for zero
+    return pd.util.hash_pandas_object(pd.DataFrame(same_bits), index=False).to_numpy()

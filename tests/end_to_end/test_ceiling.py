@@ -24,14 +24,14 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/sources": 1_412,
     "release_side": 86,
     "release_side/budget": 1_256,
-    "release_side/choices": 1_416,
+    "release_side/choices": 1_335,
     "release_side/cli": 836,
     "release_side/door": 1_926,
-    "release_side/executors": 439,
-    "release_side/private_rows": 1_213,
-    "release_side/publishing": 3_264,
-    "release_side/quality": 1_661,
-    "tests": 50_148,
+    "release_side/executors": 365,
+    "release_side/private_rows": 1_188,
+    "release_side/publishing": 3_241,
+    "release_side/quality": 1_482,
+    "tests": 49_637,
 }
 
 

@@ -1,4 +1,4 @@
-"""Files of format 1, written from 2026-11-21 on, which stay readable. See golden/make_v1.py."""
+"""Files of format 1, written from 2026-11-21 on, which stay readable. `golden/add_v1.py` adds one."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from release_side.choices.options import check_named, public_rows
 from release_side.choices.workload import lines_of, read_workload
 from release_side.errors import PublishError
 from release_side.publishing.methods.adaptive.method import AdaptiveMargins
-from release_side.publishing.methods.base import MeanMethod, Measured, ReleaseMethod
+from release_side.publishing.methods.base import Drawn, MeanMethod, ReleaseMethod
 from release_side.publishing.methods.exponential import Exponential
 from release_side.publishing.methods.generator import Generator
 from release_side.publishing.methods.margins import Margins
@@ -152,4 +152,4 @@ def _refuse_broken(public: Array, domain: Domain) -> None:
         )
 
 
-__all__ = ["MeanMethod", "Measured", "ReleaseMethod"]  # from `base`
+__all__ = ["Drawn", "MeanMethod", "ReleaseMethod"]  # from `base`

@@ -20,11 +20,11 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.file.measurement import check_readable_map
 from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity, mean_unit
-from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
+from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices.choices import Choices
 from release_side.choices.options import check_readable, fitting
-from release_side.choices.statement import statement_of_mean
+from release_side.choices.statement import KERNEL, taken_as_public
 from release_side.door.door import Door
 from release_side.door.exponential_mechanism import MultisetSampler
 from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range, noise_for
@@ -38,19 +38,6 @@ class Drawn:
 
     rows: Array
     databases: MultisetSampler
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """What came through the door: one noisy mean for each round, or a draw."""
-
-    rounds: tuple[Measurement, ...] = ()
-    drawn: Drawn | None = None
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of the release: that of its last measurement, or of the draw."""
-        return self.rounds[-1].feature_map.kernel if self.drawn is None else self.drawn.databases.kernel
 
 
 class ReleaseMethod(ABC):
@@ -105,15 +92,15 @@ class ReleaseMethod(ABC):
         """What `measure` will ask the door for, from public facts alone; PublishError if no release could be made."""
 
     @abstractmethod
-    def measure(self, door: Any, domain: Domain, size: PopulationSize) -> Measured:
-        """Meet the rows: one `door.mean` for each round, or one `door.draw`."""
+    def measure(self, door: Any, domain: Domain, size: PopulationSize) -> Measurement | Drawn:
+        """Meet the rows: one `door.mean`, the rounds of one `door.rounds`, or one `door.draw`."""
 
     @abstractmethod
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+    def taken_as_public(self, measured: Any, n_points: int) -> tuple[str, ...]:
         """What this method treats as public for a release of n_points, in words, in addition to what all releases do."""
 
     @abstractmethod
-    def statement(self, measured: Measured, noise: Any, size: PopulationSize, n_points: int) -> PrivacyStatement:
+    def statement(self, measured: Any, noise: Any, size: PopulationSize, n_points: int) -> PrivacyStatement:
         """The guarantee that goes into the file."""
 
 
@@ -181,9 +168,9 @@ class MeanMethod(ReleaseMethod):
 
     # ------------------------------------------------------------------ at the door, and after it
 
-    def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
-        """One round, which spends the whole budget."""
-        return Measured((door.mean(self.prepare(domain, size, door.noise)),))
+    def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measurement:
+        """One mean, which spends the whole budget."""
+        return door.mean(self.prepare(domain, size, door.noise))
 
     @abstractmethod
     def wanted(self, measurement: Measurement, domain: Domain) -> Wanted:
@@ -194,11 +181,23 @@ class MeanMethod(ReleaseMethod):
         return 0
 
     def statement(
-        self, measured: Measured, noise: Noise | RehearsalNoise, size: PopulationSize, n_points: int
+        self, measured: Measurement, noise: Noise | RehearsalNoise, size: PopulationSize, n_points: int
     ) -> PrivacyStatement:
-        (measurement,) = measured.rounds
-        public = self.taken_as_public(measured, n_points)
-        return statement_of_mean(noise, measurement, size, public, n_public=self.n_public(n_points))
+        return PrivacyStatement(
+            epsilon=noise.epsilon,
+            delta=noise.delta,
+            neighbouring=size.neighbouring,
+            unit=size.unit,
+            mechanism=noise.name,
+            sensitivity=measured.sensitivity,
+            noise_scale=measured.noise_scale,
+            calibration=noise.calibration,
+            rho=zcdp_rho(noise.name, noise_multiplier=measured.noise_scale / measured.sensitivity),
+            n_rows=size.count,
+            public_points=self.n_public(n_points),
+            taken_as_public=taken_as_public(size, KERNEL, *self.taken_as_public(measured, n_points)),
+            versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp", "dp-accounting"),
+        )
 
 
 def expected_deviation(feature_map: FeatureMap, noise: Noise | RehearsalNoise, size: PopulationSize) -> float:

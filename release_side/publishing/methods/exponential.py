@@ -1,6 +1,6 @@
 """Exponential: M rows of a small public domain, drawn as a whole near the table (Balog et al. 2018, §3.4).
 
-This method measures no mean: `measure` makes no round and returns a draw, which is released unchanged. No noise is added.
+This method measures no mean: `measure` returns a draw, which is released unchanged. No noise is added.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.file.points import cells_of_a_row
-from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement
+from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, software_versions
 from release_side.choices.choices import NOISES, Choices
 from release_side.choices.options import fitting, kernel_as_read
-from release_side.choices.statement import NO_PROTECTION, statement_of_draw
+from release_side.choices.statement import KERNEL, NO_PROTECTION, taken_as_public
 from release_side.door.door import Door
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,
@@ -24,7 +24,7 @@ from release_side.door.exponential_mechanism import (
     small_databases,
 )
 from release_side.errors import PublishError
-from release_side.publishing.methods.base import Drawn, Measured, ReleaseMethod
+from release_side.publishing.methods.base import Drawn, ReleaseMethod
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,12 +98,12 @@ class Exponential(ReleaseMethod):
 
     def measure(
         self, door: Door[ExponentialMechanism | RehearsedExponential], domain: Domain, size: PopulationSize
-    ) -> Measured:
-        """No round, and one draw."""
+    ) -> Drawn:
+        """One draw, and no mean."""
         databases = self.prepare(domain, size, door.noise)
-        return Measured(drawn=Drawn(door.draw(databases), databases))
+        return Drawn(door.draw(databases), databases)
 
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+    def taken_as_public(self, measured: Drawn, n_points: int) -> tuple[str, ...]:
         drawn_from = (
             f"the rows given as public, from which the points were drawn; {NO_PROTECTION}"
             if self.public is not None
@@ -112,11 +112,23 @@ class Exponential(ReleaseMethod):
         return ("the number of points", drawn_from)
 
     def statement(
-        self,
-        measured: Measured,
-        noise: ExponentialMechanism | RehearsedExponential,
-        size: PopulationSize,
-        n_points: int,
+        self, measured: Drawn, noise: ExponentialMechanism | RehearsedExponential, size: PopulationSize, n_points: int
     ) -> PrivacyStatement:
-        assert measured.drawn is not None
-        return statement_of_draw(noise, measured.drawn.databases, size, self.taken_as_public(measured, n_points))
+        """Of P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ), Δ = diameter/N."""
+        databases, epsilon = measured.databases, noise.epsilon
+        sensitivity = databases.diameter / size.count
+        return PrivacyStatement(
+            epsilon=epsilon,
+            delta=0.0,
+            neighbouring=size.neighbouring,
+            mechanism=noise.name,
+            sensitivity=sensitivity,
+            score_scale=2 * sensitivity / epsilon,
+            n_databases=databases.count,
+            calibration="pure",
+            rho=epsilon**2 / 8,
+            n_rows=size.count,
+            public_points=databases.size if databases.is_grid else 0,
+            taken_as_public=taken_as_public(size, KERNEL, *self.taken_as_public(measured, n_points)),
+            versions=software_versions("kmeanalyst", "numpy", "scipy", "pandas", "opendp"),
+        )

@@ -16,7 +16,7 @@ from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
 from release_side.choices.options import DEFAULT_POINTS, public_generator
 from release_side.errors import PublishError
-from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
+from release_side.publishing.methods.base import SIZES, MeanMethod
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,5 +84,5 @@ class Generator(MeanMethod):
         n_points = self.choices.points or drawn_rows(measurement.n_rows, domain, fewest=DEFAULT_POINTS)
         return Wanted(n_points=n_points, float32=self.choices.float32)
 
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+    def taken_as_public(self, measured: Measurement, n_points: int) -> tuple[str, ...]:
         return ("the frequencies, drawn from a public seed", SIZES)

@@ -11,7 +11,7 @@ from kmeanalyst.representation.tables.allowed_cells import allowed_cells
 from kmeanalyst.representation.wanted import drawn_rows, most_rows
 from release_side.choices.options import DEFAULT_POINTS
 from release_side.errors import PublishError
-from release_side.publishing.methods.base import SIZES, Measured
+from release_side.publishing.methods.base import SIZES
 from release_side.publishing.methods.random_features import RandomFeatures
 
 
@@ -42,7 +42,7 @@ class Margins(RandomFeatures):
     def most_points(self, kernel: Kernel, domain: Domain) -> int:
         return self.choices.points or most_rows(domain)
 
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+    def taken_as_public(self, measured: Measurement, n_points: int) -> tuple[str, ...]:
         return ("the shares of the budget that tables have, from the domain, the number of rows and the budget", SIZES)
 
     def default_points(self, measurement: Measurement, domain: Domain) -> int:

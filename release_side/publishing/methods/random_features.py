@@ -33,7 +33,7 @@ from release_side.choices.choices import Choices
 from release_side.choices.options import public_generator
 from release_side.choices.statement import NO_PROTECTION
 from release_side.errors import PublishError
-from release_side.publishing.methods.base import SIZES, MeanMethod, Measured
+from release_side.publishing.methods.base import SIZES, MeanMethod
 
 _DRAWN = {  # what a feature map has drawn, by its name
     "random-binning": "the grids of the features, drawn from a public seed",
@@ -103,8 +103,8 @@ class RandomFeatures(MeanMethod):
             bound=self.choices.bound, public=self.public, float32=self.choices.float32,
         )  # fmt: skip
 
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
-        drawn = _DRAWN.get(measured.rounds[-1].feature_map.name, "the frequencies, drawn from a public seed")
+    def taken_as_public(self, measured: Measurement, n_points: int) -> tuple[str, ...]:
+        drawn = _DRAWN.get(measured.feature_map.name, "the frequencies, drawn from a public seed")
         given = f"the rows given as public, from which the points started; {NO_PROTECTION}"
         return (drawn, SIZES, *(() if self.public is None else (given,)))
 

@@ -30,7 +30,7 @@ from release_side.choices.options import public_generator
 from release_side.choices.statement import NO_PROTECTION
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.errors import PublishError
-from release_side.publishing.methods.base import SIZES, MeanMethod, Measured, expected_deviation
+from release_side.publishing.methods.base import SIZES, MeanMethod, expected_deviation
 
 _MOST_COMPARED = 3000  # public points for which the unseen part of the mean is computed
 
@@ -101,7 +101,7 @@ class Subspace(MeanMethod):
         """All points, or none."""
         return 0 if self.public is None else n_points
 
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+    def taken_as_public(self, measured: Measurement, n_points: int) -> tuple[str, ...]:
         given = f"{n_points} rows given as public points; {NO_PROTECTION}"
         return ("the points of the subspace", SIZES, *(() if self.public is None else (given,)))
 

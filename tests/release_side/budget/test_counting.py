@@ -16,7 +16,6 @@ from command_line import curate as call
 from scipy.stats import norm
 
 from kmeanalyst.kernels import Gaussian
-from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.statement import EXPONENTIAL, GAUSSIAN, LAPLACE
@@ -30,9 +29,6 @@ DOMAIN = Domain((Integer(name="age", lower=17, upper=90),))
 FRAME = DOMAIN.decode(DOMAIN.draw(60, 1))
 UNITS = FRAME.assign(patient=[f"{k % 20}" for k in range(60)], visit=[f"{k}" for k in range(60)])
 SMALL: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "points": 5, "features": 20}
-METHODS: dict[str, dict[str, Any]] = {
-    "random-features": {"points": 5, "features": 20}, "subspace": {"points": 5}, "exponential": {"points": 1},
-}  # fmt: skip
 
 
 class Unread(type(FRAME)):  # type: ignore[misc]
@@ -109,17 +105,6 @@ def test_uncounted_publishes_without_a_ledger_or_a_warning_and_a_rehearsal_needs
     Path(place["o.kme"]).unlink()
     result = command(name, place, "--rehearsal", 1, epsilon=50, delta=0.1)
     assert result.exit_code == 0 and "NOT PRIVATE" in result.stdout and "warning" not in result.stderr
-
-
-def test_an_unlimited_table_counts_and_refuses_nothing(place):
-    made = call("ledger", "init", place["other.ledger"], "--table", "open", "--unlimited")
-    assert made.exit_code == 0 and "budget  unlimited: releases are counted and none is refused" in made.stdout
-    for _ in range(2):
-        result = command("publish", place, "--ledger", place["other.ledger"], "--table", "open", epsilon=9)
-        assert result.exit_code == 0
-        Path(place["o.kme"]).unlink()
-    assert "as a release of table open, which is unlimited and has spent epsilon 13.69 at delta 1e-06" in result.stderr
-    assert len(Ledger(place["other.ledger"]).account("open").releases) == 2
 
 
 def test_init_takes_a_budget_or_unlimited_and_makes_nothing_else(place):
@@ -263,20 +248,6 @@ def of_unit(unit: Any) -> dict[str, Any]:
     return {"neighbouring": "replace-one-unit", "unit": unit}
 
 
-def test_the_name_of_the_column_is_in_the_file_and_taken_as_public(place):
-    output = place["o.kme"]
-    assert command("publish", place, "--uncounted", "--unit", "patient").exit_code == 0
-    release = read_release(output)
-    statement = release.statement
-    assert statement is not None and statement.to_dict()["unit"] == "patient"
-    assert (statement.unit, statement.n_rows, statement.counted) == ("patient", 20, "units of 'patient'")
-    assert "20 units of 'patient', of equal weight" in release.summary()["table"]
-    assert statement.taken_as_public[0] == (
-        "the number P of units of 'patient' (not that of their rows) and the names of the columns, 'patient' included"
-    )
-    assert "person" not in repr(release)
-
-
 # ---------------------------------------------------------------------- choices that depend on earlier releases
 
 
@@ -332,10 +303,3 @@ def test_the_command_line_warns_on_standard_error(place):
     (line,) = [line for line in second.stderr.splitlines() if line.startswith("warning: ")]
     assert line.startswith("warning: with this release table 'mixed' has noise that is not Gaussian")
     assert "LedgerWarning" not in second.stderr
-
-
-def test_gaussian_releases_alone_are_not_warned_about(place):
-    book = Ledger(place["b.ledger"])
-    for _ in range(2):
-        publish(FRAME, DOMAIN, **SMALL, ledger=book.path, table="people")  # a warning would be an error
-    assert book.account("people").holds_if_adaptive

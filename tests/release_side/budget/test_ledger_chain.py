@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ledger_cases import FIELDS, gaussian, recomputed, refusal, replace_all
 
 from kmeanalyst.release import read_release
-from kmeanalyst.releases.domain.domain import Domain, domain_toml
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.file import read_function
 from release_side import publish, publish_function
@@ -257,17 +257,6 @@ def test_functions_and_draws_have_heads_too(ledger, tmp_path):
     heads = [read_function(function).statement.ledger_head, read_release(drawn).statement.ledger_head]
     recorded = [ledger.account(table).releases[-1].digest for table in ("census", "drawn")]
     assert heads == recorded and "ledger" in read_function(function).summary()
-
-
-def test_the_command_line_prints_the_head(ledger, tmp_path):
-    private, toml, output = (tmp_path / name for name in ("p.csv", "d.toml", "o.kme"))
-    FRAME.to_csv(private, index=False)
-    toml.write_text(domain_toml(DOMAIN), encoding="utf-8")
-    words = ["publish", private, "--domain", toml, "--epsilon", 0.5, "--delta", 1e-6, "--points", 5, "--features", 20]
-    words += ["--output", output, "--ledger", ledger.path, "--table", "adult"]
-    result = call(*words)
-    head = ledger.account("adult").releases[-1].digest
-    assert result.exit_code == 0 and f"ledger      counted, head {head}" in result.stdout
 
 
 # ---------------------------------------------------------------------- who may read it

@@ -13,16 +13,13 @@ import pandas as pd
 import paths
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-import release_side
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import GRID
-from release_side.door.mechanism import PublishError
 from release_side.door.private_mean import _shrink_to_bound, integer_features, within_norm
 from release_side.private_rows.rows import open_private
 
@@ -45,14 +42,6 @@ def test_the_code_of_a_text_does_not_depend_on_the_texts_before_it():
         for _ in range(50):
             cells = rng.permutation(np.array(LOOKALIKES * 3, dtype=object))
             np.testing.assert_array_equal(column.encode(cells)[0], [alone[text] for text in cells])
-
-
-def test_one_line_of_a_file_cannot_move_the_others(tmp_path):
-    domain = Domain((LETTERS,))
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"x\nA\0\n" + b"A\n" * 999)
-    rows = np.concatenate(list(open_private(path).encoded(domain)))
-    assert rows[:, 0].tolist() == [1.0] + [0.0] * 999  # the first is not a level and becomes the default
 
 
 FRAMES = {
@@ -90,18 +79,6 @@ def test_a_parquet_file_with_a_signalling_nan_warns_of_nothing(tmp_path):
         warnings.simplefilter("error")
         rows = np.concatenate(list(open_private(tmp_path / "a.parquet").encoded(Domain((KINDS[2],)))))
     np.testing.assert_array_equal(rows, [[1.0], [np.nan]])
-
-
-def test_the_private_table_is_refused_as_its_own_public_points(tmp_path):
-    path = tmp_path / "private.csv"
-    path.write_text("x\nA\nB\n")
-    (tmp_path / "link.csv").symlink_to(path)
-    for public in (path, tmp_path / "link.csv", f"{tmp_path}/../{tmp_path.name}/private.csv"):
-        with pytest.raises(PublishError, match=r"are the private table itself.*Name a file of rows that are public"):
-            release_side.publish(path, Domain((LETTERS,)), epsilon=1.0, delta=1e-6, public_points=public)
-    frame = pd.DataFrame({"x": ["A", "B"]})
-    with pytest.raises(PublishError, match="are the private table itself"):
-        release_side.publish(frame, Domain((LETTERS,)), epsilon=1.0, delta=1e-6, public_points=frame)
 
 
 def test_the_norm_is_enforced_in_integers_and_not_only_in_rounded_squares():

@@ -24,12 +24,10 @@ from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.function import KINDS
-from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import LAPLACE, PopulationSize
 from release_side.choices.choices import FAMILIES, METHOD_NAMES, Choices
-from release_side.door.mechanism import GaussianNoise, LaplaceNoise, PublishError
+from release_side.door.mechanism import LaplaceNoise, PublishError
 from release_side.door.private_mean import private_mean
-from release_side.publishing.methods import Measured
 from release_side.publishing.methods.generator import Generator
 
 DOMAIN = Domain((Real(name="x", lower=-1, upper=1), Boolean(name="y")))
@@ -93,7 +91,7 @@ def test_the_measurement_of_a_generator_has_it_before_any_network_is_trained():
     features = method.prepare(DOMAIN, size, noise)
     assert isinstance(features, Concatenation)
     measurement = private_mean([DOMAIN.encode(table(DOMAIN))], features, noise, n_rows=N)
-    statement = method.statement(Measured((measurement,)), noise, size, 20)
+    statement = method.statement(measurement, noise, size, 20)
     statement.check_arithmetic()
     assert (statement.epsilon, statement.delta, statement.mechanism) == (0.5, 0.0, LAPLACE)
     check_noise(features, measurement.noise_scale, N)
@@ -116,19 +114,6 @@ def test_noise_and_delta_that_do_not_go_together_are_refused_before_a_row_is_rea
             domain, how = METHODS[method]
             with pytest.raises(PublishError, match=message):
                 release_side.publish(table(domain), domain, **how, epsilon=1.0, delta=delta, noise=noise)
-
-
-def test_laplace_noise_is_the_smaller_up_to_a_few_coordinates_and_grows_faster():
-    """√2·√F/ε against σ(ε, 1e-6)/Δ: equal at F = (σε/Δ)²/2, which `most` is the whole part of."""
-
-    def ratio(F: int, epsilon: float) -> float:
-        euclidean = 2.0 * GRID
-        laplace = LaplaceNoise(epsilon, 0).deviation(math.ceil(math.sqrt(F) * euclidean))
-        return laplace / GaussianNoise(epsilon, 1e-6).deviation(euclidean)
-
-    for epsilon, most in [(0.1, 6), (1.0, 8), (10.0, 14)]:
-        assert ratio(most, epsilon) <= 1 < ratio(most + 1, epsilon)
-        assert ratio(100 * most, epsilon) == pytest.approx(10 * ratio(most, epsilon), rel=1e-6)
 
 
 def test_the_error_of_a_measurement_is_that_of_its_noise():

@@ -23,18 +23,7 @@ import pandas as pd
 import pytest
 import refusals
 from click.testing import CliRunner
-from cluster_cases import (
-    DOMAIN,
-    MARKER,
-    SMALL,
-    HostilePart,
-    N,
-    in_files,
-    integers_of,
-    noisy_integers,
-    people,
-    raise_first_cell,
-)
+from cluster_cases import DOMAIN, MARKER, SMALL, HostilePart, in_files, integers_of, noisy_integers, raise_first_cell
 
 import release_side
 from kmeanalyst.release import read_release
@@ -119,19 +108,6 @@ def test_a_worker_that_dies_inside_a_task_or_between_tasks_changes_nothing(
     assert (tmp_path / "died").exists()
     (tmp_path / "died").unlink()
     assert noisy_integers(tmp_path, KillsAWorker(mortal), unit=unit) == expected
-
-
-@UNITS
-@pytest.mark.slow
-@pytest.mark.parametrize("parts", [1, 5])
-def test_a_dataframe_of_dask_is_read_partition_by_partition(unit: str | None, parts: int, both: Any):
-    import dask.dataframe as dd
-
-    with dask.config.set({"dataframe.convert-string": False}):  # 13 would become "13" before it is read
-        frame = dd.from_pandas(people(), npartitions=parts)
-    found = noisy_integers(frame, Dask(both), unit=unit)
-    assert found == noisy_integers(people(), unit=unit)
-    assert found[-1] == (N if unit is None else 36)  # None, "" and NaN are one person, and 13, "13" and 13.0
 
 
 @pytest.mark.slow
@@ -336,17 +312,6 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(PublishError, match=r"pip install 'kmeanalyst\[cluster\]'"):
         release_side.Dask("tcp://127.0.0.1:8786")
-
-
-@pytest.mark.slow
-def test_a_dataframe_of_dask_needs_a_cluster_and_stays_there(both: Any):
-    import dask.dataframe as dd
-
-    frame = dd.from_pandas(people(), npartitions=2)
-    with pytest.raises(PublishError, match=r"Dask with executor=release_side.Dask\(client\)"):
-        noisy_integers(frame)
-    with pytest.raises(PublishError, match=r"read by the workers of its cluster alone.*Nothing was spent"):
-        noisy_integers(frame, Dask(both), public_points=people()[[*DOMAIN.names]], points=None)
 
 
 @pytest.mark.slow

@@ -184,7 +184,6 @@ def in_a_dictionary(cells: list[bytes | None], kind: pa.DataType) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int16()), as_text(words, kind))
 
 
-some_cells = st.lists(st.none() | a_cell, min_size=1, max_size=8)
 KINDS: dict[str, Any] = {
     "string": lambda cells: as_text(cells, pa.string()),
     "large_string": lambda cells: as_text(cells, pa.large_string()),

@@ -24,8 +24,6 @@ import pytest
 import refusals
 import source_cases
 from exception_texts import everything_of
-from hypothesis import given
-from hypothesis import strategies as st
 from source_cases import MARKER, SMALL, N, as_csv, domain_of_patients, empty_for_nan, patients, refused_and_shown
 
 import release_side
@@ -191,33 +189,6 @@ def test_an_identifier_and_its_row_are_read_in_one_pass(tmp_path, monkeypatch):
     assert integers(Turned(table), unit="who") != expected
 
 
-HOSTILE = st.sampled_from([None, "", "Zürich", "13", "A\0", "\0", "x" * 9999, "nan", "1e999", "2001-01-01", "\u202e"])
-
-
-@given(cell=HOSTILE, index=st.integers(0, 9), cut=st.integers(0, 10))
-def test_a_cell_changes_its_own_row_alone(cell, index, cut):
-    """Words of dictionaries included, and wherever the batches are cut."""
-    texts = ["Zürich", "13", None, "Bern", "13", "Zürich", "", "Basel, Stadt", "13", "Bern"]
-
-    def rows(cells: list[str | None], start: int) -> np.ndarray:
-        domain = Domain((DOMAIN["city"],))
-        batches = [pa.array(part, pa.string()).dictionary_encode() for part in (cells[:start], cells[start:])]
-        batches = [pa.record_batch({"city": part.cast(pa.dictionary(pa.int32(), pa.string()))}) for part in batches]
-        table = pa.Table.from_batches(batches)
-        return np.concatenate(list(open_private(table).encoded(domain)))
-
-    expected = rows(texts, 5)
-    found = rows([*texts[:index], cell, *texts[index + 1 :]], cut)
-    np.testing.assert_array_equal(np.delete(found, index, axis=0), np.delete(expected, index, axis=0))
-
-
-def test_words_of_a_dictionary_that_are_no_text_change_no_other_row():
-    words = pa.array([b"13", b"\xff", b"\xfe unused"]).view(pa.string())
-    table = pa.table({"city": pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), words)})
-    (rows,) = open_private(table).encoded(Domain((DOMAIN["city"],)))
-    assert rows[:, 0].tolist() == [2.0, 0.0, 0.0, 2.0]
-
-
 def test_batches_may_have_dictionaries_of_their_own():
     """Of words in views, as polars has them."""
     batches = []
@@ -263,7 +234,6 @@ KINDS: dict[str, Column] = {
     "cyclic": release_side.Cyclic(name="x", lower=0, upper=24),
 }  # fmt: skip
 NUMBERS, EVERY = ("real", "integer", "cyclic"), tuple(KINDS)
-OTHERS = tuple(kind for kind in EVERY if kind not in NUMBERS)
 ZONED = pa.timestamp("us", "Europe/Zurich")
 REFUSED: list[tuple[pa.DataType, tuple[str, ...], str]] = [
     (pa.float32(), ("categorical", "ordinal", "tree", "text", "date"), r"in single precision 0\.1 is .*\. Cast .* to text"),

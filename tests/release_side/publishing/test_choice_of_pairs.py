@@ -27,10 +27,9 @@ from kmeanalyst.representation.tables.estimates import Observed, implied_by_pair
 from kmeanalyst.representation.tables.tree import connected_parts
 from release_side import publish
 from release_side.choices.choices import Choices
-from release_side.choices.workload import Workload
 from release_side.door.door import Door
 from release_side.door.mechanism import noise_for
-from release_side.publishing.methods import METHODS, chosen_method
+from release_side.publishing.methods import chosen_method
 from release_side.publishing.methods.adaptive import shares_of_rounds as sharing
 from release_side.publishing.methods.adaptive.choice_of_pairs import Distances, Prospect, largest_distance
 from release_side.publishing.methods.adaptive.shares_of_rounds import (
@@ -136,7 +135,7 @@ def test_a_table_measured_in_several_rounds_has_the_noise_it_claims():
     for seed in range(20):
         noise = noise_for("gaussian", 1.0, 1e-6, rehearsal=seed)
         method.prepare(DOMAIN, size, noise)
-        (measurement,) = method.measure(Door([DOMAIN.encode(frame)], noise, size), DOMAIN, size).rounds
+        measurement = method.measure(Door([DOMAIN.encode(frame)], noise, size), DOMAIN, size)
         features = measurement.feature_map
         assert isinstance(features, MarginFeatures)
         group = features.groups[0]
@@ -187,17 +186,6 @@ def test_many_columns_are_scored_where_noise_is_small_and_drawn_where_it_is_not(
     for n, rounds in ((10**6, (1, 3, 5, 6)), (10_000, (1, 2, 3, 4, 5, 7)), (1_000, (1,))):
         shares = shares_of_rounds(adaptive_kernel(domain), PopulationSize(n), noise_for("gaussian", 1.0, 1e-6))
         assert shares.scores == rounds and math.isclose(sum(shares.parts), 1)
-
-
-def test_a_target_is_asked_of_chosen_pairs_but_where_margins_of_all_are_asked_for():
-    domain = of_levels("abcy")
-    for choices, kind in (
-        ({}, "adaptive"), ({"kernel": "adaptive"}, "adaptive"), ({"noise": "laplace"}, "margins"),
-        ({"kernel": "margins"}, "margins"),
-    ):  # fmt: skip
-        chosen = chosen_method("random-features", Choices(target="y", **choices), domain)
-        assert type(chosen) is METHODS[kind] and isinstance(chosen.choices.workload, Workload) == (kind == "adaptive")
-        assert chosen.choices.target == (None if kind == "adaptive" else "y")
 
 
 def test_the_last_class_of_many_columns_is_seen_with_every_other_column_and_first_in_larger_sets(monkeypatch):

@@ -23,10 +23,8 @@ import pandas as pd
 import paths
 import pytest
 import refusals
-from command_line import curate as call
 from every import every
 
-import kmeanalyst as ka
 import release_side
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.numbers import Integer
@@ -225,20 +223,6 @@ def test_the_trial_file_is_written_like_the_output(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         atomic.check_place(tmp_path / "b.kme")
     assert [path.name for path in tmp_path.iterdir()] == ["a.kme"]
-
-
-def test_the_command_line_asks_for_force(curator):
-    output = existing(curator.folder)
-    counted = ("--ledger", curator.ledger.path, "--table", "people", "--output", output)
-    words = ("--domain", curator.folder / "domain.toml", "--epsilon", 1, "--delta", 1e-6, *counted)
-    for command in (["publish", curator.private, "--points", 4, "--features", 8],
-                    ["publish-function", curator.private, "--kind", "density", "--grid", 4]):  # fmt: skip
-        refused = call(*command, *words)
-        assert refused.exit_code == 1 and "old.kme exists" in refused.stderr and "--force" in refused.stderr
-    assert curator.recorded() == 0 and output.read_bytes() == b"older"
-    done = call(*command, *words, "--force")
-    assert done.exit_code == 0, done.stderr
-    assert curator.recorded() == 1 and ka.read_function(output).kind == "density"
 
 
 def test_a_rehearsal_does_not_replace_a_release_without_force(curator):

@@ -214,12 +214,6 @@ def test_a_line_changes_its_own_row_alone(tmp_path):
         np.testing.assert_array_equal(read_lines([*LINES[:2], line, LINES[3]], tmp_path), expected)
 
 
-def test_the_last_line_counts_with_and_without_a_newline(tmp_path):
-    with_newline = read_lines(LINES, tmp_path)
-    np.testing.assert_array_equal(read_lines(LINES, tmp_path, end=b""), with_newline)
-    assert len(read_lines(LINES, tmp_path, end=b"\n\n")) == 4  # a blank line is a row: no row is dropped
-
-
 def test_quotes_that_could_span_lines_swallow_no_rows(tmp_path):
     """Read as ordinary CSV, these two quotes would make one cell of three rows."""
     lines = [LINES[0], b'30,1,"Basel', b"40,2,Genf", b'50,3,Bern"']
@@ -284,11 +278,6 @@ def test_published_weights_reproduce_the_measurement_without_a_bound(domain, fra
     release = published("subspace", frame, domain, weights="published")
     assert release.fit_distance == pytest.approx(0.0, abs=1e-9)
     assert not release.is_probability
-
-
-def test_the_budget_sets_the_noise(domain, frame):
-    scales = [publish(frame, domain, **{**FIRST, "epsilon": e}).measurement.noise_scale for e in (0.1, 1.0, 10.0)]
-    assert scales[0] > 3 * scales[1] > 9 * scales[2]
 
 
 def test_the_domain_and_the_table_may_be_paths(domain, frame, tmp_path, no_noise):

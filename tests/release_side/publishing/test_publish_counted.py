@@ -208,12 +208,3 @@ def test_the_command_line_keeps_the_budget(words, tmp_path, monkeypatch):
     assert "The noise had been drawn: count this release as spent." in failed.stderr
     shown = call("ledger", "show", book)
     assert str(output) in shown.stdout and "people" in shown.stdout
-
-
-def test_a_rehearsal_on_the_command_line_is_stamped_and_repeats_itself(words, tmp_path):
-    output = tmp_path / "o.kme"
-    result = call(*words, "--rehearsal", 3, "--output", output)
-    assert result.exit_code == 0 and "NOT PRIVATE" in result.stdout
-    first = output.read_bytes()
-    assert call(*words, "--rehearsal", 3, "--output", output, "--workers", 1, "--force").exit_code == 0
-    assert output.read_bytes() == first

@@ -33,7 +33,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.releases.measurement import SHRINK, feature_mean, grid_sensitivity
-from kmeanalyst.releases.statement import REPLACE_ROW, REPLACE_UNIT
+from kmeanalyst.releases.statement import REPLACE_UNIT
 from release_side.budget.ledger import Ledger
 from release_side.cli.main import main
 from release_side.door.mechanism import GaussianNoise, PublishError
@@ -93,17 +93,6 @@ def test_the_measurement_is_the_mean_over_units_of_the_average_of_their_rows(no_
     np.testing.assert_allclose(measurement.vector, expected, atol=1e-8)
     of_rows = feature_mean(measurement.feature_map, DOMAIN.encode(TABLE))
     assert np.abs(measurement.vector - of_rows).max() > 1e-3  # a row of a unit with many rows counts less
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_units_of_one_row_give_the_release_of_the_rows(size: str):
-    frame = TABLE.assign(person_id=[f"{number}" for number in range(ROWS)])
-    both = [publish(frame, DOMAIN, unit=unit, rehearsal=3, **BUDGET, **SIZES[size]) for unit in ("person_id", None)]
-    units, rows = (release.measurement for release in both)
-    np.testing.assert_array_equal(units.noisy_sum, rows.noisy_sum)
-    assert (units.n_rows, units.noise_scale) == (rows.n_rows, rows.noise_scale)
-    np.testing.assert_array_equal(both[0].weights, both[1].weights)
-    assert [release.statement.neighbouring for release in both] == [REPLACE_UNIT, REPLACE_ROW]
 
 
 def test_rows_without_an_identifier_are_one_unit():

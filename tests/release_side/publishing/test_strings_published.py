@@ -66,8 +66,8 @@ def path(release, tmp_path_factory):
 
 
 def test_the_release_is_nearer_to_the_private_table_than_its_public_rows(release):
-    """Balog et al. 2018, Algorithm 1: the RKHS distance to the embedding of all private rows."""
-    table = KernelMean(release.kernel, DOMAIN.encode(TABLE))
+    """Balog et al. 2018, Algorithm 1: the RKHS distance to the embedding of private rows, of the first 1,500."""
+    table = KernelMean(release.kernel, DOMAIN.encode(TABLE[:1500]))
     public = KernelMean(release.kernel, DOMAIN.encode(PUBLIC))
     assert release.embedding.distance(table) < 0.8 * public.distance(table)
 

@@ -508,7 +508,6 @@ def test_a_plan_has_the_errors_that_an_analyst_of_the_simulated_release_would_se
         assert by_name["corr(age, `hours-per-week`)"]["measured"] == "table of age × `hours-per-week`, in any case"
         assert by_name[EVERY_KIND[-1]]["measured"] == "not measured jointly: depends on the choice made from scores"
     assert found["questions"][0][0]["privacy"] > 2 * found["questions"][1][0]["privacy"]
-    assert "questions" not in plan(DOMAIN, rows=5000, delta=1e-6, epsilon=1.0)
 
 
 def test_a_question_without_an_answer_in_the_simulated_release_has_none():
@@ -529,9 +528,8 @@ def test_the_command_prints_a_line_for_each_question_and_budget(tmp_path: Path):
     cells = [re.split(r"\s{2,}", line) for line in lines]
     assert [row[:2] for row in cells] == [[q, e] for q in ("age > 50", "table(p, q)") for e in ("0.1", "1")]
     assert cells[0][-1] == "one-way tables of age" and cells[2][-1] == "table of p × q, in any case"
-    as_json = json.loads(call(*words, "--workload", tmp_path / "q.txt", "--json").stdout)
-    rows = [asked for entry in as_json["plans"] for asked in entry["questions"]]
-    assert [f"{row['standard_error']:.2g}" for row in (rows[0], rows[2])] == [cells[0][2], cells[1][2]]
+    (as_json,) = json.loads(call(*words[:-1], "--workload", tmp_path / "q.txt", "--json").stdout)["plans"]
+    assert [f"{row['standard_error']:.2g}" for row in as_json["questions"]] == [cells[0][2], cells[2][2]]
 
 
 def test_tables_that_are_too_large_are_refused_before_the_spend_or_left_out():

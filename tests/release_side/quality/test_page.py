@@ -88,12 +88,9 @@ def test_what_scrolls_can_be_reached_by_the_keyboard_and_drawings_are_described(
     assert all(each["role"] == "img" and each["aria-labelledby"] for each in page.of("svg"))
 
 
-def test_the_one_line_and_the_worst_groups_come_first(found: Quality, html: str):
+def test_the_score_and_the_worst_groups_come_first(found: Quality, html: str):
     top = html[: html.index('id="columns"')]
-    sample = found.tables.sub_sample
-    assert sample is not None
-    assert f"As near to the table as a random sample of <strong>{sample.text}</strong> of its rows." in top
-    assert top.index("banner") < top.index("As near") < top.index("Groups of ")
+    assert top.index("banner") < top.index("k-marginal, of 1000") < top.index("Groups of ")
     assert f"{found.tables.groups[0].score:,.0f}" in top
     assert f"{found.questions.held} of {found.questions.known}" in top
 
@@ -132,7 +129,7 @@ def test_without_group_target_or_pairs_there_is_still_a_page():
     release = ka.from_frame(domain.decode(domain.draw(30, 0)).assign(weight=1 / 30), domain=domain)
     found = quality(release, domain.decode(domain.draw(50, 1)).astype(str), source="x.kme")
     page = Page(quality_html(found))
-    assert found.tables.sub_sample is None and found.models.target is None
+    assert "no two columns with cells" in page.text and found.models.target is None
     assert "no measurement" in page.text and "name a column with --group" in page.text
 
 

@@ -31,7 +31,8 @@ from release_side.quality.quality import quality
 
 MARKER = "kept4711"
 STAMPED = json.dumps({"not_for_publication": STAMP}, ensure_ascii=False)
-PUBLISH = ("publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6, "--points", 40)
+QUICK = ("--points", 40, "--kernel", "table", "--features", 40)
+PUBLISH = ("publish", "private.csv", "--domain", "domain.toml", "--epsilon", 1, "--delta", 1e-6, *QUICK)
 
 
 @pytest.fixture

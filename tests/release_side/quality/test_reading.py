@@ -11,6 +11,8 @@ import pytest
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from release_side.private_rows import reading as private_reading
+from release_side.private_rows import unit_buckets
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
 from release_side.quality import reading
@@ -38,6 +40,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PrivateTable, "piece", 70)
     monkeypatch.setattr(reading, "CHUNK_ROWS", 13)
     monkeypatch.setattr(reading, "SAMPLE_ROWS", 100)
+    monkeypatch.setattr(private_reading, "_MOST_HELD", 10 * 32)  # so that units of more than ten rows stay on the disk
+    monkeypatch.setattr(unit_buckets, "_MOST_BYTES", 10 * 32)
 
 
 def test_every_row_is_handed_to_all_and_few_rows_are_all_kept_in_their_order(small_pieces: None):

@@ -1,4 +1,4 @@
-"""Tables for scores against loops over rows, scores against the arithmetic of the ACS scorer, and expected scores of samples."""
+"""Tables for scores against loops over rows, scores against the arithmetic of the ACS scorer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.stats import hypergeom
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
@@ -16,11 +15,9 @@ from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 from release_side.quality import score_tables
 from release_side.quality.score_tables import (
-    SampleScores,
     ScoreTables,
     group_scores,
     k_marginal,
-    mean_absolute_deviation,
     names_of_cells,
     shares_of,
     total_variations,
@@ -171,64 +168,3 @@ def test_cells_have_names():
     for column, names in named:
         assert names_of_cells(Domain((column,)), 0) == names, column
         assert ScoreTables(Domain((column,))).sizes == {0: len(names)}, column
-
-
-# ---------------------------------------------------------------------- samples of the table
-
-THREE = Domain(
-    tuple(Categorical(name=name, levels=tuple("abcde"[:size])) for name, size in zip("xyz", (3, 4, 5), strict=True))
-)
-X = np.random.default_rng(0).integers(0, (3, 4, 5), (800, 3)).astype(float)
-
-
-def samples_of(group: int | None) -> tuple[ScoreTables, SampleScores]:
-    tables = ScoreTables(THREE, group)
-    samples = SampleScores.of(tables, tables.counts(X))
-    assert samples is not None
-    return tables, samples
-
-
-def test_the_mean_absolute_deviation_is_that_of_the_hypergeometric_distribution():
-    for N, n in ((20, 7), (31, 16), (50, 1), (50, 49), (50, 50)):
-        k, x = np.arange(N + 1), np.arange(n + 1)[:, None]
-        expected = (np.abs(x - n * k / N) * hypergeom.pmf(x, N, k, n)).sum(axis=0)
-        assert mean_absolute_deviation(N, k, n) == pytest.approx(expected, abs=1e-12)
-    variance = 1e7 * 0.1 * 0.9 * 0.9  # of many rows it is that of the normal distribution: n k/N (1 − k/N) (1 − n/N)
-    normal = np.sqrt(2 / np.pi * variance)
-    assert mean_absolute_deviation(10**8, np.array([10**7]), 10**7) == pytest.approx(normal, rel=1e-4)
-
-
-@pytest.mark.parametrize(("group", "n"), [(None, 80), (0, 5), (0, 700)])
-def test_the_expected_score_is_the_mean_of_drawn_samples(group: int | None, n: int):
-    tables, samples = samples_of(group)
-    p, rng = shares_of(tables, tables.counts(X)), np.random.default_rng(n)
-    choices = (rng.choice(len(X), n, replace=False) for _ in range(400))
-    drawn = [k_marginal(tables, p, shares_of(tables, tables.counts(X[chosen]))) for chosen in choices]
-    error = float(np.std(drawn)) / 20
-    assert abs(np.mean(drawn) - samples.score(n)) < 4 * error  # fails once in 16,000 seeds
-    assert abs(np.mean(drawn) - samples.score(round(n * 0.8))) > 4 * error  # the power of this test
-
-
-@pytest.mark.parametrize("group", [None, 0])
-def test_more_rows_are_nearer_and_the_rows_of_a_score_invert_the_score_of_rows(group: int | None):
-    samples = samples_of(group)[1]
-    scores = np.array([samples.score(n) for n in range(1, 801)])
-    assert (np.diff(scores) > -1e-9).all() and scores[-1] == 1000
-    for n in (1, 2, 17, 400, 799, 800):
-        assert samples.rows_of(scores[n - 1]) == pytest.approx(n, abs=0.01)
-    assert samples.rows_of((scores[29] + scores[30]) / 2) == pytest.approx(30.5, abs=1e-6)
-    assert (samples.rows_of(0.0), samples.rows_of(1000.0)) == (0, 800)
-
-
-def test_the_number_of_rows_counts_and_not_their_share():
-    """Ten times the table: the same score needs nearly as many rows, a tenth of the share."""
-    tables, samples = samples_of(None)
-    longer = SampleScores.of(tables, 10 * tables.counts(X))
-    assert longer is not None
-    assert longer.rows_of(samples.score(40)) == pytest.approx(40 * (1 - 40 / 8000) / (1 - 40 / 800), rel=0.01)
-
-
-def test_without_pairs_or_rows_there_is_nothing_to_compare():
-    alone = ScoreTables(Domain((THREE.columns[0],)))
-    assert SampleScores.of(alone, alone.counts(X[:, :1])) is None
-    assert SampleScores.of(ScoreTables(THREE), ScoreTables(THREE).counts(X[:0])) is None

@@ -65,25 +65,10 @@ def test_the_worst_comes_first():
     assert columns["age"].cells == ("0 to 17", "18 to 64", "65 to 99") and sum(columns["pay"].table) == pytest.approx(1)
 
 
-def test_a_release_that_is_the_table_is_perfect_and_above_ninety_per_cent():
+def test_a_release_that_is_the_table_is_perfect():
     scores = scores_of(rows(300), rows(300), group="town")
     assert (scores.k_marginal, scores.worst_group, scores.one_way, scores.two_way) == pytest.approx((1000, 1000, 0, 0))
-    assert scores.sub_sample is not None and scores.sub_sample.text == "above 90 %"
     assert scores.equal_rows.equal == scores.equal_rows.points == 300
-
-
-def test_the_sub_sample_is_the_one_that_has_the_score():
-    """A simple random sample of 150 of 600 rows as the release: it is as near as a sample of a quarter of the rows."""
-    table = rows(600)
-    drawn = table[np.random.default_rng(4).choice(600, 150, replace=False)]
-    sample = scores_of(drawn, table, group="town").sub_sample
-    assert sample is not None
-    assert 0.2 < sample.share < 0.3  # over seeds the share has a standard deviation of less than .02
-    assert sample.rows == pytest.approx(600 * sample.share) and sample.text == f"{100 * sample.share:.2g} %"
-    far = np.tile(rows(1, 5), (10, 1))
-    far[:, 1], far[:, 4] = 99, 0
-    nothing = scores_of(far, table).sub_sample
-    assert nothing is not None and nothing.text == "below 1 %"
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -107,7 +92,7 @@ def test_rows_that_weigh_half_count_half():
     release = ka.from_frame(DOMAIN.decode(rows(80, 1)).assign(weight=1.0), domain=DOMAIN)
     units, plain = table_scores(release, of_units), table_scores(release, counted(table, group="town"))
     assert units.k_marginal == pytest.approx(plain.k_marginal)
-    assert (units.groups, units.sub_sample) == (plain.groups, plain.sub_sample)
+    assert units.groups == plain.groups
     assert (units.n_rows, plain.n_rows) == (400, 200)
 
 
@@ -115,7 +100,7 @@ def test_a_narrow_domain_has_what_it_can_have():
     text = Domain((Text(name="note", length=30), Boolean(name="x")))
     points = text.encode({"note": ["a", "b", "c"], "x": [True, False, True]})
     scores = scores_of(points, points, text)
-    assert (scores.k_marginal, scores.sub_sample, scores.two_way) == (None, None, None)
+    assert (scores.k_marginal, scores.two_way) == (None, None)
     assert (scores.columns[-1].name, scores.columns[-1].total_variation) == ("note", None)
     assert "note" in scores.notes[0] and scores.equal_rows.equal == 3
     json.dumps(asdict(scores), allow_nan=False)

@@ -28,7 +28,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Real
 from kmeanalyst.sources import postgresql
 from kmeanalyst.sources.postgresql import PostgresTable
-from release_side import PublishError, publish, publish_function, sql
+from release_side import PublishError, publish, sql
 from release_side.private_rows.rows import open_private
 from release_side.private_rows.table import PrivateTable
 
@@ -36,10 +36,6 @@ DOMAIN = domain_of_patients("City")
 AGES = Domain((DOMAIN["age"],))
 OPEN: list[Any] = []  # connections
 private_table = partial(patients, note='no"te', city="City")
-
-
-def as_text(table: pa.Table) -> pa.Table:
-    return pa.table({name: column.cast(pa.string()) for name, column in zip(table.schema.names, table, strict=True)})
 
 
 def in_postgresql(table: pa.Table, server: Server, _: Path) -> Any:
@@ -134,23 +130,6 @@ def test_text_is_utf_8_whatever_the_client_s_encoding(server, tmp_path, monkeypa
     table = private_table()
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     assert integers(in_postgresql(table, server, tmp_path)) == integers(as_csv(table, tmp_path))
-
-
-def test_a_function_is_the_same_from_a_database(server, tmp_path):
-    table = private_table()
-    options: dict[str, Any] = {"kind": "density", "epsilon": 1.0, "delta": 1e-6, "rehearsal": 1}
-    expected = publish_function(as_csv(table, tmp_path), AGES, **options).noisy_sum.tolist()
-    for source in ("PostgreSQL", "DuckDB"):
-        opened = SOURCES[source](table, server, tmp_path)
-        assert publish_function(opened, AGES, **options).noisy_sum.tolist() == expected
-
-
-def test_public_points_are_compared_with_the_rows_of_a_database(server, tmp_path):
-    table = private_table()
-    opened = in_postgresql(table, server, tmp_path)
-    with pytest.raises(PublishError, match=r"are the private table itself: .*hold the same rows"):
-        publish(opened, DOMAIN, **SMALL, public_points=table.to_pandas())
-    assert len(publish(opened, DOMAIN, **SMALL, public_points=table.slice(0, 50).to_pandas())) == 5
 
 
 # ---------------------------------------------------------------------- one moment

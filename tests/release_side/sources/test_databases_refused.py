@@ -223,19 +223,6 @@ def test_a_connection_is_one_that_is_known(visits, tmp_path):
             sql(wrong, "visits")
 
 
-def test_sqlite_is_refused_because_its_types_follow_from_rows():
-    """One cell of another row makes a whole number a text."""
-    sqlite = pytest.importorskip("adbc_driver_sqlite.dbapi")
-    types = []
-    for more in ("", ", ('x')"):
-        with sqlite.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("create table t (x integer)")
-            cursor.execute(f"insert into t values ('07001'){more}")
-            cursor.execute("select x from t")
-            types.append(cursor.fetch_arrow_table().schema.field("x").type)
-    assert types[0] != types[1]
-
-
 @pytest.mark.parametrize("missing", ["adbc_driver_postgresql", "adbc_driver_manager", "duckdb"])
 def test_a_missing_driver_is_named_with_the_extra_that_has_it(missing, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)

@@ -21,7 +21,6 @@ from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range
 from release_side.errors import PublishError
 from release_side.publishing.methods.adaptive import shares_of_rounds as sharing
 from release_side.publishing.methods.adaptive.rounds import Rounds
-from release_side.publishing.methods.base import Measured
 from release_side.publishing.methods.margins import Margins
 
 _MOST_NAMED = 30_000  # of the pairs: no file holds many more tables
@@ -67,7 +66,7 @@ class AdaptiveMargins(Margins):
             return everything
         return MarginFeatures(sharing.with_sets(everything.kernel, shares.sets))
 
-    def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measured:
+    def measure(self, door: Door[Noise | RehearsalNoise], domain: Domain, size: PopulationSize) -> Measurement:
         everything = self.prepare(domain, size, door.noise)
         assert isinstance(everything, MarginFeatures)
         rounds = Rounds.of(door, everything, domain, size, self.choices.workload)
@@ -76,9 +75,9 @@ class AdaptiveMargins(Margins):
             rounds.measure_pairs()
         if rounds.shares.sets:
             rounds.measure_sets()
-        return Measured((rounds.measurement(),))
+        return rounds.measurement()
 
-    def taken_as_public(self, measured: Measured, n_points: int) -> tuple[str, ...]:
+    def taken_as_public(self, measured: Measurement, n_points: int) -> tuple[str, ...]:
         """With a workload: that there was one, and what it sets."""
         named = "a workload, the questions that will be asked: it sets ends of ranges, heights, and pairs of columns to measure"
         return (*super().taken_as_public(measured, n_points), *([named] if self.choices.workload else []))

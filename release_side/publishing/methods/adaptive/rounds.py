@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -54,11 +54,13 @@ _TINY = 1e-15
 
 @dataclass(eq=False)
 class Rounds:
-    """The rounds of one release: what has been measured, and what is asked next.
+    """The rounds of one release: what has been measured, and what is asked next. Tables are named by their index in `everything`.
 
     asked     squared heights for the columns and pairs of columns that a workload names.
     allowed   the cells that the domain's rules allow together: what they exclude is not worth measuring. None without rules.
     domain    of the rows: what columns have an order.
+    found     of each table that was measured the squared height and the noisy cells.
+    first     the one-way tables, and their parts of the first round.
     """
 
     door: TableRounds
@@ -70,11 +72,11 @@ class Rounds:
     asked: dict[tuple[int, ...], float]
     allowed: AllowedCells | None
     domain: Domain
-    found: dict[str, list[tuple[tuple[int, ...], float, Array]]] = field(default_factory=dict)
+    found: dict[int, tuple[float, Array]] = field(default_factory=dict)
+    first: dict[int, float] = field(default_factory=dict)
     scores: list[Scores] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     drawn: DrawnSets | None = None
-    first: list[tuple[str, int, float]] = field(default_factory=list)  # its tables: kind, number, part of the round
 
     @classmethod
     def of(
@@ -88,9 +90,24 @@ class Rounds:
         kernel = sharing.without_sets(everything.kernel)
         asked = sharing.asked_squares(kernel, workload, size, door.noise)
         shares = sharing.shares_of_rounds(kernel, size, door.noise, asked)
-        allowed = door.rounds(everything, shares.allowances())
-        ruled = allowed_cells(domain, kernel)
-        return cls(allowed, everything, kernel, size, door.noise, shares, asked, ruled, domain)
+        rounds, allowed = door.rounds(everything, shares.allowances()), allowed_cells(domain, kernel)
+        return cls(rounds, everything, kernel, size, door.noise, shares, asked, allowed, domain)
+
+    @cached_property
+    def tables(self) -> list[tuple[str, tuple[int, ...]]]:
+        """The kind and the columns of each table."""
+        return [(group.kind, columns) for group in self.everything.groups for columns in group.tables]
+
+    @cached_property
+    def cells(self) -> Array:
+        """How many cells each table has."""
+        return np.diff(self.everything.starts)
+
+    @cached_property
+    def of_kind(self) -> dict[str, Array]:
+        """The tables of each kind."""
+        kinds = np.array([kind for kind, _ in self.tables])
+        return {kind: np.flatnonzero(kinds == kind) for kind in (*KINDS, "sets")}
 
     @property
     def n_pairs(self) -> int:
@@ -103,11 +120,12 @@ class Rounds:
 
     def measure_one_way(self) -> None:
         """All one-way tables, coarse and finer; and pairs that a workload names."""
-        self.first = sharing.one_way_tables(self.everything, self.domain, self.shares)
-        tables = [(kind, t) for kind, t, _ in self.first]
-        heights = self._with_asked(tables, [self.shares.squares(0) * part for *_, part in self.first])
+        alone = [*self.of_kind["one-way"].tolist(), *self.of_kind["finer"].tolist()]
+        parts = sharing.parts_of_one_way(self.everything, self.domain, self.shares)
+        self.first = dict(zip(alone, parts, strict=True))
+        heights = self._with_asked(alone, [self.shares.squares(0) * part for part in parts])
         named = self._named_pairs()
-        self._measure([*tables, *[("pairs", p) for p in named]], [*heights, *named.values()])
+        self._measure([*alone, *self.of_kind["pairs"][list(named)].tolist()], [*heights, *named.values()])
 
     def measure_pairs(self) -> None:
         """The rounds after the first one."""
@@ -119,20 +137,18 @@ class Rounds:
         independent = list(allowed_tables(tables, estimates.ones, self.allowed).values())
         named = list(self._named_pairs())
         small = self._cells_of_pairs() <= sharing.most_of_a_pair(self.kernel)
-        if self.shares.are_few_drawn:
-            candidates = [p for p in range(self.n_pairs) if small[p] and p not in named]
-            count = min(sharing.PAIRS_LARGE, len(candidates))
-            self._measure_pairs(self._draw(candidates, independent, count, count))
-            return
         allowed = [p for p in range(self.n_pairs) if small[p] and p not in named]
-        if self.shares.is_tree_drawn:
+        if self.shares.are_few_drawn:
+            self._measure_pairs(self._draw(allowed, independent, sharing.PAIRS_LARGE))
+        elif self.shares.is_tree_drawn:
             self._measure_drawn(independent, named, allowed)
         else:
             self._measure_chosen(self._score(independent), independent, named, allowed)
 
     def measure_sets(self) -> None:
         """The last three rounds: larger sets: draws by their distances from what pairs say, scores with others, and tables."""
-        sets, pairs = self._sets(), estimate_tables(self.measurement(), self.allowed, self.domain).pairs
+        tables, pairs = self.of_kind["sets"], estimate_tables(self.measurement(), self.allowed, self.domain).pairs
+        sets = [self.tables[t][1] for t in tables]
         guesses = [implied_by_pairs(columns, pairs) for columns in sets]
         if self.allowed is not None:
             guesses = [guess * self.allowed.together(*own) for own, guess in zip(sets, guesses, strict=True)]
@@ -143,10 +159,7 @@ class Rounds:
         costs = np.array(by_chance) + _WORTH_SET * noise
         step, count = sharing.largest_step(self.size), min(sharing.SETS_DRAWN, len(sets))
         whole = np.rint(np.minimum(costs, MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
-        first = self._index("sets", 0)
-        chosen, scale = self.door.choose(
-            first + np.arange(len(sets)), self._whole(guesses, step), step, costs=whole, count=count
-        )
+        chosen, scale = self.door.choose(tables, self._whole(guesses, step), step, costs=whole, count=count)
         draws = Choice(count, step, scale)
         left = np.setdiff1d(np.arange(len(sets)), chosen)
         others = (
@@ -156,7 +169,7 @@ class Rounds:
         )
         scored = np.concatenate([chosen, others])
         step = sharing.score_step(self.shares.allowances()[self.door.made], cells[scored].tolist(), self.size)
-        noisy = self.door.scores(first + scored, self._whole([guesses[t] for t in scored], step), step)
+        noisy = self.door.scores(tables[scored], self._whole([guesses[t] for t in scored], step), step)
         self.drawn = DrawnSets(tuple(sets[t] for t in scored), int(cells.max()), draws, Scores(noisy, step))
         distances = dict(zip(scored.tolist(), noisy / (step * self.size.count), strict=True))
         beyond = {t: math.sqrt(max(u**2 - by_chance[t] ** 2, 0.0)) / noise[t] for t, u in distances.items()}
@@ -177,17 +190,14 @@ class Rounds:
         """The last round: these larger sets, and as far as they leave something all tables once more, smallest first."""
         square, part = self.shares.squares(self.door.made), min(len(sets) / _USUAL_SETS, 1.0)
         powers = cells[sets] ** self.shares.power
-        known = [(kind, table) for kind, own in self.found.items() for table in own] if part < 1 else []
-        known.sort(key=lambda one: len(one[1][2]))
+        known = sorted(self.found, key=lambda t: self.cells[t]) if part < 1 else []
         most = sharing.most_again(self.kernel, self.shares.allowances()[self.door.made], self.size)
-        fitting = np.cumsum([len(table[2]) for _, table in known]) <= most
-        again = [
-            (self._number(kind, table[0]), table[1]) for (kind, table), fits in zip(known, fitting, strict=True) if fits
-        ]
-        total = sum(own for _, own in again)
+        again = [t for t, cells_so_far in zip(known, np.cumsum(self.cells[known]), strict=True) if cells_so_far <= most]
+        heights = [self.found[t][0] for t in again]
+        total = sum(heights)
         self._measure(
-            [*(("sets", t) for t in sets), *(index for index, _ in again)],
-            [*(part * square * powers / powers.sum()), *((1 - part) * square * own / total for _, own in again)],
+            [*self.of_kind["sets"][sets].tolist(), *again],
+            [*(part * square * powers / powers.sum()), *((1 - part) * square * own / total for own in heights)],
         )
 
     def _measure_drawn(self, independent: list[Array], named: list[int], allowed: list[int]) -> None:
@@ -211,12 +221,12 @@ class Rounds:
         self._measure_pairs(drawn)
         implied = estimate_tables(self.measurement(), self.allowed, self.domain).pairs
         left = [p for p in allowed if p not in drawn]
-        count = min(d // 2, len(left))
-        self._measure_pairs(self._draw(left, [implied[pair] for pair in pairs], count, count))
+        self._measure_pairs(self._draw(left, [implied[pair] for pair in pairs], d // 2))
 
-    def _draw(self, pairs: list[int], guesses: list[Array], count: int, measured: int) -> list[int]:
-        """Some of these pairs, drawn by their distances from guesses less part of their noise, if that many are measured."""
-        return self._choose(pairs, guesses, count, _COST_LARGE * self._noise_of_pairs(measured))
+    def _draw(self, pairs: list[int], guesses: list[Array], most: int) -> list[int]:
+        """At most so many of these pairs, drawn by their distances from guesses less part of the noise that they will have."""
+        count = min(most, len(pairs))
+        return self._choose(pairs, guesses, count, _COST_LARGE * self._noise_of_pairs(count))
 
     def _measure_chosen(self, distances: Array, independent: list[Array], named: list[int], allowed: list[int]) -> None:
         """A tree of pairs and, by further scores, further pairs; single columns again as far as pairs are not worth it.
@@ -273,7 +283,7 @@ class Rounds:
 
     def _prospect(self, scores: Array, guesses: list[Array]) -> Prospect:
         """What noisy distances from these guesses say of the pairs, with what is known of single columns."""
-        measured = [(len(cells), square) for _, square, cells in self.found["one-way"]]
+        measured = [(self.cells[t], self.found[t][0]) for t in self.of_kind["one-way"]]
         columns = np.array([(NOISE_IN_DISTANCE * self.unit * cells) ** 2 / square for cells, square in measured])
         first, second = np.array(self._pairs()).T
         sampling = NOISE_IN_DISTANCE / math.sqrt(self.size.count)
@@ -284,7 +294,7 @@ class Rounds:
             by_chance=sampling * np.array([np.sqrt(guess).sum() for guess in guesses]),
             of_guesses=np.sqrt(columns[first] + columns[second]),
         )
-        spent = sum(square for kind, tables in self.found.items() for _, square, _ in tables if kind != "pairs")
+        spent = sum(self.found[t][0] for t in self.first)
         return Prospect(
             distances, self._pairs(), self._cells_of_pairs() ** self.shares.power, self.unit, columns, spent
         )
@@ -300,45 +310,36 @@ class Rounds:
 
     # ------------------------------------------------------------------ rounds
 
-    def _measure(self, tables: Sequence[tuple[str, int]], squares: Sequence[float]) -> None:
-        wanted = np.array([self._index(kind, t) for kind, t in tables])
+    def _measure(self, tables: Sequence[int], squares: Sequence[float]) -> None:
         heights = np.rint(np.sqrt(np.array(squares)) * (GRID * SHRINK)).astype(np.int64)
-        noisy = self.door.measure(wanted, heights)
-        ends = np.cumsum(np.diff(self.everything.starts)[wanted])
-        for (kind, t), square, own in zip(tables, squares, np.split(noisy, ends[:-1]), strict=True):
-            found, columns = self.found.setdefault(kind, []), self._columns(kind, t)
-            before = next((n for n, table in enumerate(found) if table[0] == columns), None)
-            if before is None:
-                found.append((columns, square, own))
-            else:
-                found[before] = (columns, *_together(found[before][1], found[before][2], square, own))
+        noisy = self.door.measure(np.array(tables), heights)
+        ends = np.cumsum(self.cells[tables])
+        for t, square, own in zip(tables, squares, np.split(noisy, ends[:-1]), strict=True):
+            self.found[t] = _together(*self.found[t], square, own) if t in self.found else (square, own)
 
     def _measure_pairs(self, pairs: list[int]) -> None:
-        self._measure([("pairs", p) for p in pairs], self._squares_of_pairs(pairs))
+        self._measure(self.of_kind["pairs"][pairs].tolist(), self._squares_of_pairs(pairs))
 
     def _measure_with_columns(self, pairs: list[int], again: float) -> None:
         """A round of these pairs that spends a part `again` on the tables of the first round: all of it without pairs."""
         again = again if pairs else 1.0
         repeated = self._repeated() if again else []
-        square = again * self.shares.squares(self.door.made) / max(sum(part for *_, part in repeated), _TINY)
+        square = again * self.shares.squares(self.door.made) / max(sum(self.first[t] for t in repeated), _TINY)
+        squares_of_pairs = [(1 - again) * own for own in self._squares_of_pairs(pairs)]
         self._measure(
-            [*((kind, t) for kind, t, _ in repeated), *(("pairs", p) for p in pairs)],
-            [
-                *(square * part for *_, part in repeated),
-                *((1 - again) * each for each in self._squares_of_pairs(pairs)),
-            ],
+            [*repeated, *self.of_kind["pairs"][pairs].tolist()],
+            [*(square * self.first[t] for t in repeated), *squares_of_pairs],
         )
 
-    def _repeated(self) -> list[tuple[str, int, float]]:
+    def _repeated(self) -> list[int]:
         """The tables of the first round, smallest first while they have few enough cells."""
-        cells = [self._cells_of(kind)[t] for kind, t, _ in self.first]
-        order = np.argsort(cells, kind="stable")
-        few = order[np.cumsum(np.array(cells)[order]) <= sharing.MOST_REPEATED]
-        return [self.first[n] for n in sorted(few)]
+        smallest = sorted(self.first, key=lambda t: self.cells[t])
+        n_few = int((np.cumsum(self.cells[smallest]) <= sharing.MOST_REPEATED).sum())
+        return sorted(smallest[:n_few])
 
     def _score(self, guesses: list[Array]) -> Array:
         step = sharing.score_step(self.shares.allowances()[self.door.made], self._cells_of_pairs().tolist(), self.size)
-        noisy = self.door.scores(self._every_pair(), self._whole(guesses, step), step)
+        noisy = self.door.scores(self.of_kind["pairs"], self._whole(guesses, step), step)
         self.scores.append(Scores(noisy, step))
         return noisy / (step * self.size.count)
 
@@ -350,13 +351,10 @@ class Rounds:
         step = sharing.largest_step(self.size)
         whole = np.rint(np.minimum(costs[pairs], MOST_DISTANCE) * (step * self.size.count)).astype(np.int64)
         chosen, scale = self.door.choose(
-            self._every_pair()[pairs], self._whole([guesses[p] for p in pairs], step), step, costs=whole, count=count
+            self.of_kind["pairs"][pairs], self._whole([guesses[p] for p in pairs], step), step, costs=whole, count=count
         )  # fmt: skip
         self.choices.append(Choice(count, step, scale))
         return [pairs[t] for t in chosen]
-
-    def _every_pair(self) -> Array:
-        return np.array([self._index("pairs", p) for p in range(self.n_pairs)])
 
     def _whole(self, guesses: list[Array], step: int) -> Array:
         """Guesses (a, b) of shares in whole numbers, one after the other: step times the number of rows."""
@@ -379,35 +377,12 @@ class Rounds:
     def _pairs(self) -> list[Pair]:
         return list(combinations(range(len(self.kernel.edges)), 2))
 
-    def _group(self, kind: str) -> Any:
-        return next(group for group in self.everything.groups if group.kind == kind)
-
-    def _sets(self) -> list[tuple[int, ...]]:
-        return [own for group in self.everything.groups if group.kind == "sets" for own in group.tables]
-
-    def _number(self, kind: str, columns: tuple[int, ...]) -> tuple[str, int]:
-        return kind, self._group(kind).tables.index(columns)
-
-    def _index(self, kind: str, t: int) -> int:
-        before = 0
-        for group in self.everything.groups:
-            if group.kind == kind:
-                return before + t
-            before += len(group.tables)
-        raise AssertionError(kind)
-
-    def _columns(self, kind: str, t: int) -> tuple[int, ...]:
-        return self._sets()[t] if kind == "sets" else self._group(kind).tables[t]
-
     def _cells_of_pairs(self) -> Array:
-        return self._cells_of("pairs")
+        return self.cells[self.of_kind["pairs"]]
 
-    def _cells_of(self, kind: str) -> Array:
-        return np.array([stop - start for start, stop in self._group(kind).ranges])
-
-    def _with_asked(self, tables: list[tuple[str, int]], squares: list[float]) -> list[float]:
+    def _with_asked(self, tables: list[int], squares: list[float]) -> list[float]:
         """Squared heights of one-way tables, raised for the columns that a workload names alone."""
-        columns = [self._columns(kind, t)[-1] for kind, t in tables]
+        columns = [self.tables[t][1][-1] for t in tables]
         columns = [self.kernel.finer[j - len(self.kernel.edges)] if j >= len(self.kernel.edges) else j for j in columns]
         own = dict.fromkeys(columns, 0.0)
         for j, square in zip(columns, squares, strict=True):
@@ -437,15 +412,12 @@ class Rounds:
 
     def measurement(self) -> Measurement:
         """All rounds so far as one measurement, of margins with a height for each table."""
-        tables: dict[str, list[tuple[tuple[int, ...], float, Array]]] = {
-            kind: self.found.get(kind, []) for kind in KINDS
-        }
-        tables["pairs"] = sorted(
-            tables["pairs"] + self.found.get("sets", []), key=lambda table: (len(table[0]), table[0])
-        )
-        squares = [[square for _, square, _ in tables[kind]] for kind in KINDS]
+        by_kind: dict[str, list[int]] = {kind: [] for kind in KINDS}
+        for t in sorted(self.found, key=lambda t: (len(self.tables[t][1]), self.tables[t][1])):
+            by_kind["pairs" if self.tables[t][0] == "sets" else self.tables[t][0]].append(t)
+        squares = [[self.found[t][0] for t in by_kind[kind]] for kind in KINDS]
         total = sum(map(sum, squares))  # 1 but for rounding, once all rounds are made
-        chosen = tuple(columns for columns, _, _ in tables["pairs"])
+        chosen = tuple(self.tables[t][1] for t in by_kind["pairs"])
         parts = (
             tuple(tuple(square / total for square in own) for own in squares)
             if self.door.made < len(self.shares.parts)
@@ -456,7 +428,7 @@ class Rounds:
             fine=self.kernel.fine, deeper=self.kernel.deeper, chosen=chosen, squares=parts,
         )  # fmt: skip
         features = MarginFeatures(kernel)
-        noisy_sum = np.concatenate([cells for kind in KINDS for _, _, cells in tables[kind]])
+        noisy_sum = np.concatenate([self.found[t][1] for kind in KINDS for t in by_kind[kind]])
         if self.door.made < len(self.shares.parts):
             unit = 1 / (GRID * SHRINK * self.size.count * math.sqrt(total))
             return Measurement(

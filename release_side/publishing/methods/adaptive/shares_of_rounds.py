@@ -341,8 +341,8 @@ _NODES = 0.5
 _MOST_FINER = 0.06  # of the one-way round for finer tables, unless noise is small
 
 
-def one_way_tables(everything: MarginFeatures, domain: Domain, shares: Shares) -> list[tuple[str, int, float]]:
-    """Each one-way table by its kind and its number there, with its part of the round."""
+def parts_of_one_way(everything: MarginFeatures, domain: Domain, shares: Shares) -> list[float]:
+    """The part of the first round that each one-way table has: the coarse ones, and then the finer ones."""
     groups = [group for group in everything.groups if not group.is_of_sets]
     cells = {group.kind: [stop - start for start, stop in group.ranges] for group in groups}
     worth = {kind: [each**shares.power for each in own] for kind, own in cells.items()}
@@ -351,7 +351,7 @@ def one_way_tables(everything: MarginFeatures, domain: Domain, shares: Shares) -
     if "finer" in worth and not shares.noise_is_small:
         worth["finer"] = _limited(worth["finer"], sum(map(sum, worth.values())), everything.kernel, domain)
     total = sum(map(sum, worth.values()))
-    return [(kind, t, each / total) for kind, own in worth.items() for t, each in enumerate(own)]
+    return [each / total for own in worth.values() for each in own]
 
 
 def _worth_of_finer(cells: list[int], kernel: MarginsKernel, domain: Domain, shares: Shares) -> list[float]:
