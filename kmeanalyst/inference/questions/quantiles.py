@@ -23,6 +23,7 @@ from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
+_WIDE, _GRID = 0.05, 41  # an error of the distribution function from which it is computed at so many further values
 _ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reaches 0.3
 
 
@@ -119,6 +120,11 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
     inverse = [replace(curve, q=float(q)) for q in orders]
     influences = np.column_stack([population.influence(_at_most(x, one.at(one.q))) for one in inverse])
     errors = total(population.model.parts(influences))
+    if errors.max() > _WIDE:  # a heap may be here: where the cell that holds it ends, the function is known again
+        values = np.unique([curve.at(share) for share in np.linspace(0, 1, _GRID)[1:-1]])
+        several = population.influence(np.column_stack([_at_most(x, value) for value in values]))
+        elsewhere_known = values, curve.known(values), total(population.model.parts(several))
+        inverse = [replace(one, also=elsewhere_known) for one in inverse]
     answers = []
     for k, one in enumerate(inverse):
         by = replace(one, standard_error=float(errors[k]))
@@ -139,6 +145,8 @@ class InverseCdf:
     bounds          what the quantile cannot leave: its interval there where q ± z·standard_error leaves (0, 1).
     elsewhere       (k,) increasing, the values that the quantile of another population may have.
     terms_at        x → the terms of the distribution function at x, as an Estimate has them.
+    also            values (k,), the function there and its errors there, none where it has much the same error everywhere: where
+                    q ± z of these errors is passed, the quantile is not further away.
     """
 
     values: Array
@@ -148,13 +156,19 @@ class InverseCdf:
     bounds: tuple[float, float]
     elsewhere: Callable[[], Array]
     terms_at: Callable[[float], Terms]
+    also: tuple[Array, Array, Array] | None = None
 
     def at(self, q: float) -> float:
         return float(self.values[min(int(np.searchsorted(self.cumulative, q)), len(self.values) - 1)])
 
     def interval(self, z: float) -> tuple[float, float]:
         low, high = self.q - z * self.standard_error, self.q + z * self.standard_error
-        return (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
+        low, high = (self.bounds[0] if low <= 0 else self.at(low)), (self.bounds[1] if high >= 1 else self.at(high))
+        if self.also is None:
+            return low, high
+        values, known, errors = self.also
+        below, above = values[known + z * errors < self.q], values[known - z * errors >= self.q]
+        return max([low, *below]), min([high, *above])
 
     @property
     def slope(self) -> float:
