@@ -9,11 +9,12 @@ from functools import partial
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimates
-from kmeanalyst.inference.estimate.population import Population, population_of, shown
+from kmeanalyst.inference.estimate.population import Population, estimates, population_of, shown
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import groups_of
-from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
+from kmeanalyst.inference.regression.design import Design, column_of, design_of
 from kmeanalyst.inference.regression.equations import FAMILIES, LINKS, Equations
-from kmeanalyst.inference.regression.fit import Fit, answers, fit_equations, values_at
+from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles
 from kmeanalyst.inference.regression.result import RegressionEstimate
@@ -48,8 +49,7 @@ def glm(
     link       "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
     reference  {"race": "White"}: the levels that others are compared with; by default the first that occurs. With a rare one
                all intervals of the column are wide, or infinite, and a note names the level that has the most rows.
-    Returns    a RegressionEstimate: print it; to_frame() is its table; odds_ratios(), average_marginal_effects(),
-               wald_test(["sex"]), score_test(["sex"]), predict(frame) with intervals.
+    Returns    a RegressionEstimate: print it; to_frame() is its table, predict(frame) gives means with intervals.
     Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that
                they give exactly or separate perfectly. What is nearly so is a note under the table.
 
@@ -153,7 +153,8 @@ def _equations(
 
 
 def _matrix(population: Population, design: Design) -> Array:
-    X = design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
+    values = {question: values_at(population, question) for question in design.questions}
+    X = design.matrix(values, len(population.model.frame))
     for name, column in zip(design.names, X.T, strict=True):
         _check_size(name, column)
     return X
@@ -217,9 +218,15 @@ def _check_target(population: Population, y: Array, target: str, family: str) ->
 
 
 def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
-    names = [f"{target} ~ {name}" for name in fit.names]
-    found = answers(fit.population, fit.beta, fit.influence, names)
-    if fit.population.release.measurement is not None:
+    population, influence = fit.population, fit.influence
+    usual = population.model.parts(influence)["resolution"]
+    if usual is not None:  # what is expected of relations counts as a bias
+        larger = population.model.parts(influence, relation=True)["resolution"]
+        influence = np.vstack([influence, np.sqrt(np.maximum(larger**2 - usual**2, 0.0))])
+    texts = [population.text(f"{target} ~ {name}") for name in fit.names]
+    asked = zip(fit.beta, influence.T, texts, strict=True)
+    found = estimates(population, [Statistic(float(value), own, text) for value, own, text in asked])
+    if population.release.measurement is not None:
         profiles = ScoreProfiles(fit, np.array([one.standard_error for one in found]))
         rules = [ScoreInterval(profiles, j, one.terms) for j, one in enumerate(found)]
         found = Estimates(replace(one, interval_by=rule) for one, rule in zip(found, rules, strict=True))

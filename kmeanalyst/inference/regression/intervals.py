@@ -19,7 +19,7 @@ from kmeanalyst.inference.estimate.estimate import largest_change, least_change
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.equations import NoRoot
-from kmeanalyst.inference.regression.fit import Fit, efficient_scores, usual_errors, values_at
+from kmeanalyst.inference.regression.fit import Fit, efficient_score, usual_errors, values_at
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # usual errors from the coefficient at which the score is evaluated
@@ -40,7 +40,7 @@ class ScoreProfiles:
     @cached_property
     def units(self) -> Array:
         """(k,) the errors that the coefficients have as usual questions: scores are evaluated in steps of these."""
-        return usual_errors(self.fit.population, self.fit.population.influence(self.fit.influence))
+        return usual_errors(self.fit.population, self.fit.influence)
 
     @cached_property
     def ratios(self) -> tuple[tuple[Array, Array], ...]:
@@ -69,7 +69,7 @@ class ScoreProfiles:
             for u in side * STEPS:
                 try:
                     beta = fit.held_at(j, float(fit.beta[j] + u * self.units[j]), beta)
-                    efficient = efficient_scores(fit, beta, [j])[:, 0]
+                    efficient = efficient_score(fit, beta, j)
                     found.append((float(u), (efficient, float(weights @ efficient[: len(weights)]))))
                 except (NoRoot, np.linalg.LinAlgError):  # the second: so far away all means are 0 or 1 by rounding
                     break
