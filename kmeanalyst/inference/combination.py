@@ -20,6 +20,7 @@ from scipy.stats import ncx2
 
 from kmeanalyst.inference.estimate.error_model import SamplingErrors, joint_parts, total
 from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates
+from kmeanalyst.inference.estimate.statistic import IntervalRule
 from kmeanalyst.inference.questions import expectation as means
 from kmeanalyst.inference.questions import moments, quantiles
 from kmeanalyst.inference.questions.moments import MatrixEstimate
@@ -276,7 +277,7 @@ def _of_cdf(quantile: Estimate, by: InverseCdf) -> Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class WithinBound:
+class WithinBound(IntervalRule):
     """The interval of an estimate that may be off by a ratio of its standard error."""
 
     of: Estimate
@@ -286,9 +287,6 @@ class WithinBound:
         of, z = self.of, float(_wider(z, np.array(self.ratio)))
         symmetric = of.value - z * of.standard_error, of.value + z * of.standard_error
         return symmetric if of.interval_by is None else of.interval_by.interval(z)
-
-    def robust(self, level: float) -> tuple[float, float]:
-        return self.of.interval(level, "robust")
 
 
 def _wider(z: float, ratio: Array) -> Array:

@@ -98,7 +98,7 @@ def table(
     """
     names = [a] if b is None else [a, b]
     found = contingency(release, names, where=where, view=view)
-    labels = [_labels(groups_of(release.columns, name), name) for name in names]
+    labels = [_ordered([group.label for group in groups_of(release.columns, name)], name) for name in names]
     index = labels[0] if b is None else pd.MultiIndex.from_product(labels)
     return _frame(Estimates(estimate for _, estimate in found), level).set_axis(index)
 
@@ -160,10 +160,6 @@ def _held(population: Population, groups: Sequence[Group]) -> list[Array]:
         if population.given is not None:
             codes = np.where(population.given, codes, np.nan)
     return [population.values(g.condition) == 1 if g.code is None else codes == g.code for g in groups]
-
-
-def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
-    return _ordered([group.label for group in groups], name)
 
 
 def _ordered(labels: Sequence[str], name: str) -> pd.CategoricalIndex:
@@ -251,7 +247,7 @@ class GroupBy:
         there = [group for group in some if isinstance(group, Population)]
         found = iter(estimates(everyone, [statistic(population) for population in there]))
         answers = Estimates(next(found) if isinstance(group, Population) else group for group in some)
-        return answers.to_frame(self.level).set_axis(_labels(groups, self.column))
+        return answers.to_frame(self.level).set_axis(_ordered([group.label for group in groups], self.column))
 
     def _group(self, group: Group, view: View | None) -> Population | Estimate:
         conditions = [group.condition] if self.where is None else [self.where, group.condition]

@@ -228,6 +228,5 @@ def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstima
     found = estimates(population, [Statistic(float(value), own, text) for value, own, text in asked])
     if population.release.measurement is not None:
         profiles = ScoreProfiles(fit, np.array([one.standard_error for one in found]))
-        rules = [ScoreInterval(profiles, j, one.terms) for j, one in enumerate(found)]
-        found = Estimates(replace(one, interval_by=rule) for one, rule in zip(found, rules, strict=True))
+        found = Estimates(replace(one, interval_by=ScoreInterval(profiles, j)) for j, one in enumerate(found))
     return RegressionEstimate(target, fit.names, found, family, link, fit.notes, fit=fit)

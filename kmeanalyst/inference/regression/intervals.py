@@ -14,8 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import Terms
-from kmeanalyst.inference.estimate.estimate import largest_change, least_change
+from kmeanalyst.inference.estimate.statistic import IntervalRule
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.equations import NoRoot
@@ -114,10 +113,9 @@ def _slope(u: Array, t: Array, end: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreInterval:
+class ScoreInterval(IntervalRule):
     profiles: ScoreProfiles
     index: int
-    terms: Terms
 
     @property
     def value(self) -> float:
@@ -128,9 +126,6 @@ class ScoreInterval:
         error = float(self.profiles.errors[self.index])
         low, high = self.profiles.ends(self.index, z)
         return self.value + min(low, -z * error), self.value + max(high, z * error)
-
-    def robust(self, level: float) -> tuple[float, float]:
-        return self.value + least_change(self.terms, level), self.value + largest_change(self.terms, level)
 
     def distance_of(self, wald: float) -> float:
         """How many standard errors 0 is away, with the sign of `wald`: that many by the error, or fewer by the score."""

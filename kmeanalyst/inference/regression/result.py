@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from kmeanalyst.inference.estimate.error_model import PARTS
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, aligned, list_of_notes
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, aligned, list_of_notes, z_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.fit import Fit
 from kmeanalyst.inference.regression.intervals import ScoreInterval, notes_of_infinite
@@ -166,8 +166,6 @@ class RegressionEstimate:
 
 def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
     columns, equations = fit.population.release.columns, fit.equations
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
     _check_columns(fit, frame)
     for name in _named(fit):
         _check_cells(columns[name], frame[name])
@@ -182,7 +180,7 @@ def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
             "to predict. Leave those rows out."
         )
     means, by_beta = equations.means(fit.beta, X)
-    half = float(ndtri((1 + level) / 2)) * _errors(X, fit.total_covariance)
+    half = z_of(level) * _errors(X, fit.total_covariance)
     low, high = equations.interval(X @ fit.beta, half)
     error = _errors(by_beta, fit.total_covariance)
     parts = {n: np.nan if part is None else _errors(by_beta, part) for n, part in fit.covariance.items()}

@@ -28,7 +28,7 @@ from kmeanalyst.inference.estimate.population import (
 )
 from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of
-from kmeanalyst.inference.questions.quantiles import distribution_of, quantiles_of
+from kmeanalyst.inference.questions.quantiles import cdf_of, quantile_of
 from kmeanalyst.inference.questions.tables import histogram_frame, histogram_of_groups
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables import distance as variable_distance
@@ -318,11 +318,7 @@ class RandomVariable(VariableOperators):
         age <= 30: 0.339 ± 0.013 (95 %: 0.313 to 0.365; privacy 0.008, sampling 0.006, resolution 0.009)
         age <= 50: 0.798 ± 0.016 (95 %: 0.767 to 0.828; privacy 0.008, sampling 0.005, resolution 0.013)
         """
-        found = estimates(
-            self._distribution,
-            distribution_of(self._distribution, self._node, np.atleast_1d(np.asarray(x, dtype=float))),
-        )
-        return found[0] if np.ndim(x) == 0 else found
+        return cdf_of(self._distribution, self._node, x)
 
     def quantile(self, q: float | Sequence[float] = 0.5) -> Estimate | Estimates:
         """The quantile of order q; of several releases in the probability view. See `Release.quantile`.
@@ -337,10 +333,7 @@ class RandomVariable(VariableOperators):
             )
         fitted = len(self.releases) == 1 and default_view(self.releases[0]) == "fitted" and self.view is None
         distribution = self._distribution if fitted else self.in_view(self.view or "probability")._distribution
-        found = estimates(
-            distribution, quantiles_of(distribution, self._asked, np.atleast_1d(np.asarray(q, dtype=float)))
-        )
-        return found[0] if np.ndim(q) == 0 else found
+        return quantile_of(distribution, self._asked, q)
 
     def histogram(self, *, bins: int | Sequence[float] | None = None, level: float = 0.95) -> pd.DataFrame:
         """Probabilities of ranges or levels with error bars, as `Release.histogram` gives them; see `histogram_of`.
