@@ -37,14 +37,8 @@ FEWEST_REPLICATES = 100
 _RELATED = 3.0  # variance of a relation that is expected beyond that of usual ones, relative to these
 _RANGES = 16  # of a number by itself
 _FREQUENT = 0.04  # share of a value that has a range of its own
-_SHARES = (
-    0.05,
-    0.08,
-    0.11,
-    0.15,
-    0.2,
-    0.3,
-)  # least shares of groups that are scores: the first with few enough products
+# least shares of groups that are scores: the first with few enough products is taken
+_SHARES = (0.05, 0.08, 0.11, 0.15, 0.2, 0.3)
 _PRODUCTS_PER_ROW, _MOST_PRODUCTS = 0.1, 600
 _OF_SHARES, _OF_PRODUCTS = 0.001, 0.01  # ρ
 _OF_POINTS = 0.2  # share of released points in the rows of a fit that has others

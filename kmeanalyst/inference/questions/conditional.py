@@ -107,12 +107,6 @@ class Smoother:
         """φ (q, r + 1) at encoded rows of the conditioning columns."""
         return _with_constant(self.basis(rows))
 
-    def weights(self, at: Array) -> Array:
-        """α (q, M) for φ (q, r + 1): ĝ(x) = Σ α_i(x) f_i; each row sums to one."""
-        v, points = self.population.weights, self.features[: len(self.population.release)]
-        once = self._step(at.T)
-        return (points @ (once + self._kept(once))).T * v
-
     def amplitudes(self, at: Array) -> Amplitudes | None:
         """What the measurement says of the amplitude of conditional means at φ (q, r + 1)."""
         once = self._step(at.T)

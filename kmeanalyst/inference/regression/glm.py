@@ -149,15 +149,10 @@ def _equations(
     design = design_of(population, formula)
     y = values_at(population, population.question(target))
     _check_target(population, y, shown(target), family)
-    return design, Equations(_matrix(population, design), y, FAMILIES[family], LINKS[link])
-
-
-def _matrix(population: Population, design: Design) -> Array:
-    values = {question: values_at(population, question) for question in design.questions}
-    X = design.matrix(values, len(population.model.frame))
+    X = design.matrix({question: values_at(population, question) for question in design.questions}, len(y))
     for name, column in zip(design.names, X.T, strict=True):
         _check_size(name, column)
-    return X
+    return design, Equations(X, y, FAMILIES[family], LINKS[link])
 
 
 def _check_size(name: str, values: Array) -> None:

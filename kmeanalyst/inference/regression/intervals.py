@@ -8,7 +8,7 @@ The score's error is that of usual questions: what an expected relation adds say
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -140,9 +140,8 @@ _GENERAL = (
 
 
 def notes_of_infinite(fit: Fit, infinite: Array) -> tuple[str, ...]:
-    if not infinite.any():
-        return ()
-    return tuple(_of_factors(fit, infinite)) or (_GENERAL,)
+    """Of the coefficients (k,) whose intervals are infinite: which levels are too rare for the noise, and what to do."""
+    return tuple(_of_factors(fit, infinite)) or (_GENERAL,) if infinite.any() else ()
 
 
 def _of_factors(fit: Fit, infinite: Array) -> Iterator[str]:
@@ -150,36 +149,24 @@ def _of_factors(fit: Fit, infinite: Array) -> Iterator[str]:
     coded = {condition for questions in fit.design.columns for condition in questions}
     for text, factor in fit.design.factors.items():
         shares = {one: float(fit.population.mean(values_at(fit.population, one))) for one in factor.conditions}
-        affected = {one: shares[one] for questions in columns for one in questions if one in shares}
+        affected = dict.fromkeys(one for questions in columns for one in questions if one in shares)
         first = None if not shares or factor.conditions[0] in coded else factor.conditions[0]
-        if first is not None and any(share > shares[first] for share in affected.values()):
+        if first is not None and any(shares[one] > shares[first] for one in affected):
             most, name = max(shares, key=lambda one: shares[one]), column_of(text) or text
             groups = groups_of(fit.population.release.columns, name)
             label = next(group.label for group in groups if group.condition == most)
-            yield _of_reference(name, (first, shares[first]), (label, shares[most]))
-        elif affected:
             yield (
-                f"intervals are infinite of {_listed(affected)}: too few for this noise to tell a rate from 0. Join rare levels in "
+                f"intervals are infinite as other levels of {name} are compared with {first} ({_percent(shares[first])}), too few "
+                "for this noise to tell their rate from 0. Compare with the level that has the most rows: "
+                f"reference={{{name!r}: {label!r}}} ({_percent(shares[most])})"
+            )
+        elif affected:
+            listed = ", ".join(f"{level}: {_percent(shares[level])}" for level in affected)
+            yield (
+                f"intervals are infinite of {listed}: too few for this noise to tell a rate from 0. Join rare levels in "
                 "a condition such as x in ['a', 'b'], or leave such rows out with where"
             )
 
 
-def _of_reference(name: str, first: tuple[str, float], most: tuple[str, float]) -> str:
-    return (
-        f"intervals are infinite as other levels of {name} are compared with {first[0]} ({percent(first[1])}), too few for this "
-        "noise to tell their rate from 0. Compare with the level that has the most rows: "
-        f"reference={{{name!r}: {most[0]!r}}} ({percent(most[1])})"
-    )
-
-
-def percent(share: float) -> str:
-    """A share of rows in words.
-
-    >>> percent(0.0102), percent(0.85504), percent(0.0)
-    ('1 % of the rows', '86 % of the rows', '0 % of the rows')
-    """
+def _percent(share: float) -> str:
     return f"{100 * share:.2g} % of the rows"
-
-
-def _listed(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{level}: {percent(share)}" for level, share in shares.items())
