@@ -153,8 +153,8 @@ class Combination:
      quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to 60.00; privacy 0.40, sampling 0.40, resolution 0.52))
     >>> [ask("age").value for ask in (both.expectation, both.var, both.median)], len(both.expectations(["age", "age > 50"]))
     ([38.58..., 193.5..., 37.0], 2)
-    >>> both.ratio("age", "`hours-per-week`").value, both.cdf("age", 50).value
-    (0.946..., 0.800...)
+    >>> both.cdf("age", 50).value
+    0.800...
     >>> both.cov(["age", "hours-per-week"]).value.shape, both.corr(["age", "hours-per-week"]).names
     ((2, 2), ('age', 'hours-per-week'))
     """
@@ -168,7 +168,7 @@ class Combination:
     _shared: SamplingErrors | None = None  # of what both sides have in common; None of a second release
 
     expectation, expectations = _of_both(means.expectation), _of_both(means.expectations)
-    mean, probability, ratio = _of_both(means.mean), _of_both(means.probability), _of_both(means.ratio)
+    mean, probability = _of_both(means.mean), _of_both(means.probability)
     var, std, cov, corr = (_of_both(each) for each in (moments.var, moments.std, moments.cov, moments.corr))
     cdf, quantile, median = (_of_both(each) for each in (quantiles.cdf, quantiles.quantile, quantiles.median))
 

@@ -41,7 +41,7 @@ class RegressionEstimate:
     Intervals hold both value ± z · standard error and the inverted score's interval, and pvalue is the larger of the two tests':
     where noise leaves it open whether a coefficient is finite, an end is infinite.
 
-    >>> fit = release.regression("age", ["education-num", "sex"])
+    >>> fit = release.glm("age ~ `education-num` + sex")
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
@@ -64,7 +64,7 @@ class RegressionEstimate:
     def pvalues(self) -> pd.Series:
         """Of the tests that each coefficient is 0, two-sided.
 
-        >>> release.regression("age", ["income"]).pvalues.round(3)
+        >>> release.glm("age ~ income").pvalues.round(3)
         term
         intercept           0.0
         income == '>50K'    0.0
@@ -101,7 +101,7 @@ class RegressionEstimate:
         Columns   value, standard_error, low, high (the interval at `level`), pvalue, privacy, sampling, resolution (NaN
                   where unknown).
 
-        >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error", "pvalue"]].round(3)
+        >>> release.glm("age ~ `education-num`").to_frame()[["value", "standard_error", "pvalue"]].round(3)
                           value  standard_error  pvalue
         term
         intercept        35.848           5.464   0.000
@@ -127,7 +127,7 @@ class RegressionEstimate:
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """The table as plain numbers, as `kmeanalyst glm --json` prints it.
 
-        >>> release.regression("age", ["income"]).to_dict()["coefficients"][1]["term"]
+        >>> release.glm("age ~ income").to_dict()["coefficients"][1]["term"]
         "income == '>50K'"
         """
         each = [
@@ -141,7 +141,7 @@ class RegressionEstimate:
     def summary(self, level: float = 0.95) -> str:
         """The table as text, in the manner of statsmodels: value, error, z, p, interval, and the error's parts.
 
-        >>> print(release.regression("age", ["income"]).summary(0.9))
+        >>> print(release.glm("age ~ income").summary(0.9))
         age: gaussian family, identity link (fitted weights)
         ...
         """

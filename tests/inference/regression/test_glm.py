@@ -59,19 +59,8 @@ def test_standard_errors_are_hc0(plain):
     assert found["z"].interval(0.9) == pytest.approx(tuple(robust.conf_int(0.1)[4]), rel=1e-6)
 
 
-def test_regression_is_glm_of_the_gaussian_family(plain):
-    one, other = plain.regression("cost", ["x", "g"]), plain.glm("cost ~ x + g")
-    assert one.to_frame().equals(other.to_frame())
-    columns = "value standard_error low high pvalue privacy sampling resolution"
-    assert " ".join(one.to_frame().columns[:8]) == columns
-    assert one.to_frame().index.name == "term"
-
-
 def test_names_that_are_not_identifiers_need_backticks_in_formulas_alone(mixed_release):
-    listed = mixed_release.regression("capital.gain", ["age"], where="not missing(`capital.gain`)")
-    written = mixed_release.glm("`capital.gain` ~ age", where="not missing(`capital.gain`)")
-    assert listed["age"].value == written["age"].value and listed.target == "`capital.gain`"
-    explained = mixed_release.regression("age", ["capital.gain"], where="not missing(`capital.gain`)")
+    explained = mixed_release.glm("age ~ `capital.gain`", where="not missing(`capital.gain`)")
     assert explained.names == ("intercept", "`capital.gain`")
     assert explained["capital.gain"] is explained["`capital.gain`"]
     with pytest.raises(KeyError, match=r"no coefficient 'gain': there are intercept, `capital\.gain`\. Name one"):
@@ -181,6 +170,9 @@ def test_columns_that_nearly_determine_one_another_have_a_note(plain):
 
 def test_the_table_is_printed_as_statsmodels_prints_it(plain):
     lines = repr(plain.glm("answer ~ x + g", "binomial")).splitlines()
+    frame = plain.glm("answer ~ x + g", "binomial").to_frame()
+    assert " ".join(frame.columns) == "value standard_error low high pvalue privacy sampling resolution"
+    assert frame.index.name == "term"
     assert lines[0] == "answer == 'yes': binomial family, logit link (probability weights)"
     assert " ".join(lines[2].split()) == "value std err z P>|z| [0.025 0.975] privacy sampling resolution"
     assert {len(line) for line in lines[1:9] if line.startswith(("=", "-", "x", "g", "i"))} == {len(lines[1])}
