@@ -354,17 +354,12 @@ def _notes(value: float, unknown: float, is_condition: bool) -> list[str]:
 
 
 def given_rows(release: ReleaseData, given: Given) -> tuple[list[str], pd.DataFrame, bool]:
-    """Column names, rows (q, k) of their values, and whether several were asked for; ValueError if they are not of the domain."""
+    """Column names, rows (q, k) of their values, and whether several were asked for; an error if they are not of the domain."""
     table: dict[Any, Any] = dict(given)
     if not table:
         raise ValueError(
             'given names no column: a conditional answer needs at least one value. Write given={"age": 40}.'
         )
-    for name in table:
-        if name not in release.columns.names:
-            raise ValueError(
-                f"no column {name!r} to be given; the columns are {', '.join(release.columns.names)}. Name some of these."
-            )
     lengths = {len(values) for values in table.values() if _is_list(values)}
     if len(lengths) > 1 or 0 in lengths:
         raise ValueError(

@@ -64,10 +64,6 @@ class Node:
 
 def column_node(release: ReleaseData, name: str) -> Node:
     """A column of a release; days count from 1970-01-01, a boolean column is a condition (missing cells do not hold)."""
-    if name not in release.columns.names:
-        near = words.close(str(name), release.columns.names)
-        hint = f"Did you mean {near!r}?" if near else "Name one of these."
-        raise KeyError(f"no column {name!r}: the columns are {', '.join(release.columns.names)}. {hint}")
     column, written = release.columns[name], words.column(name)
     if column.has_levels and not isinstance(column, Boolean):
         return Node(written, "levels", (release,), lambda frame: _levels(frame[name]), column=name)
