@@ -81,7 +81,7 @@ def test_conditional_weights_solve_the_weighted_ridge_twice(cloud):
     hat = np.array([once(row) for row in K])
     first = once(k)
     wanted = first + first @ (np.eye(n) - hat)
-    found = np.array([smooth.at(np.array([[0.7]]))[0] @ smooth.fitted(row)[1] for row in np.eye(n)])
+    found = w * smooth.weight_function(smooth.at(np.array([[0.7]])))[:n, 0]
     np.testing.assert_allclose(found, wanted, atol=2e-3 * np.abs(wanted).max())  # the basis leaves out what adds < 1e-6
     assert found.sum() == pytest.approx(1.0, abs=1e-10)
     f = cloud.to_frame()["y"].to_numpy()
@@ -308,9 +308,9 @@ def flat() -> Release:
 
 def amplitudes_of(release: Release, where: str | None = None) -> conditional.Amplitudes:
     smooth = regression(release, "x", where=where)
-    amplitudes = smooth.amplitudes(smooth.at(np.array(GIVEN)[:, None]))
-    assert amplitudes is not None
-    return amplitudes
+    found = conditional.amplitudes(smooth, smooth.at(np.array(GIVEN)[:, None]))
+    assert found is not None
+    return found
 
 
 def test_the_precision_is_the_inverse_of_noise_and_prior(flat):
@@ -370,14 +370,14 @@ def test_derived_columns_are_exchanged_with_the_columns_they_come_from(flat):
     twice = flat.transform({"twice": "2 * x"})
     assert sources_of(twice.derived, ["twice"]) == {"twice", "x"}
     smooth = regression(twice, "twice")
-    amplitudes = smooth.amplitudes(smooth.at(2 * np.array(GIVEN)[:, None]))
+    amplitudes = conditional.amplitudes(smooth, smooth.at(2 * np.array(GIVEN)[:, None]))
     moved, error = amplitudes.of("x", amplitudes.population.values("x"))
     assert not moved.any() and not error.any()
 
 
 def test_points_without_a_measurement_have_no_amplitude(foreign_release):
     smooth = regression(foreign_release, foreign_release.columns.names[0])
-    assert smooth.amplitudes(smooth.features[:1]) is None
+    assert conditional.amplitudes(smooth, smooth.features[:1]) is None
 
 
 @pytest.mark.levels
