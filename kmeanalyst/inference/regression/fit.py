@@ -20,7 +20,6 @@ from kmeanalyst.inference.regression.equations import (
     root,
 )
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.release import Question
 
 _INVOLVED = 0.05  # share of a direction from which a coefficient is named as part of it
 _FELL_BACK = (
@@ -79,14 +78,6 @@ class Fit:
         beta = np.array(start)
         beta[index] = value
         return root(self.equations, self.population.weights, beta, self.reference, held=index)
-
-
-def values_at(population: Population, question: Question) -> Array:
-    """A question's values; rows that the condition leaves out have those of one that it holds for, so that all are defined."""
-    values = population.values(question)
-    if population.given is not None:
-        values[~population.given] = values[population.given.argmax()]
-    return values
 
 
 Make = Callable[[Population], tuple[Design, Equations]]

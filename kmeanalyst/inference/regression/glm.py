@@ -14,7 +14,7 @@ from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of
 from kmeanalyst.inference.regression.equations import FAMILIES, LINKS, Equations
-from kmeanalyst.inference.regression.fit import Fit, fit_equations, values_at
+from kmeanalyst.inference.regression.fit import Fit, fit_equations
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles
 from kmeanalyst.inference.regression.result import RegressionEstimate
@@ -48,7 +48,7 @@ def glm(
                "(race == 'White') ~ age" of the binomial family.
     link       "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
     reference  {"race": "White"}: the levels that others are compared with; by default the first that occurs. With a rare one
-               all intervals of the column are wide, or infinite, and a note names the level that has the most rows.
+               all intervals of the column are wide, or infinite: name one that many rows have (release.table).
     Returns    a RegressionEstimate: print it; to_frame() is its table, predict(frame) gives means with intervals.
     Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that
                they give exactly or separate perfectly. What is nearly so is a note under the table.
@@ -104,12 +104,20 @@ def _equations(
     population: Population, formula: Formula, target: str, family: str, link: str
 ) -> tuple[Design, Equations]:
     design = design_of(population, formula)
-    y = values_at(population, target)
+    y = _values(population, target)
     _check_target(population, y, target, family)
-    X = design.matrix({question: values_at(population, question) for question in design.questions}, len(y))
+    X = design.matrix({question: _values(population, question) for question in design.questions}, len(y))
     for name, column in zip(design.names, X.T, strict=True):
         _check_size(name, column)
     return design, Equations(X, y, FAMILIES[family], LINKS[link])
+
+
+def _values(population: Population, question: str) -> Array:
+    """A question's values; rows that the condition leaves out have those of one that it holds for, so that all are defined."""
+    values = population.values(question)
+    if population.given is not None:
+        values[~population.given] = values[population.given.argmax()]
+    return values
 
 
 def _check_size(name: str, values: Array) -> None:

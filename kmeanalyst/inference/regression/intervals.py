@@ -1,4 +1,4 @@
-"""Intervals of coefficients that invert the score, for where noise makes the information uncertain; and why some are infinite.
+"""Intervals of coefficients that invert the score, for where noise makes the information uncertain.
 
 The score S_j(b) of a coefficient held at b, the others at their roots, has the influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient
 score, o the others). {b : |S_j(b)| ≤ z · error} is Fieller's interval for a slope, and infinite where the data do not say that b
@@ -8,17 +8,14 @@ The score's error is that of usual questions: what an expected relation adds say
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from kmeanalyst.inference.estimate.statistic import IntervalRule
-from kmeanalyst.inference.questions.groups import groups_of
-from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.equations import NoRoot
-from kmeanalyst.inference.regression.fit import Fit, efficient_score, usual_errors, values_at
+from kmeanalyst.inference.regression.fit import Fit, efficient_score, usual_errors
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # usual errors from the coefficient at which the score is evaluated
@@ -131,42 +128,3 @@ class ScoreInterval(IntervalRule):
         """How many standard errors 0 is away, with the sign of `wald`: that many by the error, or fewer by the score."""
         score = -self.profiles.ratio_at(self.index, -self.value)
         return float(np.sign(wald) * min(abs(wald), max(score * np.sign(wald), 0.0)))
-
-
-_GENERAL = (
-    "an interval is infinite where the noise leaves it open whether the rate of a level is 0, or whether the target is determined "
-    "by the predictors. Leave out a term, or join rare levels in a condition such as x in ['a', 'b']"
-)
-
-
-def notes_of_infinite(fit: Fit, infinite: Array) -> tuple[str, ...]:
-    """Of the coefficients (k,) whose intervals are infinite: which levels are too rare for the noise, and what to do."""
-    return tuple(_of_factors(fit, infinite)) or (_GENERAL,) if infinite.any() else ()
-
-
-def _of_factors(fit: Fit, infinite: Array) -> Iterator[str]:
-    columns = [fit.design.columns[j] for j in np.flatnonzero(infinite)]
-    coded = {condition for questions in fit.design.columns for condition in questions}
-    for text, factor in fit.design.factors.items():
-        shares = {one: float(fit.population.mean(values_at(fit.population, one))) for one in factor.conditions}
-        affected = dict.fromkeys(one for questions in columns for one in questions if one in shares)
-        first = None if not shares or factor.conditions[0] in coded else factor.conditions[0]
-        if first is not None and any(shares[one] > shares[first] for one in affected):
-            most, name = max(shares, key=lambda one: shares[one]), column_of(text) or text
-            groups = groups_of(fit.population.release.columns, name)
-            label = next(group.label for group in groups if group.condition == most)
-            yield (
-                f"intervals are infinite as other levels of {name} are compared with {first} ({_percent(shares[first])}), too few "
-                "for this noise to tell their rate from 0. Compare with the level that has the most rows: "
-                f"reference={{{name!r}: {label!r}}} ({_percent(shares[most])})"
-            )
-        elif affected:
-            listed = ", ".join(f"{level}: {_percent(shares[level])}" for level in affected)
-            yield (
-                f"intervals are infinite of {listed}: too few for this noise to tell a rate from 0. Join rare levels in "
-                "a condition such as x in ['a', 'b'], or leave such rows out with where"
-            )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} % of the rows"

@@ -14,10 +14,17 @@ from kmeanalyst.inference.estimate.error_model import PARTS
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, aligned, list_of_notes, z_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.fit import Fit
-from kmeanalyst.inference.regression.intervals import ScoreInterval, notes_of_infinite
+from kmeanalyst.inference.regression.intervals import ScoreInterval
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
+
+_INFINITE = (
+    "an interval is infinite where the noise leaves it open whether the rate of a level is 0, or whether the target is determined "
+    "by the predictors. Where all levels of a column have one, the level that they are compared with is too rare: name one that "
+    "many rows have, such as reference={'race': 'White'}. Else join rare levels in a condition such as x in ['a', 'b'], leave such "
+    "rows out with where, or leave out a term"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +93,9 @@ class RegressionEstimate:
     def _index(self) -> pd.Index[Any]:
         return pd.Index(self.names, name="term")
 
-    def _notes_of_infinite(self, frame: pd.DataFrame) -> tuple[str, ...]:
+    def _notes_with(self, frame: pd.DataFrame) -> tuple[str, ...]:
         ends = frame[["low", "high"]].to_numpy(dtype=float)
-        return notes_of_infinite(self.fit, ~np.isfinite(ends).all(axis=1))
+        return self.notes if np.isfinite(ends).all() else (*self.notes, _INFINITE)
 
     def __getitem__(self, name: str) -> Estimate:
         if (asked := name if name in self.names else words.column(name)) not in self.names:
@@ -135,8 +142,7 @@ class RegressionEstimate:
             for name, one, p in zip(self.names, self.coefficients, self.pvalues, strict=True)
         ]
         about = {"target": self.target, "family": self.family, "link": self.link, "view": self.view}
-        notes = [*self.notes, *self._notes_of_infinite(self.to_frame(level))]
-        return about | {"coefficients": each, "notes": notes}
+        return about | {"coefficients": each, "notes": list(self._notes_with(self.to_frame(level)))}
 
     def summary(self, level: float = 0.95) -> str:
         """The table as text, in the manner of statsmodels: value, error, z, p, interval, and the error's parts.
@@ -157,7 +163,7 @@ class RegressionEstimate:
         lines = aligned(rows)
         title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights)"
         double, single = ("".ljust(len(lines[0]), sign) for sign in "=-")
-        notes = list_of_notes((*self.notes, *self._notes_of_infinite(frame)), self.coefficients)
+        notes = list_of_notes(self._notes_with(frame), self.coefficients)
         return "\n".join([title, double, lines[0], single, *lines[1:], double, *notes])
 
     def __repr__(self) -> str:

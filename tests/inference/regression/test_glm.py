@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,24 +80,6 @@ def test_levels_are_compared_with_the_reference_that_is_named(plain):
     assert found["g == 'a'"].value == pytest.approx(-usual["g == 'b'"].value)
     assert found["g == 'c'"].value == pytest.approx(usual["g == 'c'"].value - usual["g == 'b'"].value)
     assert found["x"].standard_error == pytest.approx(usual["x"].standard_error)
-
-
-class Unbounded:
-    """An interval without a lower end."""
-
-    def interval(self, z: float) -> tuple[float, float]:
-        return -np.inf, 1.0
-
-    def robust(self, level: float) -> tuple[float, float]:
-        return -np.inf, 1.0
-
-
-def test_an_infinite_end_is_explained():
-    found = released().glm("answer ~ g", "binomial")
-    assert "infinite" not in repr(found)
-    unbounded = type(found.coefficients)(replace(one, interval_by=Unbounded()) for one in found.coefficients)
-    for said in (repr(wide := replace(found, coefficients=unbounded)), "".join(wide.to_dict()["notes"])):
-        assert "intervals are infinite" in said and "too few for this noise" in said
 
 
 def test_a_target_of_two_levels_a_boolean_and_a_condition_are_binomial(plain):

@@ -15,6 +15,10 @@ from scipy.special import ndtri
 
 from kmeanalyst.inference.regression.fit import usual_errors
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles, _last_below
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
+from release_side import publish
 
 Y = (ROWS["answer"] == "yes").to_numpy(float)
 X = np.column_stack([np.ones(N), ROWS["x"], ROWS["g"] == "b", ROWS["g"] == "c"]).astype(float)
@@ -158,3 +162,21 @@ def test_predictions_at_missing_cells_are_missing_and_far_away_have_intervals(pl
     at = found.predict(pd.DataFrame({"x": [0.5, np.nan, 0.5, 1e6, -1e6], "g": ["b", "b", None, "b", "b"]}))
     assert at["value"].isna().tolist() == [False, True, True, False, False]
     assert (at["low"] <= at["value"]).iloc[[0, 3, 4]].all() and (at["value"] <= at["high"]).iloc[[0, 3, 4]].all()
+
+
+def test_a_frequent_reference_gives_finite_intervals_as_the_note_says():
+    races, rng = ("few", "some", "most"), np.random.default_rng(5)
+    race = rng.permutation(np.repeat(races, (80, 720, 3200)))
+    rich = np.where(rng.random(4000) < 0.2, "yes", "no")
+    rows = pd.DataFrame({"race": race, "rich": rich, "age": rng.integers(18, 90, 4000)}).astype(str)
+    columns = Categorical(name="race", levels=races), Categorical(name="rich", levels=("no", "yes"))
+    domain = Domain((*columns, Integer(name="age", lower=18, upper=90)))
+    measured = publish(rows, domain, epsilon=0.5, delta=1e-6, rehearsal=1, uncounted=True)
+    found = measured.glm("rich ~ race + age", "binomial")
+    assert np.isinf(found["race == 'most'"].interval()).any()
+    other = measured.glm("rich ~ race + age", "binomial", reference={"race": "most"})
+    assert np.isfinite([other[name].interval() for name in ("intercept", "race == 'some'", "age")]).all()
+    for text in (found.summary(), " ".join(found.to_dict()["notes"])):
+        assert "an interval is infinite where" in text and "name one that many rows have, such as reference=" in text
+    finite = measured.glm("age ~ race")
+    assert np.isfinite(finite.to_frame()[["low", "high"]]).all(axis=None) and "infinite" not in repr(finite)
