@@ -151,19 +151,6 @@ def test_of_a_function_in_the_span_two_steps_leave_the_square_of_what_one_leaves
     np.testing.assert_allclose(left, at @ kept @ kept @ smooth.fitted(smooth.features @ theta)[1], rtol=1e-6)
 
 
-def test_the_size_of_the_remaining_bias_is_reported():
-    """E[f(x) | x] without any noise: all that is off is bias, and its root mean square is known to a factor of three."""
-    for question in ["2 * (x - x**3 / 30)", "where(x > 2, 1, where(x < -2, -1, x / 2))"]:
-        rows = wave(300, np.random.default_rng(4))
-        smooth = replace(regression(plain(rows), "x", kernel=Gaussian(1.0)), regulariser=0.03)
-        x = pd.DataFrame({"x": np.linspace(-3, 3, 13)})
-        found = conditional_estimates(smooth, question, x)
-        truth = regression(plain(x.assign(y=0.0, b=True)), "x").population.values(question)
-        off = np.sqrt(np.mean((truth - [e.value for e in found]) ** 2))
-        left = np.sqrt(np.mean([e.parts["resolution"] ** 2 for e in found]))  # no measurement: resolution is bias alone
-        assert off > 0.01 and off / 3 < left < 3 * off
-
-
 def test_resolution_includes_the_bias_and_what_the_features_cannot_see(mixed_release):
     smooth = regression(mixed_release, "age")
     answer = mixed_release.conditional_expectation("married", given={"age": 40})

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 import refusals
 import statsmodels.api as sm
-from regression_rows import DOMAIN, ROWS, N, released
-from simulated_releases import weighted_points
+from regression_rows import ROWS, N, released
 from statsmodels.stats.sandwich_covariance import cov_white_simple
 
 LINKS = [
@@ -158,13 +157,3 @@ def test_the_table_is_printed_as_statsmodels_prints_it(plain):
     assert " ".join(lines[2].split()) == "value std err z P>|z| [0.025 0.975] privacy sampling resolution"
     assert {len(line) for line in lines[1:9] if line.startswith(("=", "-", "x", "g", "i"))} == {len(lines[1])}
     assert [line.split()[0] for line in lines[4:6]] == ["intercept", "x"]
-
-
-def test_points_from_elsewhere_are_fitted_by_their_weights():
-    """A Release that is not a frame of rows: signed weights that do not sum to one."""
-    points = DOMAIN.decode(DOMAIN.draw(200, 1))
-    weights = np.random.default_rng(5).normal(0.01, 0.003, 200)
-    found = weighted_points(points, DOMAIN, weights).glm("cost ~ x + z")
-    X = np.column_stack([np.ones(200), points["x"], points["z"]])
-    beta = np.linalg.solve(X.T @ (weights[:, None] * X), X.T @ (weights * points["cost"]))
-    assert [e.value for e in found.coefficients] == pytest.approx(beta.tolist())
