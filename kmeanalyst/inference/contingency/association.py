@@ -169,11 +169,10 @@ class _Pairs:
                 levels = np.where(levels < 0, -1, column.group_of(levels, column.deepest())).astype(int)
             self._groups[name] = _grouped(levels, everyone.weights)
         indicators = np.equal.outer(self._groups[name], np.unique(self._groups[name])).astype(float)
-        there = 1.0 if population.given is None else population.given[:, None]
-        share = mean_statistic(population, indicators * there)
+        share = mean_statistic(population, indicators)
         present = share.value > _ROUNDING
         share = share[present]
-        return _Side((indicators * there)[:, present] - share.value, share, len(share.value) - 1, False)
+        return _Side(indicators[:, present] - share.value, share, len(share.value) - 1, False)
 
 
 @dataclass(frozen=True, eq=False)

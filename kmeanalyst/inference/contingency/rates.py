@@ -251,9 +251,7 @@ def survival(
     at = np.searchsorted(edges, population.values(words.column(time)), side="right")
     step = column.spacing or 0.0
     singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + step]])) <= step * (1 + 1e-9)
-    own = at[:, None] == np.arange(len(last))
-    given = np.ones(len(at), dtype=bool) if population.given is None else population.given
-    curve, at_risk = _curve(population, own & given[:, None], happened == 1, singles)
+    curve, at_risk = _curve(population, at[:, None] == np.arange(len(last)), happened == 1, singles)
     times = np.append(edges - step, last[-1])[: len(at_risk)]
     notes = _notes(release, time, event, len(last) - len(at_risk))
     frame = _frame(population, curve, at_risk, times, time, level)

@@ -252,7 +252,7 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
     return PopulationFit(
         rows=np.vstack(rows),
         weights=of_rows(p[:, None])[:, 0],
-        replicates=problem.refit(drawn, dual, R, kappa),
+        replicates=np.column_stack([replace(problem, target=y)._solved(R, kappa, dual)[1] for y in drawn.T]),
         clouds=p,
         reference=np.exp(problem.log_reference),
         mass=mass,
@@ -430,10 +430,6 @@ class _Problem:
         exponents = self.log_reference + self.A @ dual
         normaliser = logsumexp(exponents)
         return float(normaliser - self.target @ dual + dual @ R @ dual / (2 * kappa)), np.exp(exponents - normaliser)
-
-    def refit(self, drawn: Array, dual: Array, R: Array, kappa: float) -> Array:
-        """p (n_clouds, B) for each target (K, B), each solved to its end from `dual`."""
-        return np.column_stack([replace(self, target=target)._solved(R, kappa, dual)[1] for target in drawn.T])
 
 
 def _covariance(A: Array, p: Array) -> Array:

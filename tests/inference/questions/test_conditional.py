@@ -14,19 +14,13 @@ from simulated_releases import weighted_points
 import release_side
 from kmeanalyst.inference.estimate.error_model import error_model
 from kmeanalyst.inference.questions import conditional
-from kmeanalyst.inference.questions.conditional import (
-    Smoother,
-    conditional_estimates,
-    public_regulariser,
-    smooth_kernel,
-    smoother,
-)
+from kmeanalyst.inference.questions.conditional import Smoother, public_regulariser, smooth_kernel, smoother
 from kmeanalyst.kernels import Gaussian, MultiScale
 from kmeanalyst.release import Release
 from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.representation import wanted
 
@@ -253,15 +247,6 @@ def test_many_points_are_spanned_by_some(monkeypatch):
     full = plain(rows).conditional_expectation("y", given={"x": 0.5}).value
     monkeypatch.setattr(conditional, "_BASIS", 100)
     assert plain(rows).conditional_expectation("y", given={"x": 0.5}).value == pytest.approx(full, abs=0.02)
-
-
-def test_levels_alone_need_no_numbers():
-    domain = Domain((Categorical(name="c", levels=("a", "b", "c")), Real(name="y", lower=0, upper=9)))
-    points = pd.DataFrame({"c": list("aabbb"), "y": [1.0, 3.0, 5.0, 6.0, 7.0]})
-    release = plain(points, domain=domain)
-    smooth = replace(regression(release, "c"), regulariser=1e-6)
-    found = conditional_estimates(smooth, "y", pd.DataFrame({"c": ["a", "b"]}))
-    assert [e.value for e in found] == pytest.approx([2.0, 6.0], abs=1e-6)
 
 
 # ---------------------------------------------------------------- the amplitude

@@ -95,14 +95,6 @@ def test_a_constant_has_no_error(mixed_release):
     assert estimate.standard_error == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_standard_error_is_the_root_of_the_squared_parts(mixed_release):
-    estimate = mixed_release.mean("age")
-    assert estimate.standard_error == pytest.approx(np.sqrt(sum(part**2 for part in estimate.parts.values())))
-    low, high = estimate.interval(0.95)
-    assert high - low == pytest.approx(2 * 1.959964 * estimate.standard_error, rel=1e-6)
-    assert list(estimate.parts) == ["privacy", "sampling", "resolution"]
-
-
 def test_questions_that_cannot_be_answered_say_why_and_what_to_do(mixed_release, foreign_release):
     path = Path(__file__).parent / "refusals_expectation.txt"
     refusals.check(path, lambda text: eval(text, globals(), {"r": mixed_release, "foreign": foreign_release}))

@@ -85,11 +85,6 @@ def test_scores_are_evaluated_in_steps_of_usual_errors_however_large_the_standar
     assert own.units == pytest.approx(usual_errors(fit.population, fit.influence))
 
 
-def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
-    known = [one.standard_error for one in measured.coefficients]
-    assert np.sqrt(np.diag(measured.fit.total_covariance)) == pytest.approx(known)
-
-
 def test_the_score_of_a_slope_is_fiellers(mixed_release):
     """S(b) = Σ w x̃ (y − b x) is linear in b, and its error that of x̃ (y − b x − residual mean): t by hand two usual errors away."""
     found = mixed_release.glm("age ~ income")
