@@ -223,8 +223,7 @@ def glm_command(release: Release, formula: str, references: tuple[str, ...], lev
     Factors are columns or expressions, joined by + - : * ^ ( ). Of a column of levels the first is what the others are compared
     with. With --family binomial the target is a condition, or a column of two levels of which the second is success.
 
-    Odds ratios, average marginal effects, Wald and score tests, and predictions with intervals: in Python, of what
-    release.glm(FORMULA, family=...) returns.
+    Predictions with intervals: in Python, of what release.glm(FORMULA, family=...) returns.
 
     \b
     Examples:

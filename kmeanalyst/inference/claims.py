@@ -117,11 +117,13 @@ def claims(
         )
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate!r}: it is a share of false claims. Pass e.g. 0.05.")
+    from scipy.stats import false_discovery_control  # late: it takes long to import
+
     estimates = [one if isinstance(one, Estimate) else expectation(release, one, view=view) for one in questions]
     holds = (
         np.array([ndtr(d.value / d.standard_error) if d.standard_error > 0 else d.value > 0 for d in estimates]) * 1.0
     )
-    adjusted, kept = benjamini_yekutieli(1 - holds), largest_set(holds, rate)
+    adjusted, kept = false_discovery_control(1 - holds, method="by"), largest_set(holds, rate)
     rows = zip(estimates, holds.tolist(), (1 - holds).tolist(), adjusted.tolist(), kept.tolist(), strict=True)
     return Claims([Claim(*row) for row in rows], rate)
 
@@ -133,13 +135,6 @@ def largest_set(probabilities: Array, rate: float) -> Array:
     kept = np.zeros(len(order), dtype=bool)
     kept[order[: int((means <= rate).sum())]] = True  # the means increase
     return kept
-
-
-def benjamini_yekutieli(pvalues: Array) -> Array:
-    """Adjusted p-values (k,), valid under any dependence (Benjamini & Yekutieli 2001, Thm 1.3)."""
-    from scipy.stats import false_discovery_control  # late: it takes long to import
-
-    return false_discovery_control(pvalues, method="by")
 
 
 def _share(share: float) -> str:

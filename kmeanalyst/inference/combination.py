@@ -20,6 +20,7 @@ from scipy.stats import ncx2
 
 from kmeanalyst.inference.estimate.error_model import SamplingErrors, joint_parts, total
 from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates
+from kmeanalyst.inference.estimate.statistic import IntervalRule
 from kmeanalyst.inference.questions import expectation as means
 from kmeanalyst.inference.questions import moments, quantiles
 from kmeanalyst.inference.questions.moments import MatrixEstimate
@@ -152,8 +153,8 @@ class Combination:
      quantile(age, 0.9): 58.00 ± 0.77 (95 %: 57.00 to 60.00; privacy 0.40, sampling 0.40, resolution 0.52))
     >>> [ask("age").value for ask in (both.expectation, both.var, both.median)], len(both.expectations(["age", "age > 50"]))
     ([38.58..., 193.5..., 37.0], 2)
-    >>> both.ratio("age", "`hours-per-week`").value, both.cdf("age", 50).value
-    (0.946..., 0.800...)
+    >>> both.cdf("age", 50).value
+    0.800...
     >>> both.cov(["age", "hours-per-week"]).value.shape, both.corr(["age", "hours-per-week"]).names
     ((2, 2), ('age', 'hours-per-week'))
     """
@@ -167,7 +168,7 @@ class Combination:
     _shared: SamplingErrors | None = None  # of what both sides have in common; None of a second release
 
     expectation, expectations = _of_both(means.expectation), _of_both(means.expectations)
-    mean, probability, ratio = _of_both(means.mean), _of_both(means.probability), _of_both(means.ratio)
+    mean, probability = _of_both(means.mean), _of_both(means.probability)
     var, std, cov, corr = (_of_both(each) for each in (moments.var, moments.std, moments.cov, moments.corr))
     cdf, quantile, median = (_of_both(each) for each in (quantiles.cdf, quantiles.quantile, quantiles.median))
 
@@ -276,7 +277,7 @@ def _of_cdf(quantile: Estimate, by: InverseCdf) -> Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class WithinBound:
+class WithinBound(IntervalRule):
     """The interval of an estimate that may be off by a ratio of its standard error."""
 
     of: Estimate
@@ -286,9 +287,6 @@ class WithinBound:
         of, z = self.of, float(_wider(z, np.array(self.ratio)))
         symmetric = of.value - z * of.standard_error, of.value + z * of.standard_error
         return symmetric if of.interval_by is None else of.interval_by.interval(z)
-
-    def robust(self, level: float) -> tuple[float, float]:
-        return self.of.interval(level, "robust")
 
 
 def _wider(z: float, ratio: Array) -> Array:

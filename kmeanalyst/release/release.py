@@ -60,7 +60,6 @@ class Release(ReleaseData):
     expectations = means.expectations
     mean, sum, count = means.mean, means.total, means.count
     probability = means.probability
-    ratio = means.ratio
     var, std, cov, corr = moments.var, moments.std, moments.cov, moments.corr
     cdf, quantile, median = quantiles.cdf, quantiles.quantile, quantiles.median
     histogram, table = tables.histogram, tables.table
@@ -69,7 +68,7 @@ class Release(ReleaseData):
     odds_ratio, standardised, survival = rates.odds_ratio, rates.standardised, rates.survival
     contingency = contingency_test
     draws, replicates, claims = drawing.draws, drawing.replicates, claimed.claims
-    glm, regression = regressions.glm, regressions.regression
+    glm = regressions.glm
 
     def __getitem__(self, columns: str | list[str]) -> RandomVariable:
         """A column as a random variable, or a list of them as one of several components: see `variable`."""

@@ -166,7 +166,7 @@ def slopes(releases: int, epsilon: float, options: dict[str, Any]) -> None:
     found = []
     for seed in range(releases):
         release = publish(rows, domain, epsilon=epsilon, delta=table.delta, rehearsal=seed, **options)
-        fit = release.regression("PINCP_DECILE", ["EDU"], where="not missing(PINCP_DECILE) and not missing(EDU)")
+        fit = release.glm("PINCP_DECILE ~ EDU", where="not missing(PINCP_DECILE) and not missing(EDU)")
         found.append((fit["EDU"].value, *fit["EDU"].interval()))
     value, low, high = np.array(found).T
     print(f"slope of PINCP_DECILE on EDU, ε = {epsilon:g}, {releases} releases")

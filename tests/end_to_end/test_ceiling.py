@@ -12,12 +12,12 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 153,
-    "kmeanalyst/cli": 1_678,
-    "kmeanalyst/inference": 13_483,
+    "kmeanalyst/cli": 1_692,
+    "kmeanalyst/inference": 13_128,
     "kmeanalyst/kernels": 3_361,
     "kmeanalyst/learning": 3_418,
     "kmeanalyst/plots": 946,
-    "kmeanalyst/release": 438,
+    "kmeanalyst/release": 437,
     "kmeanalyst/releases": 10_802,
     "kmeanalyst/report": 1_413,
     "kmeanalyst/representation": 4_851,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_482,
-    "tests": 49_637,
+    "tests": 49_506,
 }
 
 

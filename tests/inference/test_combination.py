@@ -46,12 +46,13 @@ def test_every_statistic_lies_between_both_sides_and_a_quantile_inverts_the_weig
     rows = ka.from_frame(SAMPLE.assign(weight=1 / 500), domain=released().domain)
     for ask in (
         lambda r: r.var("age"), lambda r: r.std("age"), lambda r: r.cdf("age", 40), lambda r: r.quantile("age", [0.2, 0.9])[1],
-        lambda r: r.corr(["age", "education-num"])["age", "education-num"], lambda r: r.ratio("age", "`hours-per-week`"),
+        lambda r: r.corr(["age", "education-num"])["age", "education-num"], lambda r: r.mean("age") / r.mean("`hours-per-week`"),
         lambda r: r.expectation(lambda frame: frame["age"] ** 2), lambda r: r.expectations(["age + 1", "age"])[0],
     ):  # fmt: skip
         sides, found = [ask(released()), ask(rows)], ask(both)
         assert min(e.value for e in sides) - 1e-9 <= found.value <= max(e.value for e in sides) + 1e-9, found
-        assert 0 < found.standard_error <= min(sides[0].standard_error, 1.2 * sides[1].standard_error), found
+        most = min(sides[0].standard_error, 1.2 * sides[1].standard_error)
+        assert 0 < found.standard_error <= most * (1 + 1e-9), found
         assert found.question == sides[0].question and "is assumed" in found.notes[0]
     found = both.quantile("age", 0.3)
     assert both.cdf("age", found.value - 1).value - 0.003 < 0.3 <= both.cdf("age", found.value).value + 0.003

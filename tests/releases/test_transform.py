@@ -86,7 +86,7 @@ def test_columns_given_by_conditions_tables_quantiles_and_models_know_derived_co
         mixed_release.mean("age", where=NEW["older"]).value
     )
     assert transformed.histogram("per head")["probability"].sum() == pytest.approx(1.0)
-    fitted = transformed.regression("since", ["older", "age"])
+    fitted = transformed.glm("since ~ older + age")
     assert fitted.names == ("intercept", "older == 'True'", "age")
     assert "since" in transformed.cov().names
     assert "per head" in transformed.resample(10, rng=0).columns

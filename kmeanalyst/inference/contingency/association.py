@@ -131,23 +131,20 @@ class _Pairs:
         else:
             measure = "correlation ratio" if x.is_number or y.is_number else "Cramér's V"
             found = _unsigned(a, b, measure, d, covariance, min(x.rank, y.rank))
-        if self._counted(a, b):
-            return replace(found, pvalue=self._of_table(a, b, found.pvalue))
-        note = "this pair was not counted: scores did not show that its columns are related"
-        return replace(found, pvalue=1.0, note=note)
+        return self._tested(found)
 
-    def _of_table(self, a: str, b: str, otherwise: float) -> float:
-        names = self.release.domain.names
-        strata = strata_of(self.release, a, b) if a in names and b in names else None
-        if strata is None or min(strata.tables.shape[1:]) < 2:
-            return otherwise
-        return weighted_test(Contrasts.of(strata))[1]
-
-    def _counted(self, a: str, b: str) -> bool:
-        names, measurement = self.release.domain.names, self.release.measurement
+    def _tested(self, found: Association) -> Association:
+        """With the p-value of the pair's measured table, where it has one."""
+        (a, b), names, measurement = found.columns, self.release.domain.names, self.release.measurement
         if measurement is None or a not in names or b not in names:
-            return True
-        return measurement.counted_together(names.index(a), names.index(b))
+            return found
+        if not measurement.counted_together(names.index(a), names.index(b)):
+            note = "this pair was not counted: scores did not show that its columns are related"
+            return replace(found, pvalue=1.0, note=note)
+        strata = strata_of(self.release, a, b)
+        if strata is None or min(strata.tables.shape[1:]) < 2:
+            return found
+        return replace(found, pvalue=weighted_test(Contrasts.of(strata))[1])
 
     def _population(self, *names: str) -> Population:
         domain = self.release.columns
@@ -160,7 +157,11 @@ class _Pairs:
     def _side(self, population: Population, name: str) -> _Side:
         column = self.release.columns[name]
         if is_number(column):
-            return _number_side(population, population.values(lambda rows: numbers(rows[name], column)))
+            x = population.values(lambda rows: numbers(rows[name], column))
+            x = (x - population.mean(x))[:, None]
+            variance = mean_statistic(population, x**2)
+            least = _ROUNDING * float(np.max(x[: len(population.weights)] ** 2, initial=0.0))
+            return _Side(x, variance, int(variance.value[0] > least), True)
         if name not in self._groups:
             everyone = self._population()
             column, levels = everyone.release.columns[name], codes(everyone.model.frame[name])
@@ -168,8 +169,10 @@ class _Pairs:
                 levels = np.where(levels < 0, -1, column.group_of(levels, column.deepest())).astype(int)
             self._groups[name] = _grouped(levels, everyone.weights)
         indicators = np.equal.outer(self._groups[name], np.unique(self._groups[name])).astype(float)
-        there = 1.0 if population.given is None else population.given[:, None]
-        return _level_side(population, indicators * there)
+        share = mean_statistic(population, indicators)
+        present = share.value > _ROUNDING
+        share = share[present]
+        return _Side(indicators[:, present] - share.value, share, len(share.value) - 1, False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,20 +210,6 @@ def _grouped(levels: Array, weights: Array) -> Array:
     most = np.sort(np.argsort(-share, kind="stable")[: MOST_GROUPS - 1])
     kept = names[most[share[most] >= LEAST_SHARE]]
     return np.where(np.isin(levels, kept), levels, -2)
-
-
-def _number_side(population: Population, x: Array) -> _Side:
-    x = (x - population.mean(x))[:, None]
-    variance = mean_statistic(population, x**2)
-    least = _ROUNDING * float(np.max(x[: len(population.weights)] ** 2, initial=0.0))
-    return _Side(x, variance, int(variance.value[0] > least), True)
-
-
-def _level_side(population: Population, indicators: Array) -> _Side:
-    share = mean_statistic(population, indicators)
-    present = share.value > _ROUNDING
-    share = share[present]
-    return _Side(indicators[:, present] - share.value, share, len(share.value) - 1, False)
 
 
 def _standardised(population: Population, x: _Side, y: _Side) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The χ² test of a measured table, within each cell of a third column or not, with its table, residuals and Cramér's V.
+"""The χ² test of a measured table, within each cell of a third column or not, with its table and residuals.
 
 With d a table less the product of its margins, T = dᵀV⁻d, V from the noise and the sampling of the rows. Contrasts z_kl = u_kᵀ x
 v_l of the table x, u_k orthogonal to the first column's shares and v_l to the second's, carry the same; for the right u and v (a
@@ -19,8 +19,8 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import chdtrc
 
-from kmeanalyst.inference.contingency.strata import Side, Strata, strata_of
-from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm, weighted_chi_squared_sf
+from kmeanalyst.inference.contingency.strata import Cells, Strata, strata_of
+from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData
@@ -40,13 +40,11 @@ class ContingencyTest:
     residuals   (table − expected) over its standard deviation under independence.
     statistic   dᵀV⁻d, or the generalised Cochran–Mantel–Haenszel statistic given a column; df its degrees of freedom.
     pvalue      of the statistic, by the χ² distribution.
-    cramers_v   √(φ²/(the fewer cells − 1)) less what noise and sampling add, and v_interval at 95 %; NaN given a column. Of a
-                table that is merged further, where cells are too rare to be distinguished from noise: a note says so.
     notes       what a reader should know.
 
     >>> found = ka.contingency_test(counted, "sex", "income")
-    >>> found.df, found.pvalue < 1e-6, round(found.cramers_v, 2)
-    (1, True, 0.2)
+    >>> found.df, found.pvalue < 1e-6
+    (1, True)
     """
 
     columns: tuple[str, str]
@@ -57,8 +55,6 @@ class ContingencyTest:
     statistic: float
     df: int
     pvalue: float
-    cramers_v: float
-    v_interval: tuple[float, float]
     notes: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,22 +68,22 @@ class ContingencyTest:
             {"cell": list(cell), "share": float(share), "expected": float(frames[1][cell]), "residual": float(frames[2][cell])}
             for cell, share in frames[0].items()
         ]  # fmt: skip
-        plain = {name: getattr(self, name) for name in ("given", "statistic", "df", "pvalue", "cramers_v")}
-        lists = {name: list(getattr(self, name)) for name in ("columns", "v_interval", "notes")}
+        plain = {name: getattr(self, name) for name in ("given", "statistic", "df", "pvalue")}
+        lists = {name: list(getattr(self, name)) for name in ("columns", "notes")}
         return {**plain, **lists, "cells": cells}
 
     def __repr__(self) -> str:
         of = " × ".join(map(words.written, self.columns))
         of += f" given {words.written(self.given)}" if self.given else ""
-        low, high = self.v_interval
-        v = "" if self.given else f"\nCramér's V {self.cramers_v:.3f} (95 %: {low:.3f} to {high:.3f})"
         notes = "".join(f"\nnote: {note}" for note in self.notes)
         test = f"χ² = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.3g}"
-        return f"{of}: {test}{v}\n{self.table.round(4).to_string()}{notes}"
+        return f"{of}: {test}\n{self.table.round(4).to_string()}{notes}"
 
 
 def contingency_test(release: ReleaseData, a: str, b: str, *, given: str | None = None) -> ContingencyTest:
     """Test two columns of a release for independence by their measured table, whose noise the test knows.
+
+    How strongly they go together, by Cramér's V with an interval, is said by `associations`.
 
     given     a third column: independence within each of its cells, by the generalised Cochran–Mantel–Haenszel statistic. It
               looks for an association that the cells have in common; `independence_test` for any.
@@ -106,23 +102,14 @@ def contingency_test(release: ReleaseData, a: str, b: str, *, given: str | None 
     """
     strata = measured_strata(release, a, b, given)
     contrasts = Contrasts.of(strata)
-    if given is None:
-        statistic, df, pvalue = contrasts.statistic, contrasts.degrees, contrasts.pvalue
-        coarse = strata_of(release, a, b, over_noise=_OVER_NOISE)
-        assert coarse is not None
-        v, interval = cramers_v(coarse)
-        rows, columns = coarse.tables.shape[1:]
-        merged = f"Cramér's V is of {rows} × {columns} cells, merged until their expected shares can be distinguished from noise"
-        notes = (merged,) if (rows, columns) != strata.tables.shape[1:] else ()
-    else:
-        statistic, df, pvalue = mantel_haenszel(contrasts)
-        v, interval, notes = np.nan, (np.nan, np.nan), ()
+    alone = contrasts.statistic, contrasts.degrees, contrasts.pvalue
+    statistic, df, pvalue = alone if given is None else mantel_haenszel(contrasts)
     expected = strata.shares[:, None, None] * strata.first[:, :, None] * strata.second[:, None, :]
     d, deviations = departures(contrasts)
     frames = [_frame(values, strata, (a, b), given) for values in (strata.tables, expected, d / deviations)]
     return ContingencyTest(
         columns=(a, b), given=given or "", table=frames[0], expected=frames[1], residuals=frames[2], statistic=statistic,
-        df=df, pvalue=pvalue, cramers_v=v, v_interval=interval, notes=(*notes_of(strata, given), *notes),
+        df=df, pvalue=pvalue, notes=notes_of(strata, given),
     )  # fmt: skip
 
 
@@ -150,7 +137,6 @@ def measured_strata(release: ReleaseData, a: str, b: str, given: str | None) -> 
     return strata
 
 
-_OVER_NOISE = 3.0  # expected share of a cell over its noise, for Cramér's V
 _HELP_TWO = (
     "Publish with --workload naming the pair, with one of the two as --target, or with --kernel margins, which counts all "
     "pairs; of smooth features independence_test gives an answer."
@@ -177,33 +163,6 @@ def _frame(values: Array, strata: Strata, columns: tuple[str, str], given: str |
     first, second = (pd.Index(side.labels, name=name) for side, name in zip(strata.sides, columns, strict=True))
     frames = [pd.DataFrame(table, index=first, columns=second) for table in values]
     return frames[0] if given is None else pd.concat(frames, keys=list(strata.labels), names=[given])
-
-
-def cramers_v(strata: Strata) -> tuple[float, tuple[float, float]]:
-    """V and its interval at 95 %, of one table: the delta method for d/√(pq), whose length is φ."""
-    x = strata.tables[0]
-    delta, slope = standardised_departures(x, strata.first[0], strata.second[0])
-    shares = np.maximum(x, 0.0).ravel() / np.maximum(x, 0.0).sum()
-    sampling = (np.diag(shares) - np.outer(shares, shares)) / strata.n_rows
-    covariance = slope @ (sampling + np.diag(strata.cell_noise.ravel() ** 2)) @ slope.T
-    fewer = min(x.shape) - 1
-    squared = max(float((delta**2).sum() - covariance.trace()), 0.0)
-    low, high = (min(end / np.sqrt(fewer), 1.0) for end in NormalQuadraticForm(covariance).interval(delta.ravel()))
-    return min(float(np.sqrt(squared / fewer)), 1.0), (float(low), float(high))
-
-
-def standardised_departures(x: Array, p: Array, q: Array) -> tuple[Array, Array]:
-    """d/√(pq) (r, c) of a table x with margins p and q, and its derivative (rc, rc) by the table."""
-    r, c = x.shape
-    root = np.sqrt(np.maximum(np.outer(p, q), 1e-300))
-    first, second = (np.eye(len(each)) - np.outer(each, np.ones(len(each))) for each in (p, q))
-    delta = first @ x @ second.T / root
-    slope = np.kron(first, second) / root.ravel()[:, None]
-    of_rows, of_columns = np.kron(np.eye(r), np.ones((1, c))), np.kron(np.ones((1, r)), np.eye(c))
-    half = delta.ravel()[:, None] / 2  # the margins under the root move too
-    slope -= half * np.repeat(of_rows / np.maximum(p, 1e-300)[:, None], c, axis=0)
-    slope -= half * np.tile(of_columns / np.maximum(q, 1e-300)[:, None], (r, 1))
-    return delta, slope
 
 
 _LEADING = 12  # functions of a column in the score statistic
@@ -271,7 +230,7 @@ def _eigen(shares: Array, merged: Array) -> tuple[Array, Array]:
     return np.array([u for u, _ in found]), np.array([values for _, values in found])
 
 
-def _root(p: Array, side: Side) -> Array:
+def _root(p: Array, side: Cells) -> Array:
     """(r, k) a root of the covariance of a random function of the cells, the leading functions under shares p.
 
     Half of its variance is smooth along the cells with an order, the rest independent between cells.

@@ -13,26 +13,26 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from kmeanalyst.inference.contingency.strata import measured_table
 from kmeanalyst.inference.estimate.error_model import PARTS, total
-from kmeanalyst.inference.estimate.estimate import Estimate
+from kmeanalyst.inference.estimate.estimate import Estimate, z_of
 from kmeanalyst.inference.estimate.population import (
     Population,
+    answer,
     check_condition,
     estimate,
     mean_statistic,
     population_of,
     shown,
 )
-from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
 from kmeanalyst.inference.questions.expectation import mean_of
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.numbers import Date, Number
-from kmeanalyst.releases.expressions import ExpressionError, parse, words
+from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 if TYPE_CHECKING:
@@ -64,13 +64,11 @@ def odds_ratio(
     1.683...
     """
     population = population_of(release, where=where, view=view)
-    holds = []
-    for condition in (first, second):
-        values = population.values(condition)
-        check_condition(values[: len(population.weights)])
-        holds.append(values)
-    x, y = (values[:, None] for values in holds)
-    groups = _groups(population, given)
+    x, y = (population.values(condition)[:, None] for condition in (first, second))
+    for holds in (x, y):
+        check_condition(holds[: len(population.weights)])
+    conditions = ["1"] if given is None else [group.condition for group in groups_of(release.columns, given)]
+    groups = np.column_stack([population.values(condition) for condition in conditions])
     combinations = (x * y, x * (1 - y), (1 - x) * y, (1 - x) * (1 - y))
     a, b, c, d = (mean_statistic(population, one * groups) for one in combinations)
     kept = (a + b + c + d).value > _LEAST_SHARE
@@ -84,22 +82,8 @@ def odds_ratio(
         )
     logarithm = np.log(numerator) - np.log(denominator)
     text = f"odds ratio of {shown(first)} by {shown(second)}" + (f", given {words.written(given)}" if given else "")
-    influence = population.influence(logarithm.influence)
-    found = estimate(population, Statistic(float(logarithm.value), influence, population.text(text)))
-    ratio = float(np.exp(found.value))
-    return replace(
-        found, value=ratio, standard_error=ratio * found.standard_error,
-        parts={name: None if part is None else ratio * part for name, part in found.parts.items()},
-        terms=tuple((model, ratio * influence) for model, influence in found.terms),
-        interval_by=_OfLogarithm(found),
-    )  # fmt: skip
-
-
-def _groups(population: Population, given: str | None) -> Array:
-    if given is None:
-        return np.ones((len(population.model.frame), 1))
-    groups = groups_of(population.release.columns, given)
-    return np.column_stack([population.values(group.condition) for group in groups])
+    found = estimate(population, answer(population, logarithm, text))
+    return replace(np.exp(found), question=found.question, interval_by=_OfLogarithm(found))
 
 
 def _sum(each: Statistic) -> Statistic:
@@ -108,15 +92,16 @@ def _sum(each: Statistic) -> Statistic:
 
 
 @dataclass(frozen=True, eq=False)
-class _OfLogarithm:
+class _OfLogarithm(IntervalRule):
     logarithm: Estimate
 
     def interval(self, z: float) -> tuple[float, float]:
-        ends = (self.logarithm.value + sign * z * self.logarithm.standard_error for sign in (-1, 1))
-        return tuple(map(float, np.exp(list(ends))))  # type: ignore[return-value]
+        middle, half = self.logarithm.value, z * self.logarithm.standard_error
+        return float(np.exp(middle - half)), float(np.exp(middle + half))
 
     def robust(self, level: float) -> tuple[float, float]:
-        return tuple(map(float, np.exp(self.logarithm.interval(level, kind="robust"))))  # type: ignore[return-value]
+        low, high = self.logarithm.interval(level, kind="robust")
+        return float(np.exp(low)), float(np.exp(high))
 
 
 def standardised(
@@ -253,8 +238,6 @@ def survival(
         raise ValueError(
             f"time must be a column of numbers, got {time!r:.80}. Name one, such as the days that each row was watched."
         )
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
     population = population_of(release, where=where, view=view)
     happened = population.values(event)
     check_condition(happened[: len(population.weights)])
@@ -268,9 +251,7 @@ def survival(
     at = np.searchsorted(edges, population.values(words.column(time)), side="right")
     step = column.spacing or 0.0
     singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + step]])) <= step * (1 + 1e-9)
-    own = at[:, None] == np.arange(len(last))
-    given = np.ones(len(at), dtype=bool) if population.given is None else population.given
-    curve, at_risk = _curve(population, own & given[:, None], happened == 1, singles)
+    curve, at_risk = _curve(population, at[:, None] == np.arange(len(last)), happened == 1, singles)
     times = np.append(edges - step, last[-1])[: len(at_risk)]
     notes = _notes(release, time, event, len(last) - len(at_risk))
     frame = _frame(population, curve, at_risk, times, time, level)
@@ -316,7 +297,7 @@ def _frame(
     covariance = np.sum([parts[part] for part in PARTS if parts[part] is not None], axis=0)
     error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
     value = _decreasing(curve.value)
-    z = float(ndtri((1 + level) / 2))
+    z = z_of(level)
     ends = {
         f"{band}{side}": np.clip(value + sign * width * error, 0.0, 1.0)
         for band, width in (("", z), ("band_", max(_largest_deviation(covariance, level), z)))
@@ -350,11 +331,7 @@ def _largest_deviation(covariance: Array, level: float) -> float:
 def _notes(release: ReleaseData, time: str, event: Question, unknown: int) -> tuple[str, ...]:
     found = ["the curve ends where too few rows are at risk to be distinguished from noise"] if unknown else []
     names, measurement = release.domain.names, release.measurement
-    try:
-        asked = parse(event).columns if isinstance(event, str) else ()
-    except ExpressionError:
-        asked = ()
-    together = sorted({time, *asked})
+    together = sorted({time, *(parse(event).columns if isinstance(event, str) else ())})
     measured = measurement is not None and set(together) <= set(names) and 1 < len(together) <= 3
     if measured and measured_table(measurement, [names.index(name) for name in together]) is None:
         found.append(

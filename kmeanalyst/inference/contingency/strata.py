@@ -32,17 +32,22 @@ _MOST_CELLS = 900  # of a table that is tested
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """One column of a table after merging.
+class Cells:
+    """The cells into which a measurement divides a column, or what is left of them after merging.
 
-    labels     of its cells.
+    labels     for readers.
+    positions  (cells,) increasing along the column where it has an order; NaN for a level without one, and for a missing cell.
     merged     (cells,) how many measured cells each is made of.
-    positions  (cells,) increasing along the column; NaN without an order.
     """
 
     labels: tuple[str, ...]
-    merged: Array
     positions: Array
+    merged: Array
+
+    def merged_by(self, by: Array) -> Cells:
+        groups = [np.flatnonzero(one) for one in by.T]
+        labels = tuple(", ".join(self.labels[k] for k in own) for own in groups)
+        return Cells(labels, np.array([self.positions[own].mean() for own in groups]), by.sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,29 +66,19 @@ class Strata:
     shares: Array
     first: Array
     second: Array
-    sides: tuple[Side, Side]
+    sides: tuple[Cells, Cells]
     noise: float
     n_rows: int
     labels: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
-    @property
-    def cell_noise(self) -> Array:
-        return self.noise * np.sqrt(np.outer(self.sides[0].merged, self.sides[1].merged))
+
+def strata_of(release: ReleaseData, a: str, b: str, given: str | None = None) -> Strata | None:
+    """The measured table of two columns, or of these within each cell of a third; None where it was not measured. Found once."""
+    return kept(release, ("strata", a, b, given), lambda: _strata(release, a, b, given))
 
 
-def strata_of(
-    release: ReleaseData, a: str, b: str, given: str | None = None, *, over_noise: float = 0.0
-) -> Strata | None:
-    """The measured table of two columns, or of these within each cell of a third; None where it was not measured. Found once.
-
-    over_noise   cells are merged until the least product of shares is so many times the noise on a measured cell.
-    """
-    asked = (a, b, given, over_noise)
-    return kept(release, ("strata", *asked), lambda: _strata(release, *asked))
-
-
-def _strata(release: ReleaseData, a: str, b: str, given: str | None, over_noise: float) -> Strata | None:
+def _strata(release: ReleaseData, a: str, b: str, given: str | None) -> Strata | None:
     names = release.domain.names
     i, j = (names.index(name) for name in (a, b))
     measurement = release.measurement
@@ -91,22 +86,23 @@ def _strata(release: ReleaseData, a: str, b: str, given: str | None, over_noise:
     if table is None:
         return None
     assert measurement is not None
+    counted, noise = table
     (p, noise_p), (q, noise_q) = margin(release, i), margin(release, j)
     if given is None:
-        tables, shares, labels = table.shares[None], np.ones(1), tuple[str, ...]()
+        tables, shares, labels = counted[None], np.ones(1), tuple[str, ...]()
         first, second, large = p[None], q[None], np.ones(1, dtype=bool)
     else:
         k = names.index(given)
-        tables, shares, labels = table.shares, margin(release, k)[0], cells_of(release, given).labels
+        tables, shares, labels = counted, margin(release, k)[0], cells_of(release, given).labels
         first, second = (margin(release, k, column)[0] for column in (i, j))
-        large = shares > _STRATUM_OVER_NOISE * table.noise * np.sqrt(tables[0].size)
+        large = shares > _STRATUM_OVER_NOISE * noise * np.sqrt(tables[0].size)
     sides = [cells_of(release, name) for name in (a, b)]
-    least = max(_LEAST_COUNT * max(int(large.sum()), 1) / measurement.n_rows, over_noise * table.noise)
+    least = _LEAST_COUNT * max(int(large.sum()), 1) / measurement.n_rows
     by_first, by_second = merged_cells((p, q), (noise_p, noise_q), sides, least)
     first, second = (_conditional(x[large] @ by) for x, by in ((first, by_first), (second, by_second)))
     return Strata(
         tables=np.einsum("ir,zij,jc->zrc", by_first, tables[large], by_second), shares=shares[large], first=first,
-        second=second, sides=(_side(sides[0], by_first), _side(sides[1], by_second)), noise=table.noise,
+        second=second, sides=(sides[0].merged_by(by_first), sides[1].merged_by(by_second)), noise=noise,
         n_rows=measurement.n_rows, labels=tuple(np.array(labels, dtype=object)[large]) if labels else (),
         left_out=tuple(np.array(labels, dtype=object)[~large]) if labels else (),
     )  # fmt: skip
@@ -115,12 +111,6 @@ def _strata(release: ReleaseData, a: str, b: str, given: str | None, over_noise:
 def _conditional(shares: Array) -> Array:
     sums = shares.sum(axis=1, keepdims=True)
     return np.where(sums > 0, shares / np.where(sums > 0, sums, 1.0), 1 / shares.shape[1])
-
-
-def _side(cells: Cells, by: Array) -> Side:
-    labels = tuple(", ".join(cells.labels[k] for k in np.flatnonzero(one)) for one in by.T)
-    positions = np.array([np.mean([cells.positions[k] for k in np.flatnonzero(one)]) for one in by.T])
-    return Side(labels, by.sum(axis=0), positions)
 
 
 def merged_cells(
@@ -145,11 +135,10 @@ class _Merging:
     """The cells of one column while they are merged; groups stand in the column's order, those without one last."""
 
     def __init__(self, shares: Array, noise: float, cells: Cells) -> None:
-        positions = np.array(cells.positions)
-        order = np.argsort(positions, kind="stable")  # NaN last
+        order = np.argsort(cells.positions, kind="stable")  # NaN last
         self.noise, self.n_cells = noise, len(shares)
         self.groups, self.sums, self.sizes = [[int(k)] for k in order], shares[order], np.ones(len(order))
-        self.ordered = np.isfinite(positions[order])
+        self.ordered = np.isfinite(cells.positions[order])
 
     @property
     def least(self) -> float:
@@ -183,14 +172,8 @@ class _Merging:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredTable:
-    shares: Array
-    noise: float
-
-
-def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> MeasuredTable | None:
-    """The table of these columns, by position; None where no measured table holds all of them."""
+def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> tuple[Array, float] | None:
+    """The shares of these columns' cells, and the noise on each; None where no measured table holds all of the columns."""
     if measurement is None or not isinstance(measurement.feature_map, MarginFeatures):
         return None
     versions = []
@@ -206,28 +189,16 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> M
     if not versions:
         return None
     shares, variance = averaged_by_precision(versions)
-    return MeasuredTable(shares, math.sqrt(variance))
+    return shares, math.sqrt(variance)
 
 
 def margin(release: ReleaseData, *columns: int) -> tuple[Array, float]:
     def make() -> tuple[Array, float]:
         table = measured_table(release.measurement, columns)
         assert table is not None  # one-way tables are always measured, and so are columns that are with a third
-        return project_to_simplex(table.shares.ravel()).reshape(table.shares.shape), table.noise
+        return project_to_simplex(table[0].ravel()).reshape(table[0].shape), table[1]
 
     return kept(release, ("margin", columns), make)
-
-
-@dataclass(frozen=True)
-class Cells:
-    """The cells into which a measurement divides a column.
-
-    labels     for readers.
-    positions  increasing along the column where it has an order; NaN for a level without one, and for a missing cell.
-    """
-
-    labels: tuple[str, ...]
-    positions: tuple[float, ...]
 
 
 def cells_of(release: ReleaseData, name: str) -> Cells:
@@ -243,4 +214,4 @@ def cells_of(release: ReleaseData, name: str) -> Cells:
     positions = [float(k) if ordered else math.nan for k in rank]
     if kernel.missing[j]:
         labels, positions = [*labels, MISSING], [*positions, math.nan]
-    return Cells(tuple(labels), tuple(positions))
+    return Cells(tuple(labels), np.array(positions), np.ones(len(labels)))

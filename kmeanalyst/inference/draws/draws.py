@@ -37,14 +37,8 @@ FEWEST_REPLICATES = 100
 _RELATED = 3.0  # variance of a relation that is expected beyond that of usual ones, relative to these
 _RANGES = 16  # of a number by itself
 _FREQUENT = 0.04  # share of a value that has a range of its own
-_SHARES = (
-    0.05,
-    0.08,
-    0.11,
-    0.15,
-    0.2,
-    0.3,
-)  # least shares of groups that are scores: the first with few enough products
+# least shares of groups that are scores: the first with few enough products is taken
+_SHARES = (0.05, 0.08, 0.11, 0.15, 0.2, 0.3)
 _PRODUCTS_PER_ROW, _MOST_PRODUCTS = 0.1, 600
 _OF_SHARES, _OF_PRODUCTS = 0.001, 0.01  # ρ
 _OF_POINTS = 0.2  # share of released points in the rows of a fit that has others
@@ -66,7 +60,7 @@ def draws(
     columns  those that the analysis is about; all by default. Rows of all columns have less of the error of each relation, the
              more columns the less, and at ε = 0.1 slopes are then too narrow.
     rows     of each table; N, the private table's, by default. Rubin's rule is right for N alone.
-    Errors   ValueError where nothing was measured: the noise is then unknown; of an unknown column.
+    Errors   ValueError where nothing was measured: the noise is then unknown; KeyError of an unknown column.
 
     >>> tables = release.draws(2, columns=["age", "income"], rng=0)
     >>> len(tables), len(tables[0])
@@ -104,7 +98,7 @@ def replicates(
 
     R        100 or more; with fewer a warning says what standard errors lose.
     columns  those that the analysis is about; all by default.
-    Errors   ValueError where nothing was measured, or R < 2; of an unknown column.
+    Errors   ValueError where nothing was measured, or R < 2; KeyError of an unknown column.
 
     >>> release.replicates(100, columns=["age", "income"], rng=0).columns[-2:].tolist()
     ['replicate_99', 'replicate_100']
@@ -167,7 +161,7 @@ def _drawn(
 
 
 def _names(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
-    """The columns that are drawn, in the release's order; ValueError where one is unknown or named twice, or none is named."""
+    """The columns that are drawn, in the release's order; an error where one is unknown or named twice, or none is named."""
     known = list(release.columns.names)
     if columns is None:
         return known
@@ -176,9 +170,7 @@ def _names(release: ReleaseData, columns: Sequence[str] | None) -> list[str]:
             f"columns must be a list of different columns, got {columns!r:.80}. Name each once, such as {known[:2]!r}, or leave "
             "it out for all."
         )
-    if unknown := [name for name in columns if name not in known]:
-        raise ValueError(f"{unknown[0]!r:.80} is no column of the release. Its columns are {', '.join(known)}.")
-    return [name for name in known if name in columns]
+    return [known[j] for j in sorted(release.columns.position(name) for name in columns)]
 
 
 # ---------------------------------------------------------------- weights of rows

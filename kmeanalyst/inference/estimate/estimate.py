@@ -32,27 +32,20 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
             "is: a root or logarithm of what is not positive, or a division by zero. Calculate with other estimates, "
             'or ask for them with view="probability".'
         )
-    terms = _joined(operands)
+    view, terms = _common_view(operands), _joined(operands)
     parts = {name: None if part is None else float(part) for name, part in joint_parts(terms).items()}
     notes = dict.fromkeys(note for estimate, _ in operands for note in estimate.notes)
     if sum(model.release is not None for model, _ in terms) > 1:
         notes[INDEPENDENT] = None
     return replace(
-        operands[0][0], view=_common_view(operands), value=value, standard_error=float(total(parts)), parts=parts,
+        operands[0][0], view=view, value=value, standard_error=float(total(parts)), parts=parts,
         question=question, notes=tuple(notes), terms=terms, interval_by=None, possible=None,
     )  # fmt: skip
 
 
 def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
-    """The influence of Σ slope · estimate on each release; ValueError where releases or views cannot go together."""
+    """The influence of Σ slope · estimate on each release; ValueError where releases cannot go together."""
     joint: list[tuple[ErrorModel, Array]] = []
-    for estimate, _ in operands:
-        if not estimate.terms:
-            raise ValueError(
-                f"{estimate.question} has no known dependence on a release, so its error cannot be carried on: it was "
-                "written by hand, or its value or error is undefined. Calculate with estimates that a release gave."
-            )
-    _common_view(operands)
     for estimate, slope in operands:
         for model, influence in estimate.terms:
             _add(joint, model, slope * influence)
@@ -60,7 +53,13 @@ def _joined(operands: list[tuple[Estimate, float]]) -> Terms:
 
 
 def _common_view(operands: list[tuple[Estimate, float]]) -> str:
-    """The one view of all operands; a sample of rows may be combined with any. ValueError if there are several."""
+    """The one view of all operands; a sample of rows may be combined with any. ValueError if there are several, or no influence."""
+    for estimate, _ in operands:
+        if not estimate.terms:
+            raise ValueError(
+                f"{estimate.question} has no known dependence on a release, so its error cannot be carried on: it was "
+                "written by hand, or its value or error is undefined. Calculate with estimates that a release gave."
+            )
     first, *others = dict.fromkeys(estimate.view for estimate, _ in operands if estimate.view != SAMPLE) or [SAMPLE]
     if others:
         raise ValueError(
@@ -82,6 +81,13 @@ def _add(joint: list[tuple[ErrorModel, Array]], model: ErrorModel, influence: Ar
         if other.release is model.release or one_measurement(other.release, model.release):
             raise shared_measurement("estimates")
     joint.append((model, influence))
+
+
+def z_of(level: float) -> float:
+    """How many standard errors an interval of this coverage reaches to each side, of the normal distribution."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
+    return float(ndtri((1 + level) / 2))
 
 
 def least_change(terms: Terms, level: float) -> float:
@@ -171,9 +177,7 @@ class Estimate(Differentiable):
                 f'kind must be "default", "robust" or "noise", got {kind!r}: the intervals are from the standard error, over all '
                 "populations that agree with the measurement, and without sampling, for the table itself. Pass one of them."
             )
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
-        z = float(ndtri((1 + level) / 2)) * (self._share_without_sampling if kind == "noise" else 1.0)
+        z = z_of(level) * (self._share_without_sampling if kind == "noise" else 1.0)
         low, high = self.value - z * self.standard_error, self.value + z * self.standard_error
         if self.interval_by is not None:
             low, high = self.interval_by.interval(z)
@@ -184,10 +188,8 @@ class Estimate(Differentiable):
                 f"{self.question} has no robust interval: it follows from an influence function, which a number made by "
                 'hand, or one whose error is not known, has not. Ask kind="default".'
             )
-        if self.interval_by is not None:
-            least, largest = self.interval_by.robust(level)
-        else:
-            least, largest = (self.value + change(self.terms, level) for change in (least_change, largest_change))
+        own = None if self.interval_by is None else self.interval_by.robust(level)
+        least, largest = own or [self.value + change(self.terms, level) for change in (least_change, largest_change)]
         return self._possible_part(min(low, least), max(high, largest))
 
     def moe(self, level: float = 0.90) -> float:

@@ -160,17 +160,15 @@ class PopulationFit:
         blurred = values[m:].reshape(len(_BLURS), _COPIES, m, -1).mean(axis=1)
         return np.vstack([values[:m], blurred.reshape(len(_BLURS) * m, -1)])
 
-    def first_rows(self, values: Array) -> Array:
-        """Values (n, ...) at the rows → (n_clouds, ...) at the first row of each cloud."""
-        m = len(self.clouds) // (1 + len(_BLURS))
-        return np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
-
     def least(self, values: Array, level: float) -> float:
-        return self.compatible.least(self.first_rows(values), level)
+        """The least mean of values (n,) at the rows, over populations of the first row of each cloud that are compatible."""
+        m = len(self.clouds) // (1 + len(_BLURS))
+        first = np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
+        return self.compatible.least(first, level)
 
     def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
         variance = self.weights @ (influence - self.weights @ influence) ** 2
-        a, rest, refit = self._split(influence)
+        a, rest, refit = self._split(self.cloud_means(influence))
         known = np.einsum("ik,ik->k", a, self.error @ a)
         refit_bias = refit.mean(axis=0) ** 2 + np.maximum(refit.var(axis=0, ddof=1) - known, 0.0)
         free = self.prior_variance @ rest**2
@@ -192,7 +190,7 @@ class PopulationFit:
         return most * unknown(variance, variance - left, error)
 
     def covariance(self, influence: Array) -> dict[str, Array]:
-        a, rest, refit = self._split(influence)
+        a, rest, refit = self._split(self.cloud_means(influence))
         centred = influence - self.weights @ influence
         around = refit - refit.mean(axis=0)
         excess = around.T @ around / (len(refit) - 1) - a.T @ self.error @ a
@@ -217,14 +215,11 @@ class PopulationFit:
     @property
     def _excess(self) -> float:
         """By what factor refits of the leading coordinates depart more than their noise explains; at least 1."""
-        a, _, refit = self._split_clouds(self.coordinates[:, :_LEADING])
+        a, _, refit = self._split(self.coordinates[:, :_LEADING])
         return float(np.sqrt(max(1.0, refit.var(axis=0, ddof=1).sum() / np.einsum("ik,ik->", a, self.error @ a))))
 
-    def _split(self, influence: Array) -> tuple[Array, Array, Array]:
-        """a (K, k); the rest h − aᵀφ at the clouds (n_clouds, k); and by how much refitted means depart (B, k)."""
-        return self._split_clouds(self.cloud_means(influence))
-
-    def _split_clouds(self, h: Array) -> tuple[Array, Array, Array]:
+    def _split(self, h: Array) -> tuple[Array, Array, Array]:
+        """Of h (n_clouds, k): a (K, k); the rest h − aᵀφ (n_clouds, k); and by how much refitted means depart (B, k)."""
         h = h - self.mass @ h
         a = cho_solve(self.factor, self.coordinates.T @ (self.mass[:, None] * h))
         return a, h - self.coordinates @ a, self.replicates.T @ h - self.clouds @ h
@@ -257,7 +252,7 @@ def fit_population(release: ReleaseData, measurement: Measurement) -> Population
     return PopulationFit(
         rows=np.vstack(rows),
         weights=of_rows(p[:, None])[:, 0],
-        replicates=problem.refit(drawn, dual, R, kappa),
+        replicates=np.column_stack([replace(problem, target=y)._solved(R, kappa, dual)[1] for y in drawn.T]),
         clouds=p,
         reference=np.exp(problem.log_reference),
         mass=mass,
@@ -435,10 +430,6 @@ class _Problem:
         exponents = self.log_reference + self.A @ dual
         normaliser = logsumexp(exponents)
         return float(normaliser - self.target @ dual + dual @ R @ dual / (2 * kappa)), np.exp(exponents - normaliser)
-
-    def refit(self, drawn: Array, dual: Array, R: Array, kappa: float) -> Array:
-        """p (n_clouds, B) for each target (K, B), each solved to its end from `dual`."""
-        return np.column_stack([replace(self, target=target)._solved(R, kappa, dual)[1] for target in drawn.T])
 
 
 def _covariance(A: Array, p: Array) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -81,12 +81,15 @@ class Differentiable:
         return self._apply(rule, *inputs)
 
 
-class IntervalRule(Protocol):
+class IntervalRule:
     """An interval that is not value ± z·error."""
 
-    def interval(self, z: float) -> tuple[float, float]: ...
+    def interval(self, z: float) -> tuple[float, float]:
+        raise NotImplementedError
 
-    def robust(self, level: float) -> tuple[float, float]: ...
+    def robust(self, level: float) -> tuple[float, float] | None:
+        """That over all populations which agree with the measurement; None where it follows from the influence function."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)

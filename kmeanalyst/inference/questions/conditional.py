@@ -107,16 +107,10 @@ class Smoother:
         """φ (q, r + 1) at encoded rows of the conditioning columns."""
         return _with_constant(self.basis(rows))
 
-    def weights(self, at: Array) -> Array:
-        """α (q, M) for φ (q, r + 1): ĝ(x) = Σ α_i(x) f_i; each row sums to one."""
-        v, points = self.population.weights, self.features[: len(self.population.release)]
+    def weight_function(self, at: Array) -> Array:
+        """s (n, q) at the rows of the frame, for φ (q, r + 1): ĝ(x) is Σ v s f over the points."""
         once = self._step(at.T)
-        return (points @ (once + self._kept(once))).T * v
-
-    def amplitudes(self, at: Array) -> Amplitudes | None:
-        """What the measurement says of the amplitude of conditional means at φ (q, r + 1)."""
-        once = self._step(at.T)
-        return amplitudes(self.population, self.conditioning.names, self.features @ (once + self._kept(once)))
+        return self.features @ (once + self._kept(once))
 
     def fitted(self, values: Array) -> tuple[Array, Array]:
         """(θ₁, θ₂) for f (n,) at the rows of the frame."""
@@ -250,12 +244,10 @@ class Amplitudes:
         return _SECOND_MODEL * distance_of_models, error
 
 
-def amplitudes(population: Population, names: Sequence[str], weight_function: Array) -> Amplitudes | None:
-    """The amplitudes given values of the columns `names`; None where there is no fit to random features.
-
-    weight_function  (n, q) s at the rows of the error model's frame: E[f | X = x] is E s f.
-    """
-    model, measurement = population.model, population.release.measurement
+def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
+    """What the measurement says of amplitudes at φ (q, r + 1); None where there is no fit to random features."""
+    population, model = smooth.population, smooth.population.model
+    measurement = population.release.measurement
     if not isinstance(model, MeasuredErrors) or not isinstance(model.fit, PopulationFit) or measurement is None:
         return None
     fit, first = model.fit, len(model.weights)
@@ -264,18 +256,20 @@ def amplitudes(population: Population, names: Sequence[str], weight_function: Ar
     if share <= 0:
         return None
     rng = np.random.default_rng(0)
-    at = systematic_indices(fit.weights * given, _ROWS, rng)
-    exchanged = _exchanged(population.release, names, fit.rows[at], rng)
-    s = weight_function[first + at]
+    drawn = systematic_indices(fit.weights * given, _ROWS, rng)
+    exchanged = _exchanged(population.release, smooth.conditioning.names, fit.rows[drawn], rng)
+    s = smooth.weight_function(at)[first + drawn]
     b = s / np.maximum((s**2).mean(axis=0), 1e-300)
     features = measurement.feature_map
-    moved = [(features(fit.rows[at]) - features(rows)).T @ b / len(at) for rows in exchanged]  # (F, q) E_(p−q) b φ
+    moved = [
+        (features(fit.rows[drawn]) - features(rows)).T @ b / len(drawn) for rows in exchanged
+    ]  # (F, q) E_(p−q) b φ
     D = share * np.mean(moved, axis=0)
     precision = _precision(population.release, measurement, fit)
     weighted = precision @ D
     variance = 1 / (_PRIOR**-2 + np.einsum("fk,fk->k", D, weighted))
     mean = variance * (precision.residual @ weighted)
-    return Amplitudes(population, first + at, exchanged, b * s / len(at), mean, np.sqrt(variance))
+    return Amplitudes(population, first + drawn, exchanged, b * s / len(drawn), mean, np.sqrt(variance))
 
 
 def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFit) -> _Precision:
@@ -335,9 +329,8 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
     population, at = smooth.population, smooth.at(smooth.conditioning.encode(rows))
     values = population.values(question)
     found, influences, left = smooth.answers(values, at)
-    amplitudes = smooth.amplitudes(at)
-    if amplitudes is not None:
-        moved, error = amplitudes.of(question, values)
+    if (known := amplitudes(smooth, at)) is not None:
+        moved, error = known.of(question, values)
         found, left = found + moved, np.hypot(left, error)
     at_points = values[: len(population.weights)][population.weights != 0]
     is_condition = bool(np.isin(at_points, (0.0, 1.0)).all())
@@ -360,17 +353,12 @@ def _notes(value: float, unknown: float, is_condition: bool) -> list[str]:
 
 
 def given_rows(release: ReleaseData, given: Given) -> tuple[list[str], pd.DataFrame, bool]:
-    """Column names, rows (q, k) of their values, and whether several were asked for; ValueError if they are not of the domain."""
+    """Column names, rows (q, k) of their values, and whether several were asked for; an error if they are not of the domain."""
     table: dict[Any, Any] = dict(given)
     if not table:
         raise ValueError(
             'given names no column: a conditional answer needs at least one value. Write given={"age": 40}.'
         )
-    for name in table:
-        if name not in release.columns.names:
-            raise ValueError(
-                f"no column {name!r} to be given; the columns are {', '.join(release.columns.names)}. Name some of these."
-            )
     lengths = {len(values) for values in table.values() if _is_list(values)}
     if len(lengths) > 1 or 0 in lengths:
         raise ValueError(

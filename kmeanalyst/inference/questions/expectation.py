@@ -1,4 +1,4 @@
-"""Expectations, means, probabilities and ratios of them, each with its error in parts (`error_model`).
+"""Expectations, means and probabilities, each with its error in parts (`error_model`).
 
 The value is Σ w_m h(z_m) in the view's weights; its influence function is h itself.
 """
@@ -126,30 +126,6 @@ def probability(
     """
     population = population_of(release, where=where, view=view)
     return estimate(population, probability_of(population, condition))
-
-
-def ratio(
-    release: ReleaseData,
-    numerator: Question,
-    denominator: Question,
-    *,
-    where: Condition = None,
-    view: View | None = None,
-) -> Estimate:
-    """E[numerator] / E[denominator]; ValueError where the denominator's expectation is zero.
-
-    >>> release.ratio("`hours-per-week` * (sex == 'Female')", "`hours-per-week`")
-    [`hours-per-week` * (sex == 'Female')] / [`hours-per-week`]: 0.313 ± 0.014 (95 %: 0.285 to 0.341; privacy
-        0.007, sampling 0.006, resolution 0.011)
-    """
-    population = population_of(release, where=where, view=view)
-    above, below = (mean_statistic(population, population.values(question)) for question in (numerator, denominator))
-    if below.value == 0:
-        raise ValueError(
-            f"the expectation of {shown(denominator)} is 0, so the ratio has no value. Name another denominator, or "
-            "use where to ask about rows in which it occurs."
-        )
-    return estimate(population, answer(population, above / below, f"[{shown(numerator)}] / [{shown(denominator)}]"))
 
 
 def mean_of(population: Distribution, question: Any) -> Statistic:

@@ -155,14 +155,18 @@ def _equal(column: Number, n: int) -> list[Any]:
 
 
 def _given(column: Number, bins: Sequence[float]) -> list[Any]:
-    edges = list(bins)
     if isinstance(column, Date):
         raise ValueError(
             f"{column.name} is a column of days, and a list of numbers cannot divide it. Pass a number of bins, or declare edges."
         )
+    return [float(edge) for edge in increasing(bins)]
+
+
+def increasing(bins: Sequence[float]) -> list[float]:
+    edges = list(bins)
     if len(edges) < 2 or not all(a < b for a, b in pairwise(edges)):
         raise ValueError(f"bins must be a number, or at least two increasing edges, got {edges!r:.80}. Sort them.")
-    return [float(edge) for edge in edges]
+    return edges
 
 
 def _few_values(column: Number) -> list[Any] | None:

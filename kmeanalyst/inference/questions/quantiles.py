@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from kmeanalyst.inference.estimate.error_model import Terms, total
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, largest_change, least_change
 from kmeanalyst.inference.estimate.population import Distribution, estimates, feasible_view, population_of, shown
-from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
 from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
@@ -44,18 +44,18 @@ def cdf(
     age <= 30: 0.339 ± 0.013 (95 %: 0.313 to 0.365; privacy 0.008, sampling 0.006, resolution 0.009)
     age <= 50: 0.798 ± 0.016 (95 %: 0.767 to 0.828; privacy 0.008, sampling 0.005, resolution 0.013)
     """
-    population = population_of(release, where=where, view=view)
+    return cdf_of(population_of(release, where=where, view=view), column, x)
+
+
+def cdf_of(population: Distribution, column: Any, x: float | Sequence[float]) -> Estimate | Estimates:
     asked = np.atleast_1d(np.asarray(x, dtype=float))
     if asked.ndim > 1 or np.isnan(asked).any():
         raise ValueError(f"x must be a number or a list of numbers, got {x!r:.80}. Pass where to read the function.")
-    found = estimates(population, distribution_of(population, column, asked))
-    return found[0] if np.ndim(x) == 0 else found
-
-
-def distribution_of(population: Distribution, column: Any, at: Array) -> list[Statistic]:
-    """P(column <= x) at several x (k,)."""
     values = population.values(population.question(column))
-    return [statistic_of(population, _at_most(values, x), f"{shown(column)} <= {x:g}") for x in at]
+    texts = [f"{shown(column)} <= {at:g}" for at in asked]
+    found = [statistic_of(population, _at_most(values, at), text) for at, text in zip(asked, texts, strict=True)]
+    answers = estimates(population, found)
+    return answers[0] if np.ndim(x) == 0 else answers
 
 
 def quantile(
@@ -83,10 +83,12 @@ def quantile(
         f'quantiles are of probabilities, got view="{view}": under signed weights the distribution function falls as well as '
         "rises, so an order has several quantiles or none."
     )
-    orders = np.atleast_1d(np.asarray(q, dtype=float))
-    population = population_of(release, where=where, view=feasible_view(release, view, refused))
-    found = estimates(population, quantiles_of(population, column, orders))
-    return found[0] if np.ndim(q) == 0 else found
+    return quantile_of(population_of(release, where=where, view=feasible_view(release, view, refused)), column, q)
+
+
+def quantile_of(population: Distribution, column: Any, q: float | Sequence[float]) -> Estimate | Estimates:
+    answers = estimates(population, quantiles_of(population, column, np.atleast_1d(np.asarray(q, dtype=float))))
+    return answers[0] if np.ndim(q) == 0 else answers
 
 
 def median(release: ReleaseData, column: Question, *, where: Condition = None, view: View | None = None) -> Estimate:
@@ -135,7 +137,7 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
 
 
 @dataclass(frozen=True, eq=False)
-class InverseCdf:
+class InverseCdf(IntervalRule):
     """An interval for a quantile: the quantiles at q ± z·standard_error of the distribution function (Woodruff 1952).
 
     values          (m,) increasing, where the distribution function steps.

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,18 +60,14 @@ def histogram_of_groups(
     population: Population, column: str, bins: int | Sequence[float] | None, level: float
 ) -> pd.DataFrame:
     groups = groups_of(population.release.columns, column, bins)
-    lefts, rights = ([getattr(group, side) for group in groups] for side in ("left", "right"))
-    labels = [group.label for group in groups]
-    return histogram_frame(joint_probabilities(population, [groups]), labels, lefts, rights, column, level)
+    return histogram_frame(joint_probabilities(population, [groups]), groups, column, level)
 
 
-def histogram_frame(
-    found: Estimates, labels: Sequence[str], lefts: list[Any], rights: list[Any], name: str, level: float
-) -> pd.DataFrame:
-    frame = _frame(found, level).set_axis(_ordered(labels, name))
-    if any(left is not None for left in lefts):
-        frame.insert(0, "left", lefts)
-        frame.insert(1, "right", rights)
+def histogram_frame(found: Estimates, groups: Sequence[Group], name: str, level: float) -> pd.DataFrame:
+    frame = _frame(found, level).set_axis(_labels(groups, name))
+    if any(group.left is not None for group in groups):
+        frame.insert(0, "left", [group.left for group in groups])
+        frame.insert(1, "right", [group.right for group in groups])
     return frame
 
 
@@ -163,10 +158,7 @@ def _held(population: Population, groups: Sequence[Group]) -> list[Array]:
 
 
 def _labels(groups: Sequence[Group], name: str) -> pd.CategoricalIndex:
-    return _ordered([group.label for group in groups], name)
-
-
-def _ordered(labels: Sequence[str], name: str) -> pd.CategoricalIndex:
+    labels = [group.label for group in groups]
     return pd.CategoricalIndex(labels, categories=labels, ordered=True, name=name)
 
 

@@ -7,7 +7,7 @@ rule).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import product
@@ -52,16 +52,14 @@ class Design:
 
     factors   by their texts.
     columns   the questions of each column; the intercept has none.
-    terms     of each column, the term that it is of.
 
-    >>> design = Design({"age": Factor("age")}, ((), ("age",)), ((), ("age",)))
+    >>> design = Design({"age": Factor("age")}, ((), ("age",)))
     >>> design.names, design.matrix({"age": np.array([20.0, 30.0])}, 2).tolist()
     (('intercept', 'age'), [[1.0, 20.0], [1.0, 30.0]])
     """
 
     factors: Mapping[str, Factor]
     columns: tuple[Term, ...]
-    terms: tuple[Term, ...]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -74,16 +72,6 @@ class Design:
 
     def matrix(self, values: Mapping[str, Array], n: int) -> Array:
         return np.column_stack([_product(values, questions, n) for questions in self.columns])
-
-    def slope(self, values: Mapping[str, Array], n: int, factor: str) -> Array:
-        """(n, k) the derivative of `matrix` by a factor that is a number."""
-        without = [[q for q in questions if q != factor] if factor in questions else None for questions in self.columns]
-        return np.column_stack([np.zeros(n) if rest is None else _product(values, rest, n) for rest in without])
-
-    def at_level(self, values: Mapping[str, Array], n: int, factor: str, condition: str) -> Array:
-        """(n, k) `matrix` as if all rows had this level of a factor."""
-        fixed = {each: np.full(n, float(each == condition)) for each in self.factors[factor].conditions}
-        return self.matrix({**values, **fixed}, n)
 
 
 def _product(values: Mapping[str, Array], questions: Sequence[str], n: int) -> Array:
@@ -102,11 +90,8 @@ def design_of(population: Population, formula: Formula) -> Design:
         )
     known = {frozenset(term) for term in (*terms, *([()] if intercept else []))}
     columns: list[Term] = [()] if intercept else []
-    of_terms: list[Term] = [()] if intercept else []
     for term in terms:
-        found = list(product(*(factors[text].coded(frozenset(term) - {text} in known) for text in term)))
-        columns += found
-        of_terms += [term] * len(found)
+        columns += product(*(factors[text].coded(frozenset(term) - {text} in known) for text in term))
         if len(term) == 1 and factors[term[0]].conditions:
             known.add(frozenset())  # all levels of a factor add up to the intercept
     if not columns or len(columns) > _MOST_COLUMNS:
@@ -115,7 +100,7 @@ def design_of(population: Population, formula: Formula) -> Design:
             f"the model has {len(columns)} columns, and from 1 to {_MOST_COLUMNS} are fitted. "
             + (fewer if columns else "Keep a term or the intercept.")
         )
-    return Design(factors, tuple(columns), tuple(of_terms))
+    return Design(factors, tuple(columns))
 
 
 def factor_of(population: Population, text: str, reference: Mapping[str, str]) -> Factor:
@@ -148,7 +133,3 @@ def factor_of(population: Population, text: str, reference: Mapping[str, str]) -
 def column_of(text: str) -> str | None:
     names = parse(text).columns
     return names[0] if len(names) == 1 and words.column(names[0]) == text else None
-
-
-def values_of(ask: Callable[[str], Array], questions: Sequence[str]) -> dict[str, Array]:
-    return {question: np.asarray(ask(question), dtype=float) for question in questions}

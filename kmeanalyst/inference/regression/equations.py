@@ -7,10 +7,9 @@ root counts only where the information J = −Σ w ∂ψ/∂β is positive defin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
@@ -39,20 +38,15 @@ class Separated(NoRoot):
         self.direction = direction
 
 
-def reference_information(equations: Equations, weights: Array) -> Array:
-    """(k, k) what is expected of the information at the start: the metric in which steps and directions are measured."""
-    return equations.information(equations.start(weights), weights, expected=True)
-
-
-def root(equations: Equations, weights: Array, start: Array, reference: Array, fixed: Sequence[int] = ()) -> Array:
+def root(equations: Equations, weights: Array, start: Array, reference: Array, held: int | None = None) -> Array:
     """β with Σ w ψ = 0; NoRoot where there is none, or the information is not positive definite there.
 
     start       β to start from.
-    reference   as `reference_information` gives it.
-    fixed       the indices of coefficients that keep their values; the equations of their own are left out.
+    reference   (k, k) what is expected of the information at the start: the metric of steps and directions.
+    held        the index of a coefficient that keeps its value; its own equation is left out.
     """
     with np.errstate(all="ignore"):  # a root counts only where scores and information are finite
-        return _Search(equations, weights, ~np.isin(np.arange(len(start)), fixed), reference).root(start)
+        return _Search(equations, weights, np.arange(len(start)) != held, reference).root(start)
 
 
 class _Search:
@@ -141,10 +135,6 @@ def is_positive_definite(J: Array) -> bool:
     return bool(np.isfinite(J).all())
 
 
-def influence_of(equations: Equations, beta: Array, weights: Array) -> Array:
-    return np.linalg.solve(equations.information(beta, weights), equations.scores(beta).T).T
-
-
 def dependent_columns(X: Array, weights: Array, share: float = SINGULAR) -> Array | None:
     """A direction (k,) in which the columns, scaled, add up to 0 under probability weights (m,); None if there is none.
 
@@ -200,7 +190,7 @@ class Family:
     """A family of distributions of the target.
 
     variance   μ → (V, V′).
-    links      their names, the default first.
+    links      their names, the canonical one, which is the default, first.
     start      y and its mean → μ to start from.
     allowed    the mean's and the target's range, in words, and whether a value of μ, and of y, is in it.
     """
@@ -282,12 +272,6 @@ class Equations:
         mu, slope, _ = self.link.backward(X @ beta)
         return mu, slope[:, None] * X
 
-    def mean_slopes(self, beta: Array, X: Array, dX: Array) -> tuple[Array, Array]:
-        """The derivative of μ as X moves by dX (n,), and its derivative by β (n, k)."""
-        _, first, second = self.link.backward(X @ beta)
-        along = dX @ beta
-        return first * along, (second * along)[:, None] * X + first[:, None] * dX
-
     def interval(self, eta: Array, half: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             low, high = (self.link.backward(eta + side * half)[0] for side in (-1, 1))
@@ -307,7 +291,6 @@ class Equations:
             fisher = first**2 / V
             return residual * first / V, -fisher + residual * (second * V - first**2 * slope) / V**2, fisher
 
-    @cached_property
+    @property
     def is_canonical(self) -> bool:
-        pairs = ("gaussian", "identity"), ("binomial", "logit"), ("poisson", "log"), ("gamma", "inverse")
-        return (self.family.name, self.link.name) in pairs
+        return self.link.name == self.family.links[0]

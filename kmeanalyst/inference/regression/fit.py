@@ -9,9 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from kmeanalyst.inference.estimate.error_model import Parts, total
-from kmeanalyst.inference.estimate.estimate import Estimates
-from kmeanalyst.inference.estimate.population import Population, estimates, expecting_relations, population_of
-from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
 from kmeanalyst.inference.regression.equations import (
     NEARLY_SINGULAR,
@@ -19,13 +17,9 @@ from kmeanalyst.inference.regression.equations import (
     NoRoot,
     Separated,
     dependent_columns,
-    influence_of,
-    reference_information,
     root,
 )
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.release import Question
 
 _INVOLVED = 0.05  # share of a direction from which a coefficient is named as part of it
 _FELL_BACK = (
@@ -42,7 +36,7 @@ class Fit:
     design      the columns.
     equations   at all rows of the population's model.
     beta        (k,) the coefficients.
-    reference   (k, k) see `equations.root`.
+    reference   (k, k): see `root`.
     notes       what was done to fit it.
     """
 
@@ -59,49 +53,31 @@ class Fit:
 
     @cached_property
     def influence(self) -> Array:
-        return influence_of(self.equations, self.beta, self.population.weights)
+        """(n, k) of the coefficients, on the released weights: that of J⁻¹ψ."""
+        J = self.equations.information(self.beta, self.population.weights)
+        return self.population.influence(np.linalg.solve(J, self.equations.scores(self.beta).T).T)
 
     @cached_property
     def covariance(self) -> Parts:
-        return joint_covariance(self.population, self.population.influence(self.influence))
+        """Joint covariances (k, k) by source; resolution is scaled to that of relations."""
+        model = self.population.model
+        covariance = model.covariance(self.influence)
+        if covariance["resolution"] is None:
+            return covariance
+        usual = np.sqrt(np.maximum(np.diag(covariance["resolution"]), 0.0))
+        larger = np.maximum(model.parts(self.influence, relation=True)["resolution"], usual)
+        factor = np.divide(larger, usual, out=np.ones_like(usual), where=usual > 0)
+        return covariance | {"resolution": covariance["resolution"] * np.outer(factor, factor)}
 
     @cached_property
     def total_covariance(self) -> Array:
-        return sum_of(self.covariance)
-
-    def indices(self, name: str) -> list[int]:
-        """The coefficients that a name means: that of this name, or all of a term of the formula or of a column."""
-        known = {name, words.column(name)}
-        own = zip(self.names, self.design.terms, strict=True)
-        return [j for j, (its, term) in enumerate(own) if its in known or (term and ":".join(term) in known)]
-
-    def restricted(self, tested: Sequence[int]) -> Array:
-        beta = np.array(self.beta)
-        beta[list(tested)] = 0.0
-        try:
-            return root(self.equations, self.population.weights, beta, self.reference, fixed=tested)
-        except NoRoot as reason:
-            raise ValueError(
-                f"the model without these coefficients has no root of its equations ({reason}). Use the Wald test."
-            ) from None
+        return np.sum([part for part in self.covariance.values() if part is not None], axis=0)
 
     def held_at(self, index: int, value: float, start: Array) -> Array:
         """β where one coefficient has this value and the equations of the others hold; NoRoot where there is none."""
         beta = np.array(start)
         beta[index] = value
-        return root(self.equations, self.population.weights, beta, self.reference, fixed=[index])
-
-
-def values_at(population: Population, question: Question) -> Array:
-    """A question's values; rows that the condition leaves out have those of one that it holds for, so that all are defined."""
-    values = population.values(question)
-    if population.given is not None:
-        values[~population.given] = values[population.given.argmax()]
-    return values
-
-
-def sum_of(covariance: Parts) -> Array:
-    return np.sum([part for part in covariance.values() if part is not None], axis=0)
+        return root(self.equations, self.population.weights, beta, self.reference, held=index)
 
 
 Make = Callable[[Population], tuple[Design, Equations]]
@@ -131,8 +107,8 @@ def _fitted(population: Population, make: Make, notes: tuple[str, ...]) -> Fit:
             "coefficients are not determined: one is constant, never occurs, or is a sum of others. Leave one of them out, or "
             "widen where."
         )
-    reference = reference_information(equations, positive)
     start = equations.start(positive)
+    reference = equations.information(start, positive, expected=True)
     if not np.array_equal(positive, population.weights):
         start = root(equations, positive, start, reference)
     beta = root(equations, population.weights, start, reference)
@@ -174,32 +150,13 @@ def _separating(reason: Separated, design: Design, equations: Equations) -> str:
     return _involved(design.names, direction)
 
 
-def efficient_scores(fit: Fit, beta: Array, tested: Sequence[int]) -> Array:
-    """(n, t) ψ_t − J_to J_oo⁻¹ ψ_o at β (k,), o the coefficients that are not tested."""
+def efficient_score(fit: Fit, beta: Array, index: int) -> Array:
+    """(n,) ψ_j − J_jo J_oo⁻¹ ψ_o at β (k,), o the other coefficients."""
     psi, J = fit.equations.scores(beta), fit.equations.information(beta, fit.population.weights)
-    others = np.setdiff1d(np.arange(len(beta)), tested)
-    along = np.linalg.solve(J[np.ix_(others, others)].T, J[tested][:, others].T)
-    return psi[:, tested] - psi[:, others] @ along
-
-
-def joint_covariance(population: Population, influence: Array) -> Parts:
-    """Joint covariances (k, k) by source of statistics with influences (n, k); resolution is scaled to that of relations."""
-    covariance = population.model.covariance(influence)
-    if covariance["resolution"] is None:
-        return covariance
-    usual = np.sqrt(np.maximum(np.diag(covariance["resolution"]), 0.0))
-    larger = np.maximum(population.model.parts(influence, relation=True)["resolution"], usual)
-    factor = np.divide(larger, usual, out=np.ones_like(usual), where=usual > 0)
-    return covariance | {"resolution": covariance["resolution"] * np.outer(factor, factor)}
+    others = np.arange(len(beta)) != index
+    return psi[:, index] - psi[:, others] @ np.linalg.solve(J[np.ix_(others, others)].T, J[index, others])
 
 
 def usual_errors(population: Population, influence: Array) -> Array:
     """(k,) standard errors of statistics with influences (n, k), whatever relation is expected."""
     return total(population.model.parts(influence))
-
-
-def answers(population: Population, values: Array, derivatives: Array, questions: Sequence[str]) -> Estimates:
-    """Estimates of coefficients (k,), from their derivatives (n, k) by the rows' weights."""
-    influence = expecting_relations(population, population.influence(derivatives))
-    asked = zip(values, influence.T, questions, strict=True)
-    return estimates(population, [Statistic(float(value), own, population.text(text)) for value, own, text in asked])

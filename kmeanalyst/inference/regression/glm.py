@@ -1,26 +1,27 @@
-"""`release.glm` and `release.regression`: a formula, or a list of predictors, fitted to a release."""
+"""`release.glm`: a formula fitted to a release."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimates
-from kmeanalyst.inference.estimate.population import Population, population_of, shown
+from kmeanalyst.inference.estimate.population import Population, estimates, expecting_relations, population_of
+from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import groups_of
-from kmeanalyst.inference.regression.design import Design, column_of, design_of, values_of
+from kmeanalyst.inference.regression.design import Design, column_of, design_of
 from kmeanalyst.inference.regression.equations import FAMILIES, LINKS, Equations
-from kmeanalyst.inference.regression.fit import Fit, answers, fit_equations, values_at
+from kmeanalyst.inference.regression.fit import Fit, fit_equations
 from kmeanalyst.inference.regression.formula import Formula, parse_formula
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles
 from kmeanalyst.inference.regression.result import RegressionEstimate
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import parse, words
-from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
+from kmeanalyst.releases.release import Condition, ReleaseData, View
 
 _EXACTLY = (
     "the predictors give {target} exactly in every row: an identity of columns, whose coefficients have no error, and z and p no "
@@ -47,9 +48,8 @@ def glm(
                "(race == 'White') ~ age" of the binomial family.
     link       "identity", "log", "logit", "probit", "cloglog", "inverse"; the family's canonical link by default, as in R.
     reference  {"race": "White"}: the levels that others are compared with; by default the first that occurs. With a rare one
-               all intervals of the column are wide, or infinite, and a note names the level that has the most rows.
-    Returns    a RegressionEstimate: print it; to_frame() is its table; odds_ratios(), average_marginal_effects(),
-               wald_test(["sex"]), score_test(["sex"]), predict(frame) with intervals.
+               all intervals of the column are wide, or infinite: name one that many rows have (release.table).
+    Returns    a RegressionEstimate: print it; to_frame() is its table, predict(frame) gives means with intervals.
     Errors     ValueError for a formula that cannot be read, for predictors that determine one another, and for a target that
                they give exactly or separate perfectly. What is nearly so is a note under the table.
 
@@ -72,49 +72,16 @@ def glm(
             f'reference must name a column for each level, got {reference!r:.80}. Write {{"sex": "Male"}}, for example.'
         )
     read = replace(parse_formula(formula), reference=dict(reference or {}))
-    _check_own_predictor(read)
-    population = population_of(release, where=where, view=view)
-    return fitted_glm(population, read, family, link or FAMILIES[family].links[0])
-
-
-def regression(
-    release: ReleaseData,
-    target: Question,
-    predictors: Sequence[str],
-    *,
-    where: Condition = None,
-    view: View | None = None,
-) -> RegressionEstimate:
-    """Weighted least squares of a target on predictors and an intercept: `glm` of the gaussian family.
-
-    target      a column of numbers, or an expression.
-    predictors  columns or expressions; a column of levels becomes a condition for each level (and for missing cells) that
-                occurs, but for the first of them, which the others are compared with.
-    Errors      ValueError where the predictors determine one another under the weights.
-
-    >>> release.regression("age", ["education-num", "income"])["income == '>50K'"]
-    age ~ income == '>50K': 9.2 ± 2.1 (95 %: 5.2 to 13.4; privacy 1.1, sampling 0.4, resolution 1.7)
-    """
-    if isinstance(predictors, str) or not isinstance(predictors, Iterable) or not len(predictors):
+    if read.target in {factor for term in read.terms for factor in term}:
         raise ValueError(
-            f"predictors must be a list of at least one column or expression, got {predictors!r}. Write them in "
-            'brackets, such as ["age", "city"].'
+            f"{words.short(read.target)} is the target and a predictor too, which explains it entirely. Leave it out of the terms."
         )
-    population = population_of(release, where=where, view=view)
-    names = population.release.columns.names
-    terms = tuple((words.column(name) if name in names else name,) for name in predictors)
-    formula = Formula(population.question(target), terms)  # type: ignore[arg-type]
-    _check_own_predictor(formula)
-    return fitted_glm(population, formula, "gaussian", "identity")
-
-
-def _check_own_predictor(formula: Formula) -> None:
-    factors = {factor for term in formula.terms for factor in term}
-    if isinstance(formula.target, str) and formula.target in factors:
-        raise ValueError(
-            f"{words.short(formula.target)} is the target and a predictor too, which explains it entirely. Leave it out of "
-            "the terms."
-        )
+    population, link = population_of(release, where=where, view=view), link or FAMILIES[family].links[0]
+    target, notes = _target(population, read.target, family)
+    fit = fit_equations(population, partial(_equations, formula=read, target=target, family=family, link=link), notes)
+    if _is_exact(fit):
+        fit = replace(fit, notes=(*fit.notes, _EXACTLY.format(target=target)))
+    return result_of(fit, target, family, link)
 
 
 def check_family(family: str, link: str | None) -> None:
@@ -127,16 +94,6 @@ def check_family(family: str, link: str | None) -> None:
         )
 
 
-def fitted_glm(population: Population, formula: Formula, family: str, link: str) -> RegressionEstimate:
-    """The fit of a parsed formula, or of one whose target is a question in another form."""
-    target, notes = _target(population, formula.target, family)
-    make = partial(_equations, formula=formula, target=target, family=family, link=link)
-    fit = fit_equations(population, make, notes)
-    if _is_exact(fit):
-        fit = replace(fit, notes=(*fit.notes, _EXACTLY.format(target=shown(target))))
-    return result_of(fit, shown(target), family, link)
-
-
 def _is_exact(fit: Fit) -> bool:
     rows = np.flatnonzero(fit.population.weights)
     y, means = fit.equations.y[rows], fit.equations.means(fit.beta, fit.equations.X[rows])[0]
@@ -144,19 +101,23 @@ def _is_exact(fit: Fit) -> bool:
 
 
 def _equations(
-    population: Population, formula: Formula, target: Question, family: str, link: str
+    population: Population, formula: Formula, target: str, family: str, link: str
 ) -> tuple[Design, Equations]:
     design = design_of(population, formula)
-    y = values_at(population, population.question(target))
-    _check_target(population, y, shown(target), family)
-    return design, Equations(_matrix(population, design), y, FAMILIES[family], LINKS[link])
-
-
-def _matrix(population: Population, design: Design) -> Array:
-    X = design.matrix(values_of(partial(values_at, population), design.questions), len(population.model.frame))
+    y = _values(population, target)
+    _check_target(population, y, target, family)
+    X = design.matrix({question: _values(population, question) for question in design.questions}, len(y))
     for name, column in zip(design.names, X.T, strict=True):
         _check_size(name, column)
-    return X
+    return design, Equations(X, y, FAMILIES[family], LINKS[link])
+
+
+def _values(population: Population, question: str) -> Array:
+    """A question's values; rows that the condition leaves out have those of one that it holds for, so that all are defined."""
+    values = population.values(question)
+    if population.given is not None:
+        values[~population.given] = values[population.given.argmax()]
+    return values
 
 
 def _check_size(name: str, values: Array) -> None:
@@ -168,10 +129,9 @@ def _check_size(name: str, values: Array) -> None:
         )
 
 
-def _target(population: Population, target: Question, family: str) -> tuple[Question, tuple[str, ...]]:
-    name = column_of(target) if isinstance(target, str) else None
-    columns = population.release.columns
-    if isinstance(target, str) and parse(target).columns and not (name and name in columns.names):
+def _target(population: Population, target: str, family: str) -> tuple[str, tuple[str, ...]]:
+    name, columns = column_of(target), population.release.columns
+    if parse(target).columns and name not in columns.names:
         parse(target).check(columns)
     column = columns[name] if name in columns.names else None
     if family != "binomial" or not isinstance(column, Categorical):
@@ -217,10 +177,11 @@ def _check_target(population: Population, y: Array, target: str, family: str) ->
 
 
 def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
-    names = [f"{target} ~ {name}" for name in fit.names]
-    found = answers(fit.population, fit.beta, fit.influence, names)
-    if fit.population.release.measurement is not None:
+    population, influence = fit.population, expecting_relations(fit.population, fit.influence)
+    texts = [population.text(f"{target} ~ {name}") for name in fit.names]
+    asked = zip(fit.beta, influence.T, texts, strict=True)
+    found = estimates(population, [Statistic(float(value), own, text) for value, own, text in asked])
+    if population.release.measurement is not None:
         profiles = ScoreProfiles(fit, np.array([one.standard_error for one in found]))
-        rules = [ScoreInterval(profiles, j, one.terms) for j, one in enumerate(found)]
-        found = Estimates(replace(one, interval_by=rule) for one, rule in zip(found, rules, strict=True))
+        found = Estimates(replace(one, interval_by=ScoreInterval(profiles, j)) for j, one in enumerate(found))
     return RegressionEstimate(target, fit.names, found, family, link, fit.notes, fit=fit)

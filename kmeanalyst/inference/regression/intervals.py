@@ -1,4 +1,4 @@
-"""Intervals of coefficients that invert the score, for where noise makes the information uncertain; and why some are infinite.
+"""Intervals of coefficients that invert the score, for where noise makes the information uncertain.
 
 The score S_j(b) of a coefficient held at b, the others at their roots, has the influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient
 score, o the others). {b : |S_j(b)| ≤ z · error} is Fieller's interval for a slope, and infinite where the data do not say that b
@@ -8,18 +8,14 @@ The score's error is that of usual questions: what an expected relation adds say
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import Terms
-from kmeanalyst.inference.estimate.estimate import largest_change, least_change
-from kmeanalyst.inference.questions.groups import groups_of
-from kmeanalyst.inference.regression.design import column_of
+from kmeanalyst.inference.estimate.statistic import IntervalRule
 from kmeanalyst.inference.regression.equations import NoRoot
-from kmeanalyst.inference.regression.fit import Fit, efficient_scores, usual_errors, values_at
+from kmeanalyst.inference.regression.fit import Fit, efficient_score, usual_errors
 from kmeanalyst.kernels.base import Array
 
 STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # usual errors from the coefficient at which the score is evaluated
@@ -40,7 +36,7 @@ class ScoreProfiles:
     @cached_property
     def units(self) -> Array:
         """(k,) the errors that the coefficients have as usual questions: scores are evaluated in steps of these."""
-        return usual_errors(self.fit.population, self.fit.population.influence(self.fit.influence))
+        return usual_errors(self.fit.population, self.fit.influence)
 
     @cached_property
     def ratios(self) -> tuple[tuple[Array, Array], ...]:
@@ -69,7 +65,7 @@ class ScoreProfiles:
             for u in side * STEPS:
                 try:
                     beta = fit.held_at(j, float(fit.beta[j] + u * self.units[j]), beta)
-                    efficient = efficient_scores(fit, beta, [j])[:, 0]
+                    efficient = efficient_score(fit, beta, j)
                     found.append((float(u), (efficient, float(weights @ efficient[: len(weights)]))))
                 except (NoRoot, np.linalg.LinAlgError):  # the second: so far away all means are 0 or 1 by rounding
                     break
@@ -114,10 +110,9 @@ def _slope(u: Array, t: Array, end: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreInterval:
+class ScoreInterval(IntervalRule):
     profiles: ScoreProfiles
     index: int
-    terms: Terms
 
     @property
     def value(self) -> float:
@@ -129,62 +124,7 @@ class ScoreInterval:
         low, high = self.profiles.ends(self.index, z)
         return self.value + min(low, -z * error), self.value + max(high, z * error)
 
-    def robust(self, level: float) -> tuple[float, float]:
-        return self.value + least_change(self.terms, level), self.value + largest_change(self.terms, level)
-
     def distance_of(self, wald: float) -> float:
         """How many standard errors 0 is away, with the sign of `wald`: that many by the error, or fewer by the score."""
         score = -self.profiles.ratio_at(self.index, -self.value)
         return float(np.sign(wald) * min(abs(wald), max(score * np.sign(wald), 0.0)))
-
-
-_GENERAL = (
-    "an interval is infinite where the noise leaves it open whether the rate of a level is 0, or whether the target is determined "
-    "by the predictors. Leave out a term, or join rare levels in a condition such as x in ['a', 'b']"
-)
-
-
-def notes_of_infinite(fit: Fit, infinite: Array) -> tuple[str, ...]:
-    if not infinite.any():
-        return ()
-    return tuple(_of_factors(fit, infinite)) or (_GENERAL,)
-
-
-def _of_factors(fit: Fit, infinite: Array) -> Iterator[str]:
-    columns = [fit.design.columns[j] for j in np.flatnonzero(infinite)]
-    coded = {condition for questions in fit.design.columns for condition in questions}
-    for text, factor in fit.design.factors.items():
-        shares = {one: float(fit.population.mean(values_at(fit.population, one))) for one in factor.conditions}
-        affected = {one: shares[one] for questions in columns for one in questions if one in shares}
-        first = None if not shares or factor.conditions[0] in coded else factor.conditions[0]
-        if first is not None and any(share > shares[first] for share in affected.values()):
-            most, name = max(shares, key=lambda one: shares[one]), column_of(text) or text
-            groups = groups_of(fit.population.release.columns, name)
-            label = next(group.label for group in groups if group.condition == most)
-            yield _of_reference(name, (first, shares[first]), (label, shares[most]))
-        elif affected:
-            yield (
-                f"intervals are infinite of {_listed(affected)}: too few for this noise to tell a rate from 0. Join rare levels in "
-                "a condition such as x in ['a', 'b'], or leave such rows out with where"
-            )
-
-
-def _of_reference(name: str, first: tuple[str, float], most: tuple[str, float]) -> str:
-    return (
-        f"intervals are infinite as other levels of {name} are compared with {first[0]} ({percent(first[1])}), too few for this "
-        "noise to tell their rate from 0. Compare with the level that has the most rows: "
-        f"reference={{{name!r}: {most[0]!r}}} ({percent(most[1])})"
-    )
-
-
-def percent(share: float) -> str:
-    """A share of rows in words.
-
-    >>> percent(0.0102), percent(0.85504), percent(0.0)
-    ('1 % of the rows', '86 % of the rows', '0 % of the rows')
-    """
-    return f"{100 * share:.2g} % of the rows"
-
-
-def _listed(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{level}: {percent(share)}" for level, share in shares.items())

@@ -1,29 +1,30 @@
-"""The answer of a regression: its table, tests of several coefficients, average marginal effects, and predictions.
-
-Wald: W = βᵀ C⁻¹ β. Score: W = Sᵀ V⁻¹ S, S the efficient scores of the tested coefficients at the root of the smaller model, V
-their covariance (Boos 1992). An average marginal effect is θ = Σ w m(x, β) / Σ w, m the derivative of the mean by a number, or
-its difference between a level and the first; its influence is (m − θ) / Σ w + (∂θ/∂β)ᵀ J⁻¹ψ (Bartus 2005).
-"""
+"""The answer of a regression: its table, and predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import chdtrc, ndtr, ndtri
+from scipy.special import ndtr
 
 from kmeanalyst.inference.estimate.error_model import PARTS
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, aligned, list_of_notes
-from kmeanalyst.inference.regression.design import column_of, values_of
-from kmeanalyst.inference.regression.fit import Fit, answers, efficient_scores, joint_covariance, sum_of, values_at
-from kmeanalyst.inference.regression.intervals import ScoreInterval, notes_of_infinite
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, aligned, list_of_notes, z_of
+from kmeanalyst.inference.regression.design import column_of
+from kmeanalyst.inference.regression.fit import Fit
+from kmeanalyst.inference.regression.intervals import ScoreInterval
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
+
+_INFINITE = (
+    "an interval is infinite where the noise leaves it open whether the rate of a level is 0, or whether the target is determined "
+    "by the predictors. Where all levels of a column have one, the level that they are compared with is too rare: name one that "
+    "many rows have, such as reference={'race': 'White'}. Else join rare levels in a condition such as x in ['a', 'b'], leave such "
+    "rows out with where, or leave out a term"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +33,9 @@ class RegressionEstimate:
 
     to_frame()                    the table: values, standard errors, intervals, p-values and the parts of errors
     fit["age"]                    one coefficient, as an Estimate
-    odds_ratios()                 exp of coefficients and intervals, of logit and log links
-    average_marginal_effects()    in units of the target
-    wald_test(["sex", "age"])     that several coefficients are 0; score_test(...) where noise makes them uncertain
     predict(frame)                means at rows of yours, with errors and intervals
     summary(0.9), to_dict()       as text, or plain numbers
+    np.exp(fit.to_frame()[["value", "low", "high"]])    odds ratios, of a logit link
 
     target        what was explained, as text.
     names         (k,) of the coefficients, the terms of the formula: "intercept", "age", "city == 'Basel'",
@@ -44,12 +43,12 @@ class RegressionEstimate:
     coefficients  Estimates, in that order, on the scale of the link.
     family, link  as they were asked for.
     notes         what a reader should know in addition to the numbers.
-    fit           the equations and their root, for tests, effects and predictions.
+    fit           the equations and their root, for intervals and predictions.
 
     Intervals hold both value ± z · standard error and the inverted score's interval, and pvalue is the larger of the two tests':
     where noise leaves it open whether a coefficient is finite, an end is infinite.
 
-    >>> fit = release.regression("age", ["education-num", "sex"])
+    >>> fit = release.glm("age ~ `education-num` + sex")
     >>> fit.names
     ('intercept', '`education-num`', "sex == 'Male'")
     >>> fit["education-num"], fit.view
@@ -72,7 +71,7 @@ class RegressionEstimate:
     def pvalues(self) -> pd.Series:
         """Of the tests that each coefficient is 0, two-sided.
 
-        >>> release.regression("age", ["income"]).pvalues.round(3)
+        >>> release.glm("age ~ income").pvalues.round(3)
         term
         intercept           0.0
         income == '>50K'    0.0
@@ -94,17 +93,14 @@ class RegressionEstimate:
     def _index(self) -> pd.Index[Any]:
         return pd.Index(self.names, name="term")
 
-    def _notes_of_infinite(self, frame: pd.DataFrame) -> tuple[str, ...]:
+    def _notes_with(self, frame: pd.DataFrame) -> tuple[str, ...]:
         ends = frame[["low", "high"]].to_numpy(dtype=float)
-        return notes_of_infinite(self.fit, ~np.isfinite(ends).all(axis=1))
+        return self.notes if np.isfinite(ends).all() else (*self.notes, _INFINITE)
 
     def __getitem__(self, name: str) -> Estimate:
-        return self.coefficients[self.names.index(self._named(name))]
-
-    def _named(self, name: str) -> str:
         if (asked := name if name in self.names else words.column(name)) not in self.names:
             raise KeyError(f"no coefficient {name!r:.80}: there are {', '.join(self.names)}. Name one of these.")
-        return asked
+        return self.coefficients[self.names.index(asked)]
 
     def to_frame(self, level: float = 0.95) -> pd.DataFrame:
         """One row for each coefficient, indexed by its term.
@@ -112,7 +108,7 @@ class RegressionEstimate:
         Columns   value, standard_error, low, high (the interval at `level`), pvalue, privacy, sampling, resolution (NaN
                   where unknown).
 
-        >>> release.regression("age", ["education-num"]).to_frame()[["value", "standard_error", "pvalue"]].round(3)
+        >>> release.glm("age ~ `education-num`").to_frame()[["value", "standard_error", "pvalue"]].round(3)
                           value  standard_error  pvalue
         term
         intercept        35.848           5.464   0.000
@@ -121,66 +117,6 @@ class RegressionEstimate:
         frame = self.coefficients.to_frame(level).set_axis(self._index)
         frame.insert(4, "pvalue", self.pvalues)
         return frame.drop(columns=["view", "note"])
-
-    def odds_ratios(self, level: float = 0.95) -> pd.DataFrame:
-        """exp of the coefficients and of their intervals' ends: odds ratios of logit models, ratios of means of log links.
-
-        >>> release.glm("income ~ sex", "binomial").odds_ratios().round(2)
-                       ratio   low  high  pvalue
-        term
-        intercept       0.15  0.11  0.21     0.0
-        sex == 'Male'   2.66  1.84  4.02     0.0
-        """
-        if self.link not in ("logit", "log"):
-            raise ValueError(
-                f'exp of a coefficient is a ratio under logit and log links, and this is {self.link}. Fit with link="logit", or '
-                "ask average_marginal_effects()."
-            )
-        frame = self.to_frame(level)
-        ratios = np.exp(frame[["value", "low", "high"]])
-        return ratios.rename(columns={"value": "ratio"}).assign(pvalue=frame["pvalue"])
-
-    def average_marginal_effects(self) -> Estimates:
-        """By how much the target's mean changes with each number, and between each level and the first, on average over the rows.
-
-        Of a number: the mean of the derivative by the factor as it is written.
-
-        >>> release.glm("income ~ age + sex", "binomial").average_marginal_effects()
-        income == '>50K' by age: 0.0078 ± 0.0013 (95 %: 0.0052 to 0.0104; privacy 0.0009, sampling 0.0003, resolution 0.0009)
-        income == '>50K' by sex == 'Male': 0.157 ± 0.026 (95 %: 0.105 to 0.209; privacy 0.019, sampling 0.011, resolution 0.014)
-        """
-        fit, population = self.fit, self.fit.population
-        total, weights = population.weights.sum(), population.weights / population.weights.sum()
-        values, derivatives, questions = [], [], []
-        for name, m, by_beta in _effects(fit):
-            theta = weights @ m[: len(weights)]
-            values.append(theta)
-            derivatives.append((m - theta) / total + fit.influence @ (weights @ by_beta[: len(weights)]))
-            questions.append(f"{self.target} by {name}")
-        if not values:
-            raise ValueError("the model has an intercept alone, and so no effects. Name a column in the formula.")
-        return answers(population, np.array(values), np.column_stack(derivatives), questions)
-
-    def wald_test(self, names: Sequence[str]) -> CoefficientTest:
-        """Wald's test that several coefficients are 0, named as the table has them, or by their term or column.
-
-        >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
-        Wald test of age, sex == 'Male': χ² = 39... on 2 df, p = ...
-        """
-        fit, tested = self.fit, chosen(self.fit, names)
-        return _test("Wald", fit, tested, fit.beta[tested], fit.total_covariance[tested][:, tested])
-
-    def score_test(self, names: Sequence[str]) -> CoefficientTest:
-        """The score test that several coefficients are 0: better than Wald's where noise makes coefficients uncertain.
-
-        >>> release.glm("income ~ age + sex", "binomial").score_test(["age", "sex"])
-        score test of age, sex == 'Male': χ² = 76... on 2 df, p = ...
-        """
-        fit, tested = self.fit, chosen(self.fit, names)
-        beta, weights = fit.restricted(tested), fit.population.weights
-        efficient = efficient_scores(fit, beta, tested)
-        covariance = sum_of(joint_covariance(fit.population, fit.population.influence(efficient)))
-        return _test("score", fit, tested, weights @ efficient[: len(weights)], covariance)
 
     def predict(self, frame: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
         """Means of the target at rows in natural units, with errors and intervals.
@@ -198,7 +134,7 @@ class RegressionEstimate:
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """The table as plain numbers, as `kmeanalyst glm --json` prints it.
 
-        >>> release.regression("age", ["income"]).to_dict()["coefficients"][1]["term"]
+        >>> release.glm("age ~ income").to_dict()["coefficients"][1]["term"]
         "income == '>50K'"
         """
         each = [
@@ -206,13 +142,12 @@ class RegressionEstimate:
             for name, one, p in zip(self.names, self.coefficients, self.pvalues, strict=True)
         ]
         about = {"target": self.target, "family": self.family, "link": self.link, "view": self.view}
-        notes = [*self.notes, *self._notes_of_infinite(self.to_frame(level))]
-        return about | {"coefficients": each, "notes": notes}
+        return about | {"coefficients": each, "notes": list(self._notes_with(self.to_frame(level)))}
 
     def summary(self, level: float = 0.95) -> str:
         """The table as text, in the manner of statsmodels: value, error, z, p, interval, and the error's parts.
 
-        >>> print(release.regression("age", ["income"]).summary(0.9))
+        >>> print(release.glm("age ~ income").summary(0.9))
         age: gaussian family, identity link (fitted weights)
         ...
         """
@@ -228,97 +163,20 @@ class RegressionEstimate:
         lines = aligned(rows)
         title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights)"
         double, single = ("".ljust(len(lines[0]), sign) for sign in "=-")
-        notes = list_of_notes((*self.notes, *self._notes_of_infinite(frame)), self.coefficients)
+        notes = list_of_notes(self._notes_with(frame), self.coefficients)
         return "\n".join([title, double, lines[0], single, *lines[1:], double, *notes])
 
     def __repr__(self) -> str:
         return self.summary()
 
 
-_NEGLIGIBLE = 1e-10  # share of the largest eigenvalue below which a direction has no error
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoefficientTest:
-    """The result of a test of several coefficients.
-
-    statistic   χ²-distributed if all of them are 0.
-    pvalue      probability of one at least as large then.
-    df          degrees of freedom: how many coefficients are tested.
-    terms       their names.
-    method      "Wald" or "score".
-
-    >>> release.glm("income ~ age + sex", "binomial").wald_test(["age", "sex"])
-    Wald test of age, sex == 'Male': χ² = 39... on 2 df, p = ...
-    """
-
-    statistic: float
-    pvalue: float
-    df: int
-    terms: tuple[str, ...]
-    method: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain numbers.
-
-        >>> release.glm("income ~ sex", "binomial").wald_test(["sex"]).to_dict()["df"]
-        1
-        """
-        return asdict(self) | {"terms": list(self.terms)}
-
-    def __repr__(self) -> str:
-        return f"{self.method} test of {', '.join(self.terms)}: χ² = {self.statistic:.2f} on {self.df} df, p = {self.pvalue:.3g}"
-
-
-def chosen(fit: Fit, names: Sequence[str]) -> list[int]:
-    several = isinstance(names, Iterable) and not isinstance(names, str)
-    if not several or not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(
-            f'names must be a list of at least one coefficient or term, got {names!r:.80}. Write ["age", "sex"], for example.'
-        )
-    indices: dict[int, None] = {}
-    for name in names:
-        if not (of_name := fit.indices(name)):
-            raise ValueError(
-                f"no coefficient or term {name!r:.80}: there are {', '.join(fit.names)}. Name some of these."
-            )
-        indices |= dict.fromkeys(of_name)
-    return list(indices)
-
-
-def _test(method: str, fit: Fit, tested: list[int], values: Array, covariance: Array) -> CoefficientTest:
-    spectrum, vectors = np.linalg.eigh(covariance)
-    known = spectrum > _NEGLIGIBLE * max(spectrum[-1], 0.0)
-    statistic = float(((vectors[:, known].T @ values) ** 2 / spectrum[known]).sum())
-    df = int(known.sum())
-    return CoefficientTest(
-        statistic=statistic, pvalue=float(chdtrc(df, statistic)), df=df, terms=tuple(fit.names[j] for j in tested), method=method,
-    )  # fmt: skip
-
-
-def _effects(fit: Fit) -> Iterator[tuple[str, Array, Array]]:
-    """Of each effect its name, m (n,) at the rows, and the derivative by β (n, k)."""
-    design, equations, beta = fit.design, fit.equations, fit.beta
-    values = values_of(partial(values_at, fit.population), design.questions)
-    n = len(fit.population.model.frame)
-    for text, factor in design.factors.items():
-        if not factor.conditions:
-            yield text, *equations.mean_slopes(beta, design.matrix(values, n), design.slope(values, n, text))
-            continue
-        first, first_by_beta = equations.means(beta, design.at_level(values, n, text, factor.conditions[0]))
-        for condition in factor.conditions[1:]:
-            m, by_beta = equations.means(beta, design.at_level(values, n, text, condition))
-            yield condition, m - first, by_beta - first_by_beta
-
-
 def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
     columns, equations = fit.population.release.columns, fit.equations
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a coverage. Pass e.g. 0.95.")
     _check_columns(fit, frame)
     for name in _named(fit):
         _check_cells(columns[name], frame[name])
-    values = values_of(lambda question: parse(question).evaluate(frame, columns), fit.design.questions)
+    asked = {question: parse(question).evaluate(frame, columns) for question in fit.design.questions}
+    values = {question: np.asarray(cells, dtype=float) for question, cells in asked.items()}
     values |= _without_level(fit, values, frame)
     X = fit.design.matrix(values, len(frame))
     if np.isinf(X).any():
@@ -328,7 +186,7 @@ def predicted(fit: Fit, frame: pd.DataFrame, level: float) -> pd.DataFrame:
             "to predict. Leave those rows out."
         )
     means, by_beta = equations.means(fit.beta, X)
-    half = float(ndtri((1 + level) / 2)) * _errors(X, fit.total_covariance)
+    half = z_of(level) * _errors(X, fit.total_covariance)
     low, high = equations.interval(X @ fit.beta, half)
     error = _errors(by_beta, fit.total_covariance)
     parts = {n: np.nan if part is None else _errors(by_beta, part) for n, part in fit.covariance.items()}

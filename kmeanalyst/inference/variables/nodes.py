@@ -64,10 +64,6 @@ class Node:
 
 def column_node(release: ReleaseData, name: str) -> Node:
     """A column of a release; days count from 1970-01-01, a boolean column is a condition (missing cells do not hold)."""
-    if name not in release.columns.names:
-        near = words.close(str(name), release.columns.names)
-        hint = f"Did you mean {near!r}?" if near else "Name one of these."
-        raise KeyError(f"no column {name!r}: the columns are {', '.join(release.columns.names)}. {hint}")
     column, written = release.columns[name], words.column(name)
     if column.has_levels and not isinstance(column, Boolean):
         return Node(written, "levels", (release,), lambda frame: _levels(frame[name]), column=name)
@@ -177,22 +173,18 @@ class _Evaluation:
 
     def on_frame(self, node: Node) -> Any:
         """Values (n,) of a node of one release at the rows of its frame."""
-        if node in self.known:
-            return self.known[node]
-        if not node.arguments:
-            values = node.function(self.frames[node.releases[0]])
-        else:
-            values = _computed(node, [self.on_frame(a) if isinstance(a, Node) else a for a in node.arguments])
-        if self.uses[node] != 1:
-            self.known[node] = values
-        return values
+        if node not in self.known and not node.arguments:
+            self.known[node] = node.function(self.frames[node.releases[0]])
+        elif node not in self.known:
+            values = [self.on_frame(a) if isinstance(a, Node) else a for a in node.arguments]
+            self.known[node] = _computed(node, values)
+        return self.known[node]
 
     def at(self, node: Node, grid: RowGrid, known: dict[Node, Any]) -> Any:
         """Values on the grid, in a shape that broadcasts to the grid's."""
         if node in known:
             return known[node]
         if len(node.releases) == 1:
-            self.uses[node] += 2  # needed on other grids too
             return grid.on_axis(node.releases[0], self.on_frame(node))
         values = [self.at(a, grid, known) if isinstance(a, Node) else a for a in node.arguments]
         if not node.broadcasts:

@@ -27,8 +27,9 @@ from kmeanalyst.inference.estimate.population import (
     estimates,
 )
 from kmeanalyst.inference.questions.expectation import mean_of, probability_of, statistic_of
+from kmeanalyst.inference.questions.groups import Group, increasing
 from kmeanalyst.inference.questions.moments import deviation_of, variance_of
-from kmeanalyst.inference.questions.quantiles import distribution_of, quantiles_of
+from kmeanalyst.inference.questions.quantiles import cdf_of, quantile_of
 from kmeanalyst.inference.questions.tables import histogram_frame, histogram_of_groups
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.variables import distance as variable_distance
@@ -59,34 +60,29 @@ def histogram_of(
         return histogram_of_groups(distribution, node.column, bins, level)
     values = distribution.values(node)
     if node.kind == "condition" and bins is None:
-        labels, verb, inside = ["False", "True"], "is", [values == 0, values == 1]
-        lefts: list[Any] = [None, None]
-        rights: list[Any] = [None, None]
+        groups = [Group(label, f"{node.text} is {label}") for label in ("False", "True")]
+        inside = [values == 0, values == 1]
     else:
         mass = np.abs(distribution.weights)
         edges = _edges(values[: len(mass)], mass, _RANGES if bins is None else bins)
-        ranges, last, verb = list(pairwise(edges)), edges[-1], "in"
-        lefts, rights = list(edges[:-1]), list(edges[1:])
-        labels = [_label(left, right, right == last) for left, right in ranges]
-        inside = [(values >= a) & ((values <= b) if b == last else (values < b)) for a, b in ranges]
+        groups = [_range(node, left, right, right == edges[-1]) for left, right in pairwise(edges)]
+        inside = [(values >= a) & ((values <= b) if b == edges[-1] else (values < b)) for a, b in pairwise(edges)]
     statistics = [
-        statistic_of(distribution, np.where(np.isnan(values), np.nan, holds), f"{node.text} {verb} {label}")
-        for holds, label in zip(inside, labels, strict=True)
+        statistic_of(distribution, np.where(np.isnan(values), np.nan, holds), group.condition)
+        for holds, group in zip(inside, groups, strict=True)
     ]
-    return histogram_frame(estimates(distribution, statistics), labels, lefts, rights, node.text, level)
+    return histogram_frame(estimates(distribution, statistics), groups, node.text, level)
 
 
-def _label(left: float, right: float, last: bool) -> str:
+def _range(node: Node, left: float, right: float, last: bool) -> Group:
     opening, closing = "(" if np.isinf(left) else "[", "]" if last and np.isfinite(right) else ")"
-    return f"{opening}{left:.4g}, {right:.4g}{closing}"
+    label = f"{opening}{left:.4g}, {right:.4g}{closing}"
+    return Group(label, f"{node.text} in {label}", left, right)
 
 
 def _edges(values: Array, mass: Array, bins: int | Sequence[float]) -> Array:
     if not isinstance(bins, int | np.integer):
-        edges = np.asarray(bins, dtype=float)
-        if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
-            raise ValueError(f"bins must be a number, or at least two increasing edges, got {bins!r:.80}. Sort them.")
-        return edges
+        return np.array(increasing(bins), dtype=float)
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}: it is a number of ranges. Pass e.g. 10.")
     order = np.argsort(values)
@@ -318,11 +314,7 @@ class RandomVariable(VariableOperators):
         age <= 30: 0.339 ± 0.013 (95 %: 0.313 to 0.365; privacy 0.008, sampling 0.006, resolution 0.009)
         age <= 50: 0.798 ± 0.016 (95 %: 0.767 to 0.828; privacy 0.008, sampling 0.005, resolution 0.013)
         """
-        found = estimates(
-            self._distribution,
-            distribution_of(self._distribution, self._node, np.atleast_1d(np.asarray(x, dtype=float))),
-        )
-        return found[0] if np.ndim(x) == 0 else found
+        return cdf_of(self._distribution, self._node, x)
 
     def quantile(self, q: float | Sequence[float] = 0.5) -> Estimate | Estimates:
         """The quantile of order q; of several releases in the probability view. See `Release.quantile`.
@@ -337,10 +329,7 @@ class RandomVariable(VariableOperators):
             )
         fitted = len(self.releases) == 1 and default_view(self.releases[0]) == "fitted" and self.view is None
         distribution = self._distribution if fitted else self.in_view(self.view or "probability")._distribution
-        found = estimates(
-            distribution, quantiles_of(distribution, self._asked, np.atleast_1d(np.asarray(q, dtype=float)))
-        )
-        return found[0] if np.ndim(q) == 0 else found
+        return quantile_of(distribution, self._asked, q)
 
     def histogram(self, *, bins: int | Sequence[float] | None = None, level: float = 0.95) -> pd.DataFrame:
         """Probabilities of ranges or levels with error bars, as `Release.histogram` gives them; see `histogram_of`.

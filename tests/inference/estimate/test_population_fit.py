@@ -58,17 +58,6 @@ def test_the_privacy_part_is_how_the_answer_follows_the_measurement(release, mon
     assert ahead - behind == pytest.approx(2 * step @ a, rel=1e-2)
 
 
-def test_refits_of_many_targets_are_the_optimum_of_each():
-    posed = problem()
-    R, kappa = posed.error(np.exp(posed.log_reference)), 0.7
-    dual = posed._solved(R, kappa, np.zeros(4))[0]
-    drawn = posed.target[:, None] + 0.1 * np.random.default_rng(3).normal(size=(4, 5))
-    each = [replace(posed, target=target)._solved(R, kappa, dual)[1] for target in drawn.T]
-    together = posed.refit(drawn, dual, R, kappa)
-    np.testing.assert_allclose(together, np.column_stack(each), atol=2e-3)
-    assert np.abs(together - posed._solved(R, kappa, dual)[1][:, None]).sum(axis=0).min() > 0.02
-
-
 def test_what_is_left_open_departs_from_the_reference_as_the_finest_that_is_seen():
     """Coarse features that depart by 1 and fine ones by 0.2, in standard deviations: κ is near 0.04, not near 0.5."""
     rng, n, K = np.random.default_rng(5), 4000, 60

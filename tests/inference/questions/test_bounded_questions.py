@@ -147,14 +147,6 @@ def test_copies_of_points_cost_nothing(monkeypatch: pytest.MonkeyPatch):
         assert release.thin(7, weights=kind).thinning_error <= 1.2 * error
 
 
-def test_a_release_without_copies_is_thinned_as_ever():
-    release = of(Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1))
-    indices, chosen, error = thinned(release.kernel, release.encoded_points, release.weights, 9, "probability")
-    small = release.thin(9)
-    assert np.array_equal(small.weights, chosen) and small.thinning_error == error
-    assert np.array_equal(small.encoded_points, release.encoded_points[indices])
-
-
 def test_thinning_beyond_its_limit_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch):
     for limit in ["MOST_STEPS", "MOST_NUMBERS"]:
         release = of(Real(name="x", lower=0, upper=1))

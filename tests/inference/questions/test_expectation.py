@@ -11,8 +11,6 @@ import pandas as pd
 import pytest
 import refusals
 
-from kmeanalyst.inference.estimate.estimate import Estimate
-
 
 def test_the_value_is_the_weighted_sum_of_the_view(mixed_release, numeric_release):
     for view in ("fitted", "probability"):
@@ -97,36 +95,9 @@ def test_a_constant_has_no_error(mixed_release):
     assert estimate.standard_error == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_standard_error_is_the_root_of_the_squared_parts(mixed_release):
-    estimate = mixed_release.mean("age")
-    assert estimate.standard_error == pytest.approx(np.sqrt(sum(part**2 for part in estimate.parts.values())))
-    low, high = estimate.interval(0.95)
-    assert high - low == pytest.approx(2 * 1.959964 * estimate.standard_error, rel=1e-6)
-    assert list(estimate.parts) == ["privacy", "sampling", "resolution"]
-
-
-def test_a_signed_value_that_is_not_a_probability_is_shown_with_one_that_is(numeric_release):
-    estimate = numeric_release.probability("x > -100 and y > -100", view="signed")
-    total = numeric_release.weights.sum()
-    assert estimate.value == pytest.approx(total)
-    if not 0 <= total <= 1:
-        assert any("not a probability" in note and "probability view gives 1" in note for note in estimate.notes)
-    impossible = numeric_release.replaced(weights=2 * numeric_release.weights).probability("x > -100")
-    assert impossible.value == pytest.approx(2 * total)
-    assert any("is not a probability" in note for note in impossible.notes)
-
-
 def test_questions_that_cannot_be_answered_say_why_and_what_to_do(mixed_release, foreign_release):
     path = Path(__file__).parent / "refusals_expectation.txt"
     refusals.check(path, lambda text: eval(text, globals(), {"r": mixed_release, "foreign": foreign_release}))
-
-
-def test_an_estimate_as_a_dictionary_has_what_the_interface_names():
-    parts = {"privacy": 0.3, "sampling": 0.4, "resolution": 0.0}
-    estimate = Estimate(value=1.0, standard_error=0.5, parts=parts, view="signed", question="age")
-    written = estimate.to_dict(0.9)
-    assert {"expression", "value", "standard_error", "interval", "level", "view", "parts"} <= set(written)
-    assert written["interval"][0] == pytest.approx(1.0 - 1.644854 * 0.5, abs=1e-5)
 
 
 def test_what_the_features_cannot_see_is_not_explained_away_by_interpolation(mixed_release):

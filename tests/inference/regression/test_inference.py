@@ -1,4 +1,4 @@
-"""Effects, predictions and tests against statsmodels on plain rows; intervals that invert the score on a measured release."""
+"""Predictions against statsmodels on plain rows; intervals that invert the score on a measured release."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import refusals
 import statsmodels.api as sm
 from regression_rows import ROWS, N
 from scipy.special import ndtri
-from scipy.stats import chi2
 
 from kmeanalyst.inference.regression.fit import usual_errors
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles, _last_below
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
+from release_side import publish
 
 Y = (ROWS["answer"] == "yes").to_numpy(float)
 X = np.column_stack([np.ones(N), ROWS["x"], ROWS["g"] == "b", ROWS["g"] == "c"]).astype(float)
@@ -24,31 +27,6 @@ X = np.column_stack([np.ones(N), ROWS["x"], ROWS["g"] == "b", ROWS["g"] == "c"])
 @pytest.fixture(scope="module")
 def usual():
     return sm.GLM(Y, X, family=sm.families.Binomial()).fit(tol=1e-14, cov_type="HC0")
-
-
-# ---------------------------------------------------------------------- effects and predictions
-
-
-def test_effects_are_mean_slopes_and_mean_differences(plain, usual):
-    found = plain.glm("answer ~ x + g", "binomial").average_marginal_effects()
-    mu = usual.predict()
-    at = {
-        level: usual.predict(np.column_stack([X[:, :2], np.full(N, level == "b"), np.full(N, level == "c")]))
-        for level in "abc"
-    }
-    expected = [(mu * (1 - mu)).mean() * usual.params[1], (at["b"] - at["a"]).mean(), (at["c"] - at["a"]).mean()]
-    assert [e.value for e in found] == pytest.approx(expected, rel=1e-6)
-    assert [e.question for e in found] == [f"answer == 'yes' by {name}" for name in ("x", "g == 'b'", "g == 'c'")]
-
-
-def test_an_effect_of_a_linear_model_is_its_coefficient_and_interactions_count(plain):
-    linear = plain.glm("cost ~ x + g")
-    (slope, *_), coefficient = linear.average_marginal_effects(), linear["x"]
-    assert (slope.value, slope.standard_error) == pytest.approx((coefficient.value, coefficient.standard_error))
-    crossed = plain.glm("cost ~ x * g")
-    shares = ROWS["g"].value_counts(normalize=True)
-    expected = crossed["x"].value + sum(crossed[f"x:g == '{level}'"].value * shares[level] for level in "bc")
-    assert crossed.average_marginal_effects()[0].value == pytest.approx(expected)
 
 
 def test_predictions_are_those_of_statsmodels_with_intervals_on_the_links_scale(plain, usual):
@@ -66,38 +44,6 @@ def test_predictions_are_those_of_statsmodels_with_intervals_on_the_links_scale(
     assert list(found.index) == [7, 9] and found["privacy"].isna().all()
 
 
-def test_odds_ratios_are_exponentials_and_only_of_log_and_logit_links(plain):
-    found = plain.glm("answer ~ x", "binomial")
-    ratios = found.odds_ratios(0.9).loc["x"]
-    assert ratios["ratio"] == pytest.approx(np.exp(found["x"].value))
-    assert (ratios["low"], ratios["high"]) == pytest.approx(tuple(np.exp(found["x"].interval(0.9))))
-
-
-# ---------------------------------------------------------------------- tests of several coefficients
-
-
-def test_walds_test_is_that_of_statsmodels(plain, usual):
-    found = plain.glm("answer ~ x + g", "binomial").wald_test(["g"])
-    expected = usual.wald_test(np.eye(4)[2:], scalar=True)
-    assert found.statistic == pytest.approx(float(expected.statistic), rel=1e-6)
-    assert (found.df, found.terms) == (2, ("g == 'b'", "g == 'c'"))
-    assert found.pvalue == pytest.approx(chi2.sf(found.statistic, 2)) and found.to_dict()["method"] == "Wald"
-
-
-def test_the_score_test_is_that_of_the_smaller_model(plain):
-    """By hand: scores of g at the fit of x alone, made efficient by those of intercept and x; V is their mean square."""
-    smaller = sm.GLM(Y, X[:, :2], family=sm.families.Binomial()).fit(tol=1e-14)
-    mu = smaller.predict()
-    J = X.T @ ((mu * (1 - mu))[:, None] * X)
-    psi = X * (Y - mu)[:, None]
-    efficient = psi[:, 2:] - psi[:, :2] @ np.linalg.solve(J[:2, :2], J[:2, 2:])
-    S = efficient.sum(axis=0)
-    V = efficient.T @ efficient - np.outer(S, S) / N
-    found = plain.glm("answer ~ x + g", "binomial").score_test(["g"])
-    assert found.statistic == pytest.approx(float(S @ np.linalg.solve(V, S)), rel=1e-6)
-    assert found.method == "score" and "score test of g == 'b', g == 'c': χ² = " in repr(found)
-
-
 # ---------------------------------------------------------------------- on a measured release
 
 
@@ -108,7 +54,7 @@ def measured(mixed_release):
 
 def test_an_interval_holds_the_linear_one_and_all_values_whose_score_is_less_than_z_errors_away(measured):
     z, wider, fit = float(ndtri(0.975)), [], measured.fit
-    usual = ScoreProfiles(fit, usual_errors(fit.population, fit.population.influence(fit.influence)))
+    usual = ScoreProfiles(fit, usual_errors(fit.population, fit.influence))
     for j, one in enumerate(measured.coefficients):
         assert isinstance(one.interval_by, ScoreInterval)
         for rule in (one.interval_by, replace(one.interval_by, profiles=usual)):
@@ -136,15 +82,7 @@ def test_scores_are_evaluated_in_steps_of_usual_errors_however_large_the_standar
     far = ScoreProfiles(fit, 50 * own.errors)
     for j in range(len(fit.names)):
         assert far.ends(j, 1.96) == own.ends(j, 1.96) and np.isfinite(own.ends(j, 1.96)).all()
-    assert own.units == pytest.approx(usual_errors(fit.population, fit.population.influence(fit.influence)))
-
-
-def test_joint_covariances_have_the_squared_errors_on_their_diagonal(measured):
-    known = [one.standard_error for one in measured.coefficients]
-    assert np.sqrt(np.diag(measured.fit.total_covariance)) == pytest.approx(known)
-    # W of one coefficient is its squared ratio
-    found = measured.wald_test(["age"])
-    assert found.statistic == pytest.approx((measured["age"].value / measured["age"].standard_error) ** 2)
+    assert own.units == pytest.approx(usual_errors(fit.population, fit.influence))
 
 
 def test_the_score_of_a_slope_is_fiellers(mixed_release):
@@ -167,8 +105,7 @@ def test_the_score_of_a_slope_is_fiellers(mixed_release):
 
 def test_resolution_of_coefficients_is_that_of_expected_relations(mixed_release):
     found = mixed_release.glm("age ~ income")
-    population = found.fit.population
-    influence = population.influence(found.fit.influence)
+    population, influence = found.fit.population, found.fit.influence
     usual, relation = (population.model.parts(influence, relation=each)["resolution"] for each in (False, True))
     assert (relation >= usual).all()
     assert [one.parts["resolution"] for one in found.coefficients] == pytest.approx(list(relation))
@@ -223,7 +160,7 @@ def test_profiles_are_not_made_of_a_coefficient_without_error(mixed_release):
     assert found["age"].interval() == pytest.approx((2.0, 2.0))
 
 
-def test_what_cannot_be_predicted_or_tested_says_why_and_what_to_do(plain):
+def test_what_cannot_be_predicted_says_why_and_what_to_do(plain):
     frame = pd.DataFrame({"x": [0.5], "g": ["b"]})
     names = {"r": plain, "fit": plain.glm("answer ~ x + g", "binomial"), "frame": frame}
     refusals.check(Path(__file__).parent / "refusals_predictions.txt", lambda text: eval(text, globals(), names))
@@ -234,3 +171,21 @@ def test_predictions_at_missing_cells_are_missing_and_far_away_have_intervals(pl
     at = found.predict(pd.DataFrame({"x": [0.5, np.nan, 0.5, 1e6, -1e6], "g": ["b", "b", None, "b", "b"]}))
     assert at["value"].isna().tolist() == [False, True, True, False, False]
     assert (at["low"] <= at["value"]).iloc[[0, 3, 4]].all() and (at["value"] <= at["high"]).iloc[[0, 3, 4]].all()
+
+
+def test_a_frequent_reference_gives_finite_intervals_as_the_note_says():
+    races, rng = ("few", "some", "most"), np.random.default_rng(5)
+    race = rng.permutation(np.repeat(races, (80, 720, 3200)))
+    rich = np.where(rng.random(4000) < 0.2, "yes", "no")
+    rows = pd.DataFrame({"race": race, "rich": rich, "age": rng.integers(18, 90, 4000)}).astype(str)
+    columns = Categorical(name="race", levels=races), Categorical(name="rich", levels=("no", "yes"))
+    domain = Domain((*columns, Integer(name="age", lower=18, upper=90)))
+    measured = publish(rows, domain, epsilon=0.5, delta=1e-6, rehearsal=1, uncounted=True)
+    found = measured.glm("rich ~ race + age", "binomial")
+    assert np.isinf(found["race == 'most'"].interval()).any()
+    other = measured.glm("rich ~ race + age", "binomial", reference={"race": "most"})
+    assert np.isfinite([other[name].interval() for name in ("intercept", "race == 'some'", "age")]).all()
+    for text in (found.summary(), " ".join(found.to_dict()["notes"])):
+        assert "an interval is infinite where" in text and "name one that many rows have, such as reference=" in text
+    finite = measured.glm("age ~ race")
+    assert np.isfinite(finite.to_frame()[["low", "high"]]).all(axis=None) and "infinite" not in repr(finite)

@@ -103,13 +103,6 @@ def test_estimates_of_variables_keep_their_correlation_with_those_of_the_release
     assert rest.standard_error < 1e-9
 
 
-def test_columns_of_one_release_keep_their_joint_distribution(first):
-    x, y = first["x0"], first["x1"]
-    assert (x - y).var().value == pytest.approx(
-        first.var("x0").value + first.var("x1").value - 2 * first.cov(["x0", "x1"])["x0", "x1"].value, rel=1e-9
-    )
-
-
 def test_a_variable_is_the_same_wherever_it_occurs(first):
     x = first["x0"]
     for zero in (x - x, x / x - 1, (x * 2) - x - x):
