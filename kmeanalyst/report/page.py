@@ -128,7 +128,7 @@ def _sections(facts: ReleaseFacts) -> list[Markup]:
 def _guarantee(facts: ReleaseFacts) -> Markup:
     release = facts.release
     texts: list[object] = [element("p", text) for text in guarantee.plain_words(release)]
-    lines = [(element("dt", label), element("dd", text)) for label, text in guarantee.numbers(release)]
+    lines = [(element("dt", label), element("dd", text)) for label, text in guarantee.numbers(release).items()]
     if release.statement is not None and release.statement.taken_as_public:
         items = [element("li", name_of(item, 300)) for item in release.statement.taken_as_public[:50]]
         texts += [element("p", "Taken as public, and not protected:"), element("ul", items, class_="plain")]
