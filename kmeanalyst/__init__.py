@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kmeanalyst.kernels import KernelMean, median_lengthscale
     from kmeanalyst.learning.scoring.evaluation import score
     from kmeanalyst.learning.training.pipeline import TrainedPipeline, read_model, write_model
-    from kmeanalyst.learning.training.refits import refit
     from kmeanalyst.learning.training.training import fit
     from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
     from kmeanalyst.release import Release, from_frame, read_release
@@ -76,7 +75,6 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.kernels": ("KernelMean", "median_lengthscale"),
     "kmeanalyst.learning.scoring.evaluation": ("score",),
     "kmeanalyst.learning.training.pipeline": ("TrainedPipeline", "read_model", "write_model"),
-    "kmeanalyst.learning.training.refits": ("refit",),
     "kmeanalyst.learning.training.training": ("fit",),
     "kmeanalyst.learning.weights.weight_support": ("WeightSupport", "weight_support"),
     "kmeanalyst.plots": (),
@@ -100,7 +98,7 @@ __all__ = [
     "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "combine", "compare",
     "contingency_test", "fit", "from_frame", "from_measurements", "independence_test", "kernels",
     "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function",
-    "read_model", "read_release", "refit", "score", "sql", "thin", "validate_release", "weight_support",
+    "read_model", "read_release", "score", "sql", "thin", "validate_release", "weight_support",
     "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)

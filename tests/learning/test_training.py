@@ -13,7 +13,7 @@ import pytest
 import refusals
 from click.testing import CliRunner
 from every import every
-from learning_cases import DOMAIN, UNSEEN, measured, table, weighted
+from learning_cases import DOMAIN, UNSEEN, table, weighted
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
@@ -31,16 +31,13 @@ from sklearn.utils import all_estimators
 
 import kmeanalyst as ka
 from kmeanalyst.cli.main import main
-from kmeanalyst.learning.training.refits import Refits
 from kmeanalyst.learning.training.training import UnsoundWeights
 from kmeanalyst.learning.weights.weight_support import WeightSupport  # noqa: F401
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date, Real
-from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.representation import wanted
-from kmeanalyst.representation.represent import redraw
 from kmeanalyst.representation.wanted import QUICK
 from release_side import publish
 
@@ -362,55 +359,3 @@ def test_train_refuses_options_that_do_not_fit_before_it_writes(
     found = CliRunner().invoke(main, ["train", published, *options, *output])
     assert found.exit_code == 1 and message in found.stderr and "Traceback" not in found.output
     assert not (tmp_path / "m.skops").exists()
-
-
-# ------------------------ Refits: models on noise that is drawn again, and the spread of their predictions and scores.
-
-
-@pytest.fixture(scope="module")
-def release() -> Release:
-    return measured()
-
-
-@pytest.mark.slow
-def test_a_redrawn_release_has_the_noise_of_the_first(release: Release):
-    first = release.measurement
-    mean = feature_mean(first.feature_map, release.encoded_points, release.weights)
-    drawn = [redraw(release, rng=seed) for seed in range(3)]
-    noise = np.concatenate([one.measurement.vector - mean for one in drawn])  # type: ignore[union-attr]
-    assert noise.std() == pytest.approx(first.noise_scale, rel=0.06)
-    assert abs(noise.mean()) < 4 * first.noise_scale / np.sqrt(noise.size)
-    assert len(drawn[0]) == len(release) and drawn[0].statement == release.statement
-    with pytest.raises(ValueError, match="no noise that could be drawn again"):
-        redraw(weighted(table(50, 0)))
-
-
-@pytest.mark.slow
-def test_refits_spread_with_the_noise():
-    errors = []
-    for noise in (2e-4, 2e-2):
-        one = measured(noise)
-        model = ka.fit(LogisticRegression(), one, "risk")
-        refits = ka.refit(model, one, redraws=4)
-        found = refits.predict(UNSEEN)
-        np.testing.assert_array_equal(found["prediction"], model.predict_proba(UNSEEN)[:, -1])
-        assert ((found["low"] <= found["prediction"]) & (found["prediction"] <= found["high"])).all()
-        assert found["low"].min() >= 0 and found["high"].max() <= 1
-        errors.append(found["standard_error"].mean())
-    assert errors[1] > 1.7 * errors[0]
-    scores = refits.score(UNSEEN, ["accuracy", "roc_auc"])
-    np.testing.assert_allclose(scores["standard_error"] ** 2, scores["of_evaluation"] ** 2 + scores["of_training"] ** 2)
-    assert scores.loc["accuracy", "value"] == ka.score(model, UNSEEN, "accuracy").value
-
-
-def test_a_refitted_score_has_students_t_for_the_share_of_the_refits_alone():
-    """Power: with t for all of the error, an interval that the refits add nothing to would be 6.5 times as wide."""
-    plain = weighted(table(120, 0))
-    model = ka.fit(LogisticRegression(), plain, "smokes")
-    refits = Refits(model, (model, model))
-    found = refits.score(UNSEEN, "accuracy").loc["accuracy"]
-    assert found["of_training"] == 0
-    assert found["high"] - found["value"] == pytest.approx(1.959964 * found["of_evaluation"], rel=1e-5)
-    assert refits._degrees_of_freedom(1.0) == 1
-    with pytest.raises(ValueError, match="trained on this very release"):
-        refits.score(plain, "accuracy")

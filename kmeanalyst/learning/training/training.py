@@ -109,15 +109,6 @@ def fit(
     return _train(training, "probability", why, effective_rows, rng)
 
 
-def refit_on(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
-    report: Any = model.report
-    view = None if report.view == "signed" else report.view  # signed weights may not work for the other release
-    return fit(
-        model["model"], release, report.target, columns=report.columns, view=view,
-        effective_rows=report.effective_rows, encoding=report.encoding, labels=report.labels,
-    )  # fmt: skip
-
-
 class UnsoundWeights(ValueError):
     """Signed weights leave an estimator no sound problem to solve."""
 
