@@ -198,10 +198,10 @@ class Release(ReleaseData):
         >>> X.shape, y[:2], round(sample_weight.sum())
         ((288, 12), array(['<=50K', '<=50K'], dtype=object), 154)
         """
-        from kmeanalyst.learning.rows.training_rows import Features, to_sklearn
+        from kmeanalyst.learning.rows.training_rows import to_sklearn
 
         return to_sklearn(
-            self, target, Features(columns, encoding, missing), view, effective_rows=effective_rows, task=task,
+            self, target, view, columns=columns, encoding=encoding, missing=missing, effective_rows=effective_rows, task=task,
             labels=labels, rng=rng,
         )  # fmt: skip
 

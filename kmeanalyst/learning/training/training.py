@@ -22,7 +22,7 @@ from sklearn.utils import get_tags
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
-from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, choose_labels, find_labels
+from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels
 from kmeanalyst.learning.rows.smoothed_classes import PENALTY
 from kmeanalyst.learning.rows.training_rows import (
     Target,
@@ -307,11 +307,7 @@ def _labels(
 ) -> LabelModel | None:
     if name is not None:
         check_option("labels", name, LABELS)
-    if goal is None:
-        return None
-    if name is not None:
-        return find_labels(name, release, goal.column, goal.task, columns)
-    return choose_labels(release, goal.column, goal.task, columns)
+    return None if goal is None else find_labels(name, release, goal.column, goal.task, columns)
 
 
 def _classes_of(rows: TrainingRows) -> Array:
