@@ -262,7 +262,7 @@ class _Rows:
         return squares / max(cells, 1)
 
 
-def _tables(measured: Mapping[tuple[int, ...], tuple[Array, float]], position: int, levels: Array) -> list[_Table]:
+def _tables(measured: Mapping[Any, tuple[Array, float]], position: int, levels: Array) -> list[_Table]:
     """The measured tables of a column's levels (K,) with other columns."""
     tables = []
     for columns, (shares, variance) in measured.items():
