@@ -260,8 +260,8 @@ def report_command(
 ) -> Answer:
     """Write one page for a colleague: what a release guarantees, shows and cannot show.
 
-    The page needs no network: distributions with noise bands, pairs of columns, warnings, further commands, and how to
-    cite, in one HTML file that also prints.
+    The page needs no network: distributions with noise bands, pairs of columns, warnings, and how to cite, in one
+    HTML file that also prints.
 
     \b
     Examples:

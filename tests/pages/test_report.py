@@ -35,7 +35,6 @@ from kmeanalyst.report.charts import chart
 from kmeanalyst.report.facts import MOST_COLUMNS, MOST_LEVELS
 from kmeanalyst.report.guarantee import guessing_right, numbers, plain_words
 from kmeanalyst.report.markup import element, inert
-from kmeanalyst.report.page import COMMANDS
 from release_side.publishing.publish import publish
 
 REHEARSAL = paths.TESTS / "golden" / "v1" / "rehearsal.kme"
@@ -421,17 +420,6 @@ def test_a_rehearsal_is_refused_unless_it_is_asked_for(tmp_path):
     assert refused.exit_code == 1 and "rehearsal" in refused.stderr and not output.exists()
     shown = call("kmeanalyst", "report", str(path), "--output", str(output), "--allow-rehearsal", "--json")
     assert "NOT PRIVATE" in shown.stderr and answer(shown)["rehearsal"] is True
-
-
-def test_the_commands_on_the_page_run(tmp_path, monkeypatch):
-    """With the file's and columns' names in their places, and a sample of the reader's own."""
-    monkeypatch.chdir(tmp_path)
-    frame = pd.DataFrame({"age": [20.0, 30.0, 41.0] * 20, "sex": ["F", "M"] * 30})
-    ka.from_frame(frame.assign(weight=1 / 60)).write("FILE.kme")
-    frame.to_csv("my_sample.csv", index=False)
-    for _, text in COMMANDS:
-        result = call("kmeanalyst", *text.replace("COLUMN", "age", 1).replace("COLUMN", "sex").split())
-        assert result.exit_code == 0, (text, result.stderr)
 
 
 def test_a_release_writes_its_own_report(levels_release, levels_path, tmp_path):
