@@ -185,7 +185,9 @@ def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, samp
     if len(columns) > 2:
         raise click.UsageError(f"a drawing is of one column or two, got {len(columns)}. Name some of them.")
     if len(columns) == 2 and given:
-        raise click.UsageError(f"{given[0]} is for the drawing of one column, got 2 columns. Name one, or leave it out.")
+        raise click.UsageError(
+            f"{given[0]} is for the drawing of one column, got 2 columns. Name one, or leave it out."
+        )
     from kmeanalyst.plots.style import format_of
 
     format_of(output)

@@ -1,8 +1,7 @@
 """Which rows of a release a model learns from, and with what weights.
 
-A model of weighted rows is a model of the measure Σ w δ only where scikit-learn treats weights in this way
-(`weight_support`). Here rows of weight zero are left out, and weights are scaled so that they sum to an effective number of
-rows. Penalties and priors are relative to that sum: with weights that sum to one the penalty would dominate.
+Rows of weight zero are left out, and weights are scaled so that they sum to an effective number of rows. Penalties and priors
+are relative to that sum: with weights that sum to one the penalty would dominate.
 """
 
 from __future__ import annotations
