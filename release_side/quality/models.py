@@ -128,7 +128,7 @@ def _compared(estimator: Any, release: Release, target: str, rows: pd.DataFrame,
         domain, folds = Domain(tuple(release.domain[name] for name in columns)), []
         for k in range(_FOLDS):
             trained = from_frame(rows[fold != k].assign(**{_WEIGHT: 1.0}), weight=_WEIGHT, domain=domain)
-            model = fit(estimator, trained, target, view="signed", effective_rows=float(len(trained)))
+            model = fit(estimator, trained, target, effective_rows=float(len(trained)))
             folds.append(_score(model, rows[fold == k], metric))
         return folds
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import paths
 
 CEILINGS = {  # lines of Python files
-    "kmeanalyst": 153,
-    "kmeanalyst/cli": 1_678,
+    "kmeanalyst": 149,
+    "kmeanalyst/cli": 1_674,
     "kmeanalyst/inference": 13_483,
     "kmeanalyst/kernels": 3_361,
-    "kmeanalyst/learning": 3_418,
-    "kmeanalyst/plots": 946,
+    "kmeanalyst/learning": 2_838,
+    "kmeanalyst/plots": 843,
     "kmeanalyst/release": 438,
     "kmeanalyst/releases": 10_802,
-    "kmeanalyst/report": 1_413,
-    "kmeanalyst/representation": 4_851,
+    "kmeanalyst/report": 1_357,
+    "kmeanalyst/representation": 4_795,
     "kmeanalyst/sources": 1_412,
     "release_side": 86,
     "release_side/budget": 1_256,
@@ -30,8 +30,8 @@ CEILINGS = {  # lines of Python files
     "release_side/executors": 439,
     "release_side/private_rows": 1_213,
     "release_side/publishing": 3_264,
-    "release_side/quality": 1_661,
-    "tests": 50_148,
+    "release_side/quality": 1_660,
+    "tests": 48_975,
 }
 
 
