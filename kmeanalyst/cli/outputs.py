@@ -182,9 +182,11 @@ def _sdnist(release: Release, name: str, folder: str, asked: _Choices) -> Answer
 def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, sample_path: str | None, **_: Any) -> None:
     of_one = {"--bins": bins, "--sample": sample_path}
     given = [name for name, value in of_one.items() if value is not None]
-    if len(columns) > 1 and given:
+    if len(columns) > 2:
+        raise click.UsageError(f"a drawing is of one column or two, got {len(columns)}. Name some of them.")
+    if len(columns) == 2 and given:
         raise click.UsageError(
-            f"{given[0]} is for the drawing of one column, got {len(columns)} columns. Name one, or leave it out."
+            f"{given[0]} is for the drawing of one column, got 2 columns. Name one, or leave it out."
         )
     from kmeanalyst.plots.style import format_of
 
@@ -193,7 +195,7 @@ def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, samp
 
 @on_release(
     "plot", "Draw columns with the errors of all numbers.",
-    argument("columns", "COLUMN [COLUMN]...", None, nargs=-1, required=True),
+    argument("columns", "COLUMN [COLUMN]", None, nargs=-1, required=True),
     output_option("FIG.png", "File to write: .png, .pdf, .svg."),
     option("--bins", "Number of equal ranges of a histogram of numbers.", click.IntRange(min=1)),
     option("--where", "Only rows for which this condition holds."),
@@ -203,7 +205,7 @@ def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, samp
 def plot_command(
     release: Release, columns: tuple[str, ...], output: str, bins: int | None, source: Any, **asked: Any
 ) -> Answer:
-    """Draw a column's histogram, the table of two columns, or each pair of up to six, with the errors of all numbers.
+    """Draw a column's histogram or the table of two columns, with the errors of all numbers.
 
     Whiskers and hatching are intervals at --level; the caption says N, ε, δ and the weights. Series differ in form as
     well as in colour.
@@ -214,7 +216,6 @@ def plot_command(
       kmeanalyst plot adult.kme age --sample my_sample.csv --output age.pdf
       kmeanalyst plot adult.kme income --where "sex == 'Female'" --output income.png
       kmeanalyst plot adult.kme age income --output table.png
-      kmeanalyst plot adult.kme age hours-per-week sex income --output pairs.png
     """
     from kmeanalyst.inference.combination import as_release
     from kmeanalyst.inference.estimate.population import default_view
@@ -223,7 +224,7 @@ def plot_command(
 
     sample = None if source is None else read_table(source, release.domain)
     notes = [] if sample is None else as_release(release, sample)[1]
-    kind = "histogram" if len(columns) == 1 else "table" if len(columns) == 2 else "pairs"
+    kind = "histogram" if len(columns) == 1 else "table"
     given = {name: value for name, value in {"bins": bins, "sample": sample}.items() if value is not None}
     save(_draw(release, kind, columns, asked | given), output)
     for text in notes:
@@ -243,14 +244,9 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
     """The figure, made without pyplot: figures that the process has open stay as they are."""
     from kmeanalyst import plots
     from kmeanalyst.plots.distributions import size_of_histogram
-    from kmeanalyst.plots.joint import SIZE_OF_TABLE, check_pairs, size_of_pairs
+    from kmeanalyst.plots.joint import SIZE_OF_TABLE
     from kmeanalyst.plots.style import new_figure
 
-    if kind == "pairs":
-        check_pairs(release, columns)
-        figure = new_figure(size_of_pairs(len(columns)))
-        plots.pairs(release, columns, **asked, axes=figure.subplots(len(columns), len(columns), squeeze=False))
-        return figure
     figure = new_figure(size_of_histogram(release.columns[columns[0]]) if kind == "histogram" else SIZE_OF_TABLE)
     getattr(plots, kind)(release, *columns, **asked, ax=figure.add_subplot())
     return figure
@@ -266,8 +262,8 @@ def report_command(
 ) -> Answer:
     """Write one page for a colleague: what a release guarantees, shows and cannot show.
 
-    The page needs no network: distributions with noise bands, pairs of columns, warnings, further commands, and how to
-    cite, in one HTML file that also prints.
+    The page needs no network: distributions with noise bands, pairs of columns, warnings, and how to cite, in one
+    HTML file that also prints.
 
     \b
     Examples:

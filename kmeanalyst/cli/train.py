@@ -60,7 +60,7 @@ def _check(metrics: Sequence[str], sample_path: str | None, **_: Any) -> None:
     option("--columns", "What to predict from, separated by commas; by default all other columns.", metavar="NAMES"),
     option(
         "--view", "Weights to learn from; by default those that the estimator handles correctly.",
-        ("signed", "probability", "resampled", "fitted"),
+        ("probability", "resampled", "fitted"),
     ),
     output_option("MODEL.skops"),
     option("--test sample_path", "Real rows to score the model on: a table, as of mmd-test.", "path", metavar="SAMPLE"),

@@ -125,9 +125,8 @@ def _of_variable(
 def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None) -> tuple[Axes, Positions]:
     """Draw a histogram's probabilities and intervals, as horizontal bars where labels are long. Returns the positions."""
     positions = positions_of(frame, column)
-    down = positions.labels_are_long
     ax = axes_of(ax, size_of_bars(positions.labels or ()))
-    bars_at(ax, positions, *values_and_errors(frame), down=down)
+    down = bars_at(ax, positions, *values_and_errors(frame))
     labels = (axis_label(column, name), "probability")
     ax.set(xlabel=labels[down], ylabel=labels[not down])
     return ax, positions
@@ -139,8 +138,9 @@ def values_and_errors(frame: pd.DataFrame, of: str = "probability") -> tuple[Arr
     return values, np.array([values - low, high - values])
 
 
-def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array, *, down: bool) -> None:
-    """Draw bars, stems and whiskers (2, k) at these positions, and mark the axis; rows run downwards."""
+def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array) -> bool:
+    """Draw bars, stems and whiskers (2, k) at these positions, and mark the axis; returns whether they run downwards."""
+    down = positions.labels_are_long
     draw = ax.barh if down else ax.bar
     solid = np.flatnonzero(~positions.stems)
     drawn = draw(
@@ -159,6 +159,7 @@ def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array, *, dow
     positions.mark(ax, "y" if down else "x")
     if down:
         ax.invert_yaxis()
+    return down
 
 
 def _marks(ax: Axes, positions: Positions, shares: pd.DataFrame, n_rows: int) -> None:

@@ -116,10 +116,10 @@ def percent(level: float) -> str:
     return f"{100 * level:.4g} %"
 
 
-def stamp(ax: Axes, is_rehearsal: bool, *, size: float = 26) -> None:
+def stamp(ax: Axes, is_rehearsal: bool) -> None:
     if is_rehearsal:
         ax.text(
-            0.5, 0.5, STAMP, transform=ax.transAxes, ha="center", va="center", rotation=20, fontsize=size, weight="bold",
+            0.5, 0.5, STAMP, transform=ax.transAxes, ha="center", va="center", rotation=20, fontsize=26, weight="bold",
             color="0.2", alpha=0.3, zorder=10, clip_on=True,
         )  # fmt: skip
 

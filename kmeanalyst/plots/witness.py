@@ -87,10 +87,8 @@ def _bars(ax: Axes | None, found: Witness, kind: Categorical) -> tuple[Axes, str
     labels = [*map(plain, kind.levels), *["missing"] * kind.missing]
     middles = np.arange(len(kept), dtype=float)
     positions = Positions(middles - 0.35, middles + 0.35, tuple(labels[i] for i in kept))
-    down = positions.labels_are_long
     ax = axes_of(ax, size_of_bars(positions.labels or ()))
-    bars_at(ax, positions, f[kept], np.tile(_ERRORS * error[kept], (2, 1)), down=down)
-    if down:
+    if down := bars_at(ax, positions, f[kept], np.tile(_ERRORS * error[kept], (2, 1))):
         ax.locator_params(axis="x", nbins=5)
     names = (axis_label(kind, kind.name), f"{_WITNESS}\n{_SIDES}")
     ax.set(xlabel=names[down], ylabel=names[not down])

@@ -185,8 +185,8 @@ class Release(ReleaseData):
 
         target          the column to predict.
         columns         what to predict it from; by default all but the target and those computed from it, or it from them.
-        view            "signed" (many estimators silently misuse these: `kmeanalyst.weight_support`),
-                        "probability", "resampled" (rows of equal weight) or "fitted" (the population that error bars use).
+        view            "signed" (most estimators silently misuse negative weights), "probability", "resampled" (rows of equal
+                        weight) or "fitted" (the population that error bars use).
         effective_rows  what the weights sum to; by default the effective size of the points, (Σp)²/Σp² (Kish 1965).
         task            "classification" or "regression"; by default numbers are regressed.
         encoding        "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
@@ -197,10 +197,10 @@ class Release(ReleaseData):
         >>> X.shape, y[:2], round(sample_weight.sum())
         ((288, 12), array(['<=50K', '<=50K'], dtype=object), 154)
         """
-        from kmeanalyst.learning.rows.training_rows import Features, to_sklearn
+        from kmeanalyst.learning.rows.training_rows import to_sklearn
 
         return to_sklearn(
-            self, target, Features(columns, encoding, missing), view, effective_rows=effective_rows, task=task,
+            self, target, view, columns=columns, encoding=encoding, missing=missing, effective_rows=effective_rows, task=task,
             labels=labels, rng=rng,
         )  # fmt: skip
 

@@ -6,9 +6,9 @@ import math
 from collections import Counter
 
 from kmeanalyst.kernels import Margins
-from kmeanalyst.releases.declared_statement import DeclaredStatement, declared_lines
+from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.release import ReleaseData, made_by
-from kmeanalyst.releases.statement import PrivacyStatement, attack_line, guarantee, loss_above_epsilon, right_guesses
+from kmeanalyst.releases.statement import PrivacyStatement, guarantee, loss_above_epsilon, right_guesses
 
 _METHODS = {
     "random-features": "weighted points fitted to the noisy mean of random features (Algorithm 2)",
@@ -93,63 +93,20 @@ def _of_everything(statement: PrivacyStatement) -> list[str]:
     ]
 
 
-def numbers(release: ReleaseData) -> list[tuple[str, str]]:
-    """The guarantee and the release in numbers: label and text."""
-    weights, statement = release.weights, release.statement
-    lines = []
-    if statement is not None:
-        lines = _lines(statement) if isinstance(statement, PrivacyStatement) else [*declared_lines(statement).items()]
-    if release.measurement is not None:
-        lines.append(("features measured", f"{release.measurement.feature_map.dimension:,}"))
-    lines += [
-        ("method", _method(release)),
-        (
-            "points",
-            f"{len(release):,} weighted rows of {len(release.columns):,} columns, {release.weight_view} weights",
-        ),
-        ("sum of weights", f"{weights.sum():.4g}"),
-        ("sum of absolute weights", f"{abs(weights).sum():.4g}"),
-        ("negative weights", f"{100 * (weights < 0).mean():.3g} %"),
-    ]
-    if release.residual_over_noise is not None:
-        lines.append(("misfit", f"{release.residual_over_noise:.3g} times the size of the noise"))
+def numbers(release: ReleaseData) -> dict[str, str]:
+    """The release in numbers, label → text: as it sums itself up, how it was made, and how probable a loss above ε is."""
+    statement = release.statement
+    lines = release.summary() | {"method": how_made(release)}
+    if isinstance(statement, PrivacyStatement) and statement.mu is not None:  # of other noise the loss is never above ε
+        above = loss_above_epsilon(epsilon=statement.epsilon, noise_multiplier=statement.noise_multiplier)
+        lines["P(privacy loss > ε)"] = f"{above:.2g}, which is not δ; for the worst pair of neighbours"
     return lines
 
 
-def _method(release: ReleaseData) -> str:
+def how_made(release: ReleaseData) -> str:
     name = made_by(release)
     if not isinstance(release.kernel, Margins) or name == release.method:
         return f"{name}: {_METHODS[name]}" if name in _METHODS else name
     sizes = sorted(Counter(map(len, release.kernel.pairs)).items())
     tables = [f"{len(release.kernel.edges):,} of single columns", *(f"{n:,} of {size} columns" for size, n in sizes)]
     return f"{name}: rows drawn to fit noisy tables, {', '.join(tables)}"
-
-
-def _lines(statement: PrivacyStatement) -> list[tuple[str, str]]:
-    changed = f"unit of {statement.unit!r}" if statement.protects_units else "row"
-    lines = [
-        ("N", f"{statement.n_rows:,} {statement.counted}"),
-        ("ε (epsilon)", f"{statement.epsilon:g}"),
-        ("δ (delta)", f"{statement.delta:g}"),
-        *_of_loss(statement),
-        ("ρ (zCDP)", f"{statement.rho:.4g}"),
-        *attack_line(statement.mu, unit=statement.unit).items(),
-        ("neighbours", f"tables that differ by replacing one {changed} ({statement.neighbouring})"),
-        ("mechanism", f"{statement.mechanism}, {statement.calibration} calibration"),
-        ("sensitivity", f"{statement.sensitivity:.4g}"),
-    ]  # fmt: skip
-    if statement.noise_scale is not None:
-        lines.append(("noise", f"standard deviation {statement.noise_scale:.4g} on each feature"))
-    if statement.n_databases is not None:
-        lines.append(("drawn from", f"{statement.n_databases:,} databases"))
-    if statement.public_points:
-        lines.append(("public points", f"{statement.public_points:,} of the points were given as public rows"))
-    return lines
-
-
-def _of_loss(statement: PrivacyStatement) -> list[tuple[str, str]]:
-    """How probable a privacy loss above ε is; nothing for noise under which it never is."""
-    if statement.mu is None:
-        return []
-    probability = loss_above_epsilon(epsilon=statement.epsilon, noise_multiplier=statement.noise_multiplier)
-    return [("P(privacy loss > ε)", f"{probability:.2g}, which is not δ; for the worst pair of neighbours")]

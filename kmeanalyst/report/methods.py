@@ -12,7 +12,7 @@ from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.report.facts import ReleaseFacts, file_facts
-from kmeanalyst.report.guarantee import numbers
+from kmeanalyst.report.guarantee import how_made
 from kmeanalyst.report.page import citation, papers
 
 
@@ -24,16 +24,16 @@ def methods(release: ReleaseData, source: str | Path | None = None) -> dict[str,
             "release with a privacy statement, or describe the source of the points yourself."
         )
     facts = ReleaseFacts(release=release, view="", columns=(), pairs=(), paired=(), **file_facts(source))
-    said = dict(numbers(release))
     counted = f"{statement.n_rows:,} {statement.counted} with the columns {words.names(release.domain.names)}"
     if release.measurement is None:
         measured = f"No private row was seen: the exponential mechanism drew rows in place of those of {counted}."
         errors = "Standard errors take these rows for a sample, and leave out the error of the mechanism, which is not known."
     else:
-        noise = f" of {said['noise'].split(' on ')[0]}" if "noise" in said else ""  # others' tables have several
+        dimension, several = release.measurement.feature_map.dimension, statement.declared_by is not None
+        noise = "" if several else f" of standard deviation {statement.noise_scale:.4g}"
         measured = (
-            f"No private row was seen: the data are a noisy measurement of {counted} ({said['method']}): "
-            f"{said['features measured']} features, each with {statement.mechanism} noise{noise}."
+            f"No private row was seen: the data are a noisy measurement of {counted} ({how_made(release)}): "
+            f"{dimension:,} features, each with {statement.mechanism} noise{noise}."
         )
         errors = (
             "Answers are those of the population that the measurement makes most plausible. Their standard errors add up in "
@@ -45,7 +45,9 @@ def methods(release: ReleaseData, source: str | Path | None = None) -> dict[str,
     privacy = f"It was {statement.claim}."
     if isinstance(statement, PrivacyStatement):
         law = f"(ε = {statement.epsilon:g}, δ = {statement.delta:g})-differentially private{mu}"
-        privacy = f"The release is {law} for {said['neighbours']}."
+        replaced = f"unit of {statement.unit!r}" if statement.protects_units else "row"
+        neighbours = f"tables that differ by replacing one {replaced} ({statement.neighbouring})"
+        privacy = f"The release is {law} for {neighbours}."
     if release.is_rehearsal:
         privacy = f"NOT PRIVATE: a rehearsal, whose noise can be drawn again from a seed. {privacy.replace('is', 'would be', 1)}"
     sentences = {

@@ -26,21 +26,10 @@ _SECTIONS = (
     ("columns", "Columns at a glance"),
     ("distributions", "Distributions"),
     ("pairs", "Which columns go together"),
-    ("further", "How to ask more"),
-    ("cite", "How to cite, and how to check"),
+    ("cite", "How to ask more, how to cite, and how to check"),
 )
 _NAME = 60  # characters of a name in running text
 _LEVEL = 80
-COMMANDS = (
-    ("what the file is and guarantees", "info FILE.kme"),
-    ("whether its claims hold", "validate FILE.kme"),
-    ("a mean, with its error in parts, in each group", "expect FILE.kme COLUMN --by COLUMN"),
-    ("quantiles", "quantile FILE.kme COLUMN 0.1 0.5 0.9"),
-    ("a two-way table", "table FILE.kme COLUMN COLUMN"),
-    ("whether your own rows are from the same population", "mmd-test FILE.kme my_sample.csv"),
-    ("where they differ", "compare FILE.kme my_sample.csv"),
-    ("rows for other tools", "export FILE.kme rows.csv --view resampled --rows 10000"),
-)
 _BALOG = (
     "Balog, M., Tolstikhin, I. & Schölkopf, B. (2018). Differentially private database release via kernel mean embeddings. "
     "ICML, PMLR 80."
@@ -118,7 +107,7 @@ def _header(facts: ReleaseFacts) -> Markup:
 
 
 def _sections(facts: ReleaseFacts) -> list[Markup]:
-    makers = (_guarantee, _caveats, _glance, _distributions, _pairs, _further, _cite)
+    makers = (_guarantee, _caveats, _glance, _distributions, _pairs, _cite)
     return [
         element("details", element("summary", element("h2", label)), make(facts), class_="section", id=name, open=True)
         for (name, label), make in zip(_SECTIONS, makers, strict=True)
@@ -128,7 +117,7 @@ def _sections(facts: ReleaseFacts) -> list[Markup]:
 def _guarantee(facts: ReleaseFacts) -> Markup:
     release = facts.release
     texts: list[object] = [element("p", text) for text in guarantee.plain_words(release)]
-    lines = [(element("dt", label), element("dd", text)) for label, text in guarantee.numbers(release)]
+    lines = [(element("dt", label), element("dd", text)) for label, text in guarantee.numbers(release).items()]
     if release.statement is not None and release.statement.taken_as_public:
         items = [element("li", name_of(item, 300)) for item in release.statement.taken_as_public[:50]]
         texts += [element("p", "Taken as public, and not protected:"), element("ul", items, class_="plain")]
@@ -324,20 +313,16 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
     )  # fmt: skip
 
 
-def _further(facts: ReleaseFacts) -> list[object]:
-    intro = "In a terminal, with the package kmeanalyst and the file itself; a click on a command selects it."
-    extra = " --allow-rehearsal" if facts.release.is_rehearsal else ""
-    asked = [
-        element(
-            "div", element("p", what, class_="soft"), element("pre", element("code", f"kmeanalyst {text}{extra}")), class_="ask",
-        )
-        for what, text in COMMANDS
-    ]  # fmt: skip
-    return [element("p", intro), element("div", asked, class_="two")]
-
-
 def _cite(facts: ReleaseFacts) -> list[object]:
-    parts: list[object] = [element("p", "This release:"), element("pre", element("code", citation(facts)))]
+    asked = f"kmeanalyst expect FILE.kme COLUMN{' --allow-rehearsal' if facts.release.is_rehearsal else ''}"
+    parts: list[object] = [
+        element(
+            "p", "The package kmeanalyst answers other questions from the file, with errors; its --help lists them:"
+        ),
+        element("pre", element("code", asked)),
+        element("p", "This release:"),
+        element("pre", element("code", citation(facts))),
+    ]
     if facts.sha256:
         text = (
             f"The report was made from a file of {facts.n_bytes:,} bytes with this SHA-256. A file with another one is another "

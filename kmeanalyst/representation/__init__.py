@@ -2,5 +2,5 @@
 
 `represent` chooses and places points for a measurement; `weights/` fits weights on given points, `mixture/`
 (of component distributions), `tables/` (trees of tables) and `generator/` are models whose samples become points;
-`thinning` chooses few of many points; `redraw` repeats the noise.
+`thinning` chooses few of many points.
 """

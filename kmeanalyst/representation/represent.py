@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,10 +21,7 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.domain.text_column import Text
-from kmeanalyst.releases.measurement import Measurement, feature_mean, mean_unit
-from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.statement import is_pure
+from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.representation.generator.generator import generated_rows
 from kmeanalyst.representation.mixture.denoise import Denoised, denoise_measurement
 from kmeanalyst.representation.mixture.reduced_set import reduced_set
@@ -44,7 +41,6 @@ from kmeanalyst.representation.weights.convex_fit import (
     solve_quadratic,
 )
 from kmeanalyst.representation.weights.reweight import gap_tolerance, weights_for
-from kmeanalyst.representation.weights.views import view_weights
 
 Represent: TypeAlias = Callable[[Measurement, Domain, Wanted, Progress | None], Points]
 
@@ -248,48 +244,3 @@ def _check_tables(kernel: Margins) -> None:
             "release_side is like that. Ask questions of the release as it is; for new rows, ask its maker for the tables of "
             "single columns."
         )
-
-
-R = TypeVar("R", bound=ReleaseData)
-
-
-def redraw(release: R, *, rng: np.random.Generator | int | None = None) -> R:
-    """A release of the same method, size and guarantee with its noise drawn again: the parametric bootstrap, post-processing.
-
-    The released points take the place of the table. Their mean feature with fresh noise is a new measurement, to which points and
-    weights are fitted as to the first (Efron & Tibshirani 1993, §6.5).
-
-    Errors    ValueError for a release without a measurement; for texts, unless the method keeps its points; and for margins of
-              tables from which no rows can be drawn, which no release of ours has.
-    """
-    if release.measurement is None:
-        raise ValueError(
-            "there is no measurement, so there is no noise that could be drawn again: these are external points, or "
-            "rows that the exponential mechanism drew. Use a release with a measurement."
-        )
-    texts = ", ".join(column.name for column in release.domain.columns if isinstance(column, Text))
-    if texts and release.method not in KEEPS_POINTS:
-        raise ValueError(
-            f"{texts} is a column of texts, and the method {release.method} places points: there is no string between two "
-            'others. With texts, use a release of the method "subspace".'
-        )
-    rng = np.random.default_rng(rng)
-    measurement = _measure_again(release, release.measurement, rng)
-    given = release.encoded_points if release.method in KEEPS_POINTS else None
-    even = given is None and np.ptp(release.weights) == 0
-    wanted = Wanted(n_points=len(release), view="uniform" if even else release.weight_view, given=given, rng=rng)
-    encoded, weights = REPRESENT.get(release.method, represent)(measurement, release.domain, wanted, None)
-    return release.replaced(
-        points=release.domain.decode(encoded), weights=weights, measurement=measurement, fit_distance=None, thinning_error=None
-    )  # fmt: skip
-
-
-def _measure_again(release: ReleaseData, measurement: Measurement, rng: np.random.Generator) -> Measurement:
-    p = view_weights(release, "probability")
-    size = measurement.feature_map.dimension  # the grid is so fine that the noise's discreteness is negligible
-    noise = rng.laplace(size=size) / np.sqrt(2) if is_pure(measurement.noise_law) else rng.standard_normal(size)
-    noise = noise * measurement.noise_scale
-    vector = feature_mean(measurement.feature_map, release.encoded_points, p) + noise
-    unit = mean_unit(n_rows=measurement.n_rows, feature_map=measurement.feature_map)
-    whole = np.rint(vector / unit).astype(np.int64)
-    return replace(measurement, vector=whole * unit, noisy_sum=whole)

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.learning.scoring.evaluation import scores, scoring_task
-from kmeanalyst.learning.scoring.metrics import metric_named
+from kmeanalyst.learning.scoring.evaluation import score
 from kmeanalyst.learning.training.training import fit
 from kmeanalyst.release import Release, from_frame
 from kmeanalyst.releases.domain.column import Column
@@ -129,7 +128,7 @@ def _compared(estimator: Any, release: Release, target: str, rows: pd.DataFrame,
         domain, folds = Domain(tuple(release.domain[name] for name in columns)), []
         for k in range(_FOLDS):
             trained = from_frame(rows[fold != k].assign(**{_WEIGHT: 1.0}), weight=_WEIGHT, domain=domain)
-            model = fit(estimator, trained, target, view="signed", effective_rows=float(len(trained)))
+            model = fit(estimator, trained, target, effective_rows=float(len(trained)))
             folds.append(_score(model, rows[fold == k], metric))
         return folds
 
@@ -139,8 +138,8 @@ def _compared(estimator: Any, release: Release, target: str, rows: pd.DataFrame,
 
 
 def _score(model: Any, rows: pd.DataFrame, metric: str) -> float:
-    task = scoring_task(model, rows, target=None, positive=None, where=None, view=None)
-    return scores(task, [metric_named(metric, task.task.classes)])[0].value
+    found: Any = score(model, rows, metric)
+    return float(found.value)
 
 
 def _or_why(work: Callable[[], list[float]]) -> tuple[list[float], str]:

@@ -1,7 +1,7 @@
 """Adaptive margins against independent columns that are measured with the whole budget.
 
     python tests/benchmarks/never_below_independent.py [--tables adult housing excerpt pums simulated] [--epsilon 0.1 1 10]
-        [--draws 3] [--draws-at-tenth 10] [--kernel adaptive] [--slope 20]
+        [--draws 3] [--draws-at-tenth 10] [--kernel adaptive]
 
 Five tables: Adult (32,561 rows) and Californian housing (16,512), with the domains of synthesis.py; the census excerpt of
 ../shared/data/acs (7,634 rows, 21 columns) with its own; the PUMS sample (1,000 rows, 6 columns) with a domain from its code
@@ -17,9 +17,6 @@ than the release, which also pays for pairs.
              cells; on the excerpt every pair is crossed with PUMA, as in NIST's SDNist report
     1-way    mean total variation of single columns
     wins     releases with more points than the independent columns of the same draw
-
-With --slope n, n releases of the excerpt at ε = 1 in which PINCP_DECILE and EDU are whole numbers: the least squares slope of
-the income decile on education, how often its 95 % interval holds the table's slope, and the mean width of the interval.
 """
 
 from __future__ import annotations
@@ -151,35 +148,10 @@ def compared(table: Table, epsilon: float, seed: int, options: dict[str, Any]) -
     return np.array([points(table, release.to_frame().drop(columns="weight")), points(table, alone)])
 
 
-# ---------------------------------------------------------------------- a slope
-
-
-def slopes(releases: int, epsilon: float, options: dict[str, Any]) -> None:
-    """Print how the regression of income on education fares."""
-    table, names = excerpt(), ["EDU", "PINCP_DECILE"]
-    numbers = {"PINCP_DECILE": Integer(name="PINCP_DECILE", lower=0, upper=9, missing=True),
-               "EDU": Integer(name="EDU", lower=1, upper=12, missing=True)}  # fmt: skip
-    domain = Domain(tuple(numbers.get(column.name, column) for column in table.domain.columns))
-    rows = table.rows.replace({name: {"N": ""} for name in names})
-    asked = rows[names].replace("", np.nan).dropna().astype(float)
-    truth = float(np.polyfit(asked["EDU"], asked["PINCP_DECILE"], 1)[0])
-    found = []
-    for seed in range(releases):
-        release = publish(rows, domain, epsilon=epsilon, delta=table.delta, rehearsal=seed, **options)
-        fit = release.glm("PINCP_DECILE ~ EDU", where="not missing(PINCP_DECILE) and not missing(EDU)")
-        found.append((fit["EDU"].value, *fit["EDU"].interval()))
-    value, low, high = np.array(found).T
-    print(f"slope of PINCP_DECILE on EDU, ε = {epsilon:g}, {releases} releases")
-    show([{
-        "in the table": truth, "in releases": value.mean(), "sd": value.std(), "mean width": (high - low).mean(),
-        "held": int(((low <= truth) & (truth <= high)).sum()),
-    }])  # fmt: skip
-
-
 def main() -> None:
     logging.disable()
     arguments = command_line(
-        __doc__, tables=TABLES, epsilon=(0.1, 1.0, 10.0), draws=3, draws_at_tenth=10, kernel="adaptive", slope=0
+        __doc__, tables=TABLES, epsilon=(0.1, 1.0, 10.0), draws=3, draws_at_tenth=10, kernel="adaptive"
     )
     options = {} if arguments.kernel == "default" else {"kernel": arguments.kernel}
     there = is_there(DATA) and is_there(synthesis.PROTOCOL)
@@ -195,8 +167,6 @@ def main() -> None:
                 "1-way": one, "1-way independent": one_alone,
                 "wins": f"{(found[:, 0, 0] > found[:, 1, 0]).sum()}/{len(draws)}",
             }])  # fmt: skip
-    if arguments.slope and there:
-        slopes(arguments.slope, 1.0, options)
 
 
 if __name__ == "__main__":

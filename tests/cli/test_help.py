@@ -23,6 +23,7 @@ import pytest
 from click.shell_completion import get_completion_class
 from click.testing import CliRunner
 from command_line import MAINS, read_release
+from paths import TESTS
 from public_names import ready_folder
 
 from kmeanalyst.cli import terminal
@@ -100,7 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the examples name: releases, samples, a small domain, a ledger with a function, points to evaluate at."""
     folder = tmp_path_factory.mktemp("examples")
     ready_folder(folder)
-    shutil.copy(folder / "survey.kme", folder / "adult.kme")  # the smaller one
+    shutil.copy(TESTS / "golden" / "examples" / "survey.kme", folder / "adult.kme")  # the smaller one
     (folder / "age.toml").write_text(_AGE, encoding="utf-8")
     (folder / "domain.toml").write_text(_AGE + _ILL, encoding="utf-8")
     (folder / "questions.txt").write_text("age > 50 and ill\nage\n", encoding="utf-8")

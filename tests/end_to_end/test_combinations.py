@@ -25,7 +25,6 @@ from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.measurement import binning, maclaurin
 from kmeanalyst.releases.function import function_of
 from kmeanalyst.releases.statement import REPLACE_UNIT, StatementError
-from kmeanalyst.representation.represent import redraw
 from release_side.budget.ledger import Ledger
 from release_side.door.mechanism import PublishError
 
@@ -96,21 +95,6 @@ def test_the_natural_encoding_leaves_texts_as_they_are():
     assert list(DomainEncoder(TEXTS.to_dict(), encoding="natural").transform(frame)["code"]) == list(frame["code"])
 
 
-def test_a_subspace_with_texts_is_redrawn_and_placed_points_with_texts_are_refused(strings: ka.Release):
-    again = redraw(strings, rng=0)
-    assert list(again.to_frame()["code"]) == list(strings.to_frame()["code"])
-    assert not np.array_equal(again.weights, strings.weights)
-    placed = ka.Release(
-        points=strings.to_frame().drop(columns="weight"), weights=strings.weights, measurement=strings.measurement,
-        kernel=strings.kernel, domain=strings.domain, statement=strings.statement, method="random-features",
-        weight_view="given",
-    )  # fmt: skip
-    with pytest.raises(
-        ValueError, match=r'code is a column of texts, and the method random-features places.*"subspace"'
-    ):
-        redraw(placed, rng=0)
-
-
 def test_functions_refuse_texts():
     for kind, target in (("density", None), ("logistic", "lab"), ("ridge", "mass")):
         with pytest.raises(PublishError, match="code is a column of texts, and functions are released of numbers"):
@@ -153,7 +137,6 @@ def test_points_of_cyclic_columns_stay_on_the_circle_in_every_family(family: str
     kernel = "table" if family == "fourier" else "laplacian:lengthscale=3"
     release = release_side.publish(frame, domain, family=family, kernel=kernel, points=40, features=200, **BUDGET)
     assert (release.to_frame()["hour"] >= 0).all() and (release.to_frame()["hour"] < 24).all()
-    assert len(redraw(release, rng=0)) == 40
 
 
 # ---------------------------------------------------------------- draws
@@ -185,19 +168,14 @@ def test_models_learn_from_drawn_rows_and_inherit_their_guarantee(drawn: ka.Rele
         ka.fit(LogisticRegression(), drawn, "ill", view="fitted")
     with pytest.raises(ValueError, match='cannot be "smoothed" here: there is no measurement'):
         ka.fit(LogisticRegression(), drawn, "ill", labels="smoothed")
-    for ask in (lambda: redraw(drawn), lambda: ka.refit(model, drawn, redraws=2)):
-        with pytest.raises(ValueError, match="exponential mechanism"):
-            ask()
 
 
 # ---------------------------------------------------------------- units
 
 
-def test_the_noise_of_a_release_of_units_is_redrawn(rough_representation):
+def test_a_model_of_a_release_of_units_has_its_guarantee(rough_representation):
     frame = small_rows(120).assign(person=[str(i // 3) for i in range(120)])
     release = release_side.publish(frame, SMALL, unit="person", points=10, features=60, **BUDGET)
-    again = redraw(release, rng=0)
-    assert again.statement == release.statement
     model = ka.fit(LogisticRegression(), release, "ill")
     assert model.report is not None and model.report.epsilon == 1.0
 

@@ -19,8 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import kmeanalyst as ka
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
-from kmeanalyst.learning.rows.labels import _thinned, find_labels
-from kmeanalyst.learning.rows.smoothed_classes import _Rows, fit_smoothed_classes
+from kmeanalyst.learning.rows.labels import find_labels
+from kmeanalyst.learning.rows.smoothed_classes import _Rows, _thinned, fit_smoothed_classes
 from kmeanalyst.learning.rows.training_rows import _drawn_labels, target_of, training_rows
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain

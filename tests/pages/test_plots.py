@@ -215,22 +215,6 @@ def test_the_ink_of_a_cell_stands_out_from_its_colour(mixed_release):
         assert light / dark >= 3
 
 
-def test_pairs_are_a_corner_of_tables_with_histograms_on_the_diagonal(mixed_release):
-    names = ["age", "children", "city"]
-    figure = new_figure((6, 6))
-    panels = figure.subplots(3, 3)
-    assert plots.pairs(mixed_release, names, axes=panels) is panels
-    for i, j in np.ndindex(3, 3):
-        assert panels[i, j].get_visible() == (j <= i)
-    for i, name in enumerate(names):
-        heights = [bar.get_height() for bar in bars_of(panels[i, i])]
-        np.testing.assert_allclose(heights, mixed_release.histogram(name)["probability"], atol=1e-12)
-    cells = next(one for one in panels[2, 0].collections if isinstance(one, PatchCollection))
-    np.testing.assert_allclose(cells.get_array(), mixed_release.table("age", "city")["probability"], atol=1e-12)
-    assert panels[2, 0].get_xlim() == panels[0, 0].get_xlim()
-    assert figure.get_suptitle().startswith("N = 2,000 rows · ε = 1")
-
-
 def test_series_differ_in_line_and_marker_and_not_in_colour_alone():
     assert RELEASE.line != SAMPLE.line and RELEASE.marker != SAMPLE.marker and RELEASE.colour != SAMPLE.colour
     for one in (RELEASE, SAMPLE):
@@ -252,7 +236,6 @@ DRAWN: dict[str, Callable[[Release, Any], Any]] = {
     "histogram": lambda r, ax: plots.histogram(r, "x", ax=ax),
     "table": lambda r, ax: plots.table(r, "x", "y", ax=ax),
     "witness": lambda r, ax: plots.witness(comparison(r), "x", ax=ax),
-    "pairs": lambda r, ax: plots.pairs(r, axes=ax and ax.figure.subplots(2, 2)),
 }
 
 
@@ -264,7 +247,7 @@ def test_axes_in_are_axes_out_and_pyplot_knows_no_figure_and_the_caption_states_
     from matplotlib import pyplot
 
     pyplot.close("all")  # of other tests
-    for name in set(DRAWN) - {"pairs"}:
+    for name in DRAWN:
         ax = axes()
         assert DRAWN[name](numeric_release, ax) is ax
         assert ax.get_xlabel() and ax.get_ylabel() and not ax.spines["top"].get_visible()
@@ -277,10 +260,9 @@ def test_axes_in_are_axes_out_and_pyplot_knows_no_figure_and_the_caption_states_
 def test_without_axes_pyplot_makes_a_new_figure(numeric_release):
     from matplotlib import pyplot
 
-    for name in ("histogram", "pairs"):
-        pyplot.close("all")
-        made = np.ravel(DRAWN[name](numeric_release, None))[0]
-        assert isinstance(made, Axes) and pyplot.get_fignums() == [made.figure.number]
+    pyplot.close("all")
+    made = plots.histogram(numeric_release, "x")
+    assert isinstance(made, Axes) and pyplot.get_fignums() == [made.figure.number]
     pyplot.close("all")
 
 
@@ -291,9 +273,6 @@ def test_a_rehearsal_is_stamped_not_private_in_every_drawing(rehearsal):
     ]  # fmt: skip
     for ax in drawings:
         assert "NOT PRIVATE" in [text.get_text() for text in ax.texts] and "NOT PRIVATE" in caption_of(ax)
-    panels = plots.pairs(rehearsal, axes=new_figure().subplots(2, 2))
-    assert "NOT PRIVATE" in [text.get_text() for text in panels[0, 0].texts]
-    assert panels[0, 0].figure.get_suptitle().startswith("NOT PRIVATE")
 
 
 def test_points_from_elsewhere_say_that_no_noise_is_known(foreign_release):

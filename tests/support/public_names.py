@@ -4,7 +4,7 @@ Public names are what `__all__` lists, and the methods and properties of what us
 functions and methods of held classes return (found by annotations), and the few that are reached in another way (`_REACHED`).
 
 Examples start in a folder of files (`ready_folder`), with a few names, each made when an example uses it (`ready_names`).
-`adult.kme`, `survey.kme`, which is smaller, and `counted.kme`, of tables, are releases of the demo's private table
+`adult.kme`, and `counted.kme`, of tables, are releases of the demo's private table
 (`tests/golden/make_examples.py`), so that answers are the same everywhere.
 """
 
@@ -141,7 +141,7 @@ def public_names() -> tuple[PublicName, ...]:
 
 
 _GOLDEN = paths.TESTS / "golden"
-_RELEASE, _SURVEY = _GOLDEN / "examples" / "adult.kme", _GOLDEN / "examples" / "survey.kme"
+_RELEASE = _GOLDEN / "examples" / "adult.kme"
 _COUNTED = _GOLDEN / "examples" / "counted.kme"
 _TABLES = {
     "private.csv": ("private", 1000),
@@ -152,7 +152,7 @@ _TABLES = {
 
 def ready_folder(folder: Path) -> None:
     """Fill a folder with the files that examples name."""
-    for release in (_RELEASE, _SURVEY, _COUNTED):
+    for release in (_RELEASE, _COUNTED):
         shutil.copy(release, folder)
     for kind in ("density", "logistic", "ridge", "svm"):
         shutil.copy(_GOLDEN / "function_v1" / f"{kind}.kme", folder)
@@ -169,11 +169,6 @@ def _fitted(release: Any) -> Any:
     return ka.fit(LogisticRegression(max_iter=1000), release, target="income")
 
 
-def _refits() -> Any:
-    survey = ka.read_release(_SURVEY)
-    return ka.refit(_fitted(survey), survey, redraws=3)
-
-
 def _comparison() -> ka.Comparison:
     sample = _shipped("sample")
     return ka.compare(_release(), sample.assign(age=sample["age"] + 5))
@@ -183,7 +178,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "ka": lambda: ka, "release_side": lambda: release_side, "np": lambda: np, "pd": lambda: pd, "release": _release,
     "counted": functools.cache(lambda: ka.read_release(_COUNTED)), "domain": lambda: _release().domain,
     "sample": lambda: _shipped("sample").copy(), "model": functools.cache(lambda: _fitted(_release())),
-    "refits": functools.cache(_refits), "comparison": functools.cache(_comparison),
+    "comparison": functools.cache(_comparison),
     "spend": lambda: release_side.Spend(1.0, 1e-6, "discrete gaussian", "analytic", 4.2247, 1000, "random-features"),
     "function": functools.cache(lambda: ka.read_function(_GOLDEN / "function_v1" / "density.kme")),
 }  # fmt: skip

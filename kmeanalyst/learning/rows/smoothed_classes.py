@@ -17,8 +17,8 @@ in place of labels gains, trees most.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.learning.rows.smoothed_numbers import known_rows, linear_features, tree_features, unmeasured
+from kmeanalyst.learning.rows.smoothed_numbers import check_measured, known_rows, linear_features, tree_features
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.tree_column import Tree
-from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.tables.estimates import Observed
 
@@ -47,6 +46,8 @@ _PART, _LEAST = 1 / 3, 0.1  # of the way to a misfit of 1, and the least step aw
 _WEIGHTS = (0.5, 0.25, 0.0)  # of the logistic regression in the mean
 _SMALLEST = 1e-5  # a probability
 _ABSENT = 0.5  # rows of a level that the release has no row of
+_NEGLIGIBLE = 1e-6  # a probability
+_LABELLED, _LABELS_OF_A_ROW = 100_000, 2  # about so many labels in all, or so many for a row if that is more
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,27 +78,58 @@ class SmoothedClasses:
         everywhere[:, self.logistic.classes_] = mean
         return everywhere / everywhere.sum(axis=1, keepdims=True)
 
+    def labels_of(self, X: pd.DataFrame) -> tuple[Array, Array, Array]:
+        """Labels that rows can have: the row's index (m,), ascending, the class, and its probability given the row.
 
-def smoothed_unavailable(release: ReleaseData, target: str) -> str | None:
-    if (reason := unmeasured(release, target)) is not None:
-        return reason
-    column: Any = release.domain[target]
-    if not isinstance(column, Categorical) or isinstance(column, Tree):
-        return f"it is a {column.kind}"
-    if len(column.levels) > _MOST_CLASSES:
-        return f"it has {len(column.levels)} levels, and more than {_MOST_CLASSES} take too long"
-    tables = _tables(release.measurement, release.domain.position(target))  # type: ignore[arg-type]
-    return None if tables else "no table has it with another column"
+        Probabilities of a row sum to one on average: of a rare class some rows represent others.
+        """
+        probabilities = self.predict_proba(X)
+        probabilities = np.where(probabilities > _NEGLIGIBLE, probabilities, 0.0)
+        probabilities = _thinned(probabilities / probabilities.sum(axis=1, keepdims=True))
+        indices, levels = np.nonzero(probabilities)
+        return indices, self.classes_[levels], probabilities[indices, levels]
+
+
+def _thinned(probabilities: Array) -> Array:
+    """Probabilities (n, K) with some of each label's set to 0 and others raised, so that their sums, nearly, stay.
+
+    Each label is kept at as many rows as any other, or in proportion to its share if that is more: of two, at all. Smaller
+    probabilities than a threshold are drawn evenly, in proportion to their size, and count as the threshold (Duffield, Lund &
+    Thorup 2005).
+    """
+    n, K = probabilities.shape
+    of_a_row = max(_LABELLED / n, _LABELS_OF_A_ROW)
+    out = np.zeros_like(probabilities)
+    for label, p in zip(out.T, probabilities.T, strict=True):
+        wanted = n * min(1.0, of_a_row * max(1 / K, float(p.mean())))
+        threshold = _threshold(p, wanted)
+        ends = np.cumsum(np.minimum(p / threshold, 1.0)) + 0.5
+        kept = (p >= threshold) | (np.floor(ends) > np.floor(np.append(0.5, ends[:-1])))
+        label[kept] = np.maximum(p[kept], threshold)
+    return out
+
+
+def _threshold(p: Array, wanted: float) -> float:
+    """The threshold t with Σ min(1, p/t) = wanted; the smallest positive p where fewer are positive."""
+    positive = np.sort(p[p > 0])[::-1]
+    if len(positive) <= wanted:
+        return float(positive[-1]) if len(positive) else 1.0
+    rest = positive.sum() - np.append(0.0, np.cumsum(positive)[:-1])  # all but the k largest
+    thresholds = rest / np.maximum(wanted - np.arange(len(positive)), _NEGLIGIBLE)
+    return float(thresholds[np.argmax(positive < thresholds)])
 
 
 def fit_smoothed_classes(release: ReleaseData, target: str) -> SmoothedClasses:
     """Probabilities of a target's classes given all other columns but texts; deterministic.
 
-    Errors  ValueError where `smoothed_unavailable` gives a reason, or the rows have a single class.
+    Errors  ValueError with the reason where this is no column of few measured levels, or the rows have a single class.
     """
-    if (reason := smoothed_unavailable(release, target)) is not None:
-        raise ValueError(f"classes of {target!r} cannot be smoothed: {reason}. Train a model on the released rows.")
+    check_measured(release, target)
     column: Any = release.domain[target]
+    if not isinstance(column, Categorical) or isinstance(column, Tree):
+        raise ValueError(f"it is a {column.kind}")
+    if len(column.levels) > _MOST_CLASSES:
+        raise ValueError(f"it has {len(column.levels)} levels, and more than {_MOST_CLASSES} take too long")
     levels = column.decode(np.arange(len(column.levels), dtype=float)).to_numpy()
     order = np.argsort(levels)
     columns = Domain(tuple(other for other in release.domain.columns if other.name != target and not other.is_text))
@@ -200,11 +232,10 @@ class _Rows:
             raise ValueError(
                 f"all rows have one class of {target!r}, so there is nothing to separate. Take another target."
             )
-        levels = np.argsort(class_of)[present]
-        singles, sets = (
-            [replace(table, shares=table.shares[levels]) for table in of(measurement, position)]
-            for of in (_tables, _tables_of_sets)
-        )
+        observed, levels = Observed.of(measurement), np.argsort(class_of)[present]
+        singles, sets = (_tables(measured, position, levels) for measured in (observed.pairs, observed.sets))
+        if not singles:
+            raise ValueError("no table has it with another column")
         return cls(
             release.frame.iloc[known], codes, weights, measurement.feature_map.kernel.cells(points), share,
             singles, sets, measurement.n_rows,
@@ -231,33 +262,12 @@ class _Rows:
         return squares / max(cells, 1)
 
 
-def _tables(measurement: Measurement, position: int) -> list[_Table]:
-    """The measured tables of a column's levels with one other column each, by level."""
-    kernel: Any = measurement.feature_map.kernel
-    return [
-        _table(kernel, position, (i + j - position,), table if i == position else table.T, variance)
-        for (i, j), (table, variance) in Observed.of(measurement).pairs.items()
-        if position in (i, j)
-    ]
-
-
-def _tables_of_sets(measurement: Measurement, position: int) -> list[_Table]:
-    """The same of chosen sets of three columns or more with this one."""
-    kernel: Any = measurement.feature_map.kernel
-    return [
-        _table(
-            kernel,
-            position,
-            tuple(j for j in own if j != position),
-            np.moveaxis(table, own.index(position), 0),
-            variance,
-        )
-        for own, (table, variance) in Observed.of(measurement).sets.items()
-        if position in own
-    ]
-
-
-def _table(kernel: Any, position: int, columns: tuple[int, ...], shares: Array, variance: float) -> _Table:
-    """A table whose first axis is the column in question, without its missing cell."""
-    kept = shares[: len(shares) - kernel.missing[position]]
-    return _Table(columns, kept.shape[1:], kept.reshape(len(kept), -1), variance)
+def _tables(measured: Mapping[Any, tuple[Array, float]], position: int, levels: Array) -> list[_Table]:
+    """The measured tables of a column's levels (K,) with other columns."""
+    tables = []
+    for columns, (shares, variance) in measured.items():
+        if position in columns:
+            own = np.moveaxis(shares, columns.index(position), 0)[levels]
+            others = tuple(j for j in columns if j != position)
+            tables.append(_Table(others, own.shape[1:], own.reshape(len(levels), -1), variance))
+    return tables

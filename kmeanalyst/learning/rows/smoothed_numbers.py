@@ -58,21 +58,21 @@ class SmoothedNumbers:
         means = _means(self.linear, self.boosted, linear_features(self.columns, X), tree_features(self.columns, X))
         return np.asarray(self.values[np.searchsorted(self.ends, means, side="right")])
 
+    def labels_of(self, X: pd.DataFrame) -> tuple[Array, Array, Array]:
+        """Each value that each row can have: the row's index (m,), ascending, the value, and its probability given the row."""
+        values = self.values_of(X)
+        n, K = values.shape
+        return np.repeat(np.arange(n), K), values.ravel().astype(float), np.full(values.size, 1 / K)
 
-def unmeasured(release: ReleaseData, target: str) -> str | None:
+
+def check_measured(release: ReleaseData, target: str) -> None:
+    """ValueError with the reason where no table of the target was measured."""
     if release.measurement is None:
-        return "there is no measurement"
+        raise ValueError("there is no measurement")
     if not isinstance(release.measurement.feature_map, MarginFeatures):
-        return "no tables were measured"
-    return None if target in release.domain.names else "it was not measured, but computed"
-
-
-def numbers_unavailable(release: ReleaseData, target: str) -> str | None:
-    if (reason := unmeasured(release, target)) is not None:
-        return reason
-    if not isinstance(release.domain[target], Number):
-        return f"it is a {release.domain[target].kind}"
-    return None if _others(release, target, ()).columns else "there is no other column"
+        raise ValueError("no tables were measured")
+    if target not in release.domain.names:
+        raise ValueError("it was not measured, but computed")
 
 
 def fit_smoothed_numbers(release: ReleaseData, target: str, predictors: Collection[str] = ()) -> SmoothedNumbers:
@@ -80,10 +80,13 @@ def fit_smoothed_numbers(release: ReleaseData, target: str, predictors: Collecti
 
     predictors  the columns that a model will see: values given more than these would vary among rows that are alike to it.
                 Where none are named, or some were computed, all others but texts.
-    Errors  ValueError where `numbers_unavailable` gives a reason, or no row has the number.
+    Errors  ValueError with the reason where this is no measured number, or no row or other column has something to learn from.
     """
-    if (reason := numbers_unavailable(release, target)) is not None:
-        raise ValueError(f"values of {target!r} cannot be smoothed: {reason}. Train a model on the released rows.")
+    check_measured(release, target)
+    if not isinstance(release.domain[target], Number):
+        raise ValueError(f"it is a {release.domain[target].kind}")
+    if not _others(release, target, ()).columns:
+        raise ValueError("there is no other column")
     columns, position = _others(release, target, predictors), release.domain.position(target)
     width = len(linear_features(columns, release.frame.iloc[:1]).columns)
     chosen, weights, _ = known_rows(release, position, min(_MOST_ROWS, _MOST_ENTRIES // width))

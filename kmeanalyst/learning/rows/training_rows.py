@@ -1,8 +1,7 @@
 """Which rows of a release a model learns from, and with what weights.
 
-A model of weighted rows is a model of the measure Σ w δ only where scikit-learn treats weights in this way
-(`weight_support`). Here rows of weight zero are left out, and weights are scaled so that they sum to an effective number of
-rows. Penalties and priors are relative to that sum: with weights that sum to one the penalty would dominate.
+Rows of weight zero are left out, and weights are scaled so that they sum to an effective number of rows. Penalties and priors
+are relative to that sum: with weights that sum to one the penalty would dominate.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import pandas as pd
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.learning.rows.encoder import ENCODINGS, MISSING, DomainEncoder, Encoding, Missing, refuse_texts
-from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels, smoothed_labels
-from kmeanalyst.learning.rows.smoothed_numbers import SmoothedNumbers, numbers_of
+from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels
+from kmeanalyst.learning.rows.smoothed_numbers import numbers_of
 from kmeanalyst.releases.derived import sources_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -247,11 +246,11 @@ def training_rows(
     cells = None if goal is None else goal.cells(frame)
     indices = np.arange(len(frame))
     if labels is not None and goal is not None:
-        indices, cells, probabilities = smoothed_labels(labels, frame)
+        indices, cells, probabilities = labels.labels_of(frame)
         frame, weights = frame.iloc[indices].reset_index(drop=True), weights[indices] * probabilities
     if view == "resampled":
-        if isinstance(labels, SmoothedNumbers) and effective_rows is None and np.ptp(weights) <= _NO_WEIGHT:
-            drawn = np.arange(len(weights))  # every value of every row: they have equal weights
+        if labels is not None and effective_rows is None and np.ptp(weights) <= _NO_WEIGHT:
+            drawn = np.arange(len(weights))  # every label of every row: they have equal weights
         elif labels is not None:
             drawn = _drawn_labels(indices, weights, effective_rows, rng)
         else:
@@ -344,33 +343,26 @@ def effective_size(weights: Array) -> float:
     return float(fsum(weights) ** 2 / fsum(weights**2))
 
 
-@dataclass(frozen=True)
-class Features:
-    """What rows become: the columns, by default all that may be used, and their encoding; see `DomainEncoder`."""
-
-    columns: Sequence[str] | None = None
-    encoding: Encoding = "onehot"
-    missing: Missing = "mark"
-
-
 def to_sklearn(
     release: ReleaseData,
     target: str,
-    features: Features,
     view: View,
     *,
-    effective_rows: float | None = None,
-    task: TaskKind | None = None,
-    labels: Labels = "released",
-    rng: np.random.Generator | int | None = 0,
+    columns: Sequence[str] | None,
+    encoding: Encoding,
+    missing: Missing,
+    effective_rows: float | None,
+    task: TaskKind | None,
+    labels: Labels,
+    rng: np.random.Generator | int | None,
 ) -> TrainingData:
     if task is not None:
         check_option("task", task, TASKS)
     check_option("labels", labels, LABELS)
     goal = target_of(release, target, task)
-    names = predictors_of(release, target, features.columns)
+    names = predictors_of(release, target, columns)
     source = find_labels(labels, release, goal.column, goal.task, tuple(names))
     rows = training_rows(release, goal, view, effective_rows=effective_rows, labels=source, rng=rng)
-    encoder = encoder_of(release, names, encoding=features.encoding, missing=features.missing)
+    encoder = encoder_of(release, names, encoding=encoding, missing=missing)
     assert rows.cells is not None
     return TrainingData(encoder.transform(rows.frame), rows.cells, rows.weights)

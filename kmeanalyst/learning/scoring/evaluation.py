@@ -31,7 +31,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.memo import kept
-from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.sources.tables import Recode, Rename, translated
 
 
@@ -207,22 +207,7 @@ ONE_VALUE = (
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class ScoringTask:
-    """A model, the data it is scored on, and notes for every score.
-
-    population  whether the rows are ranked → their distribution: in the default view of answers, for ranks one without negative
-                weights.
-    """
-
-    task: Task
-    population: Callable[[bool], Population | SampleLaw]
-    notes: tuple[str, ...]
-
-    def answers(self, needs: Sequence[Need], ranks: bool) -> Predictions:
-        """The model's answers at every row of the error model: the same rows in any view of a release."""
-        population = self.population(ranks)
-        return self.task.answers(population.model.frame, population.given, set(needs))
+Distribution = Callable[[bool], Population | SampleLaw]  # of the rows; of ranked ones it has no negative weight
 
 
 def score(
@@ -264,57 +249,35 @@ def score(
     accuracy(income)  0.819333  0.799863  0.838804
     roc_auc(income)   0.872411  0.852967  0.891855
     """
-    data = translated(data, rename, recode)
-    scoring = scoring_task(model, data, target=target, positive=positive, where=where, view=view)
-    if not isinstance(metric, Sequence) or isinstance(metric, str):
-        return scores(scoring, [metric_named(metric, scoring.task.classes)])[0]
-    if not metric:
+    data, task = translated(data, rename, recode), task_of(model, target, positive)
+    population, notes = (_of_release if isinstance(data, ReleaseData) else _of_sample)(task, data, where, view)
+    several = isinstance(metric, Sequence) and not isinstance(metric, str)
+    metrics = [metric_named(name, task.classes) for name in (metric if several else [metric])]  # type: ignore[union-attr]
+    if not metrics:
         raise ValueError('metric is an empty list, so there is nothing to compute. Name a metric, such as "accuracy".')
-    return scores(scoring, [metric_named(name, scoring.task.classes) for name in metric])
+    found = _scores(task, metrics, population, notes)
+    return found if several else found[0]
 
 
-def scoring_task(
-    model: Any, data: Any, *, target: str | None, positive: Any, where: Where, view: View | None
-) -> ScoringTask:
-    task = task_of(model, target, positive)
-    if not isinstance(data, ReleaseData):
-        return _of_sample(task, data, where, view)
-    if task.target not in data.columns.names:
-        raise ValueError(
-            f"the release has no column {words.written(task.target)}, which the model predicts: there is no truth to "
-            f"compare with. It has {words.names(data.columns.names)}. Score a model of one of these."
-        )
-    conditions = conditions_of(where)
-    if data.columns[task.target].missing:
-        conditions = (*conditions, f"not missing({words.column(task.target)})")
-    trained_on = getattr(getattr(model, "report", model), "release_digest", None)
-    if trained_on is not None and trained_on == digest(data):
-        raise ValueError(
-            "the model was trained on this very release: it has fitted a part of its noise, and the score would be too good or too "
-            "bad by an unknown amount. Score it on a sample of real rows, or on a second release."
-        )
-    return ScoringTask(task, _populations(_of_shares(data), conditions, view), ())
-
-
-def scores(scoring: ScoringTask, metrics: Sequence[Metric]) -> Estimates:
+def _scores(task: Task, metrics: Sequence[Metric], population: Distribution, notes: tuple[str, ...]) -> Estimates:
     """Several metrics: the model predicts once, and each view needs one solve for the errors."""
-    answers = scoring.answers([metric.needs for metric in metrics], metrics[0].ranks)
+    rows = population(metrics[0].ranks)  # of the error model: the same in any view of a release
+    answers = task.answers(rows.model.frame, rows.given, {metric.needs for metric in metrics})
     found: dict[int, Estimate] = {}
     for ranks in dict.fromkeys(metric.ranks for metric in metrics):
         indices = [i for i, metric in enumerate(metrics) if metric.ranks == ranks]
-        population = scoring.population(ranks)
-        statistics = [_statistic(population, answers, metrics[i], scoring) for i in indices]
-        found.update(zip(indices, estimates(population, statistics), strict=True))
+        statistics = [_statistic(population(ranks), answers, metrics[i], task, notes) for i in indices]
+        found.update(zip(indices, estimates(population(ranks), statistics), strict=True))
     return Estimates(found[i] for i in range(len(metrics)))
 
 
 def _statistic(
-    population: Population | SampleLaw, answers: Predictions, metric: Metric, scoring: ScoringTask
+    population: Population | SampleLaw, answers: Predictions, metric: Metric, task: Task, of_data: tuple[str, ...]
 ) -> Statistic:
     """A metric as a statistic of the released weights, with notes where it is infeasible or undefined."""
     found = _metric_under(population, answers, metric)
     assert found.influence is not None
-    value, notes = found.value, list(scoring.notes)
+    value, notes = found.value, list(of_data)
     least, largest = metric.bounds
     truth = answers.with_weights(population.weights).at_weighted_rows(answers.truth)
     if metric.name == "r2" and len(truth) > 0 and (truth == truth[0]).all():
@@ -326,7 +289,7 @@ def _statistic(
         found = Statistic(value, None)
         if np.isfinite(value):
             notes.append(f"{metric.name} has a division by 0 or a root of 0 here: its first-order error is not known")
-    return answer(population, found, f"{metric.name}({scoring.task.target})", tuple(notes))
+    return answer(population, found, f"{metric.name}({task.target})", tuple(notes))
 
 
 def _metric_under(population: Population | SampleLaw, answers: Predictions, metric: Metric) -> Statistic:
@@ -353,9 +316,23 @@ def _of_shares(release: ReleaseData) -> ReleaseData:
     )
 
 
-def _populations(
-    release: ReleaseData, conditions: tuple[Question, ...], view: View | None
-) -> Callable[[bool], Population]:
+def _of_release(task: Task, data: ReleaseData, where: Where, view: View | None) -> tuple[Distribution, tuple[str, ...]]:
+    if task.target not in data.columns.names:
+        raise ValueError(
+            f"the release has no column {words.written(task.target)}, which the model predicts: there is no truth to "
+            f"compare with. It has {words.names(data.columns.names)}. Score a model of one of these."
+        )
+    conditions = conditions_of(where)
+    if data.columns[task.target].missing:
+        conditions = (*conditions, f"not missing({words.column(task.target)})")
+    trained_on = getattr(getattr(task.model, "report", task.model), "release_digest", None)
+    if trained_on is not None and trained_on == digest(data):
+        raise ValueError(
+            "the model was trained on this very release: it has fitted a part of its noise, and the score would be too good or too "
+            "bad by an unknown amount. Score it on a sample of real rows, or on a second release."
+        )
+    release = _of_shares(data)
+
     @cache
     def population(ranks: bool) -> Population:
         if ranks and view == "signed" and not release.is_probability:
@@ -368,14 +345,14 @@ def _populations(
             return population_of(release, where=conditions or None, view="probability")
         return found
 
-    return population
+    return population, ()
 
 
-def _of_sample(task: Task, data: Any, where: Where, view: View | None) -> ScoringTask:
+def _of_sample(task: Task, data: Any, where: Where, view: View | None) -> tuple[Distribution, tuple[str, ...]]:
     if view in ("fitted", "resampled"):
         raise ValueError(
             f'view="{view}" is of a release, and these are rows of a sample: they have equal weights. Leave view out.'
         )
     domain = getattr(task.model, "domain", None)
     law = sample_law(data, where, domain if isinstance(domain, Domain) else None, task.target)
-    return ScoringTask(task, lambda ranks: law, law.notes)
+    return lambda ranks: law, law.notes

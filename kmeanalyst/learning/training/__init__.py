@@ -1,1 +1,1 @@
-"""Train scikit-learn estimators on a release, store them as files without code, and refit them on redrawn noise."""
+"""Train scikit-learn estimators on a release, and store them as files without code."""

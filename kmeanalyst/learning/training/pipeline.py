@@ -62,9 +62,8 @@ class TrainingReport:
     estimator       its class.
     target, task    the column it predicts, and how.
     columns         the columns it predicts from.
-    view            the weights it learned from: "signed", "probability", "resampled" or "fitted".
+    view            the weights it learned from: "probability", "resampled" or "fitted".
     why             why that view.
-    support         how it treats weights: see `weight_support`.
     rows            the number of rows it learned from.
     effective_rows  the sum of their weights.
     encoding        how columns were encoded: see `DomainEncoder`.
@@ -84,7 +83,6 @@ class TrainingReport:
     columns: tuple[str, ...]
     view: str
     why: str
-    support: str
     rows: int
     effective_rows: float
     encoding: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,6 @@ import pandas as pd
 from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector, is_regressor
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import QuantileRegressor
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
@@ -22,7 +20,7 @@ from sklearn.utils import get_tags
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
-from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, choose_labels, find_labels
+from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels
 from kmeanalyst.learning.rows.smoothed_classes import PENALTY
 from kmeanalyst.learning.rows.training_rows import (
     Target,
@@ -35,16 +33,14 @@ from kmeanalyst.learning.rows.training_rows import (
     training_rows,
 )
 from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingReport, digest
-from kmeanalyst.learning.weights.routing import fit_with_weights, inner_estimators
-from kmeanalyst.learning.weights.weight_support import WeightSupport, weight_support
+from kmeanalyst.learning.training.weights import fit_with_weights, inner_estimators, why_unweighted
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
 
 _CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM|XGB|CatBoost")  # these split by values
 _TREES_INSIDE = ("AdaBoost", "Bagging")  # estimators of trees by default
-_LEAST = 0.5  # in units of a row's weight: any penalty outweighs such a negative direction of second moments
-_ROUNDING = 1e-9
+_VIEWS = ("probability", "resampled", "fitted")
 _OF_DATES = 'predictions are days since 1970-01-01: pd.to_datetime(predictions, unit="D") makes dates of them'
 _CHANGED = {
     "early_stopping": "early_stopping is off: folds of a release's rows are not independent; pass True for it to have it",
@@ -71,9 +67,8 @@ def fit(
     target          the column to predict; None for an estimator that needs none. Dates are predicted in days since 1970-01-01.
     columns         the columns to predict from; by default all columns but the target, those it is computed from, and those
                     computed from it.
-    view            "signed", "probability", "resampled" or "fitted"; by default signed weights where the estimator treats
-                    them as a measure (`weight_support`) and its problem stays well posed, else probability weights, and
-                    rows of equal weight for an estimator that takes no weights.
+    view            "probability", "resampled" or "fitted"; by default probability weights, and rows of equal weight for an
+                    estimator that takes no weights, or misuses them. None gets negative ones.
     effective_rows  the sum of the weights, which sets the relative size of penalties: by default the effective size of the
                     points (Kish). In the resampled view, the number of rows.
     encoding        "onehot", "cells", "codes" (for trees) or "natural" (for pipelines that encode columns themselves), see
@@ -95,37 +90,9 @@ def fit(
     ('probability', 'released')
     """
     training = Training.of(estimator, release, target, columns, encoding, labels)
-    if view is None:
-        chosen, why = _view_for(training)
-    else:
-        _check_view(view, training.support, release)
-        chosen, why = view, "as requested"
-    try:
-        return _train(training, chosen, why, effective_rows, rng)
-    except UnsoundWeights as unsound:
-        if view is not None:
-            raise
-        why = f"because signed weights do not work here: {unsound.reason}"
-    return _train(training, "probability", why, effective_rows, rng)
-
-
-def refit_on(model: TrainedPipeline, release: ReleaseData) -> TrainedPipeline:
-    report: Any = model.report
-    view = None if report.view == "signed" else report.view  # signed weights may not work for the other release
-    return fit(
-        model["model"], release, report.target, columns=report.columns, view=view,
-        effective_rows=report.effective_rows, encoding=report.encoding, labels=report.labels,
-    )  # fmt: skip
-
-
-class UnsoundWeights(ValueError):
-    """Signed weights leave an estimator no sound problem to solve."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(
-            f'signed weights give no sound model here: {reason}. Take view="probability", or leave it out.'
-        )
+    chosen, why = _view_for(training) if view is None else (view, "as requested")
+    _check_view(chosen, training)
+    return _train(training, chosen, why, effective_rows, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +101,7 @@ class Training:
 
     goal     the target; None for an estimator that needs none.
     encoder  from natural units to features of `columns`.
-    support  how the estimator treats weights.
+    drawn    why the estimator learns from drawn rows rather than from weights; empty where it can use these.
     labels   the model of smoothed labels; None for the released ones.
     """
 
@@ -143,7 +110,7 @@ class Training:
     goal: Target | None
     columns: tuple[str, ...]
     encoder: DomainEncoder
-    support: WeightSupport
+    drawn: str
     labels: LabelModel | None
 
     @classmethod
@@ -173,7 +140,7 @@ class Training:
         _check_features(estimator, encoder)
         known = "released" if labels is None and goal is not None and _is_of_quantiles(estimator, release) else labels
         found = _labels(release, goal, names, known)
-        return cls(estimator, release, goal, names, encoder, weight_support(estimator), found)
+        return cls(estimator, release, goal, names, encoder, why_unweighted(estimator), found)
 
     @property
     def classes(self) -> Array | None:
@@ -216,82 +183,22 @@ def _train(training: Training, view: View, why: str, effective_rows: float | Non
             "target: the release has too few rows of the other levels to learn them."
         )
     X = training.encoder.transform(rows.frame)
-    if rows.weights.min() < 0:
-        model = _fit_to_signed(training, X, rows)
-    else:
-        model = training.fit_clone(X, rows, weighted=view != "resampled" and training.support != "none")
+    model = training.fit_clone(X, rows, weighted=view != "resampled")
     return _pipeline(training, model, rows, view, why)
 
 
-def _fit_to_signed(training: Training, X: pd.DataFrame, rows: TrainingRows) -> Any:
-    _check_moments(training, X, rows)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            model = training.fit_clone(X, rows, weighted=True)
-        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-            raise UnsoundWeights(f"the fit fails ({str(error).splitlines()[0]:.120})") from error
-    if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
-        raise UnsoundWeights("the fit does not converge")
-    for warning in caught:
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    _check_predictions(model, X)
-    return model
-
-
-def _check_moments(training: Training, features: pd.DataFrame, rows: TrainingRows) -> None:
-    """UnsoundWeights where a class, or a direction of features, has a negative mass: least squares and likelihoods then
-    have no minimum, or only one due to penalties."""
-    groups = {"": np.ones(len(rows.weights), dtype=bool)}
-    if training.classes is not None:
-        groups = {f" of {level}": rows.cells == level for level in _classes_of(rows)}
-    if training.encoder.encoding == "natural":
-        features = features.select_dtypes("number")
-    X = np.column_stack([np.ones(len(features)), np.nan_to_num(features.to_numpy(dtype=float))])
-    for name, group in groups.items():
-        moments = (X[group] * rows.weights[group, None]).T @ X[group]
-        least = float(np.linalg.eigvalsh(moments)[0])
-        if moments[0, 0] <= 0:
-            raise UnsoundWeights(f"the rows{name} have weights that sum to {moments[0, 0] / rows.effective_rows:.3g}")
-        if least < -_LEAST:
-            raise UnsoundWeights(
-                f"the second moments of the features{name} have a negative direction ({least:.3g} rows)"
-            )
-
-
-def _check_predictions(model: Any, X: pd.DataFrame) -> None:
-    if hasattr(model, "predict_proba"):
-        found = model.predict_proba(X)
-        sound = np.isfinite(found).all() and found.min() > -_ROUNDING and found.max() < 1 + _ROUNDING
-    elif hasattr(model, "predict") and not is_classifier(model):
-        sound = bool(np.isfinite(np.asarray(model.predict(X), dtype=float)).all())
-    else:
-        sound = not hasattr(model, "decision_function") or bool(np.isfinite(model.decision_function(X)).all())
-    if not sound:
-        raise UnsoundWeights("some predictions of the fitted model are not probabilities, or not finite")
-
-
 def _view_for(training: Training) -> tuple[View, str]:
-    support, release = training.support, training.release
-    weighted = support != "none" and support.nonnegative_ok
-    if weighted and signed_weights(release).min() >= 0:
+    if training.drawn:
+        return "resampled", f"equal, on rows drawn from the probability view: {training.drawn}"
+    if signed_weights(training.release).min() >= 0:
         return "probability", "as released: they are probabilities, up to their sum"
-    if support == "exact":
-        return "signed", f"as released: {support.reason}"
-    if weighted:
-        return "probability", f"the nearest ones that are not negative: {support.reason}"
-    return "resampled", f"equal, on rows drawn from the probability view: {support.reason}"
+    return "probability", "the nearest ones that are not negative"
 
 
-def _check_view(view: str, support: WeightSupport, release: ReleaseData) -> None:
-    negative = view == "signed" and bool((signed_weights(release) < 0).any())
-    if negative and support != "exact":
-        raise ValueError(
-            f"{view} weights would give a wrong model: {support.reason}. Leave view out, or take "
-            f'"{"probability" if support.nonnegative_ok else "resampled"}".'
-        )
-    if view != "resampled" and not support.nonnegative_ok:
-        raise ValueError(f'weights would give a wrong model: {support.reason}. Take view="resampled", or leave it out.')
+def _check_view(view: View, training: Training) -> None:
+    check_option("view", view, _VIEWS)
+    if view != "resampled" and training.drawn:
+        raise ValueError(f'weights would give a wrong model: {training.drawn}. Take view="resampled", or leave it out.')
 
 
 def _goal(estimator: Any, release: ReleaseData, target: str | None) -> Target | None:
@@ -316,11 +223,7 @@ def _labels(
 ) -> LabelModel | None:
     if name is not None:
         check_option("labels", name, LABELS)
-    if goal is None:
-        return None
-    if name is not None:
-        return find_labels(name, release, goal.column, goal.task, columns)
-    return choose_labels(release, goal.column, goal.task, columns)
+    return None if goal is None else find_labels(name, release, goal.column, goal.task, columns)
 
 
 def _classes_of(rows: TrainingRows) -> Array:
@@ -406,7 +309,6 @@ def _pipeline(training: Training, model: Any, rows: TrainingRows, view: View, wh
         columns=training.columns,
         view=view,
         why=why,
-        support=str(training.support),
         rows=len(rows.weights),
         effective_rows=rows.effective_rows,
         encoding=training.encoder.encoding,

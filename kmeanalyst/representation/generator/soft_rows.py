@@ -260,11 +260,11 @@ class _Tables(ExpectedFeatures):
         self.columns = columns
         self.cells = []  # (choices, cells) of each column: the share of a choice's values in each cell
         for j, each in enumerate(choices):
-            matrix = np.zeros((len(each), sizes[j]))
-            for i, values in enumerate(each.values):
-                cells = _cells_of(features, j, values, free=each.free and i == 0)
-                np.add.at(matrix[i], cells, 1 / len(values))
-            self.cells.append(torch.tensor(matrix, dtype=dtype))
+            counts = [np.bincount(features.kernel.cells_of(j, values), minlength=sizes[j]) for values in each.values]
+            shares = np.array([count / count.sum() for count in counts])
+            if each.free:
+                shares[0] = np.arange(sizes[j]) == 0
+            self.cells.append(torch.tensor(shares, dtype=dtype))
 
     def _cell_probabilities(self, soft: SoftRows) -> list[Tensor]:
         return [soft.probabilities[j] @ cells for j, cells in zip(self.columns, self.cells, strict=True)]
@@ -307,10 +307,3 @@ def _together(table: tuple[int, ...], p: list[Tensor]) -> Tensor:
     for j in table[1:]:
         cells = (cells[:, :, None] * p[j][:, None, :]).flatten(1)
     return cells
-
-
-def _cells_of(features: MarginFeatures, j: int, values: Array, *, free: bool) -> Array:
-    rows = np.zeros((len(values), len(features.kernel.edges)))
-    rows[:, j] = values
-    cells = features.kernel.cells(rows)[:, j]
-    return np.zeros_like(cells) if free else cells

@@ -152,6 +152,3 @@ def test_finer_ranges_are_smoothed_as_far_as_they_are_noise():
         found = _probabilities(observed, noise, OF_CELLS[CELL], CELL, even)
         np.testing.assert_allclose(np.bincount(CELL, found), 1.0)
         assert OF_CELLS[CELL] @ np.abs(found - truth) < most
-
-
-LOGITS, SLOPE = np.random.default_rng(0).normal(size=(2, 6))

@@ -1,1 +1,0 @@
-"""Which estimators honour sample weights, signed ones among them: a shipped table."""
