@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.terminal import (
-    Command,
-    OnProgress,
-    Part,
-    argument,
-    command,
-    flag,
-    json_option,
-    note,
-    option,
-    show,
-    working,
-)
+from kmeanalyst.cli.terminal import Command, Part, argument, command, flag, json_option, note, option, show, working
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
-    from kmeanalyst.kernels.base import Array
     from kmeanalyst.release import Release
-    from kmeanalyst.releases.domain.domain import Domain, SampleCounts
     from kmeanalyst.releases.function import ReleasedFunction
     from kmeanalyst.sources.source import ArrowSource
 
@@ -123,8 +109,7 @@ def on_release(
             with working(work) as on_progress:
                 about = {"path": release_path, "on_progress": on_progress}
                 text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
-                facts = fields() if as_json else {}
-                facts.setdefault("rehearsal", release.is_rehearsal)
+                facts = {"rehearsal": release.is_rehearsal} | (fields() if as_json else {})
                 if release.statement is not None and release.statement.declared_by is not None:
                     facts.setdefault("declared", release.statement.claim)
                 text = text() if callable(text) and not as_json else text
@@ -192,27 +177,3 @@ def _sample_named(path: str | None, from_table: str | None) -> str | ArrowSource
             "--from names a table of a database, and SAMPLE is none. Name postgresql: or a .duckdb file, or leave --from out."
         )
     return sql(path, from_table)
-
-
-class RowsWithProgress:
-    """A table in blocks, as mmd_test takes it; each block reports the progress.
-
-    The number of rows is known after the first pass; until then only the number read is reported.
-    """
-
-    read_once = False
-
-    def __init__(self, source: str | ArrowSource | None, on_progress: OnProgress) -> None:
-        from kmeanalyst.sources.tables import table_of
-
-        self._table, self._on_progress = table_of(source), on_progress
-        self._rows: int | None = None
-
-    def encoded(self, domain: Domain) -> Iterator[tuple[Array, SampleCounts]]:
-        assert self._table is not None  # for all that commands name
-        seen = 0
-        for rows, counts in self._table.encoded(domain):
-            seen += len(rows)
-            self._on_progress(f"testing {seen:,} rows", seen / self._rows if self._rows else None)
-            yield rows, counts
-        self._rows = seen

@@ -187,20 +187,12 @@ def demo(keep: str | None, as_json: bool) -> None:
     show(as_json, None, run_demo(keep, as_json=as_json))
 
 
-def _check_names(expressions: tuple[str, ...], name: str | None, **_: Any) -> None:
-    if name is not None and len(expressions) > 1:
-        raise click.UsageError(
-            f"--name is for one expression, got {len(expressions)}. Write each as 'name = expression'."
-        )
-
-
 @on_release(
     "transform", "Add columns computed from others.",
     argument("expressions", '"NAME = EXPRESSION"...', None, nargs=-1, required=True), output_option("OUT.kme"),
-    option("--name", "Name of the new column, for one expression without a name.", metavar="NAME"),
-    work="computing", check=_check_names,
+    work="computing",
 )  # fmt: skip
-def transform(release: Release, expressions: tuple[str, ...], output: str, name: str | None) -> Answer:
+def transform(release: Release, expressions: tuple[str, ...], output: str) -> Answer:
     """Write a release with further columns, computed from those it has; each may use those before it.
 
     An expression without a name is named after its text. The measurement and the privacy guarantee are unchanged.
@@ -208,11 +200,11 @@ def transform(release: Release, expressions: tuple[str, ...], output: str, name:
     \b
     Examples:
       kmeanalyst transform adult.kme 'yearly = `hours-per-week` * 52' --output adult_yearly.kme
-      kmeanalyst transform adult.kme "log(age)" --name log_age --output adult_log.kme
+      kmeanalyst transform adult.kme "log(age)" --output adult_log.kme
     """
     from kmeanalyst.releases.derived import named_expressions
 
-    transformed = release.transform(named_expressions(expressions, name))
+    transformed = release.transform(named_expressions(expressions))
     transformed.write(output)
     new = transformed.derived[len(release.derived) :]
     for one in new:

@@ -223,7 +223,7 @@ def report_command(
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
     return None, lambda: {
         "output": output, "bytes": size, "source": facts.source, "sha256": facts.sha256,
-        "rehearsal": release.is_rehearsal, "view": facts.view,
+        "view": facts.view,
         "columns": [one.to_dict() for one in facts.columns], "pairs": [pair.to_dict() for pair in facts.pairs],
         "warnings": [vars(one) for one in warnings_of(facts)],
     }  # fmt: skip
