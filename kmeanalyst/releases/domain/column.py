@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
@@ -100,6 +100,7 @@ class Column(ABC):
     is_number: ClassVar[bool] = False  # it has bounds and a scale: real, integer, date, cyclic
     is_text: ClassVar[bool] = False  # its cells are strings
     has_levels: ClassVar[bool] = False  # it has `levels`: categorical, ordinal, boolean
+    _always_written: ClassVar[tuple[str, ...]] = ()  # fields that files have even where they are as by default
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -164,6 +165,11 @@ class Column(ABC):
                     f"column {self.name}: default {self.default!r} is not a value of the column, and every bad cell "
                     "would become it. Name a value within the bounds or levels."
                 )
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest encoded value; of text of its first number."""
 
     @property
     def width(self) -> int:
@@ -245,13 +251,18 @@ class Column(ABC):
     def _every_present(self, most: int) -> Array | None:
         return None  # a continuum, or too many to list
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The column as TOML and the file header have it.
+        """The column as TOML and the file header have it, without fields that are as by default.
 
         >>> domain["sex"].to_dict()
         {'name': 'sex', 'kind': 'categorical', 'levels': ['Female', 'Male']}
         """
+        written: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != each.default or each.name in self._always_written:
+                written[each.name] = list(value) if isinstance(value, tuple) else value
+        return written
 
     def describe(self) -> str:
         """Kind and extent in a few words.
@@ -263,16 +274,6 @@ class Column(ABC):
 
     @abstractmethod
     def _extent(self) -> str: ...
-
-    def _common_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"name": self.name, "kind": self.kind}
-        if self.missing:
-            out["missing"] = True
-        if self.default is not None:
-            out["default"] = self.default
-        if self.missing_codes:
-            out["missing_codes"] = list(self.missing_codes)
-        return out
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:
         """n encoded values spread evenly over the column; one in ten missing where that is declared.

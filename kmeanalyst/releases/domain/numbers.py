@@ -282,15 +282,6 @@ class Number(Column):
     def _extent(self) -> str:
         return f"{self.lower} to {self.upper}" + (f" ({self.scale} scale)" if self.scale != "linear" else "")
 
-    def to_dict(self) -> dict[str, Any]:
-        out = self._common_dict() | {"lower": self.lower, "upper": self.upper}
-        if self.scale != "linear":
-            out["scale"] = self.scale
-        for field in ("edges", "atoms"):
-            if getattr(self, field):
-                out[field] = list(getattr(self, field))
-        return out
-
 
 @dataclass(frozen=True, kw_only=True)
 class Real(Number):
@@ -323,9 +314,6 @@ class Real(Number):
 
     def _grain(self) -> float | None:
         return self.step
-
-    def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | ({} if self.step is None else {"step": self.step})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,10 +392,6 @@ class Date(_Whole):
             raise DomainError(
                 f"column {self.name}: seasonal must be true or false, got {self.seasonal!r:.80}. Write one of the two."
             )
-
-    def to_dict(self) -> dict[str, Any]:
-        own = {"seasonal": self.seasonal, "format": self.format}
-        return super().to_dict() | {name: value for name, value in own.items() if value}
 
     def parse(self, text: str) -> float | None:
         day = parse_day(text)

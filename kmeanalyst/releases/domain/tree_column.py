@@ -145,8 +145,9 @@ class Tree(Categorical):
         return f"{shown} ({len(self.levels)} codes, {self.depths} deep)"
 
     def to_dict(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"inner": True} if self.inner else {}
-        return self._common_dict() | own | {"parents": [list(pair) for pair in self.parents]}
+        written = super().to_dict() | {"parents": [list(pair) for pair in self.parents]}
+        del written["levels"]  # they follow from the tree
+        return written
 
 
 def _parent_of(name: str, parents: Any) -> dict[str, str]:

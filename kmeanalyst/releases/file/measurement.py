@@ -35,7 +35,6 @@ from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.declared_statement import DeclaredStatement, Statement
-from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -261,7 +260,7 @@ def basis_points(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Ar
             continue
         values = points[:, indices[0]]
         present = values[~np.isnan(values)]
-        low, high = _encoded_bounds(column)
+        low, high = column.bounds
         room = 1e-12 * (1 + max(abs(low), abs(high)))  # logarithms differ in the last digit between machines
         inside = (present >= low - room) & (present <= high + room)
         whole = not isinstance(column, Categorical) or (present == np.rint(present)).all()
@@ -278,12 +277,6 @@ def _check_strings(column: Text, numbers: Array) -> None:
         raise refusal(
             f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain"
         )
-
-
-def _encoded_bounds(column: Column) -> tuple[float, float]:
-    if isinstance(column, Categorical):
-        return 0.0, float(len(column.levels) - 1)
-    return column.bounds  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------------- feature maps
@@ -354,7 +347,7 @@ def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) ->
 
 
 def _check_phases(linear: Array, domain: Domain) -> None:
-    farthest = np.array([np.abs(_encoded_bounds(column)).max() for column in domain.columns])
+    farthest = np.array([np.abs(column.bounds).max() for column in domain.columns])
     with np.errstate(over="ignore"):
         if not np.isfinite(farthest @ np.abs(linear)).all():
             raise refusal("measurement/linear.npy", "a frequency is so large that phases are infinite")
