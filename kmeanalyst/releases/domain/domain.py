@@ -427,20 +427,6 @@ class Domain(Memoised):
             raise DomainError("a domain is a list of columns: write one [[column]] table for each.")
         return cls(tuple(map(column_from_dict, tables)))
 
-    @classmethod
-    def of_numbers(cls, X: Array, *, names: Sequence[str] | None = None) -> Domain:
-        """A domain of real columns that just holds the public rows X (n, d).
-
-        >>> ka.Domain.of_numbers(np.array([[0.0, 5.0], [1.0, 7.0]]), names=["x", "y"])["y"].upper
-        7.0
-        """
-        names = names or [f"x{j}" for j in range(X.shape[1])]
-        low, high = X.min(axis=0), X.max(axis=0)
-        high = np.where(high > low, high, low + 1)
-        return cls(
-            tuple(Real(name=n, lower=float(a), upper=float(b)) for n, a, b in zip(names, low, high, strict=True))
-        )
-
 
 def _single_precision_within(values: Array, lower: float, upper: float) -> Array:
     with np.errstate(over="ignore"):  # beyond the largest of them: infinite, and stepped back below

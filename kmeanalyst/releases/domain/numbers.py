@@ -114,9 +114,6 @@ class Number(Column):
         >>> domain["age"].grain, ka.Real(name="carat", lower=0, upper=5, step=0.01).grain
         (1.0, 0.01)
         """
-        return self._grain()
-
-    def _grain(self) -> float | None:
         return None
 
     @property
@@ -312,7 +309,8 @@ class Real(Number):
                 )
         super().__post_init__()
 
-    def _grain(self) -> float | None:
+    @property
+    def grain(self) -> float | None:
         return self.step
 
 
@@ -320,7 +318,8 @@ class Real(Number):
 class _Whole(Number):
     """Numbers that are whole in natural units: integers, and days."""
 
-    def _grain(self) -> float | None:
+    @property
+    def grain(self) -> float | None:
         return 1.0
 
 

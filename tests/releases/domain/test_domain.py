@@ -360,13 +360,6 @@ def test_a_column_is_found_by_its_name():
     assert MIXED["integer"] is MIXED.columns[MIXED.position("integer")]
 
 
-def test_a_domain_of_numbers_just_holds_its_rows():
-    rows = np.array([[0.0, 5.0], [2.0, 5.0]])
-    domain = Domain.of_numbers(rows, names=["a", "b"])
-    assert [column.bounds for column in domain.columns] == [(0, 2), (5, 6)]
-    np.testing.assert_array_equal(domain.encode(domain.decode(rows)), rows)
-
-
 @every_column
 def test_the_default_kernel_fits_every_kind(column: Column):
     kernel, rows = table_kernel(Domain((column,))), Domain((column,)).draw(20, 0)
