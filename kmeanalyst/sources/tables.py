@@ -25,7 +25,7 @@ from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.files import File, files_of, is_csv, is_gzipped, open_file
 from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.sql import is_database
-from kmeanalyst.sources.streams import ArrowStream, Stream, can_be_read_once, fragments_of, is_dataset
+from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_dataset
 
 TableSource: TypeAlias = (
     str | Path | ArrowSource | ArrowStream | Any
@@ -39,14 +39,17 @@ _CSV: dict[str, Any] = {"keep_default_na": False, "encoding": "utf-8-sig"}
 class Table:
     """A table from one source.
 
-    name        what messages call it.
-    parts       CSV files and sources of Arrow batches, one after the other.
-    read_once   whether its rows are gone once they were read.
+    name    what messages call it.
+    parts   CSV files and sources of Arrow batches, one after the other.
     """
 
     name: str
     parts: Sequence[File | ArrowSource]
-    read_once: bool = False
+
+    @property
+    def read_once(self) -> bool:
+        """Whether its rows are gone once they were read."""
+        return any(isinstance(part, ArrowSource) and part.read_once for part in self.parts)
 
     @property
     def headers(self) -> list[list[str]]:
@@ -108,7 +111,7 @@ def table_of(source: TableSource) -> Table | None:
         if isinstance(source, ArrowSource):
             return Table(SAMPLE, [source])
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series):
-            return Table(SAMPLE, [Stream.of(source)], can_be_read_once(source))
+            return Table(SAMPLE, [Stream.of(source)])
         return Table(SAMPLE, fragments_of(source)) if is_dataset(source) else None
 
 
