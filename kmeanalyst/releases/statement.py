@@ -408,7 +408,7 @@ class PopulationSize:
     @property
     def neighbouring(self) -> str:
         """What is replaced in a neighbouring table, as statements name it."""
-        return neighbouring_of(self.unit)
+        return REPLACE_ROW if self.unit is None else REPLACE_UNIT
 
 
 def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
@@ -466,11 +466,6 @@ def is_number(value: object) -> TypeGuard[float]:
 def is_digest(value: object) -> bool:
     """Whether this can be a SHA-256: 64 hexadecimal digits, in lower case."""
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
-
-
-def neighbouring_of(unit: str | None) -> str:
-    """What is replaced in a neighbouring table: a row, or all rows of a unit that this column identifies."""
-    return REPLACE_ROW if unit is None else REPLACE_UNIT
 
 
 def is_unit_name(name: object) -> bool:

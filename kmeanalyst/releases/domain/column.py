@@ -110,12 +110,15 @@ class Column(ABC):
             raise DomainError(
                 'a column named "weight" is refused: release files have a column of that name. Rename yours.'
             )
-        if not isinstance(self.missing, bool):
-            raise DomainError(
-                f"column {self.name}: missing must be true or false, got {self.missing!r}. Write one of the two."
-            )
+        self._check_flag("missing")
         codes = tuple(plain_number(code) for code in listed(self.name, "missing_codes", self.missing_codes))
         object.__setattr__(self, "missing_codes", codes)
+
+    def _check_flag(self, field: str) -> None:
+        if not isinstance(value := getattr(self, field), bool):
+            raise DomainError(
+                f"column {self.name}: {field} must be true or false, got {value!r:.80}. Write one of the two."
+            )
 
     def _check_codes(self) -> None:
         """DomainError if a code for a missing cell is empty, or a value of the column, which released rows may have."""

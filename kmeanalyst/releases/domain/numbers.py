@@ -49,7 +49,7 @@ class Number(Column):
         super().__post_init__()
         for field in ("lower", "upper", "default"):
             object.__setattr__(self, field, plain_number(getattr(self, field)))
-        low, high = self._natural_bounds
+        low, high = self.natural_bounds
         if not low < high:
             raise DomainError(
                 f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}. Swap or widen them."
@@ -75,11 +75,17 @@ class Number(Column):
         self._check_default()
         self._check_steps()
 
+    def _check_linear(self, what: str) -> None:
+        if self.scale != "linear":
+            raise DomainError(
+                f'column {self.name}: scale must be "linear", got {self.scale!r}: {what} has no logarithm. Remove scale.'
+            )
+
     def _check_steps(self) -> None:
         """DomainError unless a column with steps has a value within its bounds, and doubles tell its values apart."""
         if self.grain is None:
             return
-        (low, high), (least, largest) = self._natural_bounds, self._extremes
+        (low, high), (least, largest) = self.natural_bounds, self._extremes
         if least > largest or max(abs(low), abs(high)) > 2**53 * self.grain or not np.isfinite(self.ends).all():
             what = "a whole number" if self.grain == 1 else f"a multiple of {self.grain:g}"
             raise DomainError(
@@ -98,13 +104,14 @@ class Number(Column):
         return number
 
     @property
-    def _natural_bounds(self) -> tuple[float, float]:
+    def natural_bounds(self) -> tuple[float, float]:
+        """(lower, upper) as numbers; of a date in days since 1970-01-01."""
         return self._public_number("lower", self.lower), self._public_number("upper", self.upper)
 
     @property
     def bounds(self) -> tuple[float, float]:
         """(lower, upper) in encoded units."""
-        low, high = self._scaled(np.array(self._natural_bounds))
+        low, high = self._scaled(np.array(self.natural_bounds))
         return float(low), float(high)
 
     @property
@@ -170,7 +177,7 @@ class Number(Column):
     @property
     def _extremes(self) -> tuple[float, float]:
         """The least and the largest value, in natural units."""
-        low, high = (np.asarray(bound) for bound in self._natural_bounds)
+        low, high = (np.asarray(bound) for bound in self.natural_bounds)
         return float(self.multiples(low, np.ceil)), float(self.multiples(high, np.floor))
 
     @property
@@ -205,10 +212,10 @@ class Number(Column):
         return np.abs(clamped - values) <= self._half
 
     def _clamp(self, values: Array) -> Array:
-        return np.clip(self.multiples(np.clip(values, *self._natural_bounds)), *self._extremes)
+        return np.clip(self.multiples(np.clip(values, *self.natural_bounds)), *self._extremes)
 
     def _fallback(self) -> float:
-        return self._natural_bounds[0]
+        return self.natural_bounds[0]
 
     def decode(self, encoded: Array) -> pd.Series:
         return pd.Series(self._natural(encoded), name=self.name)
@@ -383,14 +390,8 @@ class Date(_Whole):
                 f'that reads like YYYY-MM-DD, got {self.format!r:.80}. Write how days stand in the table, such as "%d.%m.%Y".'
             )
         super().__post_init__()
-        if self.scale != "linear":
-            raise DomainError(
-                f'column {self.name}: scale must be "linear", got {self.scale!r}: a date has no logarithm. Remove scale.'
-            )
-        if not isinstance(self.seasonal, bool):
-            raise DomainError(
-                f"column {self.name}: seasonal must be true or false, got {self.seasonal!r:.80}. Write one of the two."
-            )
+        self._check_linear("a date")
+        self._check_flag("seasonal")
 
     def parse(self, text: str) -> float | None:
         day = parse_day(text)

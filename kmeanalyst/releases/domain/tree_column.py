@@ -48,10 +48,7 @@ class Tree(Categorical):
     kind: ClassVar[str] = "tree"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, bool):
-            raise DomainError(
-                f"column {self.name}: inner must be true or false, got {self.inner!r}. Write one of the two."
-            )
+        self._check_flag("inner")
         parent_of = _parent_of(self.name, self.parents)
         object.__setattr__(self, "parents", tuple(parent_of.items()))
         inside = set(parent_of.values())
