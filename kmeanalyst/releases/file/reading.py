@@ -18,7 +18,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.derived import Derived, kind_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
-from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.expressions import LONGEST
 from kmeanalyst.releases.file.archive import HEADER, POINTS, Members, contents, members_in
 from kmeanalyst.releases.file.header import check_header, check_members, parsed, plain
@@ -168,7 +169,7 @@ def check_cells(release: ReleaseData, cells: pd.DataFrame) -> None:
     frame, domain = release.frame, release.domain
     by_rules = [column for column in domain.columns if column.name not in domain.names_read]
     for column in (*by_rules, *(one.column for one in release.derived)):
-        said, computed = (column.encode(source[column.name])[0] for source in (cells, frame))
+        said, computed = (_codes(column, source[column.name]) for source in (cells, frame))
         alike = np.isclose(said, computed, **_tolerances(column, computed[~np.isnan(computed)]), equal_nan=True)
         if not alike.all():
             raise refusal(
@@ -177,10 +178,17 @@ def check_cells(release: ReleaseData, cells: pd.DataFrame) -> None:
             )
 
 
+def _codes(column: Column, cells: pd.Series) -> Array:
+    """Cells as numbers: of levels their codes."""
+    if isinstance(column, Categorical) and not isinstance(column, Boolean):
+        return column.encode(cells)[0]
+    return cells.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
 def _tolerances(column: Column, values: Array) -> dict[str, float]:
     """By how much cells of a derived column may differ from these values, as another machine computed them."""
-    if column.kind != "real":
+    if not isinstance(column, Real):
         return {"rtol": 0.0, "atol": 0.0}
-    low, high = _ROUNDING * np.array(column.bounds)  # before they are subtracted, which might overflow
+    low, high = _ROUNDING * np.array(column.natural_bounds)  # before they are subtracted, which might overflow
     spread = float(np.ptp(_ROUNDING * values)) if len(values) else 0.0
     return {"rtol": _ROUNDING, "atol": min(high - low, spread or _ROUNDING)}
