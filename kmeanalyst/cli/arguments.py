@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,6 @@ own_options = (  # of a sample that is the analyst's own; they go with sample_pa
 columns_option = option("--columns compared", "Compare these columns alone, separated by commas.", metavar="NAMES")
 _SIGN = re.compile("(?<![<>!])=")  # between THEIRS and OURS: not that of <=50K
 seed_option = option("--seed", "Seed of all randomness.", click.IntRange(min=0), 0)
-_READING = "kmeanalyst.reading"
 INCOMPLETE = "kmeanalyst.incomplete"  # a command that answered a part of what was asked ends with exit code 1
 Answer = tuple[str | Callable[[], str] | None, Callable[[], dict[str, Any]]]  # the text, and the fields of --json
 
@@ -60,21 +59,17 @@ def level_option(default: float, text: str) -> Part:
 coverage_option = level_option(0.95, "Coverage of the intervals.")
 
 
-def _remember(context: click.Context, flag: click.Parameter, value: bool) -> None:
-    context.meta.setdefault(_READING, {})[flag.name] = value
-
-
-_hidden = partial(flag, expose_value=False, callback=_remember)  # `reading_choices` looks it up
 reading_options = (  # of every command that reads a .kme file
-    _hidden("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
-    _hidden("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
+    flag("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
+    flag("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
     json_option,
 )
 
 
 def reading_choices() -> dict[str, bool]:
     """allow_rehearsal and large, as the user of the running command chose."""
-    return click.get_current_context().meta[_READING]
+    chosen = click.get_current_context().params
+    return {name: chosen[name] for name in ("allow_rehearsal", "large")}
 
 
 def on_release(
@@ -94,7 +89,7 @@ def on_release(
         named = signature(function).parameters
 
         @wraps(function)
-        def run(release_path: str, as_json: bool, **choices: Any) -> None:
+        def run(release_path: str, as_json: bool, allow_rehearsal: bool, large: bool, **choices: Any) -> None:
             if check is not None:
                 check(**choices)
             if choices.get("output") is not None:

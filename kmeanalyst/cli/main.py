@@ -14,7 +14,6 @@ from kmeanalyst.cli.arguments import (
     open_function,
     open_release,
     output_option,
-    reading_choices,
     reading_options,
     release_argument,
 )
@@ -53,7 +52,7 @@ def main() -> None:
 
 
 @command("info", "What a release is and guarantees.", release_argument, *reading_options)
-def info(release_path: str, as_json: bool) -> None:
+def info(release_path: str, as_json: bool, **reading: bool) -> None:
     """Show what a release is and guarantees: rows, columns, rules, ε and δ, noise, weights.
 
     Example: kmeanalyst info adult.kme
@@ -102,7 +101,7 @@ def _facts_of_function(function: ReleasedFunction) -> dict[str, Any]:
 
 @command("validate", "Recompute every claim that can be recomputed.", release_argument, *reading_options)
 @click.pass_context
-def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
+def validate(ctx: click.Context, release_path: str, as_json: bool, **reading: bool) -> None:
     """Recompute every claim in a file that can be recomputed; exit code 3 if one does not hold.
 
     Example: kmeanalyst validate adult.kme
@@ -110,7 +109,7 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
     from kmeanalyst.releases.file import validate_release
 
     with working("validating"):
-        findings = validate_release(release_path, **reading_choices())
+        findings = validate_release(release_path, **reading)
     found = f"{len(findings)} findings" if findings else "every claim that can be checked holds"
     text = "\n".join([*(f"finding: {finding}" for finding in findings), f"{one_line(release_path)}: {found}"])
     show(as_json, text, {"valid": not findings, "findings": findings})
@@ -221,7 +220,7 @@ def transform(release: Release, expressions: tuple[str, ...], output: str) -> An
     "evaluate", "Evaluate a released function at your points.", release_argument, argument("points", "POINTS"),
     *reading_options,
 )  # fmt: skip
-def evaluate_command(release_path: str, points: str, as_json: bool) -> None:
+def evaluate_command(release_path: str, points: str, as_json: bool, **reading: bool) -> None:
     """Evaluate a released function at the rows of POINTS (a table as of mmd-test): values, with their errors.
 
     \b

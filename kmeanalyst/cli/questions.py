@@ -261,9 +261,9 @@ def _answered(word: str, questions: Iterable[tuple[str, Callable[[], Any]]]) -> 
             refused[name] = error
     if not answers:
         raise next(iter(refused.values()))
-    for name, error in refused.items():
-        note(f"no answer {word} {name}: {error}")
-    return answers, {name: str(error) for name, error in refused.items()}
+    for name, refusal in refused.items():
+        note(f"no answer {word} {name}: {refusal}")
+    return answers, {name: str(refusal) for name, refusal in refused.items()}
 
 
 def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:

@@ -151,7 +151,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         )
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
     form = _format(counts, notes)
-    as_dates: Any = (partial(_formatted_day, form), "dates", partial(_draft_date, form=form))
+    as_dates: Any = (partial(parse_day, form=form) if form else _day, "dates", partial(_draft_date, form=form))
     for parse, what, draft in (as_dates, (_number, "numbers", _draft_number)):
         parsed = [parse(text) for text in present]
         values = np.array([value for value in parsed if value is not None], dtype=float)
@@ -195,7 +195,7 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     notes.append(f"CHECK levels: the sample's only; a level it lacks becomes {lost} on the private side")
     notes.extend(_texts_may_identify(counts))
     notes.extend(_spellings(counts))
-    notes.extend(_collapsed(len(rare), other) if other and collapse_rare else _rare_levels(rare))
+    notes.extend(_rare_levels(rare, other if collapse_rare else None))
     levels = (*kept, other) if other else tuple(kept)
     if len(levels) == 1:
         notes.append(_constant(repr(levels[0]), "list the levels of the code book"))
@@ -221,10 +221,6 @@ def _is_boolean(distinct: Sequence[str]) -> bool:
 
 def _day(text: str) -> float | None:
     return parse_day(text) if len(text) >= 10 and text[4] == "-" else None
-
-
-def _formatted_day(form: str, text: str) -> float | None:
-    return parse_day(text, form) if form else _day(text)
 
 
 def _format(counts: Mapping[str, int], notes: list[str]) -> str:
@@ -294,9 +290,12 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
     atoms, shares = every if len(every[0]) else _spikes(numbers, step)
     if len(atoms):
         options["atoms"] = tuple(number(v) for v in atoms)
+        why_atoms = (
+            "are its few values" if len(every[0]) else "are far more frequent in the sample than their neighbours"
+        )
         listed = ", ".join(f"{value:.15g} ({share:.0%})" for value, share in zip(atoms, shares, strict=True))
         notes.append(
-            f"CHECK atoms: {listed} {_why_atoms(len(every[0]) > 0)}, so each is measured by itself; add other values that "
+            f"CHECK atoms: {listed} {why_atoms}, so each is measured by itself; add other values that "
             "questions will name (the threshold of a law, a rounded number, a cap)"
         )
     scale = _suggested_scale(numbers, low)
@@ -336,10 +335,6 @@ def _few_with_gaps(numbers: Array, step: float | None) -> tuple[Array, Array]:
     if not (nearly_all and gaps and len(values) <= _FEW_WITH_GAPS):
         return np.zeros(0), np.zeros(0)
     return values[often], counts[often] / len(numbers)
-
-
-def _why_atoms(every: bool) -> str:
-    return "are its few values" if every else "are far more frequent in the sample than their neighbours"
 
 
 def _spikes(numbers: Array, step: float | None) -> tuple[Array, Array]:
@@ -532,7 +527,13 @@ def _codes_at_the_end(values: Array, counts: Array, shown: Callable[[float], str
     return []
 
 
-def _rare_levels(rare: Sequence[str]) -> list[str]:
+def _rare_levels(rare: Sequence[str], other: str | None) -> list[str]:
+    """Levels seen a few times; `other` is the one that they were collapsed into."""
+    if other:
+        return [
+            f"CHECK collapsed: {len(rare)} level{'s' * (len(rare) > 1)} seen fewer than {_FEW} times became {other!r}, which is "
+            "the default: rare and unseen levels of private rows become it too"
+        ]
     listed = ", ".join(f"{text[:40]!r}" for text in rare[:_SHOWN])
     more = f" and {len(rare) - _SHOWN} more" if len(rare) > _SHOWN else ""
     note = (
@@ -540,13 +541,6 @@ def _rare_levels(rare: Sequence[str]) -> list[str]:
         "Remove those that are not, or draft with --collapse-rare"
     )
     return [note] if rare else []
-
-
-def _collapsed(n: int, other: str) -> list[str]:
-    return [
-        f"CHECK collapsed: {n} level{'s' * (n > 1)} seen fewer than {_FEW} times became {other!r}, which is the default: rare "
-        "and unseen levels of private rows become it too"
-    ]
 
 
 def _free_name(levels: Sequence[str]) -> str:

@@ -99,18 +99,15 @@ def _margins(
     most: int | None = None,
 ) -> Margins:
     ruled = rules_of(domain).cuts  # a rule is then about whole cells
-    own_cuts = [(*asked.get(j, ()), *ruled.get(j, ())) for j in range(len(domain))]
-    declared = [_cuts(column, ranges, own) for column, own in zip(domain.columns, own_cuts, strict=True)]
-    cuts = [
-        (_merged(column, edges, most, own), atoms)
-        for column, (edges, atoms), own in zip(domain.columns, declared, own_cuts, strict=True)
-    ]
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
-    finer_tables = [
-        _finer_edges(column, edges, whole, finely)
-        for column, (edges, _), (whole, _) in zip(domain.columns, cuts, declared, strict=True)
-    ]
+    cuts, finer_tables = [], []
+    for j, column in enumerate(domain.columns):
+        own = (*asked.get(j, ()), *ruled.get(j, ()))
+        declared, atoms = _cuts(column, ranges, own)
+        edges = _merged(column, declared, most, own)
+        cuts.append((edges, atoms))
+        finer_tables.append(_finer_edges(column, edges, declared, finely))
     fine = tuple(next(iter(tables), ()) for tables in finer_tables)
     deeper = tuple((j, own) for j, tables in enumerate(finer_tables) for own in tables[1:])
     counts = np.array([len(domain), math.comb(len(domain), 2), sum(map(bool, fine)) + len(deeper)])

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, scores_name, without_points
 from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS
@@ -30,6 +32,7 @@ from kmeanalyst.releases.statement import (
     is_pure,
     is_selection,
     is_whole,
+    software_versions,
 )
 from kmeanalyst.releases.texts import flaw_of
 
@@ -310,3 +313,11 @@ def plain(value: Any) -> Any:
 def declaration(members: dict[str, bytes]) -> dict[str, Any]:
     """What a header declares of the other members: length and SHA-256 of each."""
     return {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()}
+
+
+def outline(form: str, minor: int, domain: Domain, kernel: Kernel, members: dict[str, bytes]) -> dict[str, Any]:
+    """What the headers of both formats say alike."""
+    return {
+        "format": form, "schema_major": SCHEMA_MAJOR, "schema_minor": minor, "columns": domain.to_dict(),
+        "kernel": kernel.to_dict(), "versions": software_versions("kmeanalyst", "numpy"), "members": declaration(members),
+    }  # fmt: skip

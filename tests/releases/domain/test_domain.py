@@ -343,14 +343,14 @@ def test_grids_hold_all_of_a_small_column_and_the_public_values_of_a_large_one()
 def test_a_sample_is_encoded_with_notes_and_a_private_table_without():
     domain = Domain((Integer(name="age", lower=0, upper=99), Categorical(name="sex", levels=("F", "M"))))
     frame = pd.DataFrame({"age": [5, 200, 300], "more": 0, "sex": ["F", "X", "M"]})
-    rows, notes = domain.encode_sample(frame)
+    rows, counts = domain.encode_counted(frame)
     np.testing.assert_array_equal(rows, domain.encode(frame))
-    assert notes == [
+    assert counts.notes() == [
         'ignored columns the release does not have: "more"',
         "age: 2 of 3 values were outside the bounds and were clamped",
         "sex: 1 of 3 cells had no value of the domain and became its default",
     ]
-    assert domain.encode_sample(frame.iloc[:1, [0, 2]])[1] == []
+    assert domain.encode_counted(frame.iloc[:1, [0, 2]])[1].notes() == []
 
 
 AGE = Domain((Integer(name="age", lower=0, upper=99),))
