@@ -22,8 +22,6 @@ from kmeanalyst.cli.train import train_command
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from kmeanalyst.release import Release
     from kmeanalyst.releases.function import ReleasedFunction
 
@@ -241,21 +239,16 @@ def evaluate_command(release_path: str, points: str, as_json: bool, **reading: b
     for text in (notes := counts.notes()):
         note(text)
     with working("evaluating"):
-        answers = _answers(function, table)
+        answers: Any = function.evaluate(table)
+        if function.form.target is not None:
+            answers["prediction"] = function.predict(table)
+        if hasattr(function, "predict_proba"):
+            answers["probability"] = function.predict_proba(table)[:, 1]
     statement = function.statement
     show(as_json, answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"), {
         "kind": function.kind, "epsilon": statement.epsilon, "delta": statement.delta, "notes": notes,
         "rehearsal": function.is_rehearsal, "points": answers.to_dict("records"),
     })  # fmt: skip
-
-
-def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
-    answers: Any = function.evaluate(table)
-    if function.form.target is not None:
-        answers = answers.assign(prediction=function.predict(table))
-    if hasattr(function, "predict_proba"):
-        answers = answers.assign(probability=function.predict_proba(table)[:, 1])
-    return answers
 
 
 for _command in (

@@ -32,7 +32,6 @@ TableSource: TypeAlias = (
 )  # Any: a pyarrow.dataset.Dataset, which has no types
 Rename: TypeAlias = Mapping[str, str] | None  # the sample's name → the release's
 Recode: TypeAlias = Mapping[str, Mapping[Any, Any]] | None  # the release's column → their value → its value
-_CSV: dict[str, Any] = {"keep_default_na": False, "encoding": "utf-8-sig"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -214,36 +213,29 @@ def _as_domain_errors(name: str) -> Iterator[None]:
 # ---------------------------------------------------------------------- CSV
 
 
-def _csv_header(file: File) -> list[str]:
+@contextmanager
+def _read_csv(file: File, **options: Any) -> Iterator[Any]:
+    """What pandas reads of a file, cells as text."""
+    compression = "gzip" if is_gzipped(file.name) else None
     with _as_domain_errors(str(file)), file.open("rb") as handle:
-        return list(
-            pd.read_csv(handle, nrows=0, index_col=False, dtype=str, compression=_compression(file), **_CSV).columns
-        )
+        yield pd.read_csv(handle, compression=compression, keep_default_na=False, encoding="utf-8-sig", **options)
 
 
-def _csv_options(file: File) -> dict[str, Any]:
-    """How cells are read. A row's surplus cells are ignored, as on the private side; they never shift the others."""
-    return {"usecols": range(len(_csv_header(file))), "compression": _compression(file), **_CSV}
-
-
-def _compression(file: File) -> str | None:
-    return "gzip" if is_gzipped(file.name) else None
+def _csv_header(file: File) -> list[str]:
+    with _read_csv(file, nrows=0, index_col=False, dtype=str) as table:
+        return list(table.columns)
 
 
 def _whole_csv(file: File) -> pd.DataFrame:
-    options = _csv_options(file)
-    with _as_domain_errors(str(file)), file.open("rb") as handle:
-        return pd.read_csv(handle, dtype=str, **options)
+    """All rows. A row's surplus cells are ignored, as on the private side; they never shift the others."""
+    with _read_csv(file, usecols=range(len(_csv_header(file))), dtype=str) as table:
+        return table
 
 
 def _csv_blocks(file: File) -> Iterator[pd.DataFrame]:
     """Cells as Python's own text (dtype object): the same text as dtype str has, but several times faster to encode."""
-    options = _csv_options(file)
-    with (
-        _as_domain_errors(str(file)),
-        file.open("rb") as handle,
-        pd.read_csv(handle, dtype=object, chunksize=BATCH_ROWS, **options) as blocks,
-    ):
+    columns = range(len(_csv_header(file)))
+    with _read_csv(file, usecols=columns, dtype=object, chunksize=BATCH_ROWS) as blocks, blocks:
         yield from blocks
 
 

@@ -225,7 +225,11 @@ def _day(text: str) -> float | None:
 
 def _format(counts: Mapping[str, int], notes: list[str]) -> str:
     """The one way to write a day by which most of these texts are days; "" for none, and for several, which a note names."""
-    form, *others = _formats(counts)
+    texts = [text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\s*", text)]
+    read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in _FORMATS}
+    most = max(read.values())
+    found = [form for form, cells in read.items() if cells == most] if most > _MOST_BAD * sum(counts.values()) else [""]
+    form, *others = found
     shown = next(iter(counts))[:40]
     if form and not others:
         notes.append(f"CHECK format: cells such as {shown!r} are read as days by {form}, and released as YYYY-MM-DD")
@@ -235,14 +239,6 @@ def _format(counts: Mapping[str, int], notes: list[str]) -> str:
             "upper"
         )
     return "" if others else form
-
-
-def _formats(counts: Mapping[str, int]) -> list[str]:
-    """The ways to write a day by which most of these texts are days: those that read the most of them; "" for none."""
-    texts = [text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\s*", text)]
-    read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in _FORMATS}
-    most = max(read.values())
-    return [form for form, cells in read.items() if cells == most] if most > _MOST_BAD * sum(counts.values()) else [""]
 
 
 def _number(text: str) -> float | None:

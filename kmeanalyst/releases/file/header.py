@@ -57,12 +57,8 @@ def _holds(rules: dict[str, _Rule], value: Any) -> bool:
     return isinstance(value, dict) and set(value) == set(rules) and all(rules[name][1](value[name]) for name in rules)
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(is_whole, value))
-
-
-def _is_set(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 2 and all(map(is_whole, value))
+def _are_columns(value: Any, fewest: int, most: float = math.inf) -> bool:
+    return isinstance(value, list) and fewest <= len(value) <= most and all(map(is_whole, value))
 
 
 def _rounds(what: str, holds: Callable[[Any], bool]) -> _Rule:
@@ -122,7 +118,10 @@ _DERIVED_RULE, _RULES_RULE = {"derived": _LIST}, {"rules": _LIST}
 _NOISE_RULES = {"noise_scale": _POSITIVE, "grid_noise_scale": _POSITIVE, "n_rows": _COUNT}
 _MEASUREMENT_RULES = {"noise_law": _one_of(*NOISE_LAWS), "feature_map": _TABLE} | _NOISE_RULES
 _CHOICE_RULES = {"count": _COUNT, "step": _STEP, "scale": _POSITIVE}
-_SETS: _Rule = ("sets", lambda value: isinstance(value, list) and bool(value) and all(map(_is_set, value)))
+_SETS: _Rule = (
+    "sets",
+    lambda value: isinstance(value, list) and bool(value) and all(_are_columns(own, 3) for own in value),
+)
 _DRAWN_RULES = {"sets": _SETS, "count": _STEP, "largest": _STEP, "step": _STEP, "scale": _POSITIVE, "score_step": _STEP}
 _ROUND_RULES: dict[str, _Rule] = {
     "scores": _rounds("whole numbers, from 1 to 2^28", _STEP[1]),
@@ -131,7 +130,7 @@ _ROUND_RULES: dict[str, _Rule] = {
     ),
     "beforehand": (
         "a list of pairs of columns' numbers, at least one",
-        lambda value: isinstance(value, list) and bool(value) and all(map(_is_pair, value)),
+        lambda value: isinstance(value, list) and bool(value) and all(_are_columns(pair, 2, 2) for pair in value),
     ),
     "drawn": (
         "a table of sets, at least one, count, largest, step and score_step (from 1 to 2^28) and scale",

@@ -306,7 +306,10 @@ def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) ->
     linear = arrays["linear"]
     if len(linear) != len(domain):
         raise refusal("measurement/linear.npy", f"it has {len(linear)} rows, and there are {len(domain)} columns")
-    _check_phases(linear, domain)
+    farthest = np.array([np.abs(column.bounds).max() for column in domain.columns])
+    with np.errstate(over="ignore"):
+        if not np.isfinite(farthest @ np.abs(linear)).all():
+            raise refusal("measurement/linear.npy", "a frequency is so large that phases are infinite")
     tables = {column_of[name]: table for name, table in arrays.items() if name in column_of}
     for j, table in tables.items():
         column = domain.columns[j]
@@ -317,13 +320,6 @@ def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) ->
                 f"column {column.name} needs {' or '.join(map(str, allowed))} rows of {linear.shape[1]} phases",
             )
     return RandomFourier(kernel, linear, tables)
-
-
-def _check_phases(linear: Array, domain: Domain) -> None:
-    farthest = np.array([np.abs(column.bounds).max() for column in domain.columns])
-    with np.errstate(over="ignore"):
-        if not np.isfinite(farthest @ np.abs(linear)).all():
-            raise refusal("measurement/linear.npy", "a frequency is so large that phases are infinite")
 
 
 def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
