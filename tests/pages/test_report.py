@@ -421,13 +421,6 @@ def test_the_commands_on_the_page_run(tmp_path, monkeypatch):
         assert result.exit_code == 0, (text, result.stderr)
 
 
-def test_a_release_writes_its_own_report(levels_release, levels_path, tmp_path):
-    levels_release.report(tmp_path / "r.html", source=levels_path, columns=["city", "school"])
-    page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert page.texts["title"][0] == f"Report on {levels_path.name}"
-    assert len(page.of("article")) == 2
-
-
 @pytest.mark.skipif(browser() is None, reason="no Chromium or Chrome on the path: the page's structure is tested above")
 def test_a_browser_runs_the_pages_script_and_no_other(hostile, tmp_path):
     """The dumped tree has the script's own buttons, and no element from the file."""
