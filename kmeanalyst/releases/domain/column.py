@@ -170,9 +170,13 @@ class Column(ABC):
                 )
 
     @property
-    @abstractmethod
     def bounds(self) -> tuple[float, float]:
-        """The least and the largest encoded value; of text of its first number."""
+        """The least and the largest encoded value; of text of its first number.
+
+        >>> domain["age"].bounds, domain["sex"].bounds
+        ((9.0, 98.0), (0.0, 1.0))
+        """
+        return 0.0, math.inf
 
     @property
     def width(self) -> int:

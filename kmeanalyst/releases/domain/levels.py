@@ -47,7 +47,6 @@ class Categorical(Column):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """(first code, last code)."""
         return 0.0, float(len(self.levels) - 1)
 
     def parse(self, text: str) -> float | None:

@@ -105,7 +105,11 @@ class Number(Column):
 
     @property
     def natural_bounds(self) -> tuple[float, float]:
-        """(lower, upper) as numbers; of a date in days since 1970-01-01."""
+        """(lower, upper) as numbers; of a date in days since 1970-01-01.
+
+        >>> ka.Date(name="day", lower="1970-01-11", upper="1970-02-01").natural_bounds
+        (10.0, 31.0)
+        """
         return self._public_number("lower", self.lower), self._public_number("upper", self.upper)
 
     @property

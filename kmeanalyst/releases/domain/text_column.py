@@ -88,10 +88,6 @@ class Text(Column):
         return self.alphabet if self.unknown in self.alphabet else self.alphabet + self.unknown
 
     @property
-    def bounds(self) -> tuple[float, float]:
-        return 0.0, math.inf
-
-    @property
     def width(self) -> int:
         return -(-self.length // characters_in_a_number(len(self.symbols)))
 
