@@ -12,26 +12,26 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 153,
-    "kmeanalyst/cli": 1_678,
+    "kmeanalyst/cli": 1_529,
     "kmeanalyst/inference": 13_483,
     "kmeanalyst/kernels": 3_361,
     "kmeanalyst/learning": 3_418,
     "kmeanalyst/plots": 946,
     "kmeanalyst/release": 438,
-    "kmeanalyst/releases": 10_802,
+    "kmeanalyst/releases": 10_562,
     "kmeanalyst/report": 1_413,
     "kmeanalyst/representation": 4_851,
-    "kmeanalyst/sources": 1_412,
+    "kmeanalyst/sources": 1_350,
     "release_side": 86,
     "release_side/budget": 1_256,
-    "release_side/choices": 1_416,
+    "release_side/choices": 1_421,
     "release_side/cli": 836,
     "release_side/door": 1_926,
     "release_side/executors": 439,
     "release_side/private_rows": 1_213,
     "release_side/publishing": 3_264,
     "release_side/quality": 1_661,
-    "tests": 50_148,
+    "tests": 49_808,
 }
 
 
