@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial, wraps
+from collections.abc import Callable, Sequence
+from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kmeanalyst.cli.terminal import (
-    Command,
-    OnProgress,
-    Part,
-    argument,
-    command,
-    flag,
-    json_option,
-    note,
-    option,
-    show,
-    working,
-)
+from kmeanalyst.cli.terminal import Command, Part, argument, command, flag, json_option, note, option, show, working
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
-    from kmeanalyst.kernels.base import Array
     from kmeanalyst.release import Release
-    from kmeanalyst.releases.domain.domain import Domain, SampleCounts
     from kmeanalyst.releases.function import ReleasedFunction
     from kmeanalyst.sources.source import ArrowSource
 
@@ -56,7 +42,6 @@ own_options = (  # of a sample that is the analyst's own; they go with sample_pa
 columns_option = option("--columns compared", "Compare these columns alone, separated by commas.", metavar="NAMES")
 _SIGN = re.compile("(?<![<>!])=")  # between THEIRS and OURS: not that of <=50K
 seed_option = option("--seed", "Seed of all randomness.", click.IntRange(min=0), 0)
-_READING = "kmeanalyst.reading"
 INCOMPLETE = "kmeanalyst.incomplete"  # a command that answered a part of what was asked ends with exit code 1
 Answer = tuple[str | Callable[[], str] | None, Callable[[], dict[str, Any]]]  # the text, and the fields of --json
 
@@ -74,21 +59,17 @@ def level_option(default: float, text: str) -> Part:
 coverage_option = level_option(0.95, "Coverage of the intervals.")
 
 
-def _remember(context: click.Context, flag: click.Parameter, value: bool) -> None:
-    context.meta.setdefault(_READING, {})[flag.name] = value
-
-
-_hidden = partial(flag, expose_value=False, callback=_remember)  # `reading_choices` looks it up
 reading_options = (  # of every command that reads a .kme file
-    _hidden("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
-    _hidden("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
+    flag("--allow-rehearsal", "Read files stamped NOT PRIVATE too (rehearsals)."),
+    flag("--large", "Read files beyond the usual limits too: they may take minutes and gigabytes."),
     json_option,
 )
 
 
 def reading_choices() -> dict[str, bool]:
     """allow_rehearsal and large, as the user of the running command chose."""
-    return click.get_current_context().meta[_READING]
+    chosen = click.get_current_context().params
+    return {name: chosen[name] for name in ("allow_rehearsal", "large")}
 
 
 def on_release(
@@ -108,7 +89,7 @@ def on_release(
         named = signature(function).parameters
 
         @wraps(function)
-        def run(release_path: str, as_json: bool, **choices: Any) -> None:
+        def run(release_path: str, as_json: bool, allow_rehearsal: bool, large: bool, **choices: Any) -> None:
             if check is not None:
                 check(**choices)
             if choices.get("output") is not None:
@@ -123,8 +104,7 @@ def on_release(
             with working(work) as on_progress:
                 about = {"path": release_path, "on_progress": on_progress}
                 text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
-                facts = fields() if as_json else {}
-                facts.setdefault("rehearsal", release.is_rehearsal)
+                facts = {"rehearsal": release.is_rehearsal} | (fields() if as_json else {})
                 if release.statement is not None and release.statement.declared_by is not None:
                     facts.setdefault("declared", release.statement.claim)
                 text = text() if callable(text) and not as_json else text
@@ -192,27 +172,3 @@ def _sample_named(path: str | None, from_table: str | None) -> str | ArrowSource
             "--from names a table of a database, and SAMPLE is none. Name postgresql: or a .duckdb file, or leave --from out."
         )
     return sql(path, from_table)
-
-
-class RowsWithProgress:
-    """A table in blocks, as mmd_test takes it; each block reports the progress.
-
-    The number of rows is known after the first pass; until then only the number read is reported.
-    """
-
-    read_once = False
-
-    def __init__(self, source: str | ArrowSource | None, on_progress: OnProgress) -> None:
-        from kmeanalyst.sources.tables import table_of
-
-        self._table, self._on_progress = table_of(source), on_progress
-        self._rows: int | None = None
-
-    def encoded(self, domain: Domain) -> Iterator[tuple[Array, SampleCounts]]:
-        assert self._table is not None  # for all that commands name
-        seen = 0
-        for rows, counts in self._table.encoded(domain):
-            seen += len(rows)
-            self._on_progress(f"testing {seen:,} rows", seen / self._rows if self._rows else None)
-            yield rows, counts
-        self._rows = seen

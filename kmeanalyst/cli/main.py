@@ -14,7 +14,6 @@ from kmeanalyst.cli.arguments import (
     open_function,
     open_release,
     output_option,
-    reading_choices,
     reading_options,
     release_argument,
 )
@@ -23,8 +22,6 @@ from kmeanalyst.cli.train import train_command
 from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from kmeanalyst.release import Release
     from kmeanalyst.releases.function import ReleasedFunction
 
@@ -53,7 +50,7 @@ def main() -> None:
 
 
 @command("info", "What a release is and guarantees.", release_argument, *reading_options)
-def info(release_path: str, as_json: bool) -> None:
+def info(release_path: str, as_json: bool, **reading: bool) -> None:
     """Show what a release is and guarantees: rows, columns, rules, ε and δ, noise, weights.
 
     Example: kmeanalyst info adult.kme
@@ -102,7 +99,7 @@ def _facts_of_function(function: ReleasedFunction) -> dict[str, Any]:
 
 @command("validate", "Recompute every claim that can be recomputed.", release_argument, *reading_options)
 @click.pass_context
-def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
+def validate(ctx: click.Context, release_path: str, as_json: bool, **reading: bool) -> None:
     """Recompute every claim in a file that can be recomputed; exit code 3 if one does not hold.
 
     Example: kmeanalyst validate adult.kme
@@ -110,7 +107,7 @@ def validate(ctx: click.Context, release_path: str, as_json: bool) -> None:
     from kmeanalyst.releases.file import validate_release
 
     with working("validating"):
-        findings = validate_release(release_path, **reading_choices())
+        findings = validate_release(release_path, **reading)
     found = f"{len(findings)} findings" if findings else "every claim that can be checked holds"
     text = "\n".join([*(f"finding: {finding}" for finding in findings), f"{one_line(release_path)}: {found}"])
     show(as_json, text, {"valid": not findings, "findings": findings})
@@ -187,20 +184,12 @@ def demo(keep: str | None, as_json: bool) -> None:
     show(as_json, None, run_demo(keep, as_json=as_json))
 
 
-def _check_names(expressions: tuple[str, ...], name: str | None, **_: Any) -> None:
-    if name is not None and len(expressions) > 1:
-        raise click.UsageError(
-            f"--name is for one expression, got {len(expressions)}. Write each as 'name = expression'."
-        )
-
-
 @on_release(
     "transform", "Add columns computed from others.",
     argument("expressions", '"NAME = EXPRESSION"...', None, nargs=-1, required=True), output_option("OUT.kme"),
-    option("--name", "Name of the new column, for one expression without a name.", metavar="NAME"),
-    work="computing", check=_check_names,
+    work="computing",
 )  # fmt: skip
-def transform(release: Release, expressions: tuple[str, ...], output: str, name: str | None) -> Answer:
+def transform(release: Release, expressions: tuple[str, ...], output: str) -> Answer:
     """Write a release with further columns, computed from those it has; each may use those before it.
 
     An expression without a name is named after its text. The measurement and the privacy guarantee are unchanged.
@@ -208,11 +197,11 @@ def transform(release: Release, expressions: tuple[str, ...], output: str, name:
     \b
     Examples:
       kmeanalyst transform adult.kme 'yearly = `hours-per-week` * 52' --output adult_yearly.kme
-      kmeanalyst transform adult.kme "log(age)" --name log_age --output adult_log.kme
+      kmeanalyst transform adult.kme "log(age)" --output adult_log.kme
     """
     from kmeanalyst.releases.derived import named_expressions
 
-    transformed = release.transform(named_expressions(expressions, name))
+    transformed = release.transform(named_expressions(expressions))
     transformed.write(output)
     new = transformed.derived[len(release.derived) :]
     for one in new:
@@ -229,7 +218,7 @@ def transform(release: Release, expressions: tuple[str, ...], output: str, name:
     "evaluate", "Evaluate a released function at your points.", release_argument, argument("points", "POINTS"),
     *reading_options,
 )  # fmt: skip
-def evaluate_command(release_path: str, points: str, as_json: bool) -> None:
+def evaluate_command(release_path: str, points: str, as_json: bool, **reading: bool) -> None:
     """Evaluate a released function at the rows of POINTS (a table as of mmd-test): values, with their errors.
 
     \b
@@ -250,21 +239,16 @@ def evaluate_command(release_path: str, points: str, as_json: bool) -> None:
     for text in (notes := counts.notes()):
         note(text)
     with working("evaluating"):
-        answers = _answers(function, table)
+        answers: Any = function.evaluate(table)
+        if function.form.target is not None:
+            answers["prediction"] = function.predict(table)
+        if hasattr(function, "predict_proba"):
+            answers["probability"] = function.predict_proba(table)[:, 1]
     statement = function.statement
     show(as_json, answers.to_string(index=False, float_format=lambda number: f"{number:.6g}"), {
         "kind": function.kind, "epsilon": statement.epsilon, "delta": statement.delta, "notes": notes,
         "rehearsal": function.is_rehearsal, "points": answers.to_dict("records"),
     })  # fmt: skip
-
-
-def _answers(function: ReleasedFunction, table: pd.DataFrame) -> pd.DataFrame:
-    answers: Any = function.evaluate(table)
-    if function.form.target is not None:
-        answers = answers.assign(prediction=function.predict(table))
-    if hasattr(function, "predict_proba"):
-        answers = answers.assign(probability=function.predict_proba(table)[:, 1])
-    return answers
 
 
 for _command in (

@@ -1,9 +1,8 @@
-"""Commands that write files for others: `export` (rows, draws, replicates, for NIST), `plot` and `report`."""
+"""Commands that write files for others: `export` (rows, draws, replicates), `plot` and `report`."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ from kmeanalyst.cli.arguments import (
     view_option,
 )
 from kmeanalyst.cli.terminal import OnProgress, argument, flag, note, option, say
-from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,39 +25,22 @@ if TYPE_CHECKING:
     from kmeanalyst.release import Release
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Choices:
-    """The arguments and options, as they are named below; contradictions of theirs are refused before a file is opened."""
-
-    output: str | None
-    view: Any
-    rows: int | None
-    seed: int | None
-    n_draws: int | None
-    n_replicates: int | None
-    columns: str | None
-    keep_formulas: bool
-    sdnist: str | None
-
-    def __post_init__(self) -> None:
-        if (self.output is None) == (self.sdnist is None):
-            raise click.UsageError("Name either OUT.{csv,parquet,nc} or --sdnist DIR.")
-        if self.sdnist is not None:
-            if self.view not in ("signed", "resampled"):
-                raise click.UsageError("--sdnist writes rows of equal weight: leave --view out.")
-        elif self.n_draws is not None or self.n_replicates is not None:
-            if None not in (self.n_draws, self.n_replicates) or self.view != "signed":
-                raise click.UsageError("--draws, --replicates and --view are for different rules: name one of them.")
-            if self.n_replicates is not None and self.rows is not None:
-                raise click.UsageError("--rows is for draws: replicate weights go with the rows that the release has.")
-        elif self.columns is not None:
-            raise click.UsageError("--columns goes with --draws or --replicates: other files have all columns.")
-        elif Path(self.output or "").is_dir():
-            raise click.BadParameter(f"{self.output} is a directory. Name a file.", param_hint="OUT")
+def _check_export(
+    output: str, view: str, rows: int | None, n_draws: int | None, n_replicates: int | None, columns: str | None, **_: Any
+) -> None:  # fmt: skip
+    if n_draws is not None or n_replicates is not None:
+        if None not in (n_draws, n_replicates) or view != "signed":
+            raise click.UsageError("--draws, --replicates and --view are for different rules: name one of them.")
+        if n_replicates is not None and rows is not None:
+            raise click.UsageError("--rows is for draws: replicate weights go with the rows that the release has.")
+    elif columns is not None:
+        raise click.UsageError("--columns goes with --draws or --replicates: other files have all columns.")
+    elif Path(output).is_dir():
+        raise click.BadParameter(f"{output} is a directory. Name a file.", param_hint="OUT")
 
 
 @on_release(
-    "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc}", required=False),
+    "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc}"),
     option(
         "--view",
         "Weights as released, the nearest probability weights, rows of equal weight, or what answers are sums over.",
@@ -87,22 +68,16 @@ class _Choices:
         metavar="NAMES",
     ),
     flag("--keep-formulas", "Of .csv: no apostrophe before text cells that a spreadsheet would run."),
-    option(
-        "--sdnist",
-        "Instead of OUT: rows of equal weight and labels, in folder DIR, for the report of NIST's SDNist. It knows nothing but "
-        "its own excerpts of the American Community Survey: other releases are refused.",
-        "folder", metavar="DIR",
-    ),
-    work="writing", check=_Choices,
+    work="writing", check=_check_export,
 )  # fmt: skip
-def export_command(release: Release, path: str, **options: Any) -> Answer:
+def export_command(
+    release: Release, output: str, view: Any, rows: int | None, seed: int | None, n_draws: int | None,
+    n_replicates: int | None, columns: str | None, keep_formulas: bool,
+) -> Answer:  # fmt: skip
     """Write the points and weights for other tools.
 
     In a .csv file a text cell that begins like a formula (=, +, -, @) gets an apostrophe in front, unless it is a number:
     a spreadsheet would run it. The file of a rehearsal has a column NOT_PRIVATE.
-
-    With --sdnist DIR: FILE's name with .csv, as many rows as points unless --rows says otherwise, "N" where a cell is missing; the
-    same with .json, labels (ε, δ, method, columns); and the command that makes NIST's report is printed.
 
     Points and weights by themselves have no valid error. With --draws or --replicates other programs get standard errors that
     include the noise, each by one rule, which README.txt (with code for R and Stata) and rule.json in the folder name.
@@ -114,69 +89,35 @@ def export_command(release: Release, path: str, **options: Any) -> Answer:
       kmeanalyst export adult.kme model --draws 20 --columns income,age,sex
       kmeanalyst export adult.kme weighted --replicates 100
     """
-    asked = _Choices(**options)
-    if asked.sdnist is not None:
-        return _sdnist(release, Path(path).stem, asked.sdnist, asked)
-    assert asked.output is not None
-    write = _points if asked.n_draws is None and asked.n_replicates is None else _drawn
-    return write(release, asked.output, asked)
-
-
-def _points(release: Release, output: str, asked: _Choices) -> Answer:
+    from kmeanalyst.inference.draws.folder import write_draws, write_replicates
     from kmeanalyst.releases.file.export import export
 
-    frame = release.to_frame(asked.view, rows=asked.rows, rng=asked.seed)
-    defused = export(release, output, frame=frame, keep_formulas=asked.keep_formulas)
-    _note_defused(defused)
-    if (asked.view == "signed" and not release.is_probability) or frame["weight"].min() < 0:
-        note("signed weights; most tools misread negative ones. --view probability or resampled has none.")
-    say(f"wrote {output}", err=True)
-    return None, lambda: {"output": output, "view": asked.view, "rows": len(frame), "defused_cells": defused}
-
-
-def _note_defused(defused: int) -> None:
+    wrote, names = f"{output}: README.txt says by which rule standard errors are computed", column_names(columns)
+    if n_draws is not None:
+        tables = release.draws(n_draws, columns=names, rows=rows, rng=seed)
+        defused = write_draws(release, output, tables, keep_formulas=keep_formulas)
+        facts: dict[str, Any] = {"draws": n_draws, "rows": len(tables[0]), "rule": "Rubin"}
+    elif n_replicates is not None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            frame = release.replicates(n_replicates, columns=names, rng=seed)
+        for one in caught:
+            note(str(one.message))
+        defused = write_replicates(release, output, frame, keep_formulas=keep_formulas)
+        facts = {"replicates": n_replicates, "rows": len(frame), "rule": "replicate weights"}
+    else:
+        wrote, frame = output, release.to_frame(view, rows=rows, rng=seed)
+        defused = export(release, output, frame=frame, keep_formulas=keep_formulas)
+        facts = {"view": view, "rows": len(frame)}
+        if (view == "signed" and not release.is_probability) or frame["weight"].min() < 0:
+            note("signed weights; most tools misread negative ones. --view probability or resampled has none.")
     if defused:
         note(
             f"{defused} text cells begin like a formula, which a spreadsheet would run, and got an apostrophe in front. "
             "--keep-formulas leaves them as they are."
         )
-
-
-def _drawn(release: Release, folder: str, asked: _Choices) -> Answer:
-    from kmeanalyst.inference.draws.draws import FEWEST_REPLICATES, too_few
-    from kmeanalyst.inference.draws.folder import write_draws, write_replicates
-
-    columns, R = column_names(asked.columns), asked.n_replicates
-    if R is None:
-        assert asked.n_draws is not None
-        tables = release.draws(asked.n_draws, columns=columns, rows=asked.rows, rng=asked.seed)
-        defused = write_draws(release, folder, tables, keep_formulas=asked.keep_formulas)
-        facts: dict[str, Any] = {"draws": asked.n_draws, "rows": len(tables[0]), "rule": "Rubin"}
-    else:
-        if R < FEWEST_REPLICATES:
-            note(too_few(R))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it was said
-            frame = release.replicates(R, columns=columns, rng=asked.seed)
-        defused = write_replicates(release, folder, frame, keep_formulas=asked.keep_formulas)
-        facts = {"replicates": R, "rows": len(frame), "rule": "replicate weights"}
-    _note_defused(defused)
-    say(f"wrote {folder}: README.txt says by which rule standard errors are computed", err=True)
-    return None, lambda: {"output": folder, **facts, "defused_cells": defused}
-
-
-def _sdnist(release: Release, name: str, folder: str, asked: _Choices) -> Answer:
-    from kmeanalyst.releases.file.export import SDNIST_COLUMNS, export_sdnist
-
-    frame = release.to_frame("resampled", rows=asked.rows, rng=asked.seed)
-    labels = export_sdnist(release, folder, name=name, frame=frame)
-    if left := [column for column in release.domain.names if column not in SDNIST_COLUMNS]:
-        note(f"SDNist does not know these columns and leaves them out: {one_line(', '.join(left))}")
-    files = [str(Path(folder) / f"{name}{ending}") for ending in (".csv", ".json")]
-    say(f"wrote {files[0]} and {files[1]}", err=True)
-    target = labels.get("target dataset", "TARGET").removesuffix("2019").upper()
-    command = f"python -m sdnist.report {files[0]} {target} --labels {files[1]}"
-    return command, lambda: {"output": files, "rows": len(frame), "labels": labels}
+    say(f"wrote {wrote}", err=True)
+    return None, lambda: {"output": output, **facts, "defused_cells": defused}
 
 
 def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, sample_path: str | None, **_: Any) -> None:
@@ -278,7 +219,7 @@ def report_command(
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)
     return None, lambda: {
         "output": output, "bytes": size, "source": facts.source, "sha256": facts.sha256,
-        "rehearsal": release.is_rehearsal, "view": facts.view,
+        "view": facts.view,
         "columns": [one.to_dict() for one in facts.columns], "pairs": [pair.to_dict() for pair in facts.pairs],
         "warnings": [vars(one) for one in warnings_of(facts)],
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ import click
 from kmeanalyst.cli.arguments import (
     INCOMPLETE,
     Answer,
-    RowsWithProgress,
     columns_option,
     coverage_option,
     level_option,
@@ -69,7 +68,7 @@ def expect(
         partial(release.expectation, view=view), expressions, on_progress, _conditions(release, by, where)
     )
     return partial(estimate_table, estimates, level, kind), lambda: {
-        "rehearsal": release.is_rehearsal, "estimates": [e.to_dict(level, kind) for e in estimates], **refused,
+        "estimates": [e.to_dict(level, kind) for e in estimates], **refused,
     }  # fmt: skip
 
 
@@ -77,21 +76,12 @@ def _expectations(
     ask: Callable[..., Estimate], expressions: Sequence[str], on_progress: OnProgress, conditions: Sequence[str | None]
 ) -> tuple[list[Estimate], dict[str, Any]]:
     """The answers to expressions under each condition, and for --json those without one; ValueError if none has one."""
-    estimates: list[Estimate] = []
-    refused: dict[str, ValueError] = {}
-    questions = [partial(ask, text) for text in expressions]
-    for text, question in zip(expressions, _with_progress(questions, on_progress), strict=True):
-        try:
-            estimates += _answers(question, conditions)
-        except ValueError as error:
-            refused[text] = error
-    if not estimates:
-        raise next(iter(refused.values()))
-    for text, refusal in refused.items():
-        note(f"no answer to {text}: {refusal}")
+    questions = [(text, partial(_answers, partial(ask, text), conditions)) for text in expressions]
+    answers, refused = _answered("to", _with_progress(questions, on_progress))
+    if refused:
         click.get_current_context().meta[INCOMPLETE] = True
-    reasons = [{"expression": text, "reason": str(refusal)} for text, refusal in refused.items()]
-    return estimates, {"refused": reasons} if reasons else {}
+    reasons = [{"expression": text, "reason": reason} for text, reason in refused.items()]
+    return [one for own in answers for one in own], {"refused": reasons} if reasons else {}
 
 
 @on_release(
@@ -150,7 +140,7 @@ def quantile(
     tables = _answers(partial(release.quantile, column, orders), _conditions(release, by, where))
     estimates = [e for table in tables for e in table]
     return partial(estimate_table, estimates, level), lambda: {
-        "rehearsal": release.is_rehearsal, "column": column,
+        "column": column,
         "estimates": [{"q": e.interval_by.q} | e.to_dict(level) for e in estimates],
     }  # fmt: skip
 
@@ -185,7 +175,7 @@ def table(
     question = partial(contingency, release, columns, view=view, tables=len(conditions))
     cells = [cell for counted in _answers(question, conditions) for cell in counted]
     return lambda: estimate_table([e for _, e in cells], level, kind), lambda: {
-        "rehearsal": release.is_rehearsal, "columns": columns,
+        "columns": columns,
         "cells": [{"groups": of} | e.to_dict(level, kind) for of, e in _with_progress(cells, on_progress)],
     }  # fmt: skip
 
@@ -203,7 +193,7 @@ def survival(release: Release, time: str, event: str, where: str | None, level: 
       kmeanalyst survival counted.kme age "income == '>50K'" --where "sex == 'Male'" --level 0.9
     """
     curve = release.survival(time, event, where=where, level=level)
-    return repr(curve), lambda: {"rehearsal": release.is_rehearsal, **curve.to_dict()}
+    return repr(curve), lambda: curve.to_dict()
 
 
 @on_release(
@@ -232,8 +222,7 @@ def glm_command(release: Release, formula: str, references: tuple[str, ...], lev
       kmeanalyst glm adult.kme '`hours-per-week` ~ age * sex' --where "age < 65" --json
     """
     model = release.glm(formula, reference=_levels(references), **options)
-    about = {"rehearsal": release.is_rehearsal, "formula": formula}
-    return partial(model.summary, level), lambda: about | model.to_dict(level)
+    return partial(model.summary, level), lambda: {"formula": formula} | model.to_dict(level)
 
 
 def _levels(references: tuple[str, ...]) -> dict[str, str]:
@@ -257,18 +246,23 @@ def _with_progress(all_of_them: Sequence[Any], on_progress: OnProgress) -> Itera
 
 def _answers(question: Callable[..., Any], conditions: Sequence[str | None]) -> list[Any]:
     """Answer the question under each condition; conditions without an answer are reported and skipped."""
+    return _answered("where", [(str(condition), partial(question, where=condition)) for condition in conditions])[0]
+
+
+def _answered(word: str, questions: Iterable[tuple[str, Callable[[], Any]]]) -> tuple[list[Any], dict[str, str]]:
+    """The answers to named questions, and why others have none, as notes say too; ValueError if none has one."""
     answers: list[Any] = []
-    refusals: dict[str | None, ValueError] = {}
-    for condition in conditions:
+    refused: dict[str, ValueError] = {}
+    for name, question in questions:
         try:
-            answers.append(question(where=condition))
+            answers.append(question())
         except ValueError as error:
-            refusals[condition] = error
+            refused[name] = error
     if not answers:
-        raise next(iter(refusals.values()))
-    for condition, refusal in refusals.items():
-        note(f"no answer where {condition}: {refusal}")
-    return answers
+        raise next(iter(refused.values()))
+    for name, refusal in refused.items():
+        note(f"no answer {word} {name}: {refusal}")
+    return answers, {name: str(refusal) for name, refusal in refused.items()}
 
 
 def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:
@@ -293,7 +287,7 @@ _false_alarm_option = level_option(0.05, "Probability of a false alarm: a smalle
     "mmd-test", "Is a sample from the release's population?",
     sample_argument, _false_alarm_option, columns_option, *own_options, work="testing",
 )  # fmt: skip
-def mmd_test_command(release: Release, source: Any, level: float, own: Any, on_progress: OnProgress) -> Answer:
+def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> Answer:
     """Test whether SAMPLE (a table, or another .kme) comes from the population of the release.
 
     A table is a file (.csv, .parquet, .feather, …), a folder, glob or URL of them, or a table of a database.
@@ -307,9 +301,8 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any, on_p
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 
-    other = open_release(source) if isinstance(source, str) and source.endswith(".kme") else None
-    in_blocks = other is None and not (own["rename"] or own["recode"])
-    result = mmd_test(release, RowsWithProgress(source, on_progress) if in_blocks else other or source, **own)
+    other = open_release(source) if isinstance(source, str) and source.endswith(".kme") else source
+    result = mmd_test(release, other, **own)
     reject = bool(result.pvalue < level)
     verdict = "differ" if reject else "no difference that this release can show"
     lines = [
@@ -319,7 +312,7 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any, on_p
         ("method", f"{result.method}; privacy noise {'included' if result.noise_aware else 'not known'}"),
     ]
     text = "\n".join(f"{label:<12} {text}" for label, text in lines)
-    rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
+    rehearsal = release.is_rehearsal or getattr(other, "is_rehearsal", False)
     return text, lambda: result.to_dict() | {"level": level, "reject": reject, "rehearsal": rehearsal}
 
 

@@ -78,15 +78,10 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     click.echo(escaped(text), err=err, nl=nl)
 
 
-def print_json(value: Any) -> None:
-    """One JSON object on standard output, as `json_text` writes it."""
-    click.echo(json_text(value))
-
-
 def show(as_json: bool, text: str | None, fields: dict[str, Any]) -> None:
     """An answer: with --json one object with these fields, else the text if there is one."""
     if as_json:
-        print_json(fields)
+        click.echo(json_text(fields))
     elif text is not None:
         say(text)
 

@@ -6,7 +6,6 @@ import difflib
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kmeanalyst.cli.arguments import Answer, column_names, on_release, output_option, own_options, seed_option
@@ -23,25 +22,6 @@ if TYPE_CHECKING:
 _DEFAULT = {"classification": "LogisticRegression", "regression": "Ridge"}
 _METRICS = {"classification": ("accuracy", "roc_auc", "log_loss"), "regression": ("r2", "root_mean_squared_error")}
 _PATIENT = {"LogisticRegression": {"max_iter": 1000}}  # scikit-learn's default of 100 steps is too few for indicators
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Choices:
-    """What the options say of the model, and of its scores.
-
-    estimator  the name of a classifier or regressor; by default LogisticRegression, or Ridge for a target of numbers.
-    settings   its parameters "name=value", the value as JSON or else as text.
-    """
-
-    target: str
-    estimator: str | None
-    settings: Sequence[str]
-    columns: str | None
-    view: View | None
-    source: Any
-    own: dict[str, Any]
-    metrics: Sequence[str]
-    seed: int
 
 
 def _check(metrics: Sequence[str], sample_path: str | None, **_: Any) -> None:
@@ -68,7 +48,10 @@ def _check(metrics: Sequence[str], sample_path: str | None, **_: Any) -> None:
     option("--metric metrics", "Score of --test, as scikit-learn names it; repeat for more.", metavar="NAME", multiple=True),
     seed_option, work="training", check=_check,
 )  # fmt: skip
-def train_command(release: Release, output: str, **options: Any) -> Answer:
+def train_command(
+    release: Release, output: str, target: str, estimator: str | None, settings: Sequence[str], columns: str | None,
+    view: View | None, source: Any, own: dict[str, Any], metrics: Sequence[str], seed: int,
+) -> Answer:  # fmt: skip
     """Train a scikit-learn model on a release, with the weights that the estimator handles correctly.
 
     The file holds no code; kmeanalyst.read_model loads it, and the model predicts on tables in natural units.
@@ -78,19 +61,19 @@ def train_command(release: Release, output: str, **options: Any) -> Answer:
       kmeanalyst train adult.kme --target income --output model.skops --test my_sample.csv
       kmeanalyst train adult.kme --target age --estimator RandomForestRegressor --set n_estimators=300 --output age.skops
     """
+    from kmeanalyst.learning.rows.training_rows import target_of
     from kmeanalyst.learning.training.pipeline import check_name, untrusted_types, write_model
     from kmeanalyst.learning.training.training import fit
     from kmeanalyst.sources.tables import read_table, translated
 
-    choices = _Choices(**options)
     check_name(output)
-    sample = None if choices.source is None else translated(read_table(choices.source, release.domain), **choices.own)
-    estimator, columns = _estimator(release, choices), column_names(choices.columns)
+    sample = None if source is None else translated(read_table(source, release.domain), **own)
+    chosen, names = _estimator(estimator, target_of(release, target).task, settings, seed), column_names(columns)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = fit(estimator, release, choices.target, columns=columns, view=choices.view, rng=choices.seed)
+        model = fit(chosen, release, target, columns=names, view=view, rng=seed)
     notes = list(dict.fromkeys(str(one.message) for one in caught))
-    scores = {} if sample is None else _scores(model, sample, choices.metrics)
+    scores = {} if sample is None else _scores(model, sample, metrics)
     write_model(model, output)
     unknown = untrusted_types(output)  # read_model trusts no types but the commonest
     arguments = repr(output) + (f", trusted={unknown!r}" if unknown else "")
@@ -105,12 +88,11 @@ def train_command(release: Release, output: str, **options: Any) -> Answer:
     }  # fmt: skip
 
 
-def _estimator(release: Release, choices: _Choices) -> Any:
+def _estimator(name: str | None, task: str, settings: Sequence[str], seed: int) -> Any:
+    """A classifier or regressor by its name, by default that of the task, with parameters "name=value"."""
     from sklearn.utils import all_estimators
 
-    from kmeanalyst.learning.rows.training_rows import target_of
-
-    name = choices.estimator or _DEFAULT[target_of(release, choices.target).task]
+    name = name or _DEFAULT[task]
     known = dict(all_estimators(type_filter=["classifier", "regressor"]))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
@@ -118,7 +100,7 @@ def _estimator(release: Release, choices: _Choices) -> Any:
             f"scikit-learn has no classifier or regressor {name!r}. "
             + (f"Did you mean {' or '.join(near)}?" if near else "Write its class's name, such as LogisticRegression.")
         )
-    parameters = _PATIENT.get(name, {}) | dict(_setting(text) for text in choices.settings)
+    parameters = _PATIENT.get(name, {}) | dict(_setting(text) for text in settings)
     try:
         estimator = known[name](**parameters)
     except TypeError as error:
@@ -126,7 +108,7 @@ def _estimator(release: Release, choices: _Choices) -> Any:
             f"{name} could not be made: {error}. Correct --set; parameters that are estimators need Python."
         ) from None
     if "random_state" in estimator.get_params() and "random_state" not in parameters:
-        estimator.set_params(random_state=choices.seed)
+        estimator.set_params(random_state=seed)
     return estimator
 
 

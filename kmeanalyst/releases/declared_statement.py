@@ -9,9 +9,10 @@ from typing import Any, ClassVar, TypeAlias
 from kmeanalyst.releases.statement import (
     GAUSSIAN,
     LAPLACE,
-    VERSION,
     PrivacyStatement,
     StatementError,
+    check_versions,
+    fields_of_header,
     is_number,
     is_whole,
 )
@@ -78,6 +79,7 @@ class DeclaredStatement:
                 raise StatementError(f"{name} is out of its range, got {value!r:.80}. Correct it, or leave it out.")
         if not (is_whole(self.n_rows) and self.n_rows >= 1):
             raise StatementError(f"n_rows must be a positive whole number, got {self.n_rows!r:.80}.")
+        check_versions(self.versions)
 
     @property
     def claim(self) -> str:
@@ -92,16 +94,7 @@ class DeclaredStatement:
     @classmethod
     def from_dict(cls, header: Any) -> DeclaredStatement:
         """The statement from a file header; StatementError if fields are missing or unknown."""
-        given, own = set(header) if isinstance(header, dict) else set(), {each.name for each in fields(cls)}
-        if wrong := given ^ own:
-            raise StatementError(
-                f"the declared statement is not complete or has unknown fields: {sorted(wrong)!r:.200}."
-            )
-        versions = header["versions"].values() if isinstance(header["versions"], dict) else [None]
-        whole = all(isinstance(one, str) and VERSION.fullmatch(one) for one in versions)
-        if not isinstance(header["notes"], list) or not whole:
-            raise StatementError("notes must be a list of texts, and versions a table of version numbers.")
-        return cls(**(header | {"notes": tuple(header["notes"])}))
+        return cls(**fields_of_header(header, [each.name for each in fields(cls)], texts="notes"))
 
 
 Statement: TypeAlias = PrivacyStatement | DeclaredStatement

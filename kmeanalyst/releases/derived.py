@@ -251,38 +251,24 @@ _SIGNS = {
 }  # fmt: skip
 
 
-def named_expressions(texts: Sequence[str], name: str | None = None) -> dict[str, str]:
+def named_expressions(texts: Sequence[str]) -> dict[str, str]:
+    """Name → expression of texts "bmi = mass / height**2"; an expression alone is named after its text.
+
+    >>> named_expressions(["bmi = mass / height**2", "mass / height**2"])
+    {'bmi': 'mass / height**2', 'mass_over_height_to_2': 'mass / height**2'}
+    """
     named: dict[str, str] = {}
     for text in texts:
-        its_name, expression = named_expression(text, name)
-        if its_name in named:
+        assigned = _ASSIGNMENT.fullmatch(text)
+        quoted, plain, expression = assigned.groups() if assigned else (None, _slug(text), text)
+        name = quoted.replace("``", "`") if quoted else plain
+        if name in named:
             raise ValueError(
-                f"two new columns would be named {words.written(its_name)}: one would hide the other. Name each of them "
+                f"two new columns would be named {words.written(name)}: one would hide the other. Name each of them "
                 'otherwise, as in "name = expression".'
             )
-        named[its_name] = expression
+        named[name] = expression.strip()
     return named
-
-
-def named_expression(text: str, name: str | None = None) -> tuple[str, str]:
-    """("bmi", "mass / height**2") of the text "bmi = mass / height**2"; an expression alone is named after its text.
-
-    >>> named_expression("bmi = mass / height**2")
-    ('bmi', 'mass / height**2')
-    >>> named_expression("mass / height**2")
-    ('mass_over_height_to_2', 'mass / height**2')
-    >>> named_expression("age >= 18", "adult")
-    ('adult', 'age >= 18')
-    """
-    assigned = _ASSIGNMENT.fullmatch(text)
-    if assigned is None:
-        return name or _slug(text), text.strip()
-    quoted, plain, expression = assigned.groups()
-    if name is not None:
-        raise ValueError(
-            f"the new column has two names, {name} and {quoted or plain}: it is unclear which is meant. Leave one out."
-        )
-    return (quoted.replace("``", "`") if quoted else plain), expression.strip()
 
 
 def _slug(text: str) -> str:

@@ -170,7 +170,10 @@ class Measurement:
             if not (0 < choice.count <= len(kernel.chosen) and 0 < choice.step <= GRID and 0 < choice.scale < math.inf):
                 raise ValueError("a choice is of chosen pairs, with a step from 1 to 2^28 and a positive finite scale.")
         if self.drawn is not None and not self.drawn.fits(kernel):
-            raise ValueError("sets that were drawn are different sets of three or more columns. Correct them.")
+            raise ValueError(
+                "sets that were drawn are different sets of three or more columns, i < j < …, as many as there were draws or "
+                "more, in tables with no more cells than the largest. Correct them."
+            )
         if self.beforehand and not (self.chosen_by_rows and set(self.beforehand) <= set(kernel.chosen)):
             raise ValueError(
                 "pairs of columns measured before any score are chosen ones, and go with scores or choices. Leave them out."

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import platform
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from typing import Any, ClassVar, TypeGuard
@@ -260,9 +261,7 @@ class PrivacyStatement:
             flaw = flaw_of(text) or spacing_flaw_of(text)
             if flaw is not None:
                 raise StatementError(f"taken_as_public has a text with {flaw}, which could deceive: {text!a:.80}.")
-        for text in (word for pair in self.versions.items() for word in pair):
-            if VERSION.fullmatch(text) is None:
-                raise StatementError(f"versions must map names of software to version numbers, got {text!a:.80}.")
+        check_versions(self.versions)
 
     def _check_scales(self) -> None:
         for name in ("noise_scale",) if self.is_selection else ("score_scale", "n_databases"):
@@ -369,17 +368,25 @@ class PrivacyStatement:
     @classmethod
     def from_dict(cls, header: Any) -> PrivacyStatement:
         """The statement from a file header; StatementError if fields are missing or unknown."""
-        given = set(header) if isinstance(header, dict) else set()
-        if wrong := given ^ set(_field_names(header["mechanism"] if "mechanism" in given else None)):
-            raise StatementError(
-                f"the privacy statement is not complete or has unknown fields: {sorted(wrong)!r:.200}."
-            )
-        public, versions = header["taken_as_public"], header["versions"]
-        if not isinstance(public, list) or not all(isinstance(item, str) for item in public):
-            raise StatementError("taken_as_public must be a list of texts.")
-        if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
-            raise StatementError("versions must map names to texts.")
-        return cls(**(header | {"taken_as_public": tuple(public)}))
+        names = _field_names(header.get("mechanism") if isinstance(header, dict) else None)
+        return cls(**fields_of_header(header, names, texts="taken_as_public"))
+
+
+def fields_of_header(header: Any, names: Iterable[str], *, texts: str) -> dict[str, Any]:
+    """The fields of a statement in a file header, those of `texts` as a tuple; StatementError unless it has just these fields."""
+    given = set(header) if isinstance(header, dict) else set()
+    if wrong := given ^ set(names):
+        raise StatementError(f"the statement is not complete or has unknown fields: {sorted(wrong)!r:.200}.")
+    if not isinstance(header[texts], list) or not all(isinstance(text, str) for text in header[texts]):
+        raise StatementError(f"{texts} must be a list of texts.")
+    return header | {texts: tuple(header[texts])}
+
+
+def check_versions(versions: Any) -> None:
+    """StatementError unless these are names of software with version numbers, which cannot pass for more of a statement."""
+    texts = [text for pair in versions.items() for text in pair] if isinstance(versions, dict) else [None]
+    if not all(isinstance(text, str) and VERSION.fullmatch(text) for text in texts):
+        raise StatementError(f"versions must map names of software to version numbers, got {versions!a:.80}.")
 
 
 @dataclass(frozen=True)
@@ -401,7 +408,7 @@ class PopulationSize:
     @property
     def neighbouring(self) -> str:
         """What is replaced in a neighbouring table, as statements name it."""
-        return neighbouring_of(self.unit)
+        return REPLACE_ROW if self.unit is None else REPLACE_UNIT
 
 
 def guarantee_lines(statement: PrivacyStatement) -> dict[str, str]:
@@ -459,11 +466,6 @@ def is_number(value: object) -> TypeGuard[float]:
 def is_digest(value: object) -> bool:
     """Whether this can be a SHA-256: 64 hexadecimal digits, in lower case."""
     return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
-
-
-def neighbouring_of(unit: str | None) -> str:
-    """What is replaced in a neighbouring table: a row, or all rows of a unit that this column identifies."""
-    return REPLACE_ROW if unit is None else REPLACE_UNIT
 
 
 def is_unit_name(name: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kmeanalyst.releases.domain.cells import NO_CELL
@@ -60,15 +61,15 @@ def _misfit(kind: Any, extension: str, column: Column | None) -> tuple[str, str]
 
     if extension == "arrow.json":
         return "it is JSON, of which one value can be written in many ways", _TO_TEXT
-    if extension and not (column is None and extension == "arrow.uuid") and not _is_text(kind):
+    if extension and not (column is None and extension == "arrow.uuid") and not _is(kind, _TEXTS):
         return f"{extension} is a type of its own, and what its cells mean is not known here", _TO_TEXT
-    if types.is_null(kind) or _is_text(kind):
+    if types.is_null(kind) or _is(kind, _TEXTS):
         return _NO_PROBLEM
     if types.is_timestamp(kind) and not _zone_is_known(kind):
         return "its time zone is not known here, so that no cell has a day", "Cast the column to a zone such as UTC"
     if column is None:
-        return _NO_PROBLEM if _is_bytes(kind) or _is_simple(kind) else ("no cell of it identifies a unit", _TO_TEXT)
-    if not _is_simple(kind):
+        return _NO_PROBLEM if _is(kind, _BYTES) or _is(kind, _SIMPLE) else ("no cell of it identifies a unit", _TO_TEXT)
+    if not _is(kind, _SIMPLE):
         return "no cell of it is a number, a level, a day or a text, and each would become the default", _TO_TEXT
     is_number = column.is_number and column.kind != "date"
     if types.is_float16(kind) or types.is_float32(kind):
@@ -84,26 +85,16 @@ def _misfit(kind: Any, extension: str, column: Column | None) -> tuple[str, str]
     return _NO_PROBLEM
 
 
-def _is_text(kind: Any) -> bool:
+_TEXTS = ("string", "large_string", "string_view")
+_BYTES = ("binary", "large_binary", "fixed_size_binary", "binary_view")
+_SIMPLE = ("integer", "floating", "decimal", "boolean", "date", "timestamp")
+
+
+def _is(kind: Any, names: Sequence[str]) -> bool:
+    """Whether an Arrow type is one of these, as pyarrow.types names them."""
     from pyarrow import types
 
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-
-
-def _is_bytes(kind: Any) -> bool:
-    from pyarrow import types
-
-    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
-    return any(test(kind) for test in tests)
-
-
-def _is_simple(kind: Any) -> bool:
-    from pyarrow import types
-
-    tests = (
-        types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_date, types.is_timestamp,
-    )  # fmt: skip
-    return any(test(kind) for test in tests)
+    return any(getattr(types, f"is_{name}")(kind) for name in names)
 
 
 def _zone_is_known(kind: Any) -> bool:

@@ -1,7 +1,6 @@
 """Tables and views of PostgreSQL, read through ADBC: count and rows in one read-only transaction, rows in small batches.
 
-Another transaction's rows change nothing: every query of a transaction sees the rows of its first moment. Parts for other
-processes are ranges of the table's blocks, which all see the moment of the transaction that counted the rows.
+Another transaction's rows change nothing: every query of a transaction sees the rows of its first moment.
 """
 
 from __future__ import annotations
@@ -9,17 +8,15 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
-from kmeanalyst.sources.source import NO_DRIVER, TABLE_CHANGED, ArrowSource, SourceError
+from kmeanalyst.sources.source import NO_DRIVER, DatabaseTable, SourceError, quoted
 
 _BATCH_BYTES = 1_000_000
 _MOST_IDLE = "1h"  # then the server ends a session between count and rows: of a source that is kept and not read
-_TABLES = "rm"  # kinds of pg_class with blocks of their own: tables, materialized views
-_VIEWS = "vpf"  # and without: views, partitioned tables, foreign tables
+_KINDS = "rmvpf"  # of pg_class: tables, materialized views, views, partitioned tables, foreign tables
 
 
 def check_no_password(server: str) -> None:
@@ -34,24 +31,10 @@ def check_no_password(server: str) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PostgresTable(ArrowSource):
-    """A table or view.
-
-    server     what libpq connects to, without a password; or an open connection of ADBC: another session of its database reads.
-    relation   its name, quoted.
-    blocks     (first, last + 1) of the blocks of a part, the second None for no end; None for the whole table.
-    snapshot   the moment that a part sees, by the name that its transaction exported.
-    exporter   that transaction, which must not end before the parts are read; None in another process.
-    counted    (transaction, number of rows) of the last count, until its rows are read.
+class PostgresTable(DatabaseTable):
+    """A table or view of what libpq connects to, without a password; or of an open connection of ADBC, of whose database
+    another session reads.
     """
-
-    server: Any
-    relation: str
-    blocks: tuple[int, int | None] | None = None
-    snapshot: str = ""
-    exporter: Transaction | None = None
-    counted: list[tuple[Transaction, int]] = field(default_factory=list)
 
     @classmethod
     def of(cls, server: Any, names: Sequence[str]) -> PostgresTable:
@@ -71,7 +54,7 @@ class PostgresTable(ArrowSource):
                 "select c.relkind::text, has_any_column_privilege(c.oid, 'select') from pg_class c "
                 f"where c.oid = to_regclass({_literal(relation)})"
             )
-            if not found or found[0][0] not in _TABLES + _VIEWS:
+            if not found or found[0][0] not in _KINDS:
                 raise SourceError(
                     f"the database has no table or view {relation:.200} that this user sees. Check the spelling, upper and lower "
                     "case included, and name the schema (schema.table)."
@@ -88,52 +71,11 @@ class PostgresTable(ArrowSource):
                 f"the names and types of the columns of {relation:.200} could not be read. See whether psql shows them, with \\d."
             ) from None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PostgresTable, (self.schema, self.server, self.relation, self.blocks, self.snapshot)
+    def session(self) -> Transaction:
+        return Transaction(self.database)
 
-    def count(self) -> int:
-        transaction = Transaction(self.server, self.snapshot)
-        n_rows = int(transaction.rows(f"select count(*) from {self._rows}")[0][0])
-        self.counted[:] = [(transaction, n_rows)]
-        return n_rows
-
-    def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        transaction = self.counted.pop()[0] if self.counted else Transaction(self.server, self.snapshot)
-        columns = ", ".join(quoted(name) for name in names)
-        with transaction.reading(f"select {columns} from {self._rows}") as reader:
-            if reader.schema.types != [self.schema.field(name).type for name in names]:
-                raise SourceError(TABLE_CHANGED)
-            yield from reader
-
-    def divided(self, n_rows: int) -> list[ArrowSource]:
-        """Ranges of blocks. Servers before version 14 read the whole table for each."""
-        if self.blocks is not None:
-            return [self]
-        if not isinstance(self.server, str):
-            return super().divided(n_rows)
-        if not self.counted:
-            self.count()
-        transaction, n_counted = self.counted[0]  # it locks the table: nobody can move its rows to other blocks
-        kind, n_blocks = transaction.rows(
-            "select relkind::text, pg_relation_size(oid) / current_setting('block_size')::bigint from pg_class "
-            f"where oid = {_literal(self.relation)}::regclass"
-        )[0]
-        if kind not in _TABLES:
-            return super().divided(n_rows)
-        transaction.limit_idle("0")
-        snapshot = transaction.rows("select pg_export_snapshot()")[0][0]
-        step = max(1, -(-n_blocks * n_rows // max(1, n_counted)))  # blocks with about n_rows rows
-        ends = [*range(step, n_blocks, step), None]  # rows that were added beyond the last block are not seen
-        starts = [0, *ends[:-1]]
-        part = replace(self, snapshot=snapshot, exporter=transaction)
-        return [replace(part, blocks=blocks, counted=[]) for blocks in zip(starts, ends, strict=True)]
-
-    @property
-    def _rows(self) -> str:
-        if self.blocks is None:
-            return self.relation
-        first, end = self.blocks
-        return f"{self.relation} where ctid >= '({first},0)'" + (f" and ctid < '({end},0)'" if end is not None else "")
+    def reading(self, session: Transaction, query: str) -> AbstractContextManager[Any]:
+        return session.reading(query)
 
 
 def _with_types(transaction: Transaction, relation: str) -> Any:
@@ -157,18 +99,12 @@ def _with_types(transaction: Transaction, relation: str) -> Any:
 class Transaction:
     """A session with one read-only transaction, all of whose queries see one moment. Both end when this object does."""
 
-    def __init__(self, server: Any, snapshot: str = "") -> None:
+    def __init__(self, server: Any) -> None:
         closing = ExitStack()
         weakref.finalize(self, closing.close)
         self._connection = _connected(server, closing)
         self._run("begin isolation level repeatable read read only")
-        self.limit_idle(_MOST_IDLE)
-        if snapshot:
-            self._run(f"set transaction snapshot {_literal(snapshot)}")
-
-    def limit_idle(self, most: str) -> None:
-        """How long the session may wait for the next query; "0" for ever."""
-        self._run(f"set local idle_in_transaction_session_timeout = {_literal(most)}")
+        self._run(f"set local idle_in_transaction_session_timeout = {_literal(_MOST_IDLE)}")
 
     def schema(self, query: str) -> Any:
         """Names and types of the columns of a query, which is not run."""
@@ -234,8 +170,3 @@ def _close(handle: Any, process: int) -> None:
 
 def _literal(text: str) -> str:
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def quoted(*names: str) -> str:
-    """A name of one or several parts as SQL has it, whatever characters it has."""
-    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

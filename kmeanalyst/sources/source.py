@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 BATCH_ROWS = 20_000  # rows that are read at a time where a source does not decide it
@@ -13,7 +14,6 @@ INFERRED = (
     "are read as text."
 )
 NO_DRIVER = "{} is read by {}, which is not installed. Run pip install 'kmeanalyst[sources]'."
-TABLE_CHANGED = "the types of the table's columns were changed while it was read. Read a table that stays as it is."
 
 
 class SourceError(ValueError):
@@ -61,3 +61,47 @@ class ArrowSource(ABC):
             "this table is in the memory of one process, or can be read from one place only, so that no other process can read "
             "a part of it. Write it to Parquet files, or leave the processes out."
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DatabaseTable(ArrowSource):
+    """A table or view of a database, whose count and rows are read in one session (abstract).
+
+    database   what a session connects to.
+    relation   the name of the table, quoted.
+    counted    the session of the last count, until its rows are read.
+    """
+
+    database: Any
+    relation: str
+    counted: list[Any] = field(default_factory=list)
+
+    @abstractmethod
+    def session(self) -> Any:
+        """A session with one read-only transaction, all of whose queries see one moment."""
+
+    @abstractmethod
+    def reading(self, session: Any, query: str) -> AbstractContextManager[Any]:
+        """A reader of the rows of a query, in batches."""
+
+    def count(self) -> int:
+        session = self.session()
+        with self.reading(session, f"select count(*) from {self.relation}") as reader:
+            n_rows = reader.read_all()[0][0].as_py()
+        self.counted[:] = [session]
+        return int(n_rows)
+
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        session = self.counted.pop() if self.counted else self.session()
+        columns = ", ".join(quoted(name) for name in names)
+        with self.reading(session, f"select {columns} from {self.relation}") as reader:
+            if reader.schema.types != [self.schema.field(name).type for name in names]:
+                raise SourceError(
+                    "the types of the table's columns were changed while it was read. Read a table that stays as it is."
+                )
+            yield from reader
+
+
+def quoted(*names: str) -> str:
+    """A name of one or several parts as SQL has it, whatever characters it has."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kmeanalyst.sources.postgresql import PostgresTable, check_no_password, quoted
-from kmeanalyst.sources.source import NO_DRIVER, TABLE_CHANGED, ArrowSource, SourceError
+from kmeanalyst.sources.postgresql import PostgresTable, check_no_password
+from kmeanalyst.sources.source import NO_DRIVER, ArrowSource, DatabaseTable, SourceError, quoted
 
 _PART = r"(?:[^\W\d][\w$]*|\"(?:[^\"\x00-\x1f]|\"\")+\")"
 _NAME = re.compile(rf"(?:({_PART})\.)?({_PART})")
@@ -48,7 +48,7 @@ def is_database(source: object) -> bool:
     return bool(re.match(r"postgres(ql)?:", text)) or text.lower().endswith(".duckdb")
 
 
-def _table_of(connection: Any, schema: str | None, name: str) -> PostgresTable | DuckTable:
+def _table_of(connection: Any, schema: str | None, name: str) -> DatabaseTable:
     names = [name] if schema is None else [schema, name]
     if isinstance(connection, str | os.PathLike):
         text = os.fspath(connection)
@@ -119,18 +119,10 @@ def _unquoted(part: str) -> str:
 # ---------------------------------------------------------------------- DuckDB
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DuckTable(ArrowSource):
-    """A table or view of DuckDB.
-
-    database   a file, opened for reading only; or an open connection, of whose database another session reads.
-    relation   its name, quoted.
-    counted    the session of the last count, until its rows are read.
+class DuckTable(DatabaseTable):
+    """A table or view of DuckDB: of a file, opened for reading only; or of an open connection, of whose database another
+    session reads.
     """
-
-    database: Any
-    relation: str
-    counted: list[Any] = field(default_factory=list)
 
     @classmethod
     def of(cls, database: Any, schema: str | None, name: str) -> DuckTable:
@@ -156,25 +148,15 @@ class DuckTable(ArrowSource):
             ) from None
         return cls(types, database, relation)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return DuckTable, (self.schema, self.database, self.relation)
-
     @property
     def files(self) -> tuple[Path, ...]:
         return (self.database,) if isinstance(self.database, Path) else ()
 
-    def count(self) -> int:
-        session = _session(self.database)
-        self.counted[:] = [session]
-        return int(session.execute(f"select count(*) from {self.relation}").fetchall()[0][0])
+    def session(self) -> Any:
+        return _session(self.database)
 
-    def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        session = self.counted.pop() if self.counted else _session(self.database)
-        columns = ", ".join(quoted(name) for name in names)
-        with _reader(session, f"select {columns} from {self.relation}") as reader:
-            if reader.schema.types != [self.schema.field(name).type for name in names]:
-                raise SourceError(TABLE_CHANGED)
-            yield from reader
+    def reading(self, session: Any, query: str) -> Any:
+        return _reader(session, query)
 
 
 def _session(database: Any) -> Any:

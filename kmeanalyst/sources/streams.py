@@ -40,7 +40,9 @@ class Stream(ArrowSource):
 
     @property
     def read_once(self) -> bool:
-        return can_be_read_once(self.source)
+        import pyarrow as pa
+
+        return isinstance(self.source, pa.RecordBatchReader)
 
     @property
     def announced(self) -> int | None:
@@ -60,18 +62,11 @@ class Stream(ArrowSource):
         return self.first.pop() if self.first else _opened(self.source)
 
 
-def can_be_read_once(source: object) -> bool:
-    """Whether a table is gone once it was read."""
-    import pyarrow as pa
-
-    return isinstance(source, pa.RecordBatchReader)
-
-
 def _opened(source: ArrowStream) -> Any:
     """A reader; one that can be read once is itself, so that what is refused before it is read can be passed again."""
     import pyarrow as pa
 
-    return source if can_be_read_once(source) else pa.RecordBatchReader.from_stream(source)
+    return source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
 
 
 def is_dataset(source: object) -> bool:

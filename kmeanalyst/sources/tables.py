@@ -25,28 +25,30 @@ from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.files import File, files_of, is_csv, is_gzipped, open_file
 from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.sql import is_database
-from kmeanalyst.sources.streams import ArrowStream, Stream, can_be_read_once, fragments_of, is_dataset
+from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_dataset
 
 TableSource: TypeAlias = (
     str | Path | ArrowSource | ArrowStream | Any
 )  # Any: a pyarrow.dataset.Dataset, which has no types
 Rename: TypeAlias = Mapping[str, str] | None  # the sample's name → the release's
 Recode: TypeAlias = Mapping[str, Mapping[Any, Any]] | None  # the release's column → their value → its value
-_CSV: dict[str, Any] = {"keep_default_na": False, "encoding": "utf-8-sig"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A table from one source.
 
-    name        what messages call it.
-    parts       CSV files and sources of Arrow batches, one after the other.
-    read_once   whether its rows are gone once they were read.
+    name    what messages call it.
+    parts   CSV files and sources of Arrow batches, one after the other.
     """
 
     name: str
     parts: Sequence[File | ArrowSource]
-    read_once: bool = False
+
+    @property
+    def read_once(self) -> bool:
+        """Whether its rows are gone once they were read."""
+        return any(isinstance(part, ArrowSource) and part.read_once for part in self.parts)
 
     @property
     def headers(self) -> list[list[str]]:
@@ -108,7 +110,7 @@ def table_of(source: TableSource) -> Table | None:
         if isinstance(source, ArrowSource):
             return Table(SAMPLE, [source])
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series):
-            return Table(SAMPLE, [Stream.of(source)], can_be_read_once(source))
+            return Table(SAMPLE, [Stream.of(source)])
         return Table(SAMPLE, fragments_of(source)) if is_dataset(source) else None
 
 
@@ -211,36 +213,29 @@ def _as_domain_errors(name: str) -> Iterator[None]:
 # ---------------------------------------------------------------------- CSV
 
 
-def _csv_header(file: File) -> list[str]:
+@contextmanager
+def _read_csv(file: File, **options: Any) -> Iterator[Any]:
+    """What pandas reads of a file, cells as text."""
+    compression = "gzip" if is_gzipped(file.name) else None
     with _as_domain_errors(str(file)), file.open("rb") as handle:
-        return list(
-            pd.read_csv(handle, nrows=0, index_col=False, dtype=str, compression=_compression(file), **_CSV).columns
-        )
+        yield pd.read_csv(handle, compression=compression, keep_default_na=False, encoding="utf-8-sig", **options)
 
 
-def _csv_options(file: File) -> dict[str, Any]:
-    """How cells are read. A row's surplus cells are ignored, as on the private side; they never shift the others."""
-    return {"usecols": range(len(_csv_header(file))), "compression": _compression(file), **_CSV}
-
-
-def _compression(file: File) -> str | None:
-    return "gzip" if is_gzipped(file.name) else None
+def _csv_header(file: File) -> list[str]:
+    with _read_csv(file, nrows=0, index_col=False, dtype=str) as table:
+        return list(table.columns)
 
 
 def _whole_csv(file: File) -> pd.DataFrame:
-    options = _csv_options(file)
-    with _as_domain_errors(str(file)), file.open("rb") as handle:
-        return pd.read_csv(handle, dtype=str, **options)
+    """All rows. A row's surplus cells are ignored, as on the private side; they never shift the others."""
+    with _read_csv(file, usecols=range(len(_csv_header(file))), dtype=str) as table:
+        return table
 
 
 def _csv_blocks(file: File) -> Iterator[pd.DataFrame]:
     """Cells as Python's own text (dtype object): the same text as dtype str has, but several times faster to encode."""
-    options = _csv_options(file)
-    with (
-        _as_domain_errors(str(file)),
-        file.open("rb") as handle,
-        pd.read_csv(handle, dtype=object, chunksize=BATCH_ROWS, **options) as blocks,
-    ):
+    columns = range(len(_csv_header(file)))
+    with _read_csv(file, usecols=columns, dtype=object, chunksize=BATCH_ROWS) as blocks, blocks:
         yield from blocks
 
 

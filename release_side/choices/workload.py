@@ -26,11 +26,16 @@ from typing import Any, TypeAlias
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
-from kmeanalyst.releases.expressions.statistics import STATISTICS
 from kmeanalyst.releases.expressions.syntax import NUMBER, Parser
 from release_side.errors import PublishError
 
 Source: TypeAlias = str | Path | Sequence[str]
+STATISTICS: dict[str, tuple[tuple[int, ...], str]] = {  # how many arguments each takes, and how it is written
+    **{name: ((1,), f"{name}(a)") for name in ("mean", "var", "std")},
+    **{name: ((2,), f"{name}(a, b)") for name in ("cov", "corr")},
+    "quantile": ((2,), "quantile(a, 0.5)"),
+    "table": ((1, 2), "table(a) or table(a, b)"),
+}
 _MOST_CUTS = 11  # of a column; finer tables answer more
 _PIECES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|.")  # quoted texts and names, and single characters
 
@@ -160,11 +165,11 @@ def _statistic(text: str) -> tuple[str, tuple[str, ...]]:
             raise parser.unclosed(opening, "an operator, a comma or )")
     if parser.token.kind != "end":
         raise parser.unexpected("the end of the line")
-    asked = STATISTICS[name]
-    if not asked.fewest <= len(arguments) <= asked.most:
-        wanted = f"{asked.fewest} or {asked.most}" if asked.fewest < asked.most else str(asked.most)
+    numbers, usage = STATISTICS[name]
+    if len(arguments) not in numbers:
+        wanted = " or ".join(map(str, numbers))
         raise ExpressionError(
-            f"{name} takes {wanted} argument{'s' * (asked.most > 1)}, got {len(arguments)}. Write {asked.usage}."
+            f"{name} takes {wanted} argument{'s' * (max(numbers) > 1)}, got {len(arguments)}. Write {usage}."
         )
     return name, tuple(arguments)
 

@@ -19,7 +19,7 @@ from command_line import CITIES, Files, answer, call, read_release
 
 import kmeanalyst
 from kmeanalyst.cli import demo
-from kmeanalyst.cli.terminal import print_json
+from kmeanalyst.cli.terminal import json_text
 from kmeanalyst.inference.questions.expectation import conditions_by
 from kmeanalyst.releases.domain.domain import Domain, read_domain
 from kmeanalyst.releases.file.export import export
@@ -274,11 +274,10 @@ def test_a_drafted_domain_reads_back_and_publishes(files, tmp_path):
     assert call("release-side", "publish", files.private, "--domain", path, "--output", output, *PUBLISH).exit_code == 0
 
 
-def test_nan_and_infinities_become_null_and_numpy_numbers_numbers(capsys):
+def test_nan_and_infinities_become_null_and_numpy_numbers_numbers():
     values = {"a": float("nan"), "b": [np.inf, -np.inf], "c": np.float64(1.5), "d": np.int64(3), "e": np.bool_(True)}
-    print_json(values | {"f": ("ü",), 7: None})
-    out = capsys.readouterr().out
-    assert out == '{"a": null, "b": [null, null], "c": 1.5, "d": 3, "e": true, "f": ["ü"], "7": null}\n'
+    out = json_text(values | {"f": ("ü",), 7: None})
+    assert out == '{"a": null, "b": [null, null], "c": 1.5, "d": 3, "e": true, "f": ["ü"], "7": null}'
 
 
 # ---------------------------------------------------------------------- files that are there already

@@ -39,10 +39,3 @@ def test_survival_as_json_and_as_text():
     first = found["curve"][0]
     assert (found["time"], found["level"]) == ("age", 0.9) and first["band_low"] <= first["low"] <= first["survival"]
     assert call("kmeanalyst", *arguments).stdout.startswith("survival of income == '>50K' by age")
-
-
-def test_questions_that_cannot_be_answered_exit_1_with_what_would_help():
-    refused = call("kmeanalyst", "independence", COUNTED, "sex", "age", "--given", "marital-status")
-    assert refused.exit_code == 1 and "--target" in refused.stderr
-    refused = call("kmeanalyst", "survival", COUNTED, "sex", "income == '>50K'")
-    assert refused.exit_code == 1 and "time must be a column of numbers" in refused.stderr

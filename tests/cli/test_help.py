@@ -17,18 +17,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
-import numpy as np
 import pandas as pd
 import pytest
 from click.shell_completion import get_completion_class
 from click.testing import CliRunner
-from command_line import MAINS, read_release
+from command_line import MAINS
 from paths import TESTS
 from public_names import ready_folder
 
 from kmeanalyst.cli import terminal
-from kmeanalyst.cli.arguments import RowsWithProgress
-from kmeanalyst.sources import tables
 from release_side import Ledger, publish, publish_function
 from release_side.choices import options
 from release_side.publishing import simulated
@@ -276,15 +273,3 @@ def _standard_error(line: str, folder: Path, *, pipe: bool) -> str:
     os.close(ours)
     assert done.wait() == 0, read
     return read.decode()
-
-
-def test_rows_of_a_file_are_the_files_and_the_second_pass_knows_how_many(folder, monkeypatch):
-    monkeypatch.setattr(tables, "BATCH_ROWS", 600)
-    domain = read_release(folder / "adult.kme").domain
-    shown: list[tuple[str, float | None]] = []
-    rows = RowsWithProgress(str(folder / "my_sample.csv"), lambda what, share: shown.append((what, share)))
-    for _ in range(2):
-        read = np.vstack([block for block, _ in rows.encoded(domain)])
-        np.testing.assert_array_equal(read, domain.encode(pd.read_csv(folder / "my_sample.csv")))
-    assert [share for _, share in shown] == [None, None, None, 0.4, 0.8, 1.0]
-    assert shown[1][0] == "testing 1,200 rows"

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import paths
 import pytest
 import refusals
 from command_line import MAINS, Files, call, city_rows
 
 REFUSALS = Path(__file__).parent / "refusals.txt"
+COUNTED = paths.TESTS / "golden" / "examples" / "counted.kme"
 FUNCTION = "--domain {domain} --epsilon 1 --delta 1e-6 --output {out}.kme --uncounted"
 GOOD = f"{FUNCTION} --points 20 --method subspace"
 DRAFT = "--this-sample-is-public --output {out}.toml"
@@ -67,7 +69,7 @@ def names(tmp_path: Path, files: Files) -> dict[str, str]:
         (tmp_path / name).write_bytes(data)
     (tmp_path / "folder").mkdir()
     made = {name.replace(".", "_"): str(tmp_path / name) for name in (*contents, "nowhere", "out")}
-    return made | files._asdict() | {"a_folder": str(tmp_path / "folder")}
+    return made | files._asdict() | {"a_folder": str(tmp_path / "folder"), "counted": str(COUNTED)}
 
 
 def listing(folder: Path) -> dict[str, bytes]:

@@ -37,7 +37,6 @@ from kmeanalyst.report.guarantee import guessing_right, numbers, plain_words
 from kmeanalyst.report.markup import element, inert
 from release_side.publishing.publish import publish
 
-REHEARSAL = paths.TESTS / "golden" / "v1" / "rehearsal.kme"
 EVIL = '"><script>alert(1)</script>'
 EVIL_TAG = "</style></title></textarea><img src=x onerror=alert(2)>"
 EVIL_LEVELS = (
@@ -377,20 +376,14 @@ def contrast(a: str, b: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_texts_stand_out_from_their_ground_and_lines_from_bars(mixed):
-    """WCAG 2: 4.5 for texts, 3 for what is drawn."""
+def test_texts_stand_out_from_their_ground(mixed):
+    """WCAG 2: 4.5."""
     (style,) = mixed.texts["style"]
     grounds = dict(re.findall(r"\.([pm][1-5]) \{ background: (#\w{6})", style))
     white = set(re.findall(r"\.([pm][1-5]) \{ background: #\w{6}; color: #fff", style))
     assert len(grounds) == 10 and len(white) == 4
     for name, ground in grounds.items():
         assert contrast(ground, "#ffffff" if name in white else "#1b1b1b") >= 4.5, name
-    for text in ("#555555", "#595959", "#444444", "#0b4a8f", "#9b0000", "#8a4200"):
-        assert contrast(text, "#ffffff") >= 4.5, text
-    assert contrast("#9b0000", "#fdf0f0") >= 4.5
-    for line in ("#b35806", "#1b1b1b", "#0b4a8f"):
-        assert contrast(line, "#ffffff") >= 3
-    assert contrast("#1b1b1b", "#8fbde3") >= 3 and contrast("#b35806", "#8fbde3") >= 2.4  # the latter is thick, too
 
 
 def test_the_command_writes_the_page_and_its_numbers_as_json(levels_path, levels_release, tmp_path):
@@ -412,29 +405,6 @@ def test_progress_goes_from_nothing_to_all(levels_release, tmp_path):
     write_report(levels_release, tmp_path / "r.html", progress=lambda _, share: shares.append(share))
     assert shares[0] == 0.0 and shares[-1] == 1.0 and shares == sorted(shares)
     assert len(shares) == 2 + 3 + 3  # columns, pairs
-
-
-def test_a_rehearsal_is_refused_unless_it_is_asked_for(tmp_path):
-    path, output = REHEARSAL, tmp_path / "r.html"
-    refused = call("kmeanalyst", "report", str(path), "--output", str(output))
-    assert refused.exit_code == 1 and "rehearsal" in refused.stderr and not output.exists()
-    shown = call("kmeanalyst", "report", str(path), "--output", str(output), "--allow-rehearsal", "--json")
-    assert "NOT PRIVATE" in shown.stderr and answer(shown)["rehearsal"] is True
-
-
-def test_a_release_writes_its_own_report(levels_release, levels_path, tmp_path):
-    levels_release.report(tmp_path / "r.html", source=levels_path, columns=["city", "school"])
-    page = Page((tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert page.texts["title"][0] == f"Report on {levels_path.name}"
-    assert len(page.of("article")) == 2
-
-
-def test_an_older_report_stays_where_a_new_one_fails(levels_release, tmp_path):
-    output = tmp_path / "r.html"
-    output.write_bytes(b"older")
-    with pytest.raises(KeyError):
-        write_report(levels_release, output, columns=["agee"])
-    assert output.read_bytes() == b"older"
 
 
 @pytest.mark.skipif(browser() is None, reason="no Chromium or Chrome on the path: the page's structure is tested above")

@@ -62,7 +62,7 @@ def smooth_kernel(domain: Domain) -> Kernel:
     parts = []
     for part, column in zip(table_kernel(domain).kernels, domain.columns, strict=True):  # type: ignore[attr-defined]
         if isinstance(part, MultiScale):
-            low, high = column.bounds  # type: ignore[attr-defined]
+            low, high = column.bounds
             coarse = [length for length in part.lengthscales if length >= (high - low) / _COARSEST * 0.999]
             part = MultiScale(lengthscales=tuple(coarse or part.lengthscales[-1:]))
         parts.append(part)

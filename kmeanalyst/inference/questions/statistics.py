@@ -1,4 +1,4 @@
-"""The answers to statistics that are named as text (`STATISTICS`): those of workloads, plans and comparisons with a table."""
+"""The answers to statistics that are named as text: those of workloads, plans and comparisons with a table."""
 
 from __future__ import annotations
 

@@ -230,9 +230,9 @@ def _drafted(a: Any, b: Any, kernel: Kernel | None) -> tuple[Array, Array, Domai
         {name: np.concatenate([side[name].astype(object).to_numpy() for side in (a, b)]) for name in a.columns}
     )
     domain = draft_domain(pooled, strings=True).domain
-    rows, odd = domain.encode_sample(pooled)
+    rows, counts = domain.encode_counted(pooled)
     kinds = ", ".join(f"{column.name} ({column.kind})" for column in domain.columns)
-    return rows[: len(a)], rows[len(a) :], domain, (f"columns read from both samples: {kinds}", *odd)
+    return rows[: len(a)], rows[len(a) :], domain, (f"columns read from both samples: {kinds}", *counts.notes())
 
 
 def pooled_lengthscale(x: Array, y: Array) -> float:

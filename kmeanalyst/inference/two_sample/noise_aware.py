@@ -296,7 +296,7 @@ def _reference(a: ReleaseData, b: ReleaseData) -> tuple[_ReferenceRows, ...]:
         weights[-1] /= 2 * weights[-1].sum()
     even, judging = pd.concat(drawn, ignore_index=True), pd.concat(released, ignore_index=True)
     return tuple(
-        _ReferenceRows(a.domain.encode_sample(frame)[0], b.domain.encode_sample(frame)[0], shares)
+        _ReferenceRows(a.domain.encode(frame), b.domain.encode(frame), shares)
         for frame, shares in ((even, np.full(len(even), 1 / len(even))), (judging, np.concatenate(weights)))
     )
 

@@ -241,7 +241,7 @@ class SampleRows:
     def __init__(self, release: ReleaseData, sample: Any, unread: Sequence[str] = ()) -> None:
         self._counts: SampleCounts | None = None
         self._domain, self._unread = release.domain, [*unread, *(one.column.name for one in release.derived)]
-        table = sample if hasattr(sample, "encoded") else table_of(sample)
+        table = table_of(sample)
         self.read_once = isinstance(sample, Iterator) if table is None else table.read_once
         self._blocks: Callable[[], Iterator[tuple[Array, SampleCounts]]]
         if table is not None:

@@ -83,16 +83,12 @@ def parse_number(text: str) -> float | None:
 
 def parse_day(text: str, form: str | None = None) -> float | None:
     """Days since 1970-01-01 of an ISO date, whatever time of day follows it, or of a date of this form; BAD for anything else."""
-    read = datetime.datetime.fromisoformat if form is None else partial(_strptime, form)
+    text, moment = text.strip(), datetime.datetime
     try:
-        day = read(text.strip()).date()
+        day = (moment.fromisoformat(text) if form is None else moment.strptime(text, form)).date()
     except (ValueError, re.error):
         return BAD
     return float((day - datetime.date(1970, 1, 1)).days)
-
-
-def _strptime(form: str, text: str) -> datetime.datetime:
-    return datetime.datetime.strptime(text, form)
 
 
 def factorised(cells: Any) -> tuple[Array, list[str | None]]:

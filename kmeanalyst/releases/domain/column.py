@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
@@ -100,6 +100,7 @@ class Column(ABC):
     is_number: ClassVar[bool] = False  # it has bounds and a scale: real, integer, date, cyclic
     is_text: ClassVar[bool] = False  # its cells are strings
     has_levels: ClassVar[bool] = False  # it has `levels`: categorical, ordinal, boolean
+    _always_written: ClassVar[tuple[str, ...]] = ()  # fields that files have even where they are as by default
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -109,12 +110,15 @@ class Column(ABC):
             raise DomainError(
                 'a column named "weight" is refused: release files have a column of that name. Rename yours.'
             )
-        if not isinstance(self.missing, bool):
-            raise DomainError(
-                f"column {self.name}: missing must be true or false, got {self.missing!r}. Write one of the two."
-            )
+        self._check_flag("missing")
         codes = tuple(plain_number(code) for code in listed(self.name, "missing_codes", self.missing_codes))
         object.__setattr__(self, "missing_codes", codes)
+
+    def _check_flag(self, field: str) -> None:
+        if not isinstance(value := getattr(self, field), bool):
+            raise DomainError(
+                f"column {self.name}: {field} must be true or false, got {value!r:.80}. Write one of the two."
+            )
 
     def _check_codes(self) -> None:
         """DomainError if a code for a missing cell is empty, or a value of the column, which released rows may have."""
@@ -164,6 +168,15 @@ class Column(ABC):
                     f"column {self.name}: default {self.default!r} is not a value of the column, and every bad cell "
                     "would become it. Name a value within the bounds or levels."
                 )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest encoded value; of text of its first number.
+
+        >>> domain["age"].bounds, domain["sex"].bounds
+        ((9.0, 98.0), (0.0, 1.0))
+        """
+        return 0.0, math.inf
 
     @property
     def width(self) -> int:
@@ -245,13 +258,18 @@ class Column(ABC):
     def _every_present(self, most: int) -> Array | None:
         return None  # a continuum, or too many to list
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The column as TOML and the file header have it.
+        """The column as TOML and the file header have it, without fields that are as by default.
 
         >>> domain["sex"].to_dict()
         {'name': 'sex', 'kind': 'categorical', 'levels': ['Female', 'Male']}
         """
+        written: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value != each.default or each.name in self._always_written:
+                written[each.name] = list(value) if isinstance(value, tuple) else value
+        return written
 
     def describe(self) -> str:
         """Kind and extent in a few words.
@@ -263,16 +281,6 @@ class Column(ABC):
 
     @abstractmethod
     def _extent(self) -> str: ...
-
-    def _common_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"name": self.name, "kind": self.kind}
-        if self.missing:
-            out["missing"] = True
-        if self.default is not None:
-            out["default"] = self.default
-        if self.missing_codes:
-            out["missing_codes"] = list(self.missing_codes)
-        return out
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:
         """n encoded values spread evenly over the column; one in ten missing where that is declared.

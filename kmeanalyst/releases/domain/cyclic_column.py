@@ -29,11 +29,8 @@ class Cyclic(Number):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scale != "linear":
-            raise DomainError(
-                f'column {self.name}: scale must be "linear", got {self.scale!r}: a circle has no logarithm. Remove scale.'
-            )
-        if self.atoms and self._natural_bounds[1] in self._numbers(self.atoms):
+        self._check_linear("a circle")
+        if self.atoms and self.natural_bounds[1] in self._numbers(self.atoms):
             raise DomainError(
                 f"column {self.name}: the atom {self.upper} is the same point as {self.lower}. Write {self.lower}."
             )
@@ -49,7 +46,7 @@ class Cyclic(Number):
         return high - low
 
     def _clamp(self, values: Array) -> Array:
-        low, high = self._natural_bounds
+        low, high = self.natural_bounds
         finite = np.where(np.isfinite(values), values, low)
         inside = (finite >= low) & (finite < high)  # these stay as they are, to the last bit
         wrapped = low + np.mod(finite - low, high - low)

@@ -1,7 +1,7 @@
 """The public description of a table: its columns with their bounds and levels, and nothing private.
 
 A domain turns tables into encoded rows and back. `encode` serves both sides: on the private side its
-result is all that is kept; on the analyst's side `encode_sample` adds notes about the analyst's own rows.
+result is all that is kept; on the analyst's side `encode_counted` adds counts, and notes, about the analyst's own rows.
 `KINDS` lists the kinds of column by the name that a domain file or a header gives them.
 """
 
@@ -34,7 +34,7 @@ from kmeanalyst.releases.memo import Memoised
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
 from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
-from kmeanalyst.releases.statement import is_digest
+from kmeanalyst.releases.statement import is_digest, is_whole
 from kmeanalyst.releases.texts import one_line, other_separator
 
 SAMPLE = "the sample"  # what messages call an analyst's own table
@@ -334,16 +334,6 @@ class Domain(Memoised):
         known = set(self.names)
         return [str(name) for name in present if name not in known]
 
-    def encode_sample(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, list[str]]:
-        """Encoded rows of an analyst's own sample, and notes: ignored columns, clamped and unseen values.
-
-        >>> rows, notes = domain.encode_sample(sample.assign(age=sample["age"] + 20))
-        >>> notes
-        ['age: 4 of 1500 values were outside the bounds and were clamped']
-        """
-        encoded, counts = self.encode_counted(table)
-        return encoded, counts.notes()
-
     def encode_counted(self, table: Mapping[str, Any] | pd.DataFrame) -> tuple[Array, SampleCounts]:
         """Encoded rows of a block of an analyst's own sample, and what became of its cells; counts of blocks add up.
 
@@ -427,20 +417,6 @@ class Domain(Memoised):
             raise DomainError("a domain is a list of columns: write one [[column]] table for each.")
         return cls(tuple(map(column_from_dict, tables)))
 
-    @classmethod
-    def of_numbers(cls, X: Array, *, names: Sequence[str] | None = None) -> Domain:
-        """A domain of real columns that just holds the public rows X (n, d).
-
-        >>> ka.Domain.of_numbers(np.array([[0.0, 5.0], [1.0, 7.0]]), names=["x", "y"])["y"].upper
-        7.0
-        """
-        names = names or [f"x{j}" for j in range(X.shape[1])]
-        low, high = X.min(axis=0), X.max(axis=0)
-        high = np.where(high > low, high, low + 1)
-        return cls(
-            tuple(Real(name=n, lower=float(a), upper=float(b)) for n, a, b in zip(names, low, high, strict=True))
-        )
-
 
 def _single_precision_within(values: Array, lower: float, upper: float) -> Array:
     with np.errstate(over="ignore"):  # beyond the largest of them: infinite, and stepped back below
@@ -520,7 +496,7 @@ def _is_digest_table(table: Any) -> bool:
     if not isinstance(table, dict) or set(table) not in ({"sha256", "bytes"}, {"sha256", "rows"}):
         return False
     size = table.get("bytes", table.get("rows"))
-    return is_digest(table["sha256"]) and isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    return is_digest(table["sha256"]) and is_whole(size) and size >= 0
 
 
 def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = None) -> str:

@@ -151,7 +151,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         )
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
     form = _format(counts, notes)
-    as_dates: Any = (partial(_formatted_day, form), "dates", partial(_draft_date, form=form))
+    as_dates: Any = (partial(parse_day, form=form) if form else _day, "dates", partial(_draft_date, form=form))
     for parse, what, draft in (as_dates, (_number, "numbers", _draft_number)):
         parsed = [parse(text) for text in present]
         values = np.array([value for value in parsed if value is not None], dtype=float)
@@ -195,7 +195,7 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     notes.append(f"CHECK levels: the sample's only; a level it lacks becomes {lost} on the private side")
     notes.extend(_texts_may_identify(counts))
     notes.extend(_spellings(counts))
-    notes.extend(_collapsed(len(rare), other) if other and collapse_rare else _rare_levels(rare))
+    notes.extend(_rare_levels(rare, other if collapse_rare else None))
     levels = (*kept, other) if other else tuple(kept)
     if len(levels) == 1:
         notes.append(_constant(repr(levels[0]), "list the levels of the code book"))
@@ -223,13 +223,13 @@ def _day(text: str) -> float | None:
     return parse_day(text) if len(text) >= 10 and text[4] == "-" else None
 
 
-def _formatted_day(form: str, text: str) -> float | None:
-    return parse_day(text, form) if form else _day(text)
-
-
 def _format(counts: Mapping[str, int], notes: list[str]) -> str:
     """The one way to write a day by which most of these texts are days; "" for none, and for several, which a note names."""
-    form, *others = _formats(counts)
+    texts = [text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\s*", text)]
+    read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in _FORMATS}
+    most = max(read.values())
+    found = [form for form, cells in read.items() if cells == most] if most > _MOST_BAD * sum(counts.values()) else [""]
+    form, *others = found
     shown = next(iter(counts))[:40]
     if form and not others:
         notes.append(f"CHECK format: cells such as {shown!r} are read as days by {form}, and released as YYYY-MM-DD")
@@ -239,14 +239,6 @@ def _format(counts: Mapping[str, int], notes: list[str]) -> str:
             "upper"
         )
     return "" if others else form
-
-
-def _formats(counts: Mapping[str, int]) -> list[str]:
-    """The ways to write a day by which most of these texts are days: those that read the most of them; "" for none."""
-    texts = [text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\s*", text)]
-    read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in _FORMATS}
-    most = max(read.values())
-    return [form for form, cells in read.items() if cells == most] if most > _MOST_BAD * sum(counts.values()) else [""]
 
 
 def _number(text: str) -> float | None:
@@ -294,9 +286,12 @@ def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) ->
     atoms, shares = every if len(every[0]) else _spikes(numbers, step)
     if len(atoms):
         options["atoms"] = tuple(number(v) for v in atoms)
+        why_atoms = (
+            "are its few values" if len(every[0]) else "are far more frequent in the sample than their neighbours"
+        )
         listed = ", ".join(f"{value:.15g} ({share:.0%})" for value, share in zip(atoms, shares, strict=True))
         notes.append(
-            f"CHECK atoms: {listed} {_why_atoms(len(every[0]) > 0)}, so each is measured by itself; add other values that "
+            f"CHECK atoms: {listed} {why_atoms}, so each is measured by itself; add other values that "
             "questions will name (the threshold of a law, a rounded number, a cap)"
         )
     scale = _suggested_scale(numbers, low)
@@ -336,10 +331,6 @@ def _few_with_gaps(numbers: Array, step: float | None) -> tuple[Array, Array]:
     if not (nearly_all and gaps and len(values) <= _FEW_WITH_GAPS):
         return np.zeros(0), np.zeros(0)
     return values[often], counts[often] / len(numbers)
-
-
-def _why_atoms(every: bool) -> str:
-    return "are its few values" if every else "are far more frequent in the sample than their neighbours"
 
 
 def _spikes(numbers: Array, step: float | None) -> tuple[Array, Array]:
@@ -532,7 +523,13 @@ def _codes_at_the_end(values: Array, counts: Array, shown: Callable[[float], str
     return []
 
 
-def _rare_levels(rare: Sequence[str]) -> list[str]:
+def _rare_levels(rare: Sequence[str], other: str | None) -> list[str]:
+    """Levels seen a few times; `other` is the one that they were collapsed into."""
+    if other:
+        return [
+            f"CHECK collapsed: {len(rare)} level{'s' * (len(rare) > 1)} seen fewer than {_FEW} times became {other!r}, which is "
+            "the default: rare and unseen levels of private rows become it too"
+        ]
     listed = ", ".join(f"{text[:40]!r}" for text in rare[:_SHOWN])
     more = f" and {len(rare) - _SHOWN} more" if len(rare) > _SHOWN else ""
     note = (
@@ -540,13 +537,6 @@ def _rare_levels(rare: Sequence[str]) -> list[str]:
         "Remove those that are not, or draft with --collapse-rare"
     )
     return [note] if rare else []
-
-
-def _collapsed(n: int, other: str) -> list[str]:
-    return [
-        f"CHECK collapsed: {n} level{'s' * (n > 1)} seen fewer than {_FEW} times became {other!r}, which is the default: rare "
-        "and unseen levels of private rows become it too"
-    ]
 
 
 def _free_name(levels: Sequence[str]) -> str:

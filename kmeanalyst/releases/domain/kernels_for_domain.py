@@ -99,18 +99,15 @@ def _margins(
     most: int | None = None,
 ) -> Margins:
     ruled = rules_of(domain).cuts  # a rule is then about whole cells
-    own_cuts = [(*asked.get(j, ()), *ruled.get(j, ())) for j in range(len(domain))]
-    declared = [_cuts(column, ranges, own) for column, own in zip(domain.columns, own_cuts, strict=True)]
-    cuts = [
-        (_merged(column, edges, most, own), atoms)
-        for column, (edges, atoms), own in zip(domain.columns, declared, own_cuts, strict=True)
-    ]
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
-    finer_tables = [
-        _finer_edges(column, edges, whole, finely)
-        for column, (edges, _), (whole, _) in zip(domain.columns, cuts, declared, strict=True)
-    ]
+    cuts, finer_tables = [], []
+    for j, column in enumerate(domain.columns):
+        own = (*asked.get(j, ()), *ruled.get(j, ()))
+        declared, atoms = _cuts(column, ranges, own)
+        edges = _merged(column, declared, most, own)
+        cuts.append((edges, atoms))
+        finer_tables.append(_finer_edges(column, edges, declared, finely))
     fine = tuple(next(iter(tables), ()) for tables in finer_tables)
     deeper = tuple((j, own) for j, tables in enumerate(finer_tables) for own in tables[1:])
     counts = np.array([len(domain), math.comb(len(domain), 2), sum(map(bool, fine)) + len(deeper)])
@@ -285,7 +282,7 @@ def _numbers_kernel(domain: Domain, numbers: tuple[int, ...]) -> Kernel:
     in_ranges = float(np.sqrt(len(numbers) / 6))
     groups: dict[float, list[int]] = {}  # columns of one range share a kernel: a wide table would have thousands
     for j in numbers:
-        low, high = domain.columns[j].bounds  # type: ignore[attr-defined]
+        low, high = domain.columns[j].bounds
         groups.setdefault(in_ranges * (high - low), []).append(j)
     kernels = tuple(OnColumns(Gaussian(lengthscale), tuple(on)) for lengthscale, on in groups.items())
     return kernels[0] if len(kernels) == 1 else Product(kernels)
@@ -322,7 +319,7 @@ def _column_kernel(column: Column) -> Kernel:
     if isinstance(column, Date) and column.seasonal:
         season = Periodic(period=_YEAR, lengthscales=_octaves(_YEAR / 4, _YEAR / 64))
         return 0.5 * _column_kernel(replace(column, seasonal=False)) + 0.5 * season
-    low, high = column.bounds  # type: ignore[attr-defined]
+    low, high = column.bounds
     finest = max(getattr(column, "step", 1.0) or 0.0, (high - low) / _FINEST)
     return MultiScale(lengthscales=_octaves(high - low, finest))
 
@@ -414,7 +411,7 @@ def _kernel_of_numbers(name: str, domain: Domain, parameters: dict[str, Any]) ->
     parameters = _DOT_PRODUCTS[name] | parameters
     if (degree := parameters.get("degree", 0.5)).is_integer() and abs(degree) < 1e9:
         parameters["degree"] = int(degree)  # of any other number the kernel says what is wrong
-    ends = zip(*(column.bounds for column in domain.columns), strict=True)  # type: ignore[attr-defined]
+    ends = zip(*(column.bounds for column in domain.columns), strict=True)
     return KERNELS[name](**parameters, **dict(zip(("lower", "upper"), ends, strict=True)))
 
 

@@ -45,6 +45,10 @@ class Categorical(Column):
         object.__setattr__(self, "levels", levels)
         self._check_default()
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, float(len(self.levels) - 1)
+
     def parse(self, text: str) -> float | None:
         """The code of a text; spaces around it do not count, nor, if it is no level, the ".0" that pandas writes behind 1."""
         stripped = text.strip()
@@ -88,9 +92,6 @@ class Categorical(Column):
         shown = ", ".join(self.levels[:6])
         return shown + (f", ... ({len(self.levels)} levels)" if len(self.levels) > 6 else "")
 
-    def to_dict(self) -> dict[str, Any]:
-        return self._common_dict() | {"levels": list(self.levels)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Ordinal(Categorical):
@@ -103,11 +104,6 @@ class Ordinal(Categorical):
 
     kind: ClassVar[str] = "ordinal"
     ordered: ClassVar[bool] = True
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """(first code, last code)."""
-        return 0.0, float(len(self.levels) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +134,3 @@ class Boolean(Categorical):
         values = pd.array(np.where(np.isnan(encoded), 0, encoded) > 0, dtype="boolean")
         values[np.isnan(encoded)] = pd.NA
         return pd.Series(values if self.missing else values.astype(bool), name=self.name)
-
-    def to_dict(self) -> dict[str, Any]:
-        return self._common_dict()

@@ -49,7 +49,7 @@ class Number(Column):
         super().__post_init__()
         for field in ("lower", "upper", "default"):
             object.__setattr__(self, field, plain_number(getattr(self, field)))
-        low, high = self._natural_bounds
+        low, high = self.natural_bounds
         if not low < high:
             raise DomainError(
                 f"column {self.name}: lower must be below upper, got {self.lower} and {self.upper}. Swap or widen them."
@@ -75,11 +75,17 @@ class Number(Column):
         self._check_default()
         self._check_steps()
 
+    def _check_linear(self, what: str) -> None:
+        if self.scale != "linear":
+            raise DomainError(
+                f'column {self.name}: scale must be "linear", got {self.scale!r}: {what} has no logarithm. Remove scale.'
+            )
+
     def _check_steps(self) -> None:
         """DomainError unless a column with steps has a value within its bounds, and doubles tell its values apart."""
         if self.grain is None:
             return
-        (low, high), (least, largest) = self._natural_bounds, self._extremes
+        (low, high), (least, largest) = self.natural_bounds, self._extremes
         if least > largest or max(abs(low), abs(high)) > 2**53 * self.grain or not np.isfinite(self.ends).all():
             what = "a whole number" if self.grain == 1 else f"a multiple of {self.grain:g}"
             raise DomainError(
@@ -98,13 +104,18 @@ class Number(Column):
         return number
 
     @property
-    def _natural_bounds(self) -> tuple[float, float]:
+    def natural_bounds(self) -> tuple[float, float]:
+        """(lower, upper) as numbers; of a date in days since 1970-01-01.
+
+        >>> ka.Date(name="day", lower="1970-01-11", upper="1970-02-01").natural_bounds
+        (10.0, 31.0)
+        """
         return self._public_number("lower", self.lower), self._public_number("upper", self.upper)
 
     @property
     def bounds(self) -> tuple[float, float]:
         """(lower, upper) in encoded units."""
-        low, high = self._scaled(np.array(self._natural_bounds))
+        low, high = self._scaled(np.array(self.natural_bounds))
         return float(low), float(high)
 
     @property
@@ -114,9 +125,6 @@ class Number(Column):
         >>> domain["age"].grain, ka.Real(name="carat", lower=0, upper=5, step=0.01).grain
         (1.0, 0.01)
         """
-        return self._grain()
-
-    def _grain(self) -> float | None:
         return None
 
     @property
@@ -173,7 +181,7 @@ class Number(Column):
     @property
     def _extremes(self) -> tuple[float, float]:
         """The least and the largest value, in natural units."""
-        low, high = (np.asarray(bound) for bound in self._natural_bounds)
+        low, high = (np.asarray(bound) for bound in self.natural_bounds)
         return float(self.multiples(low, np.ceil)), float(self.multiples(high, np.floor))
 
     @property
@@ -208,10 +216,10 @@ class Number(Column):
         return np.abs(clamped - values) <= self._half
 
     def _clamp(self, values: Array) -> Array:
-        return np.clip(self.multiples(np.clip(values, *self._natural_bounds)), *self._extremes)
+        return np.clip(self.multiples(np.clip(values, *self.natural_bounds)), *self._extremes)
 
     def _fallback(self) -> float:
-        return self._natural_bounds[0]
+        return self.natural_bounds[0]
 
     def decode(self, encoded: Array) -> pd.Series:
         return pd.Series(self._natural(encoded), name=self.name)
@@ -282,15 +290,6 @@ class Number(Column):
     def _extent(self) -> str:
         return f"{self.lower} to {self.upper}" + (f" ({self.scale} scale)" if self.scale != "linear" else "")
 
-    def to_dict(self) -> dict[str, Any]:
-        out = self._common_dict() | {"lower": self.lower, "upper": self.upper}
-        if self.scale != "linear":
-            out["scale"] = self.scale
-        for field in ("edges", "atoms"):
-            if getattr(self, field):
-                out[field] = list(getattr(self, field))
-        return out
-
 
 @dataclass(frozen=True, kw_only=True)
 class Real(Number):
@@ -321,18 +320,17 @@ class Real(Number):
                 )
         super().__post_init__()
 
-    def _grain(self) -> float | None:
+    @property
+    def grain(self) -> float | None:
         return self.step
-
-    def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | ({} if self.step is None else {"step": self.step})
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Whole(Number):
     """Numbers that are whole in natural units: integers, and days."""
 
-    def _grain(self) -> float | None:
+    @property
+    def grain(self) -> float | None:
         return 1.0
 
 
@@ -396,18 +394,8 @@ class Date(_Whole):
                 f'that reads like YYYY-MM-DD, got {self.format!r:.80}. Write how days stand in the table, such as "%d.%m.%Y".'
             )
         super().__post_init__()
-        if self.scale != "linear":
-            raise DomainError(
-                f'column {self.name}: scale must be "linear", got {self.scale!r}: a date has no logarithm. Remove scale.'
-            )
-        if not isinstance(self.seasonal, bool):
-            raise DomainError(
-                f"column {self.name}: seasonal must be true or false, got {self.seasonal!r:.80}. Write one of the two."
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        own = {"seasonal": self.seasonal, "format": self.format}
-        return super().to_dict() | {name: value for name, value in own.items() if value}
+        self._check_linear("a date")
+        self._check_flag("seasonal")
 
     def parse(self, text: str) -> float | None:
         day = parse_day(text)

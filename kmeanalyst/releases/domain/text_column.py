@@ -45,6 +45,7 @@ class Text(Column):
     unknown: str = "?"
     kind: ClassVar[str] = "text"
     is_text: ClassVar[bool] = True
+    _always_written: ClassVar[tuple[str, ...]] = ("alphabet", "unknown")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -161,6 +162,3 @@ class Text(Column):
     def _extent(self) -> str:
         shown = self.alphabet if len(self.alphabet) <= 40 else f"{self.alphabet[:20]}... ({len(self.alphabet)})"
         return f"of up to {self.length} characters of {shown}"
-
-    def to_dict(self) -> dict[str, Any]:
-        return self._common_dict() | {"length": self.length, "alphabet": self.alphabet, "unknown": self.unknown}

@@ -48,10 +48,7 @@ class Tree(Categorical):
     kind: ClassVar[str] = "tree"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, bool):
-            raise DomainError(
-                f"column {self.name}: inner must be true or false, got {self.inner!r}. Write one of the two."
-            )
+        self._check_flag("inner")
         parent_of = _parent_of(self.name, self.parents)
         object.__setattr__(self, "parents", tuple(parent_of.items()))
         inside = set(parent_of.values())
@@ -145,8 +142,9 @@ class Tree(Categorical):
         return f"{shown} ({len(self.levels)} codes, {self.depths} deep)"
 
     def to_dict(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"inner": True} if self.inner else {}
-        return self._common_dict() | own | {"parents": [list(pair) for pair in self.parents]}
+        written = super().to_dict() | {"parents": [list(pair) for pair in self.parents]}
+        del written["levels"]  # they follow from the tree
+        return written
 
 
 def _parent_of(name: str, parents: Any) -> dict[str, str]:

@@ -14,7 +14,6 @@ from itertools import product
 
 import numpy as np
 
-from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.column import Column, Columns
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
@@ -80,7 +79,7 @@ def extent_of(node: Node, domain: Columns, present: frozenset[str] = frozenset()
 def _of_column(column: Column, may_miss: bool) -> Extent:
     if not isinstance(column, Number):
         return _TRUTH  # a boolean: no other column of levels is a number or a condition
-    low, high = (float(column.parse(text_of(bound) or "") or 0.0) for bound in (column.lower, column.upper))
+    low, high = column.natural_bounds
     if column.kind != "real":
         low, high = math.ceil(low), math.floor(high)
     return Extent(float(low), float(high), whole=column.kind != "real", missing=column.missing and may_miss)

@@ -18,10 +18,9 @@ from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, Members
 from kmeanalyst.releases.file.header import (
     FUNCTION_FORMAT,
     FUNCTION_MINOR,
-    SCHEMA_MAJOR,
     check_function_header,
     check_members,
-    declaration,
+    outline,
     parsed,
     plain,
 )
@@ -31,7 +30,6 @@ from kmeanalyst.releases.file.measurement import CLOSE, array_of, basis_points, 
 from kmeanalyst.releases.file.reading import columns_in, read_container
 from kmeanalyst.releases.file.writing import canonical, npy_of, write_checked
 from kmeanalyst.releases.function import FunctionForm, ReleasedFunction, function_of
-from kmeanalyst.releases.statement import software_versions
 
 
 def read_function(path: str | Path, *, allow_rehearsal: bool = False, large: bool = False) -> ReleasedFunction:
@@ -109,12 +107,7 @@ def write_function(function: ReleasedFunction, path: str | Path) -> None:
 def _members_of(function: ReleasedFunction) -> dict[str, bytes]:
     members = {NOISY_SUM: npy_of(function.noisy_sum, "<i8"), PIVOTS: npy_of(function.basis.points, "<f8")}
     statement, unit = function.statement, function.form.unit(function.basis, function.statement.n_rows)
-    header = {
-        "format": FUNCTION_FORMAT,
-        "schema_major": SCHEMA_MAJOR,
-        "schema_minor": FUNCTION_MINOR,
-        "columns": function.domain.to_dict(),
-        "kernel": function.basis.kernel.to_dict(),
+    header = outline(FUNCTION_FORMAT, FUNCTION_MINOR, function.domain, function.basis.kernel, members) | {
         "function": function.form.to_dict(),
         "statement": statement.to_dict(),
         "measurement": {
@@ -124,7 +117,5 @@ def _members_of(function: ReleasedFunction) -> dict[str, bytes]:
             "n_rows": statement.n_rows,
             "n_pivots": function.basis.dimension,
         },
-        "versions": software_versions("kmeanalyst", "numpy"),
-        "members": declaration(members),
     }
     return {HEADER: canonical(plain(header)), **members}

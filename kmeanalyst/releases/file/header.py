@@ -11,10 +11,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, scores_name, without_points
 from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS
@@ -29,6 +32,7 @@ from kmeanalyst.releases.statement import (
     is_pure,
     is_selection,
     is_whole,
+    software_versions,
 )
 from kmeanalyst.releases.texts import flaw_of
 
@@ -48,27 +52,13 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, list) and 1 <= len(value) <= 2 and all(is_whole(size) and size >= 1 for size in value)
 
 
-def _is_step(value: Any) -> bool:
-    return is_whole(value) and 1 <= value <= GRID
+def _holds(rules: dict[str, _Rule], value: Any) -> bool:
+    """Whether a value is a table that has just these fields, each as its rule says."""
+    return isinstance(value, dict) and set(value) == set(rules) and all(rules[name][1](value[name]) for name in rules)
 
 
-def _is_choice(value: Any) -> bool:
-    if not isinstance(value, dict) or set(value) != {"count", "step", "scale"} or not _is_step(value["step"]):
-        return False
-    return is_whole(value["count"]) and value["count"] >= 1 and is_number(value["scale"]) and value["scale"] > 0
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(is_whole, value))
-
-
-def _is_drawn(value: Any) -> bool:
-    if not isinstance(value, dict) or set(value) != {"sets", "count", "largest", "step", "scale", "score_step"}:
-        return False
-    steps = all(map(_is_step, (value["count"], value["largest"], value["step"], value["score_step"])))
-    sets = value["sets"] if isinstance(value["sets"], list) else []
-    whole = all(isinstance(own, list) and len(own) > 2 and all(map(is_whole, own)) for own in sets)
-    return steps and bool(sets) and whole and is_number(value["scale"]) and value["scale"] > 0
+def _are_columns(value: Any, fewest: int, most: float = math.inf) -> bool:
+    return isinstance(value, list) and fewest <= len(value) <= most and all(map(is_whole, value))
 
 
 def _rounds(what: str, holds: Callable[[Any], bool]) -> _Rule:
@@ -95,6 +85,7 @@ _VERSIONS: _Rule = (
 )
 _COUNT: _Rule = ("a whole number of at least 1", lambda value: is_whole(value) and value >= 1)
 _SIZE: _Rule = ("a whole number of at least 0", lambda value: is_whole(value) and value >= 0)
+_STEP: _Rule = ("a whole number from 1 to 2^28", lambda value: is_whole(value) and 1 <= value <= GRID)
 _POSITIVE: _Rule = ("a positive number", lambda value: is_number(value) and value > 0)
 _DISTANCE: _Rule = ("null or a number of at least 0", lambda value: value is None or (is_number(value) and value >= 0))
 _TABLE: _Rule = ("a table", lambda value: isinstance(value, dict))
@@ -126,16 +117,24 @@ _FUNCTION_FILE_RULES = {"format": _one_of(FUNCTION_FORMAT)} | _SHARED_RULES | {
 _DERIVED_RULE, _RULES_RULE = {"derived": _LIST}, {"rules": _LIST}
 _NOISE_RULES = {"noise_scale": _POSITIVE, "grid_noise_scale": _POSITIVE, "n_rows": _COUNT}
 _MEASUREMENT_RULES = {"noise_law": _one_of(*NOISE_LAWS), "feature_map": _TABLE} | _NOISE_RULES
+_CHOICE_RULES = {"count": _COUNT, "step": _STEP, "scale": _POSITIVE}
+_SETS: _Rule = (
+    "sets",
+    lambda value: isinstance(value, list) and bool(value) and all(_are_columns(own, 3) for own in value),
+)
+_DRAWN_RULES = {"sets": _SETS, "count": _STEP, "largest": _STEP, "step": _STEP, "scale": _POSITIVE, "score_step": _STEP}
 _ROUND_RULES: dict[str, _Rule] = {
-    "scores": _rounds("whole numbers, from 1 to 2^28", _is_step),
-    "choices": _rounds("tables of count, step (from 1 to 2^28) and scale, positive numbers", _is_choice),
+    "scores": _rounds("whole numbers, from 1 to 2^28", _STEP[1]),
+    "choices": _rounds(
+        "tables of count, step (from 1 to 2^28) and scale, positive numbers", partial(_holds, _CHOICE_RULES)
+    ),
     "beforehand": (
         "a list of pairs of columns' numbers, at least one",
-        lambda value: isinstance(value, list) and bool(value) and all(map(_is_pair, value)),
+        lambda value: isinstance(value, list) and bool(value) and all(_are_columns(pair, 2, 2) for pair in value),
     ),
     "drawn": (
         "a table of sets, at least one, count, largest, step and score_step (from 1 to 2^28) and scale",
-        _is_drawn,
+        partial(_holds, _DRAWN_RULES),
     ),
 }
 _FUNCTION_MEASUREMENT_RULES = {
@@ -313,3 +312,11 @@ def plain(value: Any) -> Any:
 def declaration(members: dict[str, bytes]) -> dict[str, Any]:
     """What a header declares of the other members: length and SHA-256 of each."""
     return {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in members.items()}
+
+
+def outline(form: str, minor: int, domain: Domain, kernel: Kernel, members: dict[str, bytes]) -> dict[str, Any]:
+    """What the headers of both formats say alike."""
+    return {
+        "format": form, "schema_major": SCHEMA_MAJOR, "schema_minor": minor, "columns": domain.to_dict(),
+        "kernel": kernel.to_dict(), "versions": software_versions("kmeanalyst", "numpy"), "members": declaration(members),
+    }  # fmt: skip

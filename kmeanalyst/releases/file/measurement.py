@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,6 @@ from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.declared_statement import DeclaredStatement, Statement
-from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -72,74 +71,47 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
     unit = mean_unit(n_rows=fields["n_rows"], feature_map=feature_map)
     if not math.isclose(fields["grid_noise_scale"] * unit, fields["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
-    scores, choices = _scores_of(fields, feature_map, members), _choices_of(fields, feature_map)
-    beforehand, drawn = tuple(map(tuple, fields.get("beforehand", []))), _drawn_of(fields, feature_map, members)
-    _check_beforehand(beforehand, feature_map.kernel, chosen=bool(scores or choices or drawn))
     return Measurement(
         vector=noisy_sum * unit, noise_scale=float(fields["noise_scale"]), noise_law=fields["noise_law"],
-        n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum, scores=scores, choices=choices,
-        beforehand=beforehand, drawn=drawn,
+        n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum, **_choosing_of(fields, feature_map, members),
     )  # fmt: skip
 
 
-def _check_beforehand(beforehand: Sequence[tuple[int, int]], kernel: Kernel, *, chosen: bool) -> None:
-    """FileRefused unless these are different pairs of those that the kernel has, and the others were chosen by rows."""
-    pairs = set(kernel.chosen) if isinstance(kernel, ChosenMargins) and chosen else set()
-    if not set(beforehand) <= pairs or len(set(beforehand)) < len(beforehand):
+def _choosing_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members) -> dict[str, Any]:
+    """How rows chose the tables: scores, choices, pairs measured beforehand and sets drawn, which `Measurement` checks too."""
+    named = [name for name in ("scores", "choices", "beforehand", "drawn") if name in fields]
+    if not named:
+        return {}
+    kernel = feature_map.kernel
+    if not isinstance(kernel, ChosenMargins) or is_pure(fields["noise_law"]):
+        raise refusal(f"measurement, field {named[0]}", "it goes with margins of chosen sets, under Gaussian noise")
+    if (columns := len(kernel.edges)) > _MOST_SCORED:
+        raise too_large(
+            f"its tables were chosen from the pairs of {columns} columns", f"those of at most {_MOST_SCORED} are read"
+        )
+    steps, drawn = fields.get("scores", []), fields.get("drawn")
+    sizes = [math.comb(columns, 2)] * len(steps) + ([len(drawn["sets"])] if drawn else [])
+    names = [scores_name(number) for number in range(1, 1 + len(sizes))]
+    noisy = [array_of(name, members[name].data, "<i8", [size]) for name, size in zip(names, sizes, strict=True)]
+    beforehand = tuple(map(tuple, fields.get("beforehand", [])))
+    if not set(beforehand) <= set(kernel.chosen) or len(set(beforehand)) < len(beforehand) or named == ["beforehand"]:
         raise refusal(
             "measurement, field beforehand",
             "it goes with scores or choices, and names different pairs of those that the kernel has",
         )
-
-
-def _scores_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members) -> tuple[Scores, ...]:
-    steps = fields.get("scores", [])
-    if steps and (not isinstance(feature_map.kernel, ChosenMargins) or is_pure(fields["noise_law"])):
-        raise refusal("measurement, field scores", "scores go with margins of chosen pairs, under Gaussian noise")
-    names = [scores_name(number) for number in range(1, len(steps) + 1)]
-    columns = len(feature_map.kernel.edges) if isinstance(feature_map.kernel, ChosenMargins) else 0
-    if steps and columns > _MOST_SCORED:
-        raise too_large(
-            f"its scores are of the pairs of {columns} columns", f"those of at most {_MOST_SCORED} are read"
-        )
-    pairs = [math.comb(columns, 2)]
-    return tuple(
-        Scores(array_of(name, members[name].data, "<i8", pairs), step) for name, step in zip(names, steps, strict=True)
-    )
-
-
-def _choices_of(fields: dict[str, Any], feature_map: FeatureMap) -> tuple[Choice, ...]:
-    choices = tuple(Choice(own["count"], own["step"], float(own["scale"])) for own in fields.get("choices", []))
-    if not choices:
-        return ()
-    kernel = feature_map.kernel
-    if not isinstance(kernel, ChosenMargins) or is_pure(fields["noise_law"]):
-        raise refusal("measurement, field choices", "choices go with margins of chosen pairs, under Gaussian noise")
-    if len(kernel.edges) > _MOST_SCORED:
-        raise too_large(
-            f"it chooses from the pairs of {len(kernel.edges)} columns", f"those of at most {_MOST_SCORED} are read"
-        )
-    if sum(own.count for own in choices) > len(kernel.chosen) - len(fields.get("beforehand", [])):
+    choices = tuple(map(_choice, fields.get("choices", [])))
+    if sum(own.count for own in choices) > len(kernel.chosen) - len(beforehand):
         raise refusal("measurement, field choices", "more pairs were drawn than there are in the kernel's field chosen")
-    return choices
-
-
-def _drawn_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members) -> DrawnSets | None:
-    own, kernel = fields.get("drawn"), feature_map.kernel
-    if own is None:
-        return None
-    name = scores_name(len(fields.get("scores", [])) + 1)
-    found = DrawnSets(
-        tuple(map(tuple, own["sets"])), own["largest"], Choice(own["count"], own["step"], float(own["scale"])),
-        Scores(array_of(name, members[name].data, "<i8", [len(own["sets"])]), own["score_step"]),
-    )  # fmt: skip
-    if not isinstance(kernel, ChosenMargins) or is_pure(fields["noise_law"]) or not found.fits(kernel):
-        raise refusal(
-            "measurement, field drawn",
-            "it goes with margins of chosen sets, under Gaussian noise, and names different sets of three columns or more of "
-            "theirs, i < j < …, as many as its count or more, with no more cells than its largest",
-        )
+    found: dict[str, Any] = {"choices": choices, "beforehand": beforehand}
+    found["scores"] = tuple(Scores(own, step) for own, step in zip(noisy, steps, strict=False))
+    if drawn:
+        sets, scores = tuple(map(tuple, drawn["sets"])), Scores(noisy[-1], drawn["score_step"])
+        found["drawn"] = DrawnSets(sets, drawn["largest"], _choice(drawn), scores)
     return found
+
+
+def _choice(fields: dict[str, Any]) -> Choice:
+    return Choice(fields["count"], fields["step"], float(fields["scale"]))
 
 
 def statement_of(
@@ -261,7 +233,7 @@ def basis_points(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Ar
             continue
         values = points[:, indices[0]]
         present = values[~np.isnan(values)]
-        low, high = _encoded_bounds(column)
+        low, high = column.bounds
         room = 1e-12 * (1 + max(abs(low), abs(high)))  # logarithms differ in the last digit between machines
         inside = (present >= low - room) & (present <= high + room)
         whole = not isinstance(column, Categorical) or (present == np.rint(present)).all()
@@ -278,12 +250,6 @@ def _check_strings(column: Text, numbers: Array) -> None:
         raise refusal(
             f"measurement/points.npy, column {column.name}", "it has numbers that are no strings of the domain"
         )
-
-
-def _encoded_bounds(column: Column) -> tuple[float, float]:
-    if isinstance(column, Categorical):
-        return 0.0, float(len(column.levels) - 1)
-    return column.bounds  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------------- feature maps
@@ -340,7 +306,10 @@ def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) ->
     linear = arrays["linear"]
     if len(linear) != len(domain):
         raise refusal("measurement/linear.npy", f"it has {len(linear)} rows, and there are {len(domain)} columns")
-    _check_phases(linear, domain)
+    farthest = np.array([np.abs(column.bounds).max() for column in domain.columns])
+    with np.errstate(over="ignore"):
+        if not np.isfinite(farthest @ np.abs(linear)).all():
+            raise refusal("measurement/linear.npy", "a frequency is so large that phases are infinite")
     tables = {column_of[name]: table for name, table in arrays.items() if name in column_of}
     for j, table in tables.items():
         column = domain.columns[j]
@@ -351,13 +320,6 @@ def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) ->
                 f"column {column.name} needs {' or '.join(map(str, allowed))} rows of {linear.shape[1]} phases",
             )
     return RandomFourier(kernel, linear, tables)
-
-
-def _check_phases(linear: Array, domain: Domain) -> None:
-    farthest = np.array([np.abs(_encoded_bounds(column)).max() for column in domain.columns])
-    with np.errstate(over="ignore"):
-        if not np.isfinite(farthest @ np.abs(linear)).all():
-            raise refusal("measurement/linear.npy", "a frequency is so large that phases are infinite")
 
 
 def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:

@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Integer
+from kmeanalyst.releases.domain.numbers import Date, Integer, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.archive import BLOCK, POINTS, Member
 from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large
@@ -205,7 +204,8 @@ def _series(column: Column, values: Any) -> pd.Series:
         days = values.cast("int32").cast("float64").to_numpy()
         _check_bounds(column, days, values.null_count, column.bounds)
         return column.decode(days)
-    low, high = (float(column.parse(text_of(bound) or "")) for bound in (column.lower, column.upper))  # type: ignore
+    assert isinstance(column, Number)
+    low, high = column.natural_bounds
     if isinstance(column, Integer):
         return _whole_numbers(column, values, math.ceil(low), math.floor(high))
     numbers = values.to_numpy()

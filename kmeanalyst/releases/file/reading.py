@@ -16,9 +16,10 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.derived import Derived, kind_of
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
-from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.numbers import Real
 from kmeanalyst.releases.expressions import LONGEST
 from kmeanalyst.releases.file.archive import HEADER, POINTS, Members, contents, members_in
 from kmeanalyst.releases.file.header import check_header, check_members, parsed, plain
@@ -165,30 +166,29 @@ def _entry(entry: dict[str, Any], known: Domain) -> Derived:
 
 def check_cells(release: ReleaseData, cells: pd.DataFrame) -> None:
     """FileRefused unless the derived cells of a file (M, d) are the values of their expressions, by `derived` and by rules."""
-    frame = release.frame
-    for column in release.domain.columns:
-        if column.name not in release.domain.names_read:
-            said, computed = (column.encode(source[column.name])[0] for source in (cells, frame))
-            differ = ~np.isclose(said, computed, rtol=_ROUNDING, atol=0.0, equal_nan=True)
-            if differ.any():
-                raise refusal(
-                    f"{POINTS}, derived column {column.name}",
-                    f"{int(differ.sum())} of its cells are not what its rule gives",
-                )
-    for one in release.derived:
-        said, computed = (_numbers(source[one.column.name]) for source in (cells, frame))
-        tolerance = 0.0
-        if isinstance(one.column, Number) and one.column.kind == "real":
-            present = _ROUNDING * computed[~np.isnan(computed)]  # before they are subtracted, which might overflow
-            spread = float(np.ptp(present)) if len(present) else 0.0
-            tolerance = min(_ROUNDING * one.column.upper - _ROUNDING * one.column.lower, spread or _ROUNDING)
-        alike = np.isclose(said, computed, rtol=tolerance and _ROUNDING, atol=tolerance, equal_nan=True)
+    frame, domain = release.frame, release.domain
+    by_rules = [column for column in domain.columns if column.name not in domain.names_read]
+    for column in (*by_rules, *(one.column for one in release.derived)):
+        said, computed = (_codes(column, source[column.name]) for source in (cells, frame))
+        alike = np.isclose(said, computed, **_tolerances(column, computed[~np.isnan(computed)]), equal_nan=True)
         if not alike.all():
             raise refusal(
-                f"{POINTS}, derived column {one.column.name}",
-                f"{int((~alike).sum())} of its cells are not what its expression {one.expression!r:.80} gives",
+                f"{POINTS}, derived column {column.name}",
+                f"{int((~alike).sum())} of its cells are not what its expression gives",
             )
 
 
-def _numbers(series: pd.Series) -> Array:
-    return series.to_numpy(dtype=np.float64, na_value=np.nan)
+def _codes(column: Column, cells: pd.Series) -> Array:
+    """Cells as numbers: of levels their codes."""
+    if isinstance(column, Categorical) and not isinstance(column, Boolean):
+        return column.encode(cells)[0]
+    return cells.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _tolerances(column: Column, values: Array) -> dict[str, float]:
+    """By how much cells of a derived column may differ from these values, as another machine computed them."""
+    if not isinstance(column, Real):
+        return {"rtol": 0.0, "atol": 0.0}
+    low, high = _ROUNDING * np.array(column.natural_bounds)  # before they are subtracted, which might overflow
+    spread = float(np.ptp(_ROUNDING * values)) if len(values) else 0.0
+    return {"rtol": _ROUNDING, "atol": min(high - low, spread or _ROUNDING)}

@@ -149,8 +149,7 @@ def _features(feature_map: FeatureMap, rows: Array) -> Array:
     """φ of the rows; for a basis point z_i of a subspace L⁻¹ k(Z, z_i) is the i-th row of L, without a kernel."""
     if not isinstance(feature_map, Nystroem):
         return feature_map(rows)
-    known = {bytes(point): i for i, point in enumerate(feature_map.points)}
-    index = np.array([known.get(bytes(row), -1) for row in rows])
+    index = _in_basis(feature_map, rows)
     features = feature_map.basis_features(np.maximum(index, 0))
     if (others := index < 0).any():
         features[others] = feature_map(rows[others])
@@ -174,8 +173,13 @@ def _rows_evaluated(release: ReleaseData, feature_map: FeatureMap) -> int:
     """The points; the features of a basis point are a row of the Cholesky factor, at no cost."""
     if not isinstance(feature_map, Nystroem):
         return len(release)
-    known = set(map(bytes, feature_map.points))
-    return sum(bytes(row) not in known for row in release.encoded_points)
+    return int((_in_basis(feature_map, release.encoded_points) < 0).sum())
+
+
+def _in_basis(feature_map: Nystroem, rows: Array) -> Array:
+    """The index of each row among the points of the basis, (n,); -1 of others."""
+    known = {bytes(point): i for i, point in enumerate(feature_map.points)}
+    return np.array([known.get(bytes(row), -1) for row in rows])
 
 
 def feature_work(feature_map: FeatureMap, n_columns: int) -> float:

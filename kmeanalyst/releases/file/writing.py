@@ -29,21 +29,12 @@ from kmeanalyst.releases.file.archive import (
     scores_name,
     zipped,
 )
-from kmeanalyst.releases.file.header import (
-    DERIVED_MINOR,
-    FORMAT,
-    PLAIN_MINOR,
-    SCHEMA_MAJOR,
-    SCHEMA_MINOR,
-    declaration,
-    plain,
-)
+from kmeanalyst.releases.file.header import DERIVED_MINOR, FORMAT, PLAIN_MINOR, SCHEMA_MINOR, outline, plain
 from kmeanalyst.releases.file.limits import FileRefused, reading
 from kmeanalyst.releases.file.points import arrow_type, is_text, quoted
 from kmeanalyst.releases.file.reading import release_of
 from kmeanalyst.releases.measurement import Measurement, mean_unit
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.statement import software_versions
 
 
 def write_release(release: ReleaseData, path: str | Path) -> None:
@@ -104,20 +95,14 @@ def _check_writable(measurement: Measurement, kernel: Kernel) -> None:
 
 
 def _header(release: ReleaseData, members: dict[str, bytes]) -> dict[str, Any]:
-    header = {
-        "format": FORMAT,
-        "schema_major": SCHEMA_MAJOR,
-        "schema_minor": SCHEMA_MINOR if release.domain.rules else DERIVED_MINOR if release.derived else PLAIN_MINOR,
-        "columns": release.domain.to_dict(),
-        "kernel": release.kernel.to_dict(),
+    minor = SCHEMA_MINOR if release.domain.rules else DERIVED_MINOR if release.derived else PLAIN_MINOR
+    header = outline(FORMAT, minor, release.domain, release.kernel, members) | {
         "method": release.method,
         "weight_view": release.weight_view,
         "fit_distance": release.fit_distance,
         "n_points": len(release),
         "statement": None if release.statement is None else release.statement.to_dict(),
         "measurement": None if release.measurement is None else _measurement_header(release.measurement),
-        "versions": software_versions("kmeanalyst", "numpy"),
-        "members": declaration(members),
     }
     if release.derived:
         header["derived"] = [one.to_dict() for one in release.derived]

@@ -114,10 +114,10 @@ class Rules:
 
     @cached_property
     def _in_order(self) -> list[CompiledRule]:
+        """The rules of derived columns, each after those that it needs, without those that need each other."""
         waiting = {one.target: one for one in self.compiled if one.rule.kind == DERIVE}
         found: list[CompiledRule] = []
-        while waiting:
-            ready = [j for j, one in waiting.items() if not set(one.columns) - {j} & set(waiting)]
+        while ready := [j for j, one in waiting.items() if not set(one.columns) - {j} & set(waiting)]:
             found += [waiting.pop(j) for j in ready]
         return found
 
@@ -351,8 +351,9 @@ def rules_of(domain: RuledColumns) -> Rules:
 
     def make() -> Rules:
         compiled = tuple(_compiled(rule, domain, number) for number, rule in enumerate(domain.rules, 1))
-        _check_together(compiled, domain)
-        return Rules(domain, compiled)
+        rules = Rules(domain, compiled)
+        _check_together(rules)
+        return rules
 
     return kept(domain, "rules", make)  # type: ignore[arg-type]  # every Domain is Memoised
 
@@ -433,20 +434,17 @@ def _with_codes(rule: Rule, domain: Columns) -> CompiledRule:
     return CompiledRule(rule, tuple(indices[k] for k in order), codes=codes[:, order])
 
 
-def _check_together(compiled: Sequence[CompiledRule], domain: Columns) -> None:
+def _check_together(rules: Rules) -> None:
     """DomainError where two rules say how one column comes about, or derived columns depend on each other in a circle."""
+    names = rules.domain.names
     for kind in (MISSING, DERIVE):
-        targets = Counter(one.target for one in compiled if one.rule.kind == kind)
-        if twice := [domain.names[j] for j, times in targets.items() if times > 1]:
+        targets = Counter(one.target for one in rules.compiled if one.rule.kind == kind)
+        if twice := [names[j] for j, times in targets.items() if times > 1]:
             raise DomainError(
                 f"two rules of kind {kind} are about the column {twice[0]}: they would contradict each other. Write one."
             )
-    waiting = {one.target: set(one.columns) - {one.target} for one in compiled if one.rule.kind == DERIVE}
-    while ready := [j for j, needs in waiting.items() if not needs & set(waiting)]:
-        for j in ready:
-            del waiting[j]
-    if waiting:
-        names = ", ".join(domain.names[j] for j in waiting)
+    derived = [one.target for one in rules.compiled if one.rule.kind == DERIVE]
+    if circular := [names[j] for j in derived if j not in rules.derived]:
         raise DomainError(
-            f"the derived columns {names} depend on each other in a circle. Compute one of them from others."
+            f"the derived columns {', '.join(circular)} depend on each other in a circle. Compute one of them from others."
         )

@@ -55,8 +55,8 @@ def check_kept(domain: RuledColumns) -> None:
         return
     for i in range(len(domain.rules)):
         rules_of(domain).n_tried(i)  # which readers limit too
-    if kept_row(domain) is None:
-        broken = _search(domain)[1]
+    broken = _best_row(domain)[1]
+    if broken.any():
         named = [rule.named(number) for number, rule in enumerate(domain.rules, 1) if broken[number - 1]]
         raise DomainError(
             f"no row that keeps all {len(domain.rules)} rules of the domain was found by a search of a few seconds, and without "
@@ -69,21 +69,20 @@ def kept_row(domain: RuledColumns) -> Array | None:
 
     The same for equal domains, whatever was asked before; found once for each.
     """
-
-    def make() -> Array:
-        rows = domain.draw(_DRAWN, np.random.default_rng(0))
-        return rows[~rules_of(domain).broken(rows)]
-
-    some = kept(domain, "kept rows", make)  # type: ignore[arg-type]  # every Domain is Memoised
-    if len(some):
-        row: Array = some[0]
-        return row
-    best, broken = _search(domain)
-    return best if not broken.any() else None
+    row, broken = _best_row(domain)
+    return None if broken.any() else row
 
 
-def _search(domain: RuledColumns) -> tuple[Array, Array]:
-    return kept(domain, "kept row", lambda: _Search(rules_of(domain)).best())  # type: ignore[arg-type]
+def _best_row(domain: RuledColumns) -> tuple[Array, Array]:
+    """A row (d,) that keeps all rules, or the best that was found, and which rules it breaks (R,)."""
+
+    def make() -> tuple[Array, Array]:
+        rows, rules = domain.draw(_DRAWN, np.random.default_rng(0)), rules_of(domain)
+        broken = rules.broken_by(rows)
+        first = int(broken.any(axis=1).argmin())
+        return (rows[first], broken[first]) if not broken[first].any() else _Search(rules).best()
+
+    return kept(domain, "kept row", make)  # type: ignore[arg-type]  # every Domain is Memoised
 
 
 class _Search:

@@ -93,7 +93,7 @@ class Normals(Law):
         self.squares = self.frequencies**2
         self._frequencies32, self._squares32 = (a.astype(np.float32) for a in (self.frequencies, self.squares))
         self.width, self.n_columns = 2 * len(columns), len(columns)
-        ends = [np.array(domain.columns[j].bounds) / u for j, u in zip(columns, self.unit, strict=True)]  # type: ignore[attr-defined]
+        ends = [np.array(domain.columns[j].bounds) / u for j, u in zip(columns, self.unit, strict=True)]
         self.free = self.width
         self.prior = [_FLAT] * len(columns) + [_ABOUT_HALF] * len(columns)
         self.log_sds, self.extents = slice(len(columns), self.width), np.array([high - low for low, high in ends])

@@ -131,4 +131,4 @@ def _bounds(domain: Domain) -> Array:
         raise ValueError(
             f"these features are of numbers, and {', '.join(levels)} have levels. Choose another family, or leave them out"
         )
-    return np.array([column.bounds for column in domain.columns], dtype=float)  # type: ignore[attr-defined]
+    return np.array([column.bounds for column in domain.columns], dtype=float)

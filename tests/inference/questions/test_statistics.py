@@ -23,7 +23,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.expressions import parse
-from kmeanalyst.releases.expressions.statistics import STATISTICS
+from release_side.choices.workload import STATISTICS
 
 DOMAIN = Domain((
     Real(name="x", lower=-5, upper=5), Real(name="y", lower=-5, upper=5), Integer(name="n", lower=0, upper=9),

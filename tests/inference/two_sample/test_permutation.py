@@ -405,7 +405,7 @@ def test_tests_that_cannot_be_are_refused(mixed_release, numeric_release, foreig
 def test_weighted_points_are_tested_as_a_release_without_a_measurement_is():
     rng = np.random.default_rng(2)
     points, weights, sample = rng.normal(size=(50, 2)), rng.random(50) / 25, rng.normal(size=(80, 2)) + 0.2
-    domain = Domain.of_numbers(np.vstack([points, sample]))
+    domain = Domain(tuple(ka.Real(name=name, lower=-9, upper=9) for name in ("x0", "x1")))
     frame = pd.DataFrame(points, columns=domain.names).assign(weight=weights)
     release = ka.mmd_test(ka.from_frame(frame, kernel=Gaussian(1.0), domain=domain), sample)
     for pair in (((points, weights), sample), (sample, (points, weights))):

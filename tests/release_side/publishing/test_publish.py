@@ -257,8 +257,8 @@ def test_every_method_and_weights_give_a_release_with_a_true_statement(method, w
 
     fitted = feature_mean(measurement.feature_map, release.encoded_points, release.weights)
     assert release.fit_distance == pytest.approx(float(np.linalg.norm(fitted - measurement.vector)), rel=1e-9)
-    rows, notes = domain.encode_sample(release.to_frame().drop(columns="weight"))
-    assert notes == []  # nothing is clamped and no level is unseen: the points are in the domain
+    rows, counts = domain.encode_counted(release.to_frame().drop(columns="weight"))
+    assert counts.notes() == []  # nothing is clamped and no level is unseen: the points are in the domain
     np.testing.assert_array_equal(rows, release.encoded_points)
 
     release.write(tmp_path / "a.kme")
@@ -439,8 +439,8 @@ def test_one_hostile_cell_changes_its_own_row_alone():
     for cell in HOSTILE_CELLS:
         rows = encoded(hostile_frame([cell]), domain)
         np.testing.assert_array_equal(rows[:50], ordinary)
-        _, notes = domain.encode_sample(domain.decode(rows))
-        assert [note for note in notes if "became its default" in note] == []
+        _, counts = domain.encode_counted(domain.decode(rows))
+        assert [note for note in counts.notes() if "became its default" in note] == []
 
 
 def contents(path: Path) -> str:

@@ -5,7 +5,6 @@ PostgreSQL is started by these tests (`tests/support/postgres.py`); without it, 
 
 from __future__ import annotations
 
-import pickle
 import re
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import source_cases
@@ -139,10 +137,10 @@ def numbers_in(source: Any, name: str = "i") -> list[int]:
     return [number for batch in source.batches([name]) for number in batch[name].to_pylist()]
 
 
-def numbered(server: Server, n: int, *, name: str = "numbers", more: str = "") -> Any:
-    rows = f"select i, i % 100 as age {more} from generate_series(1, {n}) i"
-    server.run(f"drop table if exists {name} cascade", f"create table {name} as {rows}")
-    return sql(server.uri, name)
+def numbered(server: Server, n: int) -> Any:
+    rows = f"select i, i % 100 as age from generate_series(1, {n}) i"
+    server.run("drop table if exists numbers cascade", f"create table numbers as {rows}")
+    return sql(server.uri, "numbers")
 
 
 def before_rows_are_read(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
@@ -227,13 +225,11 @@ def test_a_forked_process_does_not_end_its_parent_s_session(server):
 
 def test_a_session_that_waits_for_its_reader_too_long_is_ended_by_the_server(server, monkeypatch):
     monkeypatch.setattr(postgresql, "_MOST_IDLE", "50ms")
-    source, divided = numbered(server, 10), numbered(server, 10, name="others")
-    parts = divided.divided(5)
+    source = numbered(server, 10)
     source.count()
-    assert_sessions(server, 1)  # of the parts
+    assert_sessions(server, 0)
     with pytest.raises(PublishError, match="failed while it was read"):
         list(open_private(source).encoded(AGES))
-    assert sum(part.count() for part in parts) == 10
 
 
 def assert_sessions(server: Server, expected: int) -> None:
@@ -262,62 +258,10 @@ def test_units_are_found_in_one_pass_beside_another_reader(server, tmp_path):
     other.close()
 
 
-# ---------------------------------------------------------------------- parts
-
-
-def test_parts_are_the_table_in_one_moment_in_any_process(server):
-    source = numbered(server, 5000, more=", repeat('x', 100 + i % 50) as long")
-    n_rows = source.count()
-    parts = source.divided(700)
-    assert len(parts) in (7, 8, 9)
-    server.run("insert into numbers select i, 1 from generate_series(6000, 9000) i", "update numbers set i = -i")
-    assert sum(part.count() for part in parts) == n_rows
-    sizes = [part.count() for part in parts]
-    assert max(sizes) < 1000 and min(sizes[:-1]) > 500
-    reads = "import pickle, sys; part = pickle.load(sys.stdin.buffer)\nfor b in part.batches(['i']): print(*b['i'], sep='\\n')"
-    written = pickle.dumps(parts[3])
-    elsewhere = subprocess.run([sys.executable, "-c", reads], input=written, capture_output=True, check=True).stdout
-    found = [int(line) for line in elsewhere.split()]
-    assert found == numbers_in(parts[3])
-    others = [number for part in (*parts[:3], *parts[4:]) for number in numbers_in(part)]
-    assert sorted(found + others) == [*range(1, 5001)]
-    assert parts[3].divided(10) == [parts[3]]
-    del source, parts  # with them goes the moment
-    with pytest.raises(Exception, match="snapshot"):
-        numbers_in(pickle.loads(written))
-
-
-def test_parts_of_small_tables(server):
-    for n in (0, 1, 3):
-        parts = numbered(server, n).divided(1)
-        assert [number for part in parts for number in numbers_in(part)] == [*range(1, n + 1)]
-        del parts  # they lock the table
-
-
-def test_what_cannot_be_divided_is_refused(server, tmp_path):
-    numbered(server, 10)
-    server.run(
-        "create view of_numbers as select * from numbers", "drop table if exists split",
-        "create table split (i int) partition by range (i)", "create table split_1 partition of split for values from (0) to (9)",
-    )  # fmt: skip
-    table = private_table()
-    of_server = (
-        by_an_open_connection(table, server, tmp_path),
-        sql(server.uri, "of_numbers"),
-        sql(server.uri, "split"),
-    )
-    for source in (*of_server, in_duckdb(table, server, tmp_path)):
+def test_no_other_process_reads_a_part(server, tmp_path):
+    for source in (numbered(server, 10), in_duckdb(private_table(), server, tmp_path)):
         with pytest.raises(PublishError, match="no other process can read a part of it"):
             open_private(source).divided(5)
-
-
-def test_a_part_of_a_private_table_gives_rows(server, tmp_path):
-    opened = open_private(in_postgresql(private_table(), server, tmp_path))
-    rows = np.concatenate(list(opened.encoded(DOMAIN)))
-    parts = opened.divided(20)
-    assert len(parts) > 1
-    found = np.concatenate([piece for part in parts for piece in part.encoded(DOMAIN)])
-    np.testing.assert_array_equal(np.sort(found, axis=0), np.sort(rows, axis=0))
 
 
 # ---------------------------------------------------------------------- types

@@ -97,7 +97,7 @@ def test_a_draft_leaves_room_beyond_the_extremes():
         assert column.upper >= high + 0.09 * (high - low)
         assert column.lower < low or column.lower == low == 0
     assert domain["day"].lower < "2020-01-01" and domain["day"].upper > "2020-12-30"
-    _, notes = domain.encode_sample(frame)
+    notes = domain.encode_counted(frame)[1].notes()
     assert len(notes) == 1 and notes[0].startswith("dirty: ") and "had no value of the domain" in notes[0]
 
 
@@ -105,7 +105,7 @@ def test_a_draft_leaves_room_beyond_the_extremes():
 def test_any_sample_of_numbers_gives_a_domain_that_holds_it(values):
     frame = pd.DataFrame({"x": [2.5, *values]})
     domain = public_draft(frame).domain
-    assert domain.encode_sample(frame)[1] == []
+    assert domain.encode_counted(frame)[1].notes() == []
     assert Domain.from_dict(domain.to_dict()) == domain
 
 

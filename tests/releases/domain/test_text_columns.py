@@ -192,8 +192,8 @@ def test_private_strings_of_any_kind_are_read_silently(tmp_path, recwarn):
 
 def test_a_sample_has_notes_on_what_became_of_its_strings():
     domain = Domain((TEXTS[0],))
-    _, notes = domain.encode_sample(pd.DataFrame({"text": ["ACGT", "xx", "A" * 99]}))
-    assert notes == ["text: 2 of 3 values were outside the bounds and were clamped"]
+    _, counts = domain.encode_counted(pd.DataFrame({"text": ["ACGT", "xx", "A" * 99]}))
+    assert counts.notes() == ["text: 2 of 3 values were outside the bounds and were clamped"]
     with pytest.raises(ValueError, match=f"the release has {TEXTS[0].width} columns, the sample 1"):
         sides._encoded(domain, np.zeros((3, 1)))
 

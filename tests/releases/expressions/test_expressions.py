@@ -191,22 +191,6 @@ def test_nothing_holds_of_a_missing_cell_and_not_is_plain_negation(text):
     assert not value(text) and value(f"not ({text})")
 
 
-@every([
-        "wage + 1", "wage * 0", "wage ** 0", "1 ** wage", "min(wage, -99)", "max(1, wage)",
-        "-wage", "abs(wage)", "wage % 2", "round(wage)", "year(joined)", "month(joined)",
-    ], of="text")  # fmt: skip
-def test_arithmetic_on_a_missing_number_is_nan(text):
-    assert np.isnan(value(text))
-
-
-def test_missing_finds_the_missing_cells_of_every_kind_of_column():
-    for name in DOMAIN.names:
-        assert value(f"missing(`{name}`)") == DOMAIN[name].missing
-    present = {"wage": 1, "sex": "Male", "grade": "mid", "married": "true", "joined": "2020-01-01", "children": 3}
-    for name in present:
-        assert not value(f"missing({name})", **present)
-
-
 def test_undefined_results_are_nan_or_infinite_without_a_warning():  # warnings are errors here
     for text in ("log(0 - 1)", "sqrt(-1)", "0 / 0", "(-8) ** (1 / 3)", "5 % 0", "log1p(-2)"):
         assert np.isnan(value(text)), text

@@ -17,7 +17,6 @@ from pathlib import Path
 import paths
 import pytest
 from click.testing import CliRunner
-from file_tools import forged, setting
 from reader_costs import MOST_MEGABYTES, MOST_SECONDS
 from worst_files_made import FILES
 
@@ -119,13 +118,6 @@ def test_names_and_levels_have_at_most_two_hundred_characters():
         message = r"must have at most 200 characters, got 201: it appears in every .* Shorten"
         with pytest.raises(DomainError, match=message):
             make("x" * 201)
-
-
-def test_one_long_name_does_not_pad_every_line(mixed_path: Path, tmp_path: Path):
-    """Five thousand lines of a table were once as wide as the widest name."""
-    (tmp_path / "long.kme").write_bytes(forged(mixed_path, setting("columns", 0, "name", to="x" * 201)))
-    with pytest.raises(FileRefused, match="at most 200 characters, got 201"):
-        read_release(tmp_path / "long.kme")
 
 
 def test_a_long_name_makes_only_its_own_line_long():
