@@ -1,4 +1,4 @@
-"""Commands that write files for others: `export` (rows, draws, replicates), `plot` and `report`."""
+"""Commands that write files for others: `export` (rows, draws, replicates, for NIST), `plot` and `report`."""
 
 from __future__ import annotations
 
@@ -18,29 +18,37 @@ from kmeanalyst.cli.arguments import (
     view_option,
 )
 from kmeanalyst.cli.terminal import OnProgress, argument, flag, note, option, say
+from kmeanalyst.releases.texts import one_line
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from kmeanalyst.release import Release
 
 
 def _check_export(
-    output: str, view: str, rows: int | None, n_draws: int | None, n_replicates: int | None, columns: str | None, **_: Any
+    output: str | None, view: str, rows: int | None, n_draws: int | None, n_replicates: int | None, columns: str | None,
+    sdnist: str | None, **_: Any,
 ) -> None:  # fmt: skip
-    if n_draws is not None or n_replicates is not None:
+    if (output is None) == (sdnist is None):
+        raise click.UsageError("Name either OUT.{csv,parquet,nc} or --sdnist DIR.")
+    if sdnist is not None:
+        if view not in ("signed", "resampled"):
+            raise click.UsageError("--sdnist writes rows of equal weight: leave --view out.")
+    elif n_draws is not None or n_replicates is not None:
         if None not in (n_draws, n_replicates) or view != "signed":
             raise click.UsageError("--draws, --replicates and --view are for different rules: name one of them.")
         if n_replicates is not None and rows is not None:
             raise click.UsageError("--rows is for draws: replicate weights go with the rows that the release has.")
     elif columns is not None:
         raise click.UsageError("--columns goes with --draws or --replicates: other files have all columns.")
-    elif Path(output).is_dir():
+    elif Path(output or "").is_dir():
         raise click.BadParameter(f"{output} is a directory. Name a file.", param_hint="OUT")
 
 
 @on_release(
-    "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc}"),
+    "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc}", required=False),
     option(
         "--view",
         "Weights as released, the nearest probability weights, rows of equal weight, or what answers are sums over.",
@@ -68,11 +76,17 @@ def _check_export(
         metavar="NAMES",
     ),
     flag("--keep-formulas", "Of .csv: no apostrophe before text cells that a spreadsheet would run."),
+    option(
+        "--sdnist",
+        "Instead of OUT: rows of equal weight and labels, in folder DIR, for the report of NIST's SDNist. It knows nothing but "
+        "its own excerpts of the American Community Survey: other releases are refused.",
+        "folder", metavar="DIR",
+    ),
     work="writing", check=_check_export,
 )  # fmt: skip
 def export_command(
-    release: Release, output: str, view: Any, rows: int | None, seed: int | None, n_draws: int | None,
-    n_replicates: int | None, columns: str | None, keep_formulas: bool,
+    release: Release, path: str, output: Any, view: Any, rows: int | None, seed: int | None, n_draws: int | None,
+    n_replicates: int | None, columns: str | None, keep_formulas: bool, sdnist: str | None,
 ) -> Answer:  # fmt: skip
     """Write the points and weights for other tools.
 
@@ -81,6 +95,9 @@ def export_command(
 
     Points and weights by themselves have no valid error. With --draws or --replicates other programs get standard errors that
     include the noise, each by one rule, which README.txt (with code for R and Stata) and rule.json in the folder name.
+
+    With --sdnist DIR: FILE's name with .csv, as many rows as points unless --rows says otherwise, "N" where a cell is missing; the
+    same with .json, labels (ε, δ, method, columns); and the command that makes NIST's report is printed.
 
     \b
     Examples:
@@ -92,6 +109,8 @@ def export_command(
     from kmeanalyst.inference.draws.folder import write_draws, write_replicates
     from kmeanalyst.releases.file.export import export
 
+    if sdnist is not None:
+        return _sdnist(release, Path(path).stem, sdnist, release.to_frame("resampled", rows=rows, rng=seed))
     wrote, names = f"{output}: README.txt says by which rule standard errors are computed", column_names(columns)
     if n_draws is not None:
         tables = release.draws(n_draws, columns=names, rows=rows, rng=seed)
@@ -118,6 +137,19 @@ def export_command(
         )
     say(f"wrote {wrote}", err=True)
     return None, lambda: {"output": output, **facts, "defused_cells": defused}
+
+
+def _sdnist(release: Release, name: str, folder: str, frame: pd.DataFrame) -> Answer:
+    from kmeanalyst.releases.file.export import SDNIST_COLUMNS, export_sdnist
+
+    labels = export_sdnist(release, folder, name=name, frame=frame)
+    if left := [column for column in release.domain.names if column not in SDNIST_COLUMNS]:
+        note(f"SDNist does not know these columns and leaves them out: {one_line(', '.join(left))}")
+    files = [str(Path(folder) / f"{name}{ending}") for ending in (".csv", ".json")]
+    say(f"wrote {files[0]} and {files[1]}", err=True)
+    target = labels.get("target dataset", "TARGET").removesuffix("2019").upper()
+    command = f"python -m sdnist.report {files[0]} {target} --labels {files[1]}"
+    return command, lambda: {"output": files, "rows": len(frame), "labels": labels}
 
 
 def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, sample_path: str | None, **_: Any) -> None:

@@ -9,8 +9,10 @@ A spreadsheet runs a text cell of a CSV file that begins like a formula. Such ce
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.domain.cells import parse_number
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, plain_array
@@ -30,6 +33,16 @@ _DIMENSION = "point"
 _FORMULA = re.compile(
     r"""[\s"']*[=+\-@＝＋－＠]|[\t\r]"""
 )  # wide signs too: some spreadsheets read them as narrow ones
+
+# the columns of the data dictionary of NIST's Diverse Communities Data Excerpts, all that SDNist reads
+SDNIST_COLUMNS = (
+    "PUMA", "AGEP", "SEX", "MSP", "HISP", "RAC1P", "NOC", "NPF", "HOUSING_TYPE", "OWN_RENT", "DENSITY", "INDP", "INDP_CAT", "EDU",
+    "PINCP", "PINCP_DECILE", "POVPIP", "DVET", "DREM", "DPHY", "DEYE", "DEAR", "WGTP", "PWGTP",
+)  # fmt: skip
+_SDNIST_TARGETS = {
+    "25": "ma2019",
+    "48": "tx2019",
+}  # by the state in the codes of PUMA; all other states are the national excerpt's
 
 
 def export(
@@ -164,3 +177,59 @@ def _allowed_names(columns: list[str]) -> dict[str, str]:
             name += "_"
         names[column] = name
     return names
+
+
+def export_sdnist(release: ReleaseData, folder: str | Path, *, name: str, frame: pd.DataFrame) -> dict[str, str]:
+    """Write rows and labels for the report of NIST's SDNist: FOLDER/NAME.csv and FOLDER/NAME.json.
+
+    frame     rows of equal weight, as `Release.to_frame(view="resampled")` gives them.
+    Returns   the labels, as they are in the JSON: what SDNist's archive calls them, and texts.
+    Errors    ValueError if the release has none of the columns of the excerpts.
+
+    SDNist compares rows with an excerpt that it brings along, so that a release of any other table has no report. It knows a
+    missing cell as "N"; other columns than those of its data dictionary are not written, as it leaves them out; and it drops a
+    column that has any other value than those there.
+    Source    Task, Bhagat & Howarth 2023, SDNist v2: README (`--labels`), report/dataset, gui/windows/metadata (names of labels).
+    """
+    known = [column for column in frame if column in SDNIST_COLUMNS]
+    if not known:
+        raise ValueError(
+            "SDNist's report is for releases of NIST's Diverse Communities Data Excerpts, and this release has none of their "
+            f"columns ({', '.join(SDNIST_COLUMNS[:6])}, …). For other tables, release-side quality shows the same scores to the "
+            "curator, and export without --sdnist writes rows for any program."
+        )
+    cells, _ = without_formulas(_stamped(release, frame[known].apply(_for_sdnist)))
+    labels, folder = _sdnist_labels(release, frame, known), Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_write(folder / f"{name}.csv") as temporary:
+        _to_csv(cells, temporary)
+    with atomic_write(folder / f"{name}.json") as temporary:
+        temporary.write_text(json.dumps(labels, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return labels
+
+
+def _for_sdnist(series: pd.Series) -> pd.Series:
+    present = series.notna()
+    texts = series[present].map(lambda cell: f"{cell:.15g}" if isinstance(cell, float) else str(cell)).astype(object)
+    return texts.reindex(series.index, fill_value="N")
+
+
+def _sdnist_labels(release: ReleaseData, frame: pd.DataFrame, known: list[str]) -> dict[str, str]:
+    """Of a release without a statement, only what its rows say."""
+    states = {str(code).split("-")[0] for code in frame["PUMA"].dropna()} if "PUMA" in known else set()
+    target = _SDNIST_TARGETS.get(states.pop(), "national2019") if len(states) == 1 else "national2019" if states else ""
+    labels = {
+        "target dataset": target, "algorithm name": f"kmeanalyst {release.method or 'points and weights'}",
+        "algorithm type": "kernel mean embedding", "library name": "kmeanalyst", "library version": version("kmeanalyst"),
+        "variant label": f"kernel {release.kernel.name}",
+        "feature set name": f"{len(known)} columns", "features list": ", ".join(known),
+    }  # fmt: skip
+    statement = release.statement
+    if isinstance(statement, DeclaredStatement):
+        labels["privacy label detail"] = statement.claim
+    elif statement is not None:
+        private = {"epsilon": f"{statement.epsilon:g}", "delta": f"{statement.delta:g}", "privacy category": "dp"}
+        rehearsal = {"privacy category": "NOT PRIVATE: rehearsal"}
+        labels |= rehearsal if release.is_rehearsal else private
+        labels["privacy label detail"] = f"{statement.mechanism}, {statement.neighbouring}"
+    return {label: text for label, text in labels.items() if text}

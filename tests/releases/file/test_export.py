@@ -19,7 +19,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.file.archive import atomic_write
-from kmeanalyst.releases.file.export import export, without_formulas, write_netcdf
+from kmeanalyst.releases.file.export import export, export_sdnist, without_formulas, write_netcdf
 
 
 def read_netcdf(path: Path) -> xarray.Dataset:
@@ -219,3 +219,76 @@ def test_the_command_says_how_many_cells_it_defused_and_how_to_leave_them(tmp_pa
     kept = CliRunner().invoke(main, [*arguments, "--keep-formulas"])
     assert kept.exit_code == 0 and "formula" not in kept.stderr
     assert pd.read_csv(tmp_path / "a.csv")["level"].tolist() == ["=1+1", "@x", "y"]
+
+
+# ---------------------------------------------------------------------- rows for the report of SDNist
+
+
+@pytest.fixture
+def excerpt() -> Release:
+    """Four columns of the excerpts and one of our own."""
+    domain = Domain((
+        Categorical(name="PUMA", levels=("25-00503", "25-00703")),
+        Integer(name="AGEP", lower=0, upper=99),
+        Integer(name="NPF", lower=2, upper=20, missing=True),
+        Real(name="PINCP", lower=-9000, upper=1341000, missing=True),
+        Categorical(name="own", levels=("a", "b")),
+    ))  # fmt: skip
+    points = domain.decode(np.array([[0, 3, np.nan, np.nan, 0], [1, 40, 4, 5000.5, 1]]))
+    return bare(points, [0.5, 0.5], domain)
+
+
+def test_sdnist_gets_the_columns_that_it_knows_with_n_for_a_missing_cell(excerpt, tmp_path):
+    export_sdnist(excerpt, tmp_path / "new", name="rows", frame=excerpt.to_frame("resampled", rng=0))
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"rows.csv", "rows.json"}
+    head, *lines = (tmp_path / "new" / "rows.csv").read_text().splitlines()
+    assert head == "PUMA,AGEP,NPF,PINCP"
+    assert sorted(lines) == ["25-00503,3,N,N", "25-00703,40,4,5000.5"]
+
+
+def test_the_excerpt_of_sdnist_is_that_of_the_states(tmp_path):
+    for codes, target in {
+        ("25-00503", "25-00703"): "ma2019", ("48-02510",): "tx2019", ("01-01301", "25-00503"): "national2019",
+    }.items():  # fmt: skip
+        domain = Domain((Categorical(name="PUMA", levels=codes),))
+        release = bare(
+            domain.decode(np.arange(len(codes), dtype=float)[:, None]), np.full(len(codes), 1 / len(codes)), domain
+        )
+        labels = export_sdnist(release, tmp_path, name="rows", frame=release.to_frame("resampled"))
+        assert labels["target dataset"] == target
+
+
+def test_labels_for_sdnist_are_texts_with_the_guarantee_or_the_stamp_of_a_rehearsal(mixed_release, tmp_path):
+    """The age of the mixed table, under the name that the excerpts have for it."""
+    frame = mixed_release.to_frame("resampled", rng=0).rename(columns={"age": "AGEP"})
+    labels = export_sdnist(mixed_release, tmp_path, name="rows", frame=frame)
+    assert json.loads((tmp_path / "rows.json").read_text()) == labels
+    assert all(isinstance(text, str) for text in labels.values())
+    statement = mixed_release.statement
+    assert (labels["epsilon"], labels["delta"]) == (f"{statement.epsilon:g}", f"{statement.delta:g}")
+    assert labels["features list"] == "AGEP" and "target dataset" not in labels
+    stamped = rehearsed(mixed_release)
+    frame = stamped.to_frame("resampled", rng=0).rename(columns={"age": "AGEP"})
+    labels = export_sdnist(stamped, tmp_path, name="stamped", frame=frame)
+    assert labels["privacy category"] == "NOT PRIVATE: rehearsal" and "epsilon" not in labels
+    assert (pd.read_csv(tmp_path / "stamped.csv")["NOT_PRIVATE"] == "rehearsal").all()
+
+
+def test_a_release_of_another_table_has_no_report_of_sdnist(mixed_release, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"releases of NIST's Diverse Communities .*none of their columns \(PUMA, .*quality"
+    ):
+        export_sdnist(mixed_release, tmp_path, name="rows", frame=mixed_release.to_frame("resampled"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_writes_for_sdnist_and_names_its_command(excerpt, tmp_path):
+    excerpt.write(tmp_path / "ma.kme")
+    result = CliRunner().invoke(
+        main, ["export", str(tmp_path / "ma.kme"), "--sdnist", str(tmp_path / "out"), "--rows", "4"]
+    )
+    assert result.exit_code == 0, result.stderr
+    out = tmp_path / "out"
+    assert result.stdout == f"python -m sdnist.report {out / 'ma.csv'} MA --labels {out / 'ma.json'}\n"
+    assert "leaves them out: own" in result.stderr
+    assert len((out / "ma.csv").read_text().splitlines()) == 5
