@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kmeanalyst.learning.scoring.evaluation import score
     from kmeanalyst.learning.training.pipeline import TrainedPipeline, read_model, write_model
     from kmeanalyst.learning.training.training import fit
+    from kmeanalyst.learning.training.weight_support import WeightSupport, weight_support
     from kmeanalyst.release import Release, from_frame, read_release
     from kmeanalyst.release.measured_by_others import from_measurements
     from kmeanalyst.releases.declared_statement import DeclaredStatement
@@ -75,6 +76,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "kmeanalyst.learning.scoring.evaluation": ("score",),
     "kmeanalyst.learning.training.pipeline": ("TrainedPipeline", "read_model", "write_model"),
     "kmeanalyst.learning.training.training": ("fit",),
+    "kmeanalyst.learning.training.weight_support": ("WeightSupport", "weight_support"),
     "kmeanalyst.plots": (),
     "kmeanalyst.release": ("Release", "from_frame", "read_release"),
     "kmeanalyst.release.measured_by_others": ("from_measurements",),
@@ -93,10 +95,10 @@ __all__ = [
     "DeclaredStatement", "Domain", "DomainError", "Estimate", "Estimates", "FileRefused", "GroupBy", "Integer",
     "KernelMean", "MatrixEstimate", "NoisyTable", "Ordinal", "PrivacyStatement", "RandomVariable", "Real",
     "RegressionEstimate", "Release", "ReleasedFunction", "Rule", "SurvivalCurve", "TestResult", "Text",
-    "TrainedPipeline", "Tree", "UnboundedWeights", "associations", "combine", "compare",
+    "TrainedPipeline", "Tree", "UnboundedWeights", "WeightSupport", "associations", "combine", "compare",
     "contingency_test", "fit", "from_frame", "from_measurements", "independence_test", "kernels",
     "median_lengthscale", "mmd", "mmd_squared", "mmd_test", "plots", "pushforward", "read_domain", "read_function",
-    "read_model", "read_release", "score", "sql", "thin", "validate_release",
+    "read_model", "read_release", "score", "sql", "thin", "validate_release", "weight_support",
     "write_function", "write_model",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -11,14 +11,14 @@ from pathlib import Path
 import paths
 
 CEILINGS = {  # lines of Python files
-    "kmeanalyst": 149,
-    "kmeanalyst/cli": 1_539,
+    "kmeanalyst": 151,
+    "kmeanalyst/cli": 1_571,
     "kmeanalyst/inference": 13_128,
     "kmeanalyst/kernels": 3_361,
-    "kmeanalyst/learning": 2_838,
+    "kmeanalyst/learning": 2_986,
     "kmeanalyst/plots": 843,
     "kmeanalyst/release": 437,
-    "kmeanalyst/releases": 10_562,
+    "kmeanalyst/releases": 10_631,
     "kmeanalyst/report": 1_357,
     "kmeanalyst/representation": 4_795,
     "kmeanalyst/sources": 1_350,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_481,
-    "tests": 47_992,
+    "tests": 48_155,
 }
 
 

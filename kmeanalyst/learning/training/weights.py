@@ -37,7 +37,7 @@ def why_unweighted(estimator: Any) -> str:
         name, takes = type(part).__name__, has_fit_parameter(part, "sample_weight")
         if _misuses(part):
             return f"{name} misuses weights, with these parameters"
-        if not (takes or _needs_none(part) or _passes_on(part)):
+        if not (takes or needs_none(part) or _passes_on(part)):
             return f"{name} takes no sample_weight"
         taken |= takes
     return "" if taken else f"{type(estimator).__name__} takes no sample_weight"
@@ -69,7 +69,7 @@ def _misuses(part: Any) -> bool:
     return name in _MISUSE or balances or samples or calibrates
 
 
-def _needs_none(part: Any) -> bool:
+def needs_none(part: Any) -> bool:
     given = parameters_of(part)
     return _name(part) in _NEED_NONE and all(given.get(name, usual) == usual for name, usual in _COUNT.items())
 
