@@ -308,7 +308,7 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any, on_p
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 
-    other = open_release(source) if isinstance(source, str) and source.endswith(".kme") else None
+    other = _other_release(source)
     in_blocks = other is None and not (own["rename"] or own["recode"])
     result = mmd_test(release, RowsWithProgress(source, on_progress) if in_blocks else other or source, **own)
     reject = bool(result.pvalue < level)
@@ -324,6 +324,10 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any, on_p
     return text, lambda: result.to_dict() | {"level": level, "reject": reject, "rehearsal": rehearsal}
 
 
+def _other_release(source: Any) -> Release | None:
+    return open_release(source) if isinstance(source, str) and source.endswith(".kme") else None
+
+
 def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
     sign = "; negative values happen when both sides agree" if result.estimator == "unbiased" else ""
     lines = [("MMD²", f"{result.mmd_squared:.4g} ({result.estimator}{sign})")]
@@ -337,11 +341,11 @@ def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
     return lines
 
 
-def _refuse_release(sample_path: str, **_: Any) -> None:
-    if sample_path.endswith(".kme"):
+def _refuse_drawing(sample_path: str, plot: str | None, **_: Any) -> None:
+    if plot is not None and sample_path.endswith(".kme"):
         raise ValueError(
-            "compare needs rows to compare with, and this is another release: its rows are not known. "
-            "Use mmd-test for two releases, or name a table, such as a .csv or .parquet file."
+            "--plot draws where rows of a sample are more frequent, and this is another release: its rows are not known. "
+            "Leave --plot out, or name a table, such as a .csv or .parquet file."
         )
 
 
@@ -349,12 +353,12 @@ def _refuse_release(sample_path: str, **_: Any) -> None:
     "compare", "Test a sample, and show where it differs.", sample_argument, _false_alarm_option,
     option("--top", "At most this many lines for each table.", click.IntRange(min=1), 10),
     option("--plot", "Draw the witness of the columns.", "file", metavar="OUT.png"),
-    columns_option, *own_options, work="comparing", check=_refuse_release,
+    columns_option, *own_options, work="comparing", check=_refuse_drawing,
 )  # fmt: skip
 def compare(
     release: Release, source: Any, level: float, top: int, plot: str | None, own: Any, on_progress: OnProgress
 ) -> Answer:
-    """Test whether SAMPLE (a table, as of mmd-test) is from the population of the release, and show where they differ.
+    """Test whether SAMPLE (a table or another .kme, as of mmd-test) is from the release's population, and show where they differ.
 
     \b
     Examples:
@@ -364,14 +368,16 @@ def compare(
     from kmeanalyst.inference.compare.comparison import compare as compare_rows
     from kmeanalyst.sources.tables import read_table
 
-    comparison = compare_rows(release, read_table(source, release.domain), level=level, **own)
+    other = _other_release(source)
+    comparison = compare_rows(release, other or read_table(source, release.domain), level=level, **own)
     if plot is not None:
         from kmeanalyst.plots.witness import save_witness
 
         on_progress("drawing", None)
         save_witness(comparison, plot, most=top)
         say(f"wrote {plot}", err=True)
-    return lambda: comparison.to_text(top), lambda: comparison.to_dict() | {"plot": plot}
+    rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
+    return lambda: comparison.to_text(top), lambda: comparison.to_dict() | {"plot": plot, "rehearsal": rehearsal}
 
 
 @on_release(
