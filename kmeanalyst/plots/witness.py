@@ -59,8 +59,8 @@ def witness(comparison: Comparison, column: str | None = None, *, ax: Axes | Non
 def _function(comparison: Comparison) -> Witness:
     if comparison.function is None:
         raise ValueError(
-            "two releases were compared, and of neither rows are known that a witness could be drawn at. Compare a release with rows, "
-            "or draw the table of comparison.differences."
+            "two releases were compared, and a witness is drawn at rows, which of neither are known. Compare a release with rows,"
+            " or use the table of comparison.differences."
         )
     return comparison.function
 

@@ -248,7 +248,7 @@ def _as_one_family(
 def _of_two_releases(a: ReleaseData, b: ReleaseData, level: float) -> Comparison:
     """Pairs that not both measured have p = 1, and count in the correction for their number."""
     found, names = differences_of(a, b), a.domain.names
-    columns = [GroupTest(each.pvalue, np.nan) for each in found.columns]
+    columns = [GroupTest(found.sets[j,].pvalue, np.nan) for j in range(len(names))]
     every = list(combinations(range(len(names)), 2))
     tests = [
         GroupTest(found.sets[pair].pvalue, np.nan) if pair in found.sets else GroupTest(1.0, 0.0) for pair in every

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -46,7 +47,6 @@ _OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = (
 )  # functions: of a column, of a set, of all sets
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
-_OF_TOGETHER, _OF_COLUMNS = 4, 4  # what their p-values count times: a quarter of the level; of sets of r columns 2⁻ʳ
 _LEVEL = 0.05
 
 
@@ -93,43 +93,50 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Of all columns together, of each column, and of each set of columns that both releases measured together.
+    """Between the populations of two releases.
 
-    chosen   whether rows decided which sets were measured.
-    n_rows   behind the second release.
+    together   of functions of single columns, all of them.
+    sets       of those of each column (j,), and of products for each larger set that both releases measured together.
+    n_columns  of the releases.
+    chosen     whether rows decided which sets were measured.
+    n_rows     behind the second release.
     """
 
     together: Difference
-    columns: tuple[Difference, ...]
     sets: dict[tuple[int, ...], Difference]
+    n_columns: int
     chosen: bool
     n_rows: int
 
-    def _tests(self, r: int) -> int:
-        """How many sets of r columns count as tests."""
-        return math.comb(len(self.columns), r) if self.chosen else sum(len(own) == r for own in self.sets)
+    @property
+    def pvalue(self) -> float:
+        """Of all tests: half of the level is for all columns together, and 2⁻ʳ⁻¹ for the sets of r columns."""
+        measured = Counter(map(len, self.sets))
+        counts = {r: math.comb(self.n_columns, r) if self.chosen else n for r, n in measured.items()}
+        tests = [
+            2 ** (len(own) + 1) * counts[len(own)] * each.pvalue for own, each in self.sets.items() if len(each.means)
+        ]
+        return min([1.0, 2 * self.together.pvalue, *tests])
 
     def result(self, first: ReleaseData, notes: Sequence[str] = ()) -> TestResult:
         """Distances in it are along the functions of single columns."""
-        all_, form = self.together, self.together.form
+        every, form = self.together, self.together.form
         variances = np.diag(form.covariance)
-        alone = [_OF_COLUMNS * len(self.columns) * each.pvalue for each in self.columns if len(each.means)]
-        of_sets = [2 ** len(own) * self._tests(len(own)) * each.pvalue for own, each in self.sets.items()]
         about = (
-            f"compared in all columns together, in each, and in {len(self.sets)} sets of columns that both measured together, p "
-            "corrected for their number; a difference elsewhere cannot be found, and the interval is of the distance along "
-            f"{len(all_.means)} functions of single columns"
+            f"compared in all columns together, in each, and in {len(self.sets) - self.n_columns} sets of columns that both "
+            "measured together, p corrected for their number; a difference elsewhere cannot be found, and the interval is of the "
+            f"distance along {len(every.means)} functions of single columns"
         )
         return result_about(
             first,
-            statistic=all_.statistic,
-            pvalue=min([1.0, _OF_TOGETHER * all_.pvalue, *alone, *of_sets]),
-            mmd_squared=float(all_.variances @ all_.means**2 - variances.sum()),
+            statistic=every.statistic,
+            pvalue=self.pvalue,
+            mmd_squared=float(every.variances @ every.means**2 - variances.sum()),
             n_sample_rows=self.n_rows,
             method="noise-aware tests of columns and of sets of columns, release against release",
             noise_floor=float(np.sqrt(variances.sum())),
-            mmd_interval=NormalQuadraticForm(form.covariance).interval(np.sqrt(all_.variances) * all_.means),
-            detectable_mmd=form.detectable(all_.variances, level=_LEVEL / _OF_TOGETHER),
+            mmd_interval=NormalQuadraticForm(form.covariance).interval(np.sqrt(every.variances) * every.means),
+            detectable_mmd=form.detectable(every.variances, level=_LEVEL / 2),
             notes=(*notes, about, "the two tables are assumed to share no persons"),
         )
 
@@ -145,17 +152,18 @@ def differences_of(a: ReleaseData, b: ReleaseData) -> Differences:
     columns = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(a.domain))]
     ends = np.cumsum([0, *(len(own.variances) for own in columns)])
     ours, theirs = (side.read(columns, [np.zeros(())] * len(columns)) for side in sides)
+    together = ours - theirs
+    found = {(j,): together[slice(*own)] for j, own in enumerate(pairwise(ends))}
     # around the middle of both sides: that columns shift by themselves then moves no mean of a product
     middle = np.split((ours.means + theirs.means) / 2, ends[1:-1])
     sets = _sets_of_both(first.feature_map.kernel, second.feature_map.kernel, len(columns))
     most = int(np.clip(_ALL_PRODUCTS / max(len(sets), 1), _FEWEST_PRODUCTS, _PRODUCTS))
-    found = {}
     for own in sets:
         term = functions.leading(own, most)
         if len(term.variances):
             found[own] = sides[0].read([term], middle) - sides[1].read([term], middle)
-    together, chosen = ours - theirs, first.chosen_by_rows or second.chosen_by_rows
-    return Differences(together, tuple(together[slice(*own)] for own in pairwise(ends)), found, chosen, second.n_rows)
+    chosen = first.chosen_by_rows or second.chosen_by_rows
+    return Differences(together, found, len(columns), chosen, second.n_rows)
 
 
 def _measurements(a: ReleaseData, b: ReleaseData) -> tuple[Measurement, Measurement]:

@@ -83,6 +83,7 @@ def measured(
     return measured_release(measurement_of(features, vector, tau, len(rows), law), TABLES, rows)
 
 
+@pytest.mark.levels
 def test_tables_hold_their_level_for_each_test_and_all_together():
     """200 pairs: 5 % are 10, more than 22 come with probability 3e-4, and as many for each test; of none, fewer than 1."""
     rng, found, single = np.random.default_rng(0), [], []
@@ -90,9 +91,7 @@ def test_tables_hold_their_level_for_each_test_and_all_together():
         a, b = measured(FINELY, people(500, rng), 0.01, rng), measured(COARSELY, people(800, rng), 0.02, rng)
         differences = differences_of(a, b)
         found.append(differences.result(a).pvalue)
-        single.append(
-            [each.pvalue for each in (differences.together, *differences.columns, *differences.sets.values())]
-        )
+        single.append([each.pvalue for each in (differences.together, *differences.sets.values())])
     assert (np.array(found) <= 0.05).sum() <= 22
     rejected = (np.array(single) <= 0.05).sum(axis=0)
     assert len(rejected) == 5 and rejected.max() <= 22 and rejected.min() >= 1
@@ -102,13 +101,13 @@ def test_a_broken_relation_is_found_where_both_measured_the_pair_and_a_common_sh
     rng = np.random.default_rng(1)
     a = measured(FINELY, people(4000, rng), 0.005, rng)
     broken, moved = (measured(COARSELY, people(4000, rng, **how), 0.005, rng) for how in ({"tie": 0.3}, {"shift": 0.2}))
-    assert [*differences_of(a, broken).sets] == [(0, 1)]  # (1, 2) and (0, 2) were measured by one of them
+    assert [*differences_of(a, broken).sets][3:] == [(0, 1)]  # (1, 2) and (0, 2) were measured by one of them
     assert differences_of(a, broken).sets[0, 1].pvalue < 1e-6
     assert ka.mmd_test(a, broken).pvalue < 1e-5
     shifted = differences_of(a, moved)
-    assert shifted.columns[0].pvalue < 1e-6 < 0.001 < shifted.columns[2].pvalue
+    assert shifted.sets[0,].pvalue < 1e-6 < 0.001 < shifted.sets[2,].pvalue
     independent = [measured(COARSELY, people(4000, rng, s, tie=0.0), 0.005, rng) for s in (0.0, 0.2)]
-    assert differences_of(*independent).sets[0, 1].pvalue > 0.001 > differences_of(*independent).columns[0].pvalue
+    assert differences_of(*independent).sets[0, 1].pvalue > 0.001 > differences_of(*independent).sets[0,].pvalue
 
 
 def test_a_function_of_two_cells_has_the_difference_and_the_variance_computed_by_hand():
@@ -127,7 +126,7 @@ def test_a_function_of_two_cells_has_the_difference_and_the_variance_computed_by
         shares.append(np.average([part[1] - part[0] for part in (own, by_c, by_e)], weights=precision))
         x = release.encoded_points[:, 0] >= 0
         variances.append(1 / precision.sum() + 4 * x.mean() * (1 - x.mean()) / 500)
-    found = differences_of(a, b).columns[0]
+    found = differences_of(a, b).sets[0,]
     z = (shares[0] - shares[1]) / np.sqrt(sum(variances))
     assert found.means.shape == (1,) and found.means[0] ** 2 / found.covariance[0, 0] == pytest.approx(z**2)
 
@@ -174,12 +173,14 @@ def pair(first, second, noise_scale, rng, shift=0.0):
 @pytest.mark.levels(but="other frequencies")
 def test_smooth_features_hold_their_level_and_show_a_difference(name):
     rng, same, different = np.random.default_rng(7), [], []
-    for _ in range(6):
+    for _ in range(4):
         for found, shift in ((same, 0.0), (different, 0.8)):
             found.append(ka.mmd_test(*pair(MAPS["random-features"], OTHER_MAPS[name], NOISE_SCALE[1.0], rng, shift)))
-    assert sum(r.pvalue <= 0.05 for r in same) <= 2  # 6 draws at 5 %: above with probability 2e-3
-    assert sum(r.pvalue <= 0.05 for r in different) >= 5
-    assert "2 sets" not in different[0].notes[0] and different[0].noise_aware
+    assert (
+        sum(r.pvalue <= 0.05 for r in same) <= 1
+    )  # 4 draws at 5 %: above with probability .014, and tests of smooth features are cautious
+    assert sum(r.pvalue <= 0.05 for r in different) >= 3
+    assert "in 1 sets of columns" in different[0].notes[0] and different[0].noise_aware
 
 
 def test_smooth_features_are_compared_with_tables_and_domains_of_different_bounds_in_natural_units():
