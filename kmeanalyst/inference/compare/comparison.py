@@ -398,21 +398,20 @@ def standardised_differences(release: ReleaseData, sample: SampleRows | ReleaseD
 
     One pass over a sample. Standard errors of releases' values are those of Release.expectation.
     """
-    of_sample: list[_Sums] | list[_Released]
+    theirs: list[_Sums | _Released]
     if isinstance(sample, ReleaseData):
-        of_sample = [_Released(sample, column) for column in sample.domain.columns]
+        theirs = [_Released(sample, column) for column in sample.domain.columns]
     else:
-        of_sample = [_Sums() for _ in release.domain.columns]
+        sums = [_Sums() for _ in release.domain.columns]
         for rows in sample.blocks():
-            for column, sums, values in zip(
-                release.domain.columns, of_sample, rows[:, : len(of_sample)].T, strict=True
-            ):
-                sums.add(column, values)
+            for column, own, values in zip(release.domain.columns, sums, rows[:, : len(sums)].T, strict=True):
+                own.add(column, values)
+        theirs = [*sums]
     notes: list[str] = []
     lines = [
         line
-        for column, own in zip(release.domain.columns, of_sample, strict=True)
-        for line in _lines_of(release, column, own, notes)
+        for column, other in zip(release.domain.columns, theirs, strict=True)
+        for line in _lines_of(release, column, other, notes)
     ]
     names = ["column", "quantity", "release", "sample", "difference", "standard_error"]
     frame = pd.DataFrame(lines, columns=names)

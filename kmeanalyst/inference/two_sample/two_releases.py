@@ -153,7 +153,7 @@ def differences_of(a: ReleaseData, b: ReleaseData) -> Differences:
     ends = np.cumsum([0, *(len(own.variances) for own in columns)])
     ours, theirs = (side.read(columns, [np.zeros(())] * len(columns)) for side in sides)
     together = ours - theirs
-    found = {(j,): together[slice(*own)] for j, own in enumerate(pairwise(ends))}
+    found: dict[tuple[int, ...], Difference] = {(j,): together[slice(*own)] for j, own in enumerate(pairwise(ends))}
     # around the middle of both sides: that columns shift by themselves then moves no mean of a product
     middle = np.split((ours.means + theirs.means) / 2, ends[1:-1])
     sets = _sets_of_both(first.feature_map.kernel, second.feature_map.kernel, len(columns))
@@ -297,7 +297,7 @@ class _Features(_Side):
 
     def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:
         values = np.hstack([term(self.values, centres) for term in terms])
-        covariance = sum(self.fit.covariance(values).values())
+        covariance = np.sum(list(self.fit.covariance(values).values()), axis=0)
         return Difference(self.fit.weights @ values, covariance, np.hstack([t.variances for t in terms]), self.heavy)
 
 
