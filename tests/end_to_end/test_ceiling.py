@@ -12,11 +12,11 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 153,
-    "kmeanalyst/cli": 1_678,
-    "kmeanalyst/inference": 13_483,
+    "kmeanalyst/cli": 1_684,
+    "kmeanalyst/inference": 13_738,
     "kmeanalyst/kernels": 3_361,
     "kmeanalyst/learning": 3_418,
-    "kmeanalyst/plots": 946,
+    "kmeanalyst/plots": 955,
     "kmeanalyst/release": 438,
     "kmeanalyst/releases": 10_802,
     "kmeanalyst/report": 1_413,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_213,
     "release_side/publishing": 3_264,
     "release_side/quality": 1_661,
-    "tests": 50_148,
+    "tests": 50_317,
 }
 
 
