@@ -24,7 +24,6 @@ from kmeanalyst.cli.terminal import OnProgress, argument, note, option, say
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.estimate.estimate import Estimate
-    from kmeanalyst.inference.two_sample.result import TestResult
     from kmeanalyst.release import Release
 
 _WIDEST = 100  # characters: a longer text makes only its own line longer
@@ -301,39 +300,22 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> A
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 
-    other = open_release(source) if isinstance(source, str) and source.endswith(".kme") else source
-    result = mmd_test(release, other, **own)
-    reject = bool(result.pvalue < level)
-    verdict = "differ" if reject else "no difference that this release can show"
-    lines = [
-        *(("note", text) for text in result.notes),  # of the sample's cells, first: they may be the whole difference
-        ("p-value", f"{result.pvalue:.4g}   at level {level:g}: {verdict}"),
-        *_mmd_lines(result),
-        ("method", f"{result.method}; privacy noise {'included' if result.noise_aware else 'not known'}"),
-    ]
-    text = "\n".join(f"{label:<12} {text}" for label, text in lines)
-    rehearsal = release.is_rehearsal or getattr(other, "is_rehearsal", False)
-    return text, lambda: result.to_dict() | {"level": level, "reject": reject, "rehearsal": rehearsal}
+    other = _other_release(source)
+    result = mmd_test(release, other or source, **own)
+    rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
+    facts = {"level": level, "reject": bool(result.pvalue < level), "rehearsal": rehearsal}
+    return result.to_text(level), lambda: result.to_dict() | facts
 
 
-def _mmd_lines(result: TestResult) -> list[tuple[str, str]]:
-    sign = "; negative values happen when both sides agree" if result.estimator == "unbiased" else ""
-    lines = [("MMD²", f"{result.mmd_squared:.4g} ({result.estimator}{sign})")]
-    if result.mmd_interval is not None:
-        low, high = result.mmd_interval
-        lines.append(("MMD", f"{max(result.mmd_squared, 0.0) ** 0.5:.3g} (95 %: {low:.3g} to {high:.3g})"))
-    if result.noise_floor is not None:
-        lines.append(("noise floor", f"{result.noise_floor:.3g} (what two sides of one population would show)"))
-    if result.detectable_mmd is not None:
-        lines.append(("detectable", f"{result.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
-    return lines
+def _other_release(source: Any) -> Release | None:
+    return open_release(source) if isinstance(source, str) and source.endswith(".kme") else None
 
 
-def _refuse_release(sample_path: str, **_: Any) -> None:
-    if sample_path.endswith(".kme"):
+def _refuse_drawing(sample_path: str, plot: str | None, **_: Any) -> None:
+    if plot is not None and sample_path.endswith(".kme"):
         raise ValueError(
-            "compare needs rows to compare with, and this is another release: its rows are not known. "
-            "Use mmd-test for two releases, or name a table, such as a .csv or .parquet file."
+            "--plot draws where rows of a sample are more frequent, and this is another release: its rows are not known. "
+            "Leave --plot out, or name a table, such as a .csv or .parquet file."
         )
 
 
@@ -341,12 +323,12 @@ def _refuse_release(sample_path: str, **_: Any) -> None:
     "compare", "Test a sample, and show where it differs.", sample_argument, _false_alarm_option,
     option("--top", "At most this many lines for each table.", click.IntRange(min=1), 10),
     option("--plot", "Draw the witness of the columns.", "file", metavar="OUT.png"),
-    columns_option, *own_options, work="comparing", check=_refuse_release,
+    columns_option, *own_options, work="comparing", check=_refuse_drawing,
 )  # fmt: skip
 def compare(
     release: Release, source: Any, level: float, top: int, plot: str | None, own: Any, on_progress: OnProgress
 ) -> Answer:
-    """Test whether SAMPLE (a table, as of mmd-test) is from the population of the release, and show where they differ.
+    """Test whether SAMPLE (a table or another .kme, as of mmd-test) is from the release's population, and show where they differ.
 
     \b
     Examples:
@@ -356,14 +338,16 @@ def compare(
     from kmeanalyst.inference.compare.comparison import compare as compare_rows
     from kmeanalyst.sources.tables import read_table
 
-    comparison = compare_rows(release, read_table(source, release.domain), level=level, **own)
+    other = _other_release(source)
+    comparison = compare_rows(release, other or read_table(source, release.domain), level=level, **own)
     if plot is not None:
         from kmeanalyst.plots.witness import save_witness
 
         on_progress("drawing", None)
         save_witness(comparison, plot, most=top)
         say(f"wrote {plot}", err=True)
-    return lambda: comparison.to_text(top), lambda: comparison.to_dict() | {"plot": plot}
+    rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
+    return lambda: comparison.to_text(top), lambda: comparison.to_dict() | {"plot": plot, "rehearsal": rehearsal}
 
 
 @on_release(

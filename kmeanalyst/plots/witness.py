@@ -39,7 +39,7 @@ def witness(comparison: Comparison, column: str | None = None, *, ax: Axes | Non
     """
     if column is None:
         column = drawable(comparison)[0]
-    found = comparison.function
+    found = _function(comparison)
     kind = found.domain[column]
     if isinstance(kind, Text):
         raise ValueError(
@@ -56,10 +56,19 @@ def witness(comparison: Comparison, column: str | None = None, *, ax: Axes | Non
     return ax
 
 
+def _function(comparison: Comparison) -> Witness:
+    if comparison.function is None:
+        raise ValueError(
+            "two releases were compared, and a witness is drawn at rows, which of neither are known. Compare a release with rows,"
+            " or use the table of comparison.differences."
+        )
+    return comparison.function
+
+
 def drawable(comparison: Comparison) -> list[str]:
     """The columns that have an axis, of the smallest p-values first; ValueError where there is none."""
     order = comparison.columns["pvalue"].fillna(1.0).sort_values(kind="stable").index
-    domain = comparison.function.domain
+    domain = _function(comparison).domain
     names = [str(name) for name in order if not isinstance(domain[str(name)], Text)]
     if not names:
         raise ValueError("every column is of texts, which have no order on an axis. Use the table of the witness.")

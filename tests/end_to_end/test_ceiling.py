@@ -12,11 +12,11 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 151,
-    "kmeanalyst/cli": 1_571,
-    "kmeanalyst/inference": 13_128,
+    "kmeanalyst/cli": 1_576,
+    "kmeanalyst/inference": 13_383,
     "kmeanalyst/kernels": 3_361,
     "kmeanalyst/learning": 2_986,
-    "kmeanalyst/plots": 843,
+    "kmeanalyst/plots": 852,
     "kmeanalyst/release": 437,
     "kmeanalyst/releases": 10_631,
     "kmeanalyst/report": 1_357,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_481,
-    "tests": 48_155,
+    "tests": 48_324,
 }
 
 

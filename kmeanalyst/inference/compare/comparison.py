@@ -1,4 +1,4 @@
-"""Is a sample from a release's population, and if not, where do they differ?
+"""Is a sample, or a second release, from a release's population, and if not, where do they differ?
 
 The two-sample test answers the first question; tests of each column and of each pair of columns, standardised
 differences and the witness function answer the second. All of them account for the privacy noise.
@@ -10,18 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.compare import functionals
-from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows
+from kmeanalyst.inference.compare.functionals import GroupTest, RidgeProjector, reference_rows
 from kmeanalyst.inference.compare.witness import Witness, witness_of, witness_rows
+from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.questions.expectation import expectation, probability
 from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, measured_side
+from kmeanalyst.inference.two_sample.two_releases import differences_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
@@ -33,6 +36,7 @@ from kmeanalyst.representation.weights.views import view_weights
 from kmeanalyst.sources.tables import Recode, Rename, translated
 
 _WIDEST = 24  # characters of a cell
+_NO_WITNESS = "of two releases no row is known, so none is shown where one has more"
 
 
 def verdict(comparison: Comparison) -> str:
@@ -98,16 +102,17 @@ class Comparison:
     columns      a row for each column: pvalue of a test of its distribution; adjusted likewise; differs, at the level; seen, the
                  share of the column's functions that the features see.
     pairs        the same for the association of each pair of columns: first, second, pvalue, adjusted, differs, seen.
-                 Where little is seen, a small difference can be missed, and one elsewhere can show.
+                 Where little is seen, a small difference can be missed, and one elsewhere can show. Of two releases it is NaN,
+                 and 0 for a pair that not both measured.
     differences  a row for each mean, share of a level and share of missing cells: the release's value, the sample's,
                  their difference in standard deviations of one row, and its standard_error, privacy noise included; those
                  first that are most standard errors.
     witness      released points and rows of the sample, from where the release has most mass beyond the sample's
                  (witness > 0) to the contrary, with standard_error (as if both had one population) and z. These rows
-                 are selected: the largest of many z is often beyond 2 even if both have one population.
+                 are selected: the largest of many z is often beyond 2 even if both have one population. Of two releases empty.
     level        of the verdicts.
     notes        what a reader should know.
-    function     the witness as a function of encoded rows.
+    function     the witness as a function of encoded rows; None of two releases.
 
     >>> comparison.differs  # of ka.compare(release, sample.assign(age=sample["age"] + 5))
     True
@@ -131,7 +136,7 @@ class Comparison:
     witness: pd.DataFrame
     level: float
     notes: tuple[str, ...]
-    function: Witness = field(repr=False)
+    function: Witness | None = field(repr=False)
 
     @property
     def differs(self) -> bool:
@@ -187,7 +192,7 @@ def compare(
     release: ReleaseData, sample: Any, *, level: float = 0.05, columns: Sequence[str] | None = None, rename: Rename = None,
     recode: Recode = None,
 ) -> Comparison:  # fmt: skip
-    """Test whether a sample is from a release's population, and show where they differ.
+    """Test whether a sample, or a second release, is from a release's population, and show where they differ.
 
     sample    as of `mmd_test`, but rows that can be read once only are refused; independent of the table's rows.
     columns, rename, recode   as of `mmd_test`.
@@ -201,12 +206,14 @@ def compare(
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a probability. Pass e.g. 0.05.")
-    if not isinstance(release, ReleaseData) or isinstance(sample, ReleaseData):
+    if not isinstance(release, ReleaseData):
         raise ValueError(
-            "compare is of a release and rows: its tests of columns need what was measured, and its sample the rows. Use "
-            "mmd_test(a, b) for two tables or two releases, or put the release first and the rows second."
+            "compare is of a release and rows, or of two releases: its tests of columns need what was measured. Use mmd_test(a, b) "
+            "for two tables, or put the release first and the rows second."
         )
     known, release = release.columns.names, marginal(release, columns)
+    if isinstance(sample, ReleaseData):
+        return _of_two_releases(release, marginal(translated(sample, rename, recode), columns), level)
     rows = SampleRows(release, translated(sample, rename, recode), known)
     if rows.read_once:
         raise ValueError(
@@ -219,21 +226,40 @@ def compare(
     elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
     alone, pairs = attributed(evidence, rows, some, elsewhere, level, release)
     differences, notes = standardised_differences(release, rows)
-    family = functionals.holm(np.array([overall.pvalue, *alone["pvalue"], *pairs["pvalue"]], dtype=float))
-    for frame, own in ((alone, family[1 : len(alone) + 1]), (pairs, family[len(alone) + 1 :])):
+    notes = [*_notes(alone, len(pairs)), *notes]
+    return _as_one_family(
+        overall, alone, pairs, differences, notes, level, witness_rows(witness, release, some), witness
+    )
+
+
+def _as_one_family(
+    overall: TestResult, columns: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, notes: Sequence[str],
+    level: float, rows: pd.DataFrame, function: Witness | None = None,
+) -> Comparison:  # fmt: skip
+    family = functionals.holm(np.array([overall.pvalue, *columns["pvalue"], *pairs["pvalue"]], dtype=float))
+    for frame, own in ((columns, family[1 : len(columns) + 1]), (pairs, family[len(columns) + 1 :])):
         frame["adjusted"], frame["differs"] = own, own <= level
     return Comparison(
-        overall=overall,
-        adjusted=float(family[0]),
-        pvalue=float(np.nanmin(family)),
-        columns=alone,
-        pairs=pairs,
-        differences=differences,
-        witness=witness_rows(witness, release, some),
-        level=level,
-        notes=(*overall.notes, *_notes(alone, len(pairs)), *notes),
-        function=witness,
-    )
+        overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=columns, pairs=pairs,
+        differences=differences, witness=rows, level=level, notes=(*overall.notes, *notes), function=function,
+    )  # fmt: skip
+
+
+def _of_two_releases(a: ReleaseData, b: ReleaseData, level: float) -> Comparison:
+    """Pairs that not both measured have p = 1, and count in the correction for their number."""
+    found, names = differences_of(a, b), a.domain.names
+    columns = [GroupTest(found.sets[j,].pvalue, np.nan) for j in range(len(names))]
+    every = list(combinations(range(len(names)), 2))
+    tests = [
+        GroupTest(found.sets[pair].pvalue, np.nan) if pair in found.sets else GroupTest(1.0, 0.0) for pair in every
+    ]
+    pairs = pd.DataFrame([(names[i], names[j]) for i, j in every], columns=["first", "second"])
+    pairs = pairs.join(functionals.verdicts(tests, level)).sort_values("pvalue", kind="stable", ignore_index=True)
+    differences, notes = standardised_differences(a, b)
+    return _as_one_family(
+        found.result(a), functionals.verdicts(columns, level).set_axis(pd.Index(names, name="column")), pairs, differences,
+        [*notes, _NO_WITNESS], level, pd.DataFrame(),
+    )  # fmt: skip
 
 
 def attributed(
@@ -294,9 +320,12 @@ def _plain(value: Any) -> Any:
 _MOST_LEVELS = 30  # levels of a column: those that are most frequent in the sample
 
 
+_Condition = Callable[[pd.DataFrame], Array]
+
+
 @dataclass
 class _Sums:
-    """Sums over one column of the sample, block by block, from which its mean and shares follow."""
+    """Sums over one column of the sample, block by block, from which its mean and shares follow, each with its error."""
 
     n: int = 0
     counts: Array = field(default_factory=lambda: np.zeros(0))  # of each level
@@ -320,6 +349,42 @@ class _Sums:
         self.squares += float(np.square(x - x.mean()).sum()) + step**2 * before * len(x) / n
         self.mean += step * len(x) / n
 
+    def share(self, count: float, _: _Condition) -> tuple[float, float]:
+        share = count / self.n
+        return share, float(np.sqrt(share * (1 - share) / self.n))
+
+    def moments(self) -> tuple[float, float, float]:
+        n = self.n - self.missing
+        variance = self.squares / (n - 1) if n > 1 else np.nan
+        return self.mean, float(np.sqrt(variance / max(n, 1))), variance
+
+
+@dataclass(frozen=True)
+class _Released:
+    """The same of a column of a second release."""
+
+    release: ReleaseData
+    column: Column
+    mean: float = np.nan  # where nothing is known
+    missing: float = 0.0
+
+    @property
+    def counts(self) -> Array:
+        codes, p = (
+            self.release.encoded_points[:, self.release.domain.position(self.column.name)],
+            view_weights(self.release, "probability"),
+        )
+        known = ~np.isnan(codes)
+        return np.bincount(codes[known].astype(np.intp), p[known], minlength=len(self.column.levels))  # type: ignore[attr-defined]
+
+    def share(self, _: float, condition: _Condition) -> tuple[float, float]:
+        found = probability(self.release, condition)
+        return found.value, found.standard_error
+
+    def moments(self) -> tuple[float, float, float]:
+        found = _released_mean(self.release, self.column)
+        return found.value, found.standard_error, _released_variance(self.release, self.column)
+
 
 def natural(column: Column, encoded: Array) -> Array:
     """Encoded numbers (n,) in natural units, float64; dates in days since 1970-01-01."""
@@ -328,20 +393,25 @@ def natural(column: Column, encoded: Array) -> Array:
     return column.decode(encoded).to_numpy(dtype=float, na_value=np.nan)
 
 
-def standardised_differences(release: ReleaseData, sample: SampleRows) -> tuple[pd.DataFrame, list[str]]:
+def standardised_differences(release: ReleaseData, sample: SampleRows | ReleaseData) -> tuple[pd.DataFrame, list[str]]:
     """Every mean, share of a level and share of missing cells on both sides, and notes: see Comparison.
 
-    One pass over the sample. Standard errors of the release's values are those of Release.expectation.
+    One pass over a sample. Standard errors of releases' values are those of Release.expectation.
     """
-    sums = [_Sums() for _ in release.domain.columns]
-    for rows in sample.blocks():
-        for column, own, values in zip(release.domain.columns, sums, rows[:, : len(sums)].T, strict=True):
-            own.add(column, values)
+    theirs: list[_Sums | _Released]
+    if isinstance(sample, ReleaseData):
+        theirs = [_Released(sample, column) for column in sample.domain.columns]
+    else:
+        sums = [_Sums() for _ in release.domain.columns]
+        for rows in sample.blocks():
+            for column, own, values in zip(release.domain.columns, sums, rows[:, : len(sums)].T, strict=True):
+                own.add(column, values)
+        theirs = [*sums]
     notes: list[str] = []
     lines = [
         line
-        for column, own in zip(release.domain.columns, sums, strict=True)
-        for line in _lines_of(release, column, own, notes)
+        for column, other in zip(release.domain.columns, theirs, strict=True)
+        for line in _lines_of(release, column, other, notes)
     ]
     names = ["column", "quantity", "release", "sample", "difference", "standard_error"]
     frame = pd.DataFrame(lines, columns=names)
@@ -352,55 +422,58 @@ def standardised_differences(release: ReleaseData, sample: SampleRows) -> tuple[
 _Line = tuple[str, str, float, float, float, float]
 
 
-def _lines_of(release: ReleaseData, column: Column, own: _Sums, notes: list[str]) -> Iterator[_Line]:
+def _lines_of(release: ReleaseData, column: Column, own: _Sums | _Released, notes: list[str]) -> Iterator[_Line]:
     if isinstance(column, Categorical):
         most = np.argsort(-own.counts, kind="stable")[:_MOST_LEVELS]
         if len(most) < len(own.counts):
             notes.append(f"{column.name}: differences of the {len(most)} levels that the sample has most of")
         for code in most:
             equals = _condition(column, partial(np.equal, float(code)))
-            yield _share(release, column, column.levels[code], equals, own.counts[code] / own.n, own.n)
+            yield _share(release, column, column.levels[code], equals, *own.share(own.counts[code], equals))
     elif column.is_text:
         notes.append(f"{column.name}: strings have neither means nor levels; the tests compare them by their kernel")
     else:
         yield _mean(release, column, own, notes)
     if column.missing:
-        yield _share(release, column, "missing", _condition(column, np.isnan), own.missing / own.n, own.n)
+        is_missing = _condition(column, np.isnan)
+        yield _share(release, column, "missing", is_missing, *own.share(own.missing, is_missing))
 
 
-def _condition(column: Column, holds: Callable[[Array], Array]) -> Callable[[pd.DataFrame], Array]:
+def _condition(column: Column, holds: Callable[[Array], Array]) -> _Condition:
     return lambda frame: holds(column.encode(frame[column.name])[0].reshape(len(frame), -1)[:, 0]).astype(float)
 
 
 def _share(
-    release: ReleaseData, column: Column, what: str, condition: Callable[[pd.DataFrame], Array], share: float, n: int
+    release: ReleaseData, column: Column, what: str, condition: _Condition, share: float, its_error: float
 ) -> _Line:
     """Shares p, over √(p(1 − p)) at the mean of both."""
     found = probability(release, condition)
     middle = float(np.clip((found.value + share) / 2, 0, 1))
-    error = np.hypot(found.standard_error, np.sqrt(share * (1 - share) / n))
+    error = np.hypot(found.standard_error, its_error)
     return (column.name, what, found.value, share, *_over(found.value - share, error, np.sqrt(middle * (1 - middle))))
 
 
-def _mean(release: ReleaseData, column: Column, own: _Sums, notes: list[str]) -> _Line:
+def _mean(release: ReleaseData, column: Column, own: _Sums | _Released, notes: list[str]) -> _Line:
     """Means of the numbers that are there, over the root of the mean of both variances."""
-    n = own.n - own.missing
     try:
-        found = expectation(
-            release,
-            lambda frame: np.nan_to_num(natural(column, column.encode(frame[column.name])[0])),
-            where=_condition(column, lambda x: ~np.isnan(x)) if column.missing else None,
-        )
+        found, (mean, its_error, variance) = _released_mean(release, column), own.moments()
     except ValueError as refusal:  # no released weight where the column has a number
         notes.append(f"{column.name}: {refusal}")
         return (column.name, "mean", np.nan, own.mean, np.nan, np.nan)
-    if n < 2:
+    if np.isnan(variance):
         notes.append(f"{column.name}: fewer than two rows of the sample have a number")
         return (column.name, "mean", found.value, np.nan, np.nan, np.nan)
-    variance = own.squares / (n - 1)
     pooled = np.sqrt((_released_variance(release, column) + variance) / 2)
-    error = np.hypot(found.standard_error, np.sqrt(variance / n))
-    return (column.name, "mean", found.value, own.mean, *_over(found.value - own.mean, error, pooled))
+    error = np.hypot(found.standard_error, its_error)
+    return (column.name, "mean", found.value, mean, *_over(found.value - mean, error, pooled))
+
+
+def _released_mean(release: ReleaseData, column: Column) -> Estimate:
+    return expectation(
+        release,
+        lambda frame: np.nan_to_num(natural(column, column.encode(frame[column.name])[0])),
+        where=_condition(column, lambda x: ~np.isnan(x)) if column.missing else None,
+    )
 
 
 def _over(difference: float, error: float, spread: float) -> tuple[float, float]:

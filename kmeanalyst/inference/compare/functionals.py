@@ -5,10 +5,9 @@ difference between a measurement of N rows and a sample of L. If both have one p
 bᵀΣb(1/N + 1/L) + τ²‖b‖² for any b that does not depend on the noise, Σ the covariance of φ and τ the noise's scale. So the
 level of a test along b holds exactly. How well bᵀφ approximates u only decides which function a rejection can be attributed to.
 
-Questions about some columns use functions of these columns alone, `ColumnFunctions`: the principal functions of a kernel
-on them over reference rows, the smoothest first. Those of one column, or products of centred functions of two, are tested
-together. The features do not see all of a function: through the rest a difference of the populations elsewhere enters the
-test, and the null distribution includes its likely size.
+Questions about some columns use functions of these columns alone (`column_functions`): those of one column, or products of
+centred functions of two, are tested together. The features do not see all of a function: through the rest a difference of the
+populations elsewhere enters the test, and the null distribution includes its likely size.
 """
 
 from __future__ import annotations
@@ -21,14 +20,12 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
 from kmeanalyst.inference.two_sample.noise_aware import noise_aware_test
 from kmeanalyst.inference.two_sample.resampled import Draws
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, sample_side
-from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.principal import Directions, principal_components
-from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
+from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.releases.measurement import Measurement
 
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
@@ -49,93 +46,6 @@ def reference_rows(evidence: Side, rows: Array, weights: Array | None = None) ->
     drawn = rows[chosen[:, domain.column_of], np.arange(domain.width)]
     share = np.repeat([1 - _AWAY, _AWAY], _REFERENCE_ROWS)[:, None]
     return np.where((rng.random(chosen.shape) < share)[:, domain.column_of], domain.draw(n, rng), drawn)
-
-
-_ROWS = 300  # rows from which the principal functions are computed
-_LEAST_VARIANCE = 1e-3  # smallest variance of a function, as a share of the first one's
-_ROUNDING = 1e-9  # a variance below is a rounding error
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnFunctions:
-    """u_1, ..., u_k: of mean 0 and variance 1 over the reference, uncorrelated there.
-
-    columns     positions of the columns they depend on, in encoded rows.
-    points      (n, |columns|) reference rows, in these columns.
-    coefficients, offsets   (n, k), (k,): u(x) = k(x, points) · coefficients − offsets.
-    variances   (k,) of the kernel mean along them, relative to the first.
-    """
-
-    columns: tuple[int, ...]
-    kernel: Kernel
-    points: Array
-    coefficients: Array
-    offsets: Array
-    variances: Array
-
-    def __call__(self, X: Array) -> Array:
-        """Their values (n, k) at encoded rows of all columns."""
-        return self.kernel.gram(X[:, list(self.columns)], self.points) @ self.coefficients - self.offsets
-
-    def __len__(self) -> int:
-        return len(self.variances)
-
-
-def column_functions(domain: Domain, columns: Sequence[int], reference: Array, most: int) -> ColumnFunctions:
-    """At most that many principal functions of these columns: fewer for few levels, none for a column of one value.
-
-    The kernel is the table kernel of the columns: multi-scale for numbers, the indicator for levels, missing cells by themselves.
-    """
-    some = Domain(tuple(domain.columns[j] for j in columns))
-    indices = domain.indices_of(columns)
-    points = reference[:: max(1, len(reference) // _ROWS)][:, indices]
-    n, kernel = len(points), table_kernel(some)
-    K = kernel.gram(points, points)
-    found = principal_components(K.copy(), most=most, negligible=_LEAST_VARIANCE)
-    keep = found.variances > _ROUNDING
-    eigenvalues, vectors = found.variances[keep], found.vectors[:, keep]
-    # u(x) = Σ k(x, z_i) e_i / (√n λ) has the values √n e_i at the reference, but for a constant (e has mean 0)
-    coefficients = vectors / (np.sqrt(n) * eigenvalues)
-    variances = eigenvalues / eigenvalues.max() if len(eigenvalues) else np.zeros(0)
-    return ColumnFunctions(tuple(indices), kernel, points, coefficients, (K @ coefficients).mean(axis=0), variances)
-
-
-@dataclass(frozen=True, eq=False)
-class Products:
-    """g_i = (u_a − m_a)(v_b − m_b) for the leading pairs (a, b) of functions.
-
-    centres    m of each side, (k,) each.
-    chosen     positions (a, b) of each product, two arrays (k,).
-    """
-
-    first: ColumnFunctions
-    second: ColumnFunctions
-    centres: tuple[Array, Array]
-    chosen: tuple[Array, Array]
-
-    def __call__(self, X: Array) -> Array:
-        """Their values (n, k)."""
-        return self.of_values(self.first(X), self.second(X))
-
-    def of_values(self, u: Array, v: Array) -> Array:
-        """The products of values (n, ·) of both sides' functions."""
-        (a, b), (m, w) = self.chosen, self.centres
-        return (u - m)[:, a] * (v - w)[:, b]
-
-    @property
-    def variances(self) -> Array:
-        """(k,) of the kernels' product along them, relative to the first."""
-        a, b = self.chosen
-        return self.first.variances[a] * self.second.variances[b]
-
-
-def leading_products(
-    first: ColumnFunctions, second: ColumnFunctions, centres: tuple[Array, Array], most: int
-) -> Products:
-    variances = np.outer(first.variances, second.variances)
-    order = np.argsort(-variances, axis=None, kind="stable")[:most]
-    a, b = np.unravel_index(order, variances.shape)
-    return Products(first, second, centres, (a, b))
 
 
 USUAL_DIFFERENCE = 0.1  # relative variance between populations that differ: a shift of 0.3 standard deviations
@@ -421,11 +331,11 @@ def pair_tests(
 
     def groups() -> Iterator[Group]:
         for i, j in tested:
-            both = leading_products(columns.functions[i], columns.functions[j], (centres[i], centres[j]), most)
-            read = projector.functionals(both.of_values(columns[i].values, columns[j].values))
-            a, b = both.chosen
+            (a, b), variances = leading_products([columns.functions[i], columns.functions[j]], most)
+            values = products([columns[i].values - centres[i], columns[j].values - centres[j]], (a, b))
+            read = projector.functionals(values)
             doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
-            yield Group(read.orthogonalised_against(columns.read), both.variances, shifts[i][a] * shifts[j][b], doubt)
+            yield Group(read.orthogonalised_against(columns.read), variances, shifts[i][a] * shifts[j][b], doubt)
 
     found = dict(zip(tested, difference_tests(groups(), projector, sample)[0], strict=True))
     return [found.get(pair, GroupTest(1.0, 0.0)) for pair in pairs]

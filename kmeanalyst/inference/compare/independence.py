@@ -24,13 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.compare.functionals import (
-    RidgeProjector,
-    column_functions,
-    leading_products,
-    reference_rows,
-    whitened_test,
-)
+from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows, whitened_test
 from kmeanalyst.inference.contingency.contingency_test import (
     Contrasts,
     departures,
@@ -39,6 +33,7 @@ from kmeanalyst.inference.contingency.contingency_test import (
     weighted_test,
 )
 from kmeanalyst.inference.contingency.strata import strata_of
+from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
 from kmeanalyst.inference.two_sample.sides import Side, measured_side
 from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
@@ -279,20 +274,25 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     at_points = [first(points.rows), second(points.rows)]
     mains = projector.functionals(np.hstack([first(projector.rows), second(projector.rows)]))
     means = points.mean(np.hstack(at_points)) + projector.vectors(mains).T @ points.gap
-    products = leading_products(first, second, (means[: len(first)], means[len(first) :]), _PRODUCTS)
-    if len(products.variances) == 0:
+    (a, b), variances = leading_products([first, second], _PRODUCTS)
+    if len(variances) == 0:
         raise ValueError("one side has a single value, and a constant is independent of all. Name other columns.")
-    read = projector.functionals(products(projector.rows)).orthogonalised_against(mains)
+    centres = means[: len(first)], means[len(first) :]
+
+    def product(x: Array, y: Array) -> Array:
+        return products([x - centres[0], y - centres[1]], (a, b))
+
+    read = projector.functionals(product(first(projector.rows), second(projector.rows))).orthogonalised_against(mains)
     vectors = projector.vectors(read)
-    values = products.of_values(*at_points)
+    values = product(*at_points)
     missed = values - points.features @ vectors
     missed -= points.mean(missed)
     estimates = points.mean(values) + vectors.T @ points.gap
     spread = points.covariance(missed)
-    (a, b), (u, v) = products.chosen, (points.covariance(each) for each in at_points)
+    u, v = (points.covariance(each) for each in at_points)
     sampling = u[np.ix_(a, a)] * v[np.ix_(b, b)]  # Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′)
     covariance = sampling + points.doubt / evidence.row_variance * spread
-    signal = np.diag(products.variances)
+    signal = np.diag(variances)
     statistic, pvalue = whitened_test(vectors, estimates, signal, covariance, evidence.row_variance, evidence)
     noise = evidence.noise_variance * np.einsum("fk,fk->k", vectors, vectors)
     bias = noise + evidence.row_variance * sampling.diagonal()
@@ -301,7 +301,7 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
         release,
         statistic=statistic,
         pvalue=pvalue,
-        mmd_squared=float(products.variances @ (estimates**2 - bias)),
+        mmd_squared=float(variances @ (estimates**2 - bias)),
         estimator="biased",
         method=_METHOD,
         n_sample_rows=0,

@@ -23,7 +23,7 @@ from kmeanalyst.inference.questions.expectation import statistic_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
-_WIDE, _GRID = 0.05, 41  # an error of the distribution function from which it is computed at so many further values
+_WIDE, _GRID = 0.1, 41  # an error of the distribution function from which it is computed at so many further values
 _ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reaches 0.3
 
 

@@ -9,13 +9,13 @@ import numpy as np
 from kmeanalyst.inference.two_sample.distance import Sample, is_weighted, typed
 from kmeanalyst.inference.two_sample.noise_aware import test_with_noise
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
-from kmeanalyst.inference.two_sample.sides import SampleRows, side_and_sample, two_measured_sides
+from kmeanalyst.inference.two_sample.sides import SampleRows, side_and_sample
+from kmeanalyst.inference.two_sample.two_releases import differences_of
 from kmeanalyst.inference.two_sample.without_noise import KernelChoice, test_of_fixed, test_without_noise
 from kmeanalyst.releases.marginal import marginal
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.sources.tables import Recode, Rename, translated
-
-_NO_PERSONS_SHARED = "the two tables are assumed to share no persons"
 
 
 def mmd_test(
@@ -75,25 +75,18 @@ def mmd_test(
     ignored, a = a.columns.names, marginal(a, columns)
     alone = () if columns is None else (f"compared in these columns alone: {', '.join(a.domain.names)}",)
     if isinstance(b, ReleaseData):
-        b = marginal(b, columns)
-        fields = test_with_noise(*two_measured_sides(a, b))
-        notes = (*alone, *fields.pop("notes", ()), _NO_PERSONS_SHARED, *notes_on_choice(a, b))
-        return result_about(a, notes=notes, **fields)
+        return differences_of(a, marginal(b, columns)).result(a, alone)
     sample = b if isinstance(b, SampleRows) else SampleRows(a, b, ignored)
     if a.measurement is None:
         return result_about(a, **test_of_fixed(a.embedding, np.vstack(list(sample.blocks())), [*alone, *sample.notes]))
     fields = test_with_noise(*side_and_sample(a, sample))
-    return result_about(a, notes=(*alone, *sample.notes, *notes_on_choice(a)), **fields)
+    return result_about(a, notes=(*alone, *sample.notes, *notes_on_choice(a.measurement)), **fields)
 
 
-def notes_on_choice(*releases: ReleaseData) -> tuple[str, ...]:
-    every = [release.measurement for release in releases]
-    measurements = [measurement for measurement in every if measurement and measurement.chosen_by_rows]
-    if not measurements:
+def notes_on_choice(measurement: Measurement) -> tuple[str, ...]:
+    if not measurement.chosen_by_rows:
         return ()
-    alone = "the one-way tables" + " and pairs of the workload" * any(
-        measurement.beforehand for measurement in measurements
-    )
+    alone = "the one-way tables" + " and pairs of the workload" * bool(measurement.beforehand)
     return (
         f"tables of pairs were chosen by scores of the same rows, so the test is of {alone}; see compare for pairs",
     )

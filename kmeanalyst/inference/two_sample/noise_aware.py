@@ -14,52 +14,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pandas as pd
-from scipy.linalg import solve
 from scipy.optimize import brentq
 
 from kmeanalyst.inference.two_sample.resampled import Draws, null_tail
-from kmeanalyst.inference.two_sample.sides import Side, covariance_of
+from kmeanalyst.inference.two_sample.sides import Side
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
-from kmeanalyst.kernels.features.principal import Directions, principal_components
+from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
-from kmeanalyst.representation.weights.views import view_frame
 
-_METHOD = "noise-aware weighted MMD"
 _LAPLACE_DRAWS = 64  # draws of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
 _FEW_FEATURES = 1000
 _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100 at 5 %, low noise
 _MOST_EFFECTIVE = 150  # with 460, 11 times in 100 (mixed table, 3,000 rows)
 _LEVEL = 0.05
-_EVEN_ROWS, _JUDGES = 600, 1500  # of different maps: draws of each domain; released points of each side
-_FUNCTIONS = 100
 _HARDLY = 1e-3  # of the ridge and of the largest variance: below it a direction would hardly count
 
 
-def test_with_noise(a: Side, b: Side, directions: Directions | None) -> dict[str, Any]:
-    """The fields of a TestResult of two sides, the first of them noisy; without directions they have different feature maps.
-
-    The rows' spread is that of a sample and of points (see `resampled`), and of two releases the mean of their points'.
-    """
-    if directions is None:
-        return _test_of_different_maps(a, b)
-    measurements, shrink = [*a.measurements, *b.measurements], a.row_variance + b.row_variance
-    difference, of_columns = a.mean - b.mean, None
+def test_with_noise(a: Side, b: Side, directions: Directions) -> dict[str, Any]:
+    """The fields of a TestResult of a release and a sample; the rows' spread is the sample's and the points' (see `resampled`)."""
+    shrink, difference = a.row_variance + b.row_variance, a.mean - b.mean
     assert b.covariance is not None and b.variance is not None
-    covariance, variance = b.covariance, b.variance
-    if a.covariance is not None and a.variance is not None:
-        covariance, variance = (a.covariance + covariance) / 2, (a.variance + variance) / 2
-    statistic, pvalue = noise_aware_test(difference, directions, covariance, shrink, measurements, b.draws)
-    if a.covariance is None:
-        of_columns = columns_test(difference, directions, b, shrink, a.measurements[0])
+    statistic, pvalue = noise_aware_test(difference, directions, b.covariance, shrink, a.measurements, b.draws)
+    of_columns = columns_test(difference, directions, b, shrink, a.measurements[0])
     if of_columns is not None:
         pvalue = min(1.0, 2 * min(pvalue, of_columns))
     level = _LEVEL if of_columns is None else _LEVEL / 2
@@ -67,9 +50,9 @@ def test_with_noise(a: Side, b: Side, directions: Directions | None) -> dict[str
         "statistic": statistic,
         "pvalue": pvalue,
         "mmd_squared": a.squared_norm + b.squared_norm - 2 * float(a.mean @ b.mean),
-        "method": f"{_METHOD}, release against {'release' if b.measurements else 'sample'}",
+        "method": "noise-aware weighted MMD, release against sample",
         "n_sample_rows": b.n_rows,
-        **size_of_difference(difference, directions, covariance, variance, shrink, measurements, level),
+        **size_of_difference(difference, directions, b.covariance, b.variance, shrink, a.measurements, level),
     }
 
 
@@ -216,100 +199,3 @@ def size_of_difference(
         "mmd_interval": (low, max(low, high)),
         "detectable_mmd": form.detectable(directions.variances, level=level),
     }
-
-
-class _SharedFunctions(NamedTuple):
-    """Functions that both maps express: coefficients b₁ (F₁, K) and b₂ (F₂, K), and the variances λ (K,) they are scaled to."""
-
-    ours: Array
-    theirs: Array
-    variances: Array
-
-
-def _test_of_different_maps(a: Side, b: Side) -> dict[str, Any]:
-    """The fields of a TestResult along functions that both maps can express, with a note of what these see.
-
-    Such functions are found on public rows: u_k, the principal functions of the mean of both kernels, written as b₁ᵀφ₁ and b₂ᵀφ₂
-    by ridge regression, with the noise of each coefficient as the ridge. The remaining disagreement D = b₁ᵀφ₁ − b₂ᵀφ₂ has an
-    unknown mean under the population with (E D)(E D)ᵀ ≤ E D Dᵀ: this bound, over rows that the fit has not used, is added.
-    """
-    assert a.release is not None and b.release is not None
-    (first,), (second,) = a.measurements, b.measurements
-    fitted, fresh = _reference(a.release, b.release)
-    shared = _shared_functions(first, second, fitted)
-    x, y = first.feature_map.compact(fresh.ours) @ shared.ours, second.feature_map.compact(fresh.theirs) @ shared.theirs
-    disagreement = (x - y).T @ ((x - y) * fresh.weights[:, None])
-    spread = covariance_of(x, fresh.weights)
-    sampling = spread / first.n_rows + covariance_of(y, fresh.weights) / second.n_rows + disagreement
-    nulls = [
-        sampling + (shared.ours.T * ours) @ shared.ours + (shared.theirs.T * theirs) @ shared.theirs
-        for ours, theirs in noise_variances([first, second])
-    ]
-    null = np.mean(nulls, axis=0)
-    difference = shared.ours.T @ first.vector - shared.theirs.T @ second.vector
-    weights = shared.variances / np.diag(null)
-    statistic = float(weights @ difference**2)
-    seen = int((np.diag(disagreement) < 0.01 * np.diag(spread)).sum())
-    return {
-        "statistic": statistic,
-        "pvalue": null_tail(statistic, weights, sampling, 0.0, partial(iter, nulls), None),
-        "mmd_squared": float(difference @ difference - np.trace(null - disagreement)),
-        "n_sample_rows": second.n_rows,
-        "method": f"{_METHOD}, release against release, along functions that both measure",
-        "noise_floor": float(np.sqrt(np.trace(null))),
-        "mmd_interval": NormalQuadraticForm(null).interval(difference),
-        "detectable_mmd": NormalQuadraticForm(null, weights).detectable(shared.variances),
-        "notes": (
-            f"the releases were measured with different features: they are compared along {len(weights)} functions, of "
-            f"which they see {seen} alike to a hundredth of their variance; a difference elsewhere cannot be found, and "
-            "the interval is of the distance along these",
-        ),
-    }
-
-
-class _ReferenceRows(NamedTuple):
-    """The same rows as both domains encode them, with weights (n,) that sum to one."""
-
-    ours: Array
-    theirs: Array
-    weights: Array
-
-
-def _reference(a: ReleaseData, b: ReleaseData) -> tuple[_ReferenceRows, ...]:
-    """Rows to find functions on, even draws of both domains; and rows to judge them by, the released points.
-
-    The points are the best approximation of the populations. But they were fitted to the noise, and functions found on
-    them would depend on it (see directions_of).
-    """
-    mine, yours = (", ".join(f"{c.name} ({c.kind})" for c in release.domain.columns) for release in (a, b))
-    if mine != yours:
-        raise ValueError(
-            f"the releases have different columns, {mine} and {yours}: rows of one say nothing about the "
-            "other. Publish both with one domain."
-        )
-    drawn = [release.domain.decode(release.domain.draw(_EVEN_ROWS, seed)) for seed, release in enumerate((a, b))]
-    released, weights = [], []
-    for release in (a, b):
-        frame = view_frame(release, "probability").sample(frac=1.0, random_state=0).iloc[:_JUDGES]
-        released.append(frame[list(a.domain.names)])
-        weights.append(frame["weight"].to_numpy() + 1e-12)
-        weights[-1] /= 2 * weights[-1].sum()
-    even, judging = pd.concat(drawn, ignore_index=True), pd.concat(released, ignore_index=True)
-    return tuple(
-        _ReferenceRows(a.domain.encode(frame), b.domain.encode(frame), shares)
-        for frame, shares in ((even, np.full(len(even), 1 / len(even))), (judging, np.concatenate(weights)))
-    )
-
-
-def _shared_functions(first: Measurement, second: Measurement, rows: _ReferenceRows) -> _SharedFunctions:
-    """Principal functions of the mean kernel on the rows, as each map can express them at its noise."""
-    n = len(rows.weights)
-    ours, theirs = first.feature_map.gram(rows.ours, rows.ours), second.feature_map.gram(rows.theirs, rows.theirs)
-    principal = principal_components((ours + theirs) / 2, most=_FUNCTIONS)
-    targets = principal.vectors * np.sqrt(n * principal.variances)
-    coefficients = []
-    for measurement, gram, encoded in ((first, ours, rows.ours), (second, theirs, rows.theirs)):
-        ridge = n * max(measurement.noise_scale**2, 1e-10 * np.trace(gram) / n)
-        dual = solve(gram + ridge * np.eye(n), targets, assume_a="pos")
-        coefficients.append(measurement.feature_map.compact(encoded).T @ dual)
-    return _SharedFunctions(coefficients[0], coefficients[1], principal.variances)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 from kmeanalyst.releases.release import ReleaseData
@@ -11,7 +12,7 @@ from kmeanalyst.releases.release import ReleaseData
 OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TestResult:
     """The result of a two-sample test, in the manner of scipy.stats.
 
@@ -55,6 +56,45 @@ class TestResult:
     epsilon: float | None = None
     delta: float | None = None
     notes: tuple[str, ...] = field(default=())
+
+    def to_text(self, level: float = 0.05) -> str:
+        """The result in words, as `mmd-test` prints it: first what was found, last how.
+
+        >>> print(ka.mmd_test(release, sample).to_text())
+        No difference found (p = 0.1499, level 0.05): both sides may be of one population.
+        MMD          0 (95 %: 0 to 0.0228)
+        MMD²         -4.88e-05 (unbiased; negative values happen when both sides agree)
+        noise floor  0.0508 (what two sides of one population would show)
+        detectable   0.0186 (smallest MMD found at 5 % with 80 % power)
+        method       noise-aware weighted MMD, release against sample; privacy noise included
+        """
+        found = f"p = {self.pvalue:.4g}, level {level:g}"
+        first = f"No difference found ({found}): both sides may be of one population."
+        if self.pvalue < level:
+            first = f"The populations of both sides differ ({found})."
+        sign = "; negative values happen when both sides agree" if self.estimator == "unbiased" else ""
+        squared = f"{self.mmd_squared:.4g} ({self.estimator}{sign})"
+        lines = [
+            *(("note", text) for text in self.notes)
+        ]  # of the sample's cells, first: they may be the whole difference
+        if self.mmd_interval is None:
+            lines.append(("MMD²", squared))
+        else:
+            low, high = self.mmd_interval
+            mmd = f"{max(self.mmd_squared, 0.0) ** 0.5:.3g} (95 %: {low:.3g} to {high:.3g})"
+            lines += [("MMD", mmd), ("MMD²", squared)]
+        if self.noise_floor is not None:
+            lines.append(("noise floor", f"{self.noise_floor:.3g} (what two sides of one population would show)"))
+        if self.detectable_mmd is not None:
+            lines.append(("detectable", f"{self.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
+        lines.append(("method", f"{self.method}; privacy noise {'included' if self.noise_aware else 'not known'}"))
+        return "\n".join([first, *(f"{label:<12} {text}" for label, text in lines)])
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.to_text())}</pre>"
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain numbers, as `mmd-test --json` prints it.

@@ -104,41 +104,12 @@ def side_and_sample(release: ReleaseData, sample: SampleRows) -> tuple[Side, Sid
     return replace(ours, mean_square=_mean_square(release, ours.feature_map)), theirs, along
 
 
-def two_measured_sides(a: ReleaseData, b: ReleaseData) -> tuple[Side, Side, Directions | None]:
-    if a.measurement is None or b.measurement is None:
-        raise ValueError(
-            "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
-        )
-    first, second = (measured_side(release, beforehand=True) for release in (a, b))
-    if not _same_map(first.feature_map, second.feature_map):
-        return first, second, None
-    along = directions_of(a, first.feature_map)
-    return _with_spread(a, first, along), _with_spread(b, second, along), along
-
-
-def _same_map(first: FeatureMap, second: FeatureMap) -> bool:
-    if type(first) is not type(second) or first.kernel != second.kernel:
-        return False
-    ours, theirs = first.arrays(), second.arrays()
-    return ours.keys() == theirs.keys() and all(np.array_equal(ours[k], theirs[k], equal_nan=True) for k in ours)
-
-
 def _mean_square(release: ReleaseData, feature_map: FeatureMap) -> float:
     """E ‖φ‖²: constant for random Fourier features and margins; for a subspace that of the released points."""
     if not isinstance(feature_map, Nystroem):
         return feature_map.norm_bound**2
     features = feature_map(release.encoded_points)
     return float(view_weights(release, "probability") @ np.einsum("ij,ij->i", features, features))
-
-
-def _with_spread(release: ReleaseData, side: Side, along: Directions) -> Side:
-    """The measured side with its mean squared norm and its points' spread."""
-    rows, weights = distinct_rows(release)
-    values, variance = _points_along(rows, weights, side.feature_map, along.vectors)
-    return replace(
-        side, mean_square=_mean_square(release, side.feature_map), variance=variance,
-        covariance=covariance_of(values, weights),
-    )  # fmt: skip
 
 
 def covariance_of(values: Array, weights: Array) -> Array:

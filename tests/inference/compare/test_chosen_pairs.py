@@ -130,9 +130,16 @@ def test_the_fit_changes_no_statistic(release: Release, monkeypatch: pytest.Monk
 
 def test_releases_of_different_choices_can_be_compared(release: Release, rough_representation: None):
     other = publish(table(4000, 5), DOMAIN, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=2)
-    found = ka.mmd_test(release, other)
-    assert found.method == "noise-aware weighted MMD, release against release" and found.pvalue > 0.001
-    assert any("chosen by scores" in note for note in found.notes)
+    found = ka.compare(release, other)
+    both = [one.measurement.feature_map.kernel.chosen for one in (release, other)]  # type: ignore[union-attr]
+    tested = {(DOMAIN.names[i], DOMAIN.names[j]) for i, j in {*both[0]} & {*both[1]}}
+    unknown = found.pairs[found.pairs["seen"] == 0]
+    assert (
+        found.overall.pvalue > 0.001
+        and tested
+        and not {*zip(unknown["first"], unknown["second"], strict=True)} & tested
+    )
+    assert (unknown["pvalue"] == 1).all() and len(found.pairs) == len(DOMAIN) * (len(DOMAIN) - 1) // 2
 
 
 def test_pairs_that_were_not_counted_have_p_1_and_count_as_tests(partial: Release):

@@ -14,6 +14,7 @@ from simulated_releases import measured_release, measurement_of
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import comparison, functionals, witness
 from kmeanalyst.inference.compare.comparison import standardised_differences
+from kmeanalyst.inference.two_sample import column_functions
 from kmeanalyst.inference.two_sample.sides import SampleRows, directions_of, measured_side
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -87,7 +88,7 @@ def released(seed: int, method: str = "margins", n: int = N) -> tuple[Release, n
 def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quicker; the levels hold with any."""
     monkeypatch.setattr(functionals, "_REFERENCE_ROWS", 100)
-    monkeypatch.setattr(functionals, "_ROWS", 100)
+    monkeypatch.setattr(column_functions, "_ROWS", 100)
 
 
 @pytest.fixture(autouse=True)
@@ -188,16 +189,16 @@ def test_a_large_shift_elsewhere_does_not_spread_over_the_whole_table():
 
 def test_functions_of_a_column_are_of_mean_0_and_variance_1_and_see_no_other_column():
     rows = DOMAIN.draw(100, 0)
-    functions = functionals.column_functions(DOMAIN, (1,), rows, 6)
+    functions = column_functions.column_functions(DOMAIN, (1,), rows, 6)
     values = functions(rows)
     np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-10)
     np.testing.assert_allclose(values.T @ values / 100, np.eye(6), atol=1e-8)
     other = rows.copy()
     other[:, [0, 2]] = DOMAIN.draw(100, 5)[:, [0, 2]]
     np.testing.assert_array_equal(functions(other), values)
-    assert len(functionals.column_functions(DOMAIN, (2,), rows, 6)) == 2  # of three levels
+    assert len(column_functions.column_functions(DOMAIN, (2,), rows, 6)) == 2  # of three levels
     constant = Domain((Categorical(name="one", levels=("only",)),))
-    assert len(functionals.column_functions(constant, (0,), np.zeros((50, 1)), 6)) == 0
+    assert len(column_functions.column_functions(constant, (0,), np.zeros((50, 1)), 6)) == 0
 
 
 def test_residuals_are_those_of_a_fit_without_the_row():

@@ -14,6 +14,7 @@ from simulated_releases import measured_release, measurement_of
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import functionals
 from kmeanalyst.inference.compare.independence import positions_of
+from kmeanalyst.inference.two_sample import column_functions
 from kmeanalyst.inference.two_sample.sides import Side
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -64,7 +65,7 @@ def released(name: str, rng: np.random.Generator, correlation: float, epsilon: f
 def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quicker: for simulations."""
     monkeypatch.setattr(functionals, "_REFERENCE_ROWS", 120)
-    monkeypatch.setattr(functionals, "_ROWS", 120)
+    monkeypatch.setattr(column_functions, "_ROWS", 120)
 
 
 def pvalues(name: str, repetitions: int, *, correlation: float = 0.0, epsilon: float = 1.0) -> np.ndarray:

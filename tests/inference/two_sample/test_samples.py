@@ -262,13 +262,13 @@ def test_the_command_shows_the_numbers_that_a_result_has(mixed_path, monkeypatch
         notes=("n",),
     )  # fmt: skip
     lines = whole.splitlines()
-    assert lines[3:6] == [
-        "MMD          0.03 (95 %: 0 to 0.0524)",
+    assert lines[0] == "No difference found (p = 0.2, level 0.05): both sides may be of one population."
+    assert lines[1] == "note         n"  # it may be the whole difference
+    assert lines[2] == "MMD          0.03 (95 %: 0 to 0.0524)"
+    assert lines[4:6] == [
         "noise floor  0.0123 (what two sides of one population would show)",
         "detectable   0.0456 (smallest MMD found at 5 % with 80 % power)",
     ]
-    assert lines[0] == "note         n"  # it may be the whole difference
-    assert lines[1].startswith("p-value      0.2   at level 0.05: no difference")
     assert "negative values happen" in plain
     assert "(biased)" in shown(monkeypatch, mixed_path, mixed_path, estimator="biased")
 

@@ -380,7 +380,7 @@ def test_what_was_decided_beforehand_has_the_pairs_of_the_workload():
         np.testing.assert_allclose(shares[0][1], shares[1][1])
     without = dataclasses.replace(measurement, beforehand=())
     assert without.decided_beforehand.feature_map.kernel.n_pairs == 0  # type: ignore[attr-defined]
-    notes = [notes_on_choice(one)[0] for one in (release, published(None))]
+    notes = [notes_on_choice(one.measurement)[0] for one in (release, published(None))]
     assert notes[0].endswith("is of the one-way tables and pairs of the workload; see compare for pairs")
     assert notes[1].endswith("is of the one-way tables; see compare for pairs")
 

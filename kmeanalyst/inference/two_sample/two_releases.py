@@ -1,0 +1,343 @@
+"""Two releases against each other: functions of their columns, whose means each release knows with an error of its own.
+
+Tables that a release measured give the mean of a function that is constant on their cells: a weighted mean over all tables that
+hold its columns, with the noise that follows. Of smooth features the release's error model gives it, with what they leave open.
+So d_k = E_a h_k − E_b h_k is N(0, V_a + V_b) where both have one population, however each was measured, and the statistic of some
+functions is Σ λ_k d_k²/V_kk, λ the variances of a kernel along them.
+
+Functions are the smoothest ones of every column, and products of them for sets of columns that both releases measured together;
+where tables were measured, on cells that both have (shared or nested). Where rows decided which tables were measured, every set of
+so many columns counts as a test, measured or not.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pandas as pd
+
+from kmeanalyst.inference.estimate.error_model import fitted_model
+from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products
+from kmeanalyst.inference.two_sample.result import TestResult, result_about
+from kmeanalyst.inference.two_sample.sides import covariance_of
+from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
+from kmeanalyst.kernels import Kernel
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.cells import Cells
+from kmeanalyst.kernels.margins import MarginFeatures, Margins
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.statement import is_pure
+from kmeanalyst.representation.weights.views import systematic_indices, view_weights
+
+_OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = (
+    12,
+    12,
+    4,
+    1500,
+)  # functions: of a column, of a set, of all sets
+_DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
+_HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """Means of some functions on one side, or their difference.
+
+    means       (k,), d.
+    covariance  V (k, k) of their errors.
+    variances   λ (k,) of the kernel along the functions.
+    heavy       how many times fewer Gaussian numbers vary as the squares of the noise.
+    """
+
+    means: Array
+    covariance: Array
+    variances: Array
+    heavy: float
+
+    def __sub__(self, other: Difference) -> Difference:
+        covariance, heavy = self.covariance + other.covariance, max(self.heavy, other.heavy)
+        return Difference(self.means - other.means, covariance, self.variances, heavy)
+
+    def __getitem__(self, part: slice) -> Difference:
+        return Difference(self.means[part], self.covariance[part, part], self.variances[part], self.heavy)
+
+    @property
+    def form(self) -> NormalQuadraticForm:
+        """The statistic's, in coordinates √λ d."""
+        scale = np.sqrt(self.variances)
+        return NormalQuadraticForm(scale[:, None] * self.covariance * scale, 1 / np.diag(self.covariance))
+
+    @property
+    def statistic(self) -> float:
+        return float(self.variances @ (self.means**2 / np.diag(self.covariance)))
+
+    @property
+    def pvalue(self) -> float:
+        """NaN of no function."""
+        if not len(self.means):
+            return math.nan
+        e, degrees = self.heavy * self.form.coefficients, np.full(len(self.means), 1 / self.heavy)
+        return NormalQuadraticForm(e, degrees=degrees).sf(self.statistic)
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Between the populations of two releases.
+
+    together   of functions of single columns, all of them.
+    sets       of those of each column (j,), and of products for each larger set that both releases measured together.
+    n_columns  of the releases.
+    chosen     whether rows decided which sets were measured.
+    n_rows     behind the second release.
+    """
+
+    together: Difference
+    sets: dict[tuple[int, ...], Difference]
+    n_columns: int
+    chosen: bool
+    n_rows: int
+
+    @property
+    def pvalue(self) -> float:
+        """Of all tests: half of the level is for all columns together, and 2⁻ʳ⁻¹ for the sets of r columns."""
+        measured = Counter(map(len, self.sets))
+        counts = {r: math.comb(self.n_columns, r) if self.chosen else n for r, n in measured.items()}
+        tests = [
+            2 ** (len(own) + 1) * counts[len(own)] * each.pvalue for own, each in self.sets.items() if len(each.means)
+        ]
+        return min([1.0, 2 * self.together.pvalue, *tests])
+
+    def result(self, first: ReleaseData, notes: Sequence[str] = ()) -> TestResult:
+        """Distances in it are along the functions of single columns."""
+        every, form = self.together, self.together.form
+        variances = np.diag(form.covariance)
+        about = (
+            f"compared in all columns together, in each, and in {len(self.sets) - self.n_columns} sets of columns that both "
+            "measured together, p corrected for their number; a difference elsewhere cannot be found, and the interval is of the "
+            f"distance along {len(every.means)} functions of single columns"
+        )
+        return result_about(
+            first,
+            statistic=every.statistic,
+            pvalue=self.pvalue,
+            mmd_squared=float(every.variances @ every.means**2 - variances.sum()),
+            n_sample_rows=self.n_rows,
+            method="noise-aware tests of columns and of sets of columns, release against release",
+            noise_floor=float(np.sqrt(variances.sum())),
+            mmd_interval=NormalQuadraticForm(form.covariance).interval(np.sqrt(every.variances) * every.means),
+            detectable_mmd=form.detectable(every.variances, level=_LEVEL / 2),
+            notes=(*notes, about, "the two tables are assumed to share no persons"),
+        )
+
+
+def differences_of(a: ReleaseData, b: ReleaseData) -> Differences:
+    """What two releases say of how their populations differ; ValueError where one has no measurement, or other columns."""
+    first, second = _measurements(a, b)
+    functions = _Functions(a, b, first.feature_map.kernel, second.feature_map.kernel)
+    sides = [
+        (_Tables if isinstance(own.feature_map, MarginFeatures) else _Features)(release, own, functions)
+        for release, own in ((a, first), (b, second))
+    ]
+    columns = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(a.domain))]
+    ends = np.cumsum([0, *(len(own.variances) for own in columns)])
+    ours, theirs = (side.read(columns, [np.zeros(())] * len(columns)) for side in sides)
+    together = ours - theirs
+    found: dict[tuple[int, ...], Difference] = {(j,): together[slice(*own)] for j, own in enumerate(pairwise(ends))}
+    # around the middle of both sides: that columns shift by themselves then moves no mean of a product
+    middle = np.split((ours.means + theirs.means) / 2, ends[1:-1])
+    sets = _sets_of_both(first.feature_map.kernel, second.feature_map.kernel, len(columns))
+    most = int(np.clip(_ALL_PRODUCTS / max(len(sets), 1), _FEWEST_PRODUCTS, _PRODUCTS))
+    for own in sets:
+        term = functions.leading(own, most)
+        if len(term.variances):
+            found[own] = sides[0].read([term], middle) - sides[1].read([term], middle)
+    chosen = first.chosen_by_rows or second.chosen_by_rows
+    return Differences(together, found, len(columns), chosen, second.n_rows)
+
+
+def _measurements(a: ReleaseData, b: ReleaseData) -> tuple[Measurement, Measurement]:
+    if a.measurement is None or b.measurement is None:
+        raise ValueError(
+            "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
+        )
+    mine, yours = (", ".join(f"{c.name} ({c.kind})" for c in release.domain.columns) for release in (a, b))
+    if mine != yours:
+        raise ValueError(
+            f"the releases have different columns, {mine} and {yours}: rows of one say nothing about the "
+            "other. Publish both with one domain."
+        )
+    return a.measurement, b.measurement
+
+
+def _sets_of_both(first: Kernel, second: Kernel, d: int) -> list[tuple[int, ...]]:
+    """Sets of two columns and more that both measured together, those of fewest columns first; smooth features see all pairs."""
+    ours, theirs = (
+        (kernel.pairs if kernel.shares[1] else ()) if isinstance(kernel, Margins) else tuple(combinations(range(d), 2))
+        for kernel in (first, second)
+    )
+    shared = {tuple(sorted({*x} & {*y})) for x, y in product(ours, theirs)}
+    found = {pair for own in shared for pair in combinations(own, 2)} | {own for own in shared if len(own) > 2}
+    return sorted(found, key=lambda own: (len(own), own))
+
+
+# ---------------------------------------------------------------- functions
+
+
+@dataclass(frozen=True, eq=False)
+class _Term:
+    """Products of functions of some columns: which function of each column, positions (k,), and the kernel's variances (k,)."""
+
+    columns: tuple[int, ...]
+    chosen: tuple[Array, ...]
+    variances: Array
+
+    def factors(self, values: Sequence[Array], centres: Sequence[Array]) -> dict[int, Array]:
+        """Of each column (n, k), from centred values of all columns' functions at n rows."""
+        return {j: (values[j] - centres[j])[:, own] for j, own in zip(self.columns, self.chosen, strict=True)}
+
+    def __call__(self, values: Sequence[Array], centres: Sequence[Array]) -> Array:
+        return reduce(np.multiply, self.factors(values, centres).values())
+
+
+class _Functions:
+    """Functions of every column, constant on cells that all tables have where tables were measured.
+
+    They have variance 1 on rows of both domains and released points of both sides. Points were fitted to the noise, but what the
+    noise of both sides adds up to says little of their difference.
+    """
+
+    def __init__(self, a: ReleaseData, b: ReleaseData, *kernels: Kernel) -> None:
+        self.domain, tables = a.domain, [kernel for kernel in kernels if isinstance(kernel, Margins)]
+        self.cells = _common_cells(tables) if tables else None
+        frames = [one.domain.decode(one.domain.draw(_DRAWN, 0)) for one in (a, b)]
+        frames += [one.frame.iloc[systematic_indices(view_weights(one, "probability"), _DRAWN)] for one in (a, b)]
+        rows = self.encoded(pd.concat(frames, ignore_index=True))
+        self._of_columns = [column_functions(self.domain, (j,), rows, _OF_A_COLUMN) for j in range(len(self.domain))]
+
+    def encoded(self, frame: pd.DataFrame) -> Array:
+        """Rows, moved to one value in each cell."""
+        rows = self.domain.encode(frame[list(self.domain.names)])
+        if self.cells is None:
+            return rows
+        return np.take_along_axis(_rows_of_cells(self.domain, self.cells), self.cells.cells(rows), axis=0)
+
+    def at(self, frame: pd.DataFrame) -> list[Array]:
+        """The values (n, k) of each column's functions at rows."""
+        rows = self.encoded(frame)
+        if self.cells is None:
+            return [each(rows) for each in self._of_columns]
+        return [
+            values[cells] for values, cells in zip(self.at_cells(self.cells), self.cells.cells(rows).T, strict=True)
+        ]
+
+    def at_cells(self, finer: Cells) -> list[Array]:
+        """The values (cells, k) of each column's functions in cells that are these or finer."""
+        assert self.cells is not None
+        rows = _rows_of_cells(self.domain, finer)
+        rows = np.take_along_axis(_rows_of_cells(self.domain, self.cells), self.cells.cells(rows), axis=0)
+        return [each(rows)[:size] for each, size in zip(self._of_columns, finer.sizes, strict=True)]
+
+    def leading(self, columns: tuple[int, ...], most: int) -> _Term:
+        return _Term(columns, *leading_products([self._of_columns[j] for j in columns], most))
+
+
+def _common_cells(tables: Sequence[Margins]) -> Cells:
+    edges, atoms = (
+        tuple(tuple(sorted(set.intersection(*map(set, own)))) for own in zip(*each, strict=True))
+        for each in ([one.edges for one in tables], [one.atoms for one in tables])
+    )
+    return Cells(edges, atoms, tables[0].missing)
+
+
+def _rows_of_cells(domain: Domain, cells: Cells) -> Array:
+    """(the most cells of a column, d) encoded: row i has a value of cell i of every column that has so many."""
+    values = []
+    for column, edges, atoms in zip(domain.columns, cells.edges, cells.atoms, strict=True):
+        low, high = column.bounds if isinstance(column, Number) else (0.0, len(column.levels) - 1.0)  # type: ignore[attr-defined]
+        ends = np.array([low, *edges, high])
+        middle = (ends[:-1] + ends[1:]) / 2 if isinstance(column, Number) else np.ceil(ends[:-1])
+        values.append(np.array([*middle, *atoms, *[np.nan] * column.missing]))
+    return np.column_stack([np.resize(each, max(cells.sizes)) for each in values])
+
+
+# ---------------------------------------------------------------- what each side says of them
+
+
+class _Side(ABC):
+    def __init__(self, release: ReleaseData, measurement: Measurement, functions: _Functions) -> None:
+        self.measurement = measurement
+        self.heavy = _HEAVY if is_pure(measurement.noise_law) else 1.0
+        self.prepare(release, functions)
+
+    @abstractmethod
+    def prepare(self, release: ReleaseData, functions: _Functions) -> None: ...
+
+    @abstractmethod
+    def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:
+        """Means of the functions of all terms, one's after another's, with their errors."""
+
+
+class _Features(_Side):
+    """By the populations that the measurement allows (`population_fit`)."""
+
+    def prepare(self, release: ReleaseData, functions: _Functions) -> None:
+        self.fit = fitted_model(release).fit
+        self.values = functions.at(release.decode(self.fit.rows))
+
+    def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:
+        values = np.hstack([term(self.values, centres) for term in terms])
+        covariance = np.sum(list(self.fit.covariance(values).values()), axis=0)
+        return Difference(self.fit.weights @ values, covariance, np.hstack([t.variances for t in terms]), self.heavy)
+
+
+class _Tables(_Side):
+    """By all measured tables that hold a term's columns, each with the weight of its precision; rows spread as the points do."""
+
+    def prepare(self, release: ReleaseData, functions: _Functions) -> None:
+        assert isinstance(self.measurement.feature_map, MarginFeatures)
+        self.groups, kernel = self.measurement.feature_map.groups, self.measurement.feature_map.kernel
+        self.sizes, self.at_cells = kernel.sizes, functions.at_cells(kernel)
+        self.at_rows, self.weights = functions.at(release.frame), view_weights(release, "probability")
+
+    def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:
+        variances = np.hstack([term.variances for term in terms])
+        size, ends = len(variances), np.cumsum([0, *(len(term.variances) for term in terms)])
+        means, precision, noise = np.zeros(size), np.zeros(size), np.zeros((size, size))
+        for group in self.groups:
+            for columns, own, square in zip(group.tables, group.ranges, group.squares, strict=True):
+                held = [i for i, term in enumerate(terms) if {*term.columns} <= {*columns}]
+                if not held or group.kind == "finer":
+                    continue
+                which = np.concatenate([np.arange(*ends[i : i + 2]) for i in held])
+                weights = square * np.hstack([self._share_of_cells(columns, terms[i]) for i in held])
+                values = weights * np.hstack([self._over(columns, terms[i], centres) for i in held])
+                means[which] += self.measurement.vector[slice(*own)] @ values / math.sqrt(square)
+                noise[np.ix_(which, which)] += values.T @ values / square
+                precision[which] += weights
+        noise *= self.measurement.noise_scale**2 / np.outer(precision, precision)
+        rows = np.hstack([term(self.at_rows, centres) for term in terms])
+        sampling = covariance_of(rows, self.weights) / self.measurement.n_rows
+        return Difference(means / precision, noise + sampling, variances, self.heavy)
+
+    def _share_of_cells(self, columns: tuple[int, ...], term: _Term) -> Array:
+        """(k,) one over the cells of other columns: the noise of so many is in a sum over them."""
+        others = math.prod(self.sizes[j] for j in columns if j not in term.columns)
+        return np.full(len(term.variances), 1 / others)
+
+    def _over(self, columns: tuple[int, ...], term: _Term, centres: Sequence[Array]) -> Array:
+        """The functions of a term (cells, k) over a table of these columns."""
+        factors = term.factors(self.at_cells, centres)
+        spread = [own.reshape(*(len(own) if j == i else 1 for i in columns), -1) for j, own in factors.items()]
+        found = reduce(np.multiply, spread)
+        return np.broadcast_to(found, (*(self.sizes[j] for j in columns), found.shape[-1])).reshape(-1, found.shape[-1])
