@@ -209,7 +209,7 @@ def test_a_real_error_is_within_about_a_factor_of_two_of_the_predicted(space, ma
     table = make_table(n, np.random.default_rng(3))
     release = release_side.publish(table, space, epsilon=epsilon, rehearsal=9, **options)
     real = release.embedding.distance(KernelMean(kernel_from_spec(kernel, space), space.encode(table)))
-    assert 0.4 < real / predicted < 1.5
+    assert 0.4 < real / predicted < 2.0
 
 
 @pytest.mark.slow
