@@ -6,6 +6,7 @@ Bounds follow from the map's kernel. A row's features depend on that row alone, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from functools import cached_property
 from typing import ClassVar
 
@@ -84,9 +85,10 @@ class FeatureMap(ABC):
         """sup ‖φ(x) − φ(x′)‖₂: 2B in general, √2·B where every coordinate is non-negative."""
         return (2**0.5 if self.nonnegative else 2.0) * self.norm_bound
 
-    @abstractmethod
     def arrays(self) -> dict[str, Array]:
-        """The arrays that define the map, by name, as the file stores them."""
+        """The arrays that define the map, by name, as the file stores them: by default its fields that are arrays."""
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
+        return {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
 
 
 def sum_of_squares(features: Array | csr_array) -> float:

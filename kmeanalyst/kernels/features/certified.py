@@ -110,7 +110,7 @@ class CertifiedNystroem(Nystroem):
         return True
 
     def arrays(self) -> dict[str, Array]:
-        return {"points": self.points, "jitter": np.array([self.jitter])}
+        return super().arrays() | {"jitter": np.array([self.jitter])}
 
     def basis_features(self, indices: Array) -> Array:
         """φ of the basis points of these indices, to rounding: L⁻¹K = Lᵀ − jL⁻¹, as K + jI = L Lᵀ."""
