@@ -13,18 +13,14 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from kmeanalyst.kernels.base import Array, Kernel, as_rows
+from kmeanalyst.kernels.base import Array, Kernel, as_rows, check_width
 from kmeanalyst.kernels.embedding import row_blocks
 
 
 def rows_of(X: Array, n_columns: int) -> Array:
     """Encoded rows (n, n_columns), float64; ValueError for rows of other columns."""
     rows = as_rows(X)
-    if rows.shape[1] != n_columns:
-        raise ValueError(
-            f"these features look at {n_columns} columns, the rows have {rows.shape[1]}. "
-            "Encode the rows with the domain of the release."
-        )
+    check_width(rows, n_columns, f"these features look at {n_columns} columns")
     return rows
 
 
