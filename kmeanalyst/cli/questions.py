@@ -21,6 +21,7 @@ from kmeanalyst.cli.arguments import (
     view_option,
 )
 from kmeanalyst.cli.terminal import OnProgress, argument, note, option, say
+from kmeanalyst.releases.texts import aligned
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.estimate.estimate import Estimate
@@ -266,7 +267,7 @@ def _answered(word: str, questions: Iterable[tuple[str, Callable[[], Any]]]) -> 
 
 def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:
     """Aligned columns: question, value, error, interval, parts."""
-    from kmeanalyst.inference.estimate.estimate import aligned, list_of_notes
+    from kmeanalyst.inference.estimate.estimate import list_of_notes
 
     interval_of = f"{level:.0%} interval" if kind == "default" else f"{kind} {level:.0%} interval"
     heads = ("question", "value", "± error", interval_of, "privacy", "sampling", "resolution")
@@ -275,7 +276,7 @@ def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "def
         low, high = (e.written(end) for end in e.interval(level, kind))
         numbers = (e.written(e.value), e.written(e.standard_error), f"{low} to {high}")
         rows.append((e.question, *numbers, *e.written_parts()))
-    lines = aligned(rows, _WIDEST)
+    lines = aligned(rows, widest=_WIDEST)
     return "\n".join([*lines, f"({estimates[0].view} weights)", *list_of_notes((), estimates)])
 
 
