@@ -155,7 +155,7 @@ def other_separator(header: Sequence[Any]) -> str | None:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), widest: int = 1000) -> list[str]:
-    """Lines of a table of texts: its columns to the right, but these to the left; a text beyond `widest` moves its own line alone."""
+    """Lines of a table of texts, columns to the right or, these, to the left; a text beyond `widest` moves its own line alone."""
     widths = [min(max(map(len, column)), widest) for column in zip(*rows, strict=True)]
     form = "  ".join(f"{{:{'<' if i in left else '>'}{width}}}" for i, width in enumerate(widths))
     return [form.format(*row).rstrip() for row in rows]
