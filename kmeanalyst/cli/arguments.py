@@ -66,20 +66,14 @@ reading_options = (  # of every command that reads a .kme file
 )
 
 
-def reading_choices() -> dict[str, bool]:
-    """allow_rehearsal and large, as the user of the running command chose."""
-    chosen = click.get_current_context().params
-    return {name: chosen[name] for name in ("allow_rehearsal", "large")}
-
-
 def on_release(
     name: str, short: str, *parts: Part, work: str, check: Command | None = None
 ) -> Callable[[Command], click.Command]:
     """A command on the release FILE.kme, with these arguments and options.
 
-    The function gets the release and the choices, of SAMPLE and --from the source, of `own_options` and --columns what
-    `mmd_test` takes as `own`, and path and on_progress if it names them. It returns the text to print, or None, and a
-    function that makes the fields of --json; of a text that costs something, a function too.
+    The function gets the release and the choices, and path and on_progress if it names them: of SAMPLE and --from the source
+    (of the argument SAMPLE a Release, if it is one), of `own_options` and --columns what `mmd_test` takes as `own`. It returns
+    the text to print, or None, and a function that makes the fields of --json; of a text that costs something, a function too.
 
     work    what is said to be going on.
     check   called with the choices before the release is opened.
@@ -100,11 +94,14 @@ def on_release(
                     choices["own"] = _own(choices.pop("renames"), choices.pop("recodes"))
                 if "compared" in choices:
                     choices["own"]["columns"] = column_names(choices.pop("compared"))
-                choices["source"] = _sample_named(choices.pop("sample_path"), choices.pop("from_table"))
+                named_sample, table = choices.pop("sample_path"), choices.pop("from_table")
+                is_release = sample_argument in parts and table is None and named_sample.endswith(".kme")
+                choices["source"] = open_release(named_sample) if is_release else _sample_named(named_sample, table)
+            rehearsal = release.is_rehearsal or getattr(choices.get("source"), "is_rehearsal", False)
             with working(work) as on_progress:
                 about = {"path": release_path, "on_progress": on_progress}
                 text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
-                facts = {"rehearsal": release.is_rehearsal} | (fields() if as_json else {})
+                facts = {"rehearsal": rehearsal} | (fields() if as_json else {})
                 if release.statement is not None and release.statement.declared_by is not None:
                     facts.setdefault("declared", release.statement.claim)
                 text = text() if callable(text) and not as_json else text
@@ -128,17 +125,19 @@ def open_release(path: str) -> Release:
     """The release in a file, with a note where it is a rehearsal."""
     from kmeanalyst.release import read_release
 
-    return _noted(path, read_release(path, **reading_choices()))
+    return _opened(read_release, path)
 
 
 def open_function(path: str) -> ReleasedFunction:
     """The released function in a file, with a note where it is a rehearsal."""
     from kmeanalyst.releases.file import read_function
 
-    return _noted(path, read_function(path, **reading_choices()))
+    return _opened(read_function, path)
 
 
-def _noted(path: str, released: Any) -> Any:
+def _opened(read: Callable[..., Any], path: str) -> Any:
+    chosen = click.get_current_context().params
+    released = read(path, allow_rehearsal=chosen["allow_rehearsal"], large=chosen["large"])
     if released.is_rehearsal:
         note(f"{one_line(path)} is a rehearsal and NOT PRIVATE; show it only to those who may see the table")
     return released

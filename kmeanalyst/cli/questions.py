@@ -15,12 +15,12 @@ from kmeanalyst.cli.arguments import (
     coverage_option,
     level_option,
     on_release,
-    open_release,
     own_options,
     sample_argument,
     view_option,
 )
 from kmeanalyst.cli.terminal import OnProgress, argument, note, option, say
+from kmeanalyst.releases.texts import aligned
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.estimate.estimate import Estimate
@@ -109,12 +109,10 @@ def combine(
     """
     from kmeanalyst.inference.combination import combine as combined
 
-    other = open_release(source) if isinstance(source, str) and source.endswith(".kme") else source
-    both = combined(release, other, **assumed, **own)
+    both = combined(release, source, **assumed, **own)
     estimates, refused = _expectations(both.expectation, expressions, on_progress, [where])
     return partial(estimate_table, estimates, level), lambda: {
-        "rehearsal": release.is_rehearsal or getattr(other, "is_rehearsal", False), **assumed,
-        "estimates": [e.to_dict(level) for e in estimates], "check": both.check.to_dict(), **refused,
+        **assumed, "estimates": [e.to_dict(level) for e in estimates], "check": both.check.to_dict(), **refused,
     }  # fmt: skip
 
 
@@ -266,7 +264,7 @@ def _answered(word: str, questions: Iterable[tuple[str, Callable[[], Any]]]) -> 
 
 def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:
     """Aligned columns: question, value, error, interval, parts."""
-    from kmeanalyst.inference.estimate.estimate import aligned, list_of_notes
+    from kmeanalyst.inference.estimate.estimate import list_of_notes
 
     interval_of = f"{level:.0%} interval" if kind == "default" else f"{kind} {level:.0%} interval"
     heads = ("question", "value", "± error", interval_of, "privacy", "sampling", "resolution")
@@ -275,7 +273,7 @@ def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "def
         low, high = (e.written(end) for end in e.interval(level, kind))
         numbers = (e.written(e.value), e.written(e.standard_error), f"{low} to {high}")
         rows.append((e.question, *numbers, *e.written_parts()))
-    lines = aligned(rows, _WIDEST)
+    lines = aligned(rows, widest=_WIDEST)
     return "\n".join([*lines, f"({estimates[0].view} weights)", *list_of_notes((), estimates)])
 
 
@@ -300,15 +298,9 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> A
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 
-    other = _other_release(source)
-    result = mmd_test(release, other or source, **own)
-    rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
-    facts = {"level": level, "reject": bool(result.pvalue < level), "rehearsal": rehearsal}
+    result = mmd_test(release, source, **own)
+    facts = {"level": level, "reject": bool(result.pvalue < level)}
     return result.to_text(level), lambda: result.to_dict() | facts
-
-
-def _other_release(source: Any) -> Release | None:
-    return open_release(source) if isinstance(source, str) and source.endswith(".kme") else None
 
 
 def _refuse_drawing(sample_path: str, plot: str | None, **_: Any) -> None:
@@ -336,18 +328,18 @@ def compare(
       kmeanalyst compare adult.kme my_sample.csv --top 5 --plot witness.png
     """
     from kmeanalyst.inference.compare.comparison import compare as compare_rows
+    from kmeanalyst.release import Release
     from kmeanalyst.sources.tables import read_table
 
-    other = _other_release(source)
-    comparison = compare_rows(release, other or read_table(source, release.domain), level=level, **own)
+    sample = source if isinstance(source, Release) else read_table(source, release.domain)
+    comparison = compare_rows(release, sample, level=level, **own)
     if plot is not None:
         from kmeanalyst.plots.witness import save_witness
 
         on_progress("drawing", None)
         save_witness(comparison, plot, most=top)
         say(f"wrote {plot}", err=True)
-    rehearsal = release.is_rehearsal or (other is not None and other.is_rehearsal)
-    return lambda: comparison.to_text(top), lambda: comparison.to_dict() | {"plot": plot, "rehearsal": rehearsal}
+    return lambda: comparison.to_text(top), lambda: comparison.to_dict() | {"plot": plot}
 
 
 @on_release(

@@ -223,11 +223,11 @@ def filled(X: Array) -> Array:
     return np.where(np.isnan(X), 0.0, X)
 
 
-def check_width(X: Array, width: int, has: str) -> None:
-    """ValueError unless the rows have this many columns; `has` says what the kernel has so many of."""
+def check_width(X: Array, width: int, need: str) -> None:
+    """ValueError unless the rows have this many columns; `need` says what has, or looks at, so many."""
     if X.shape[1] != width:
         raise ValueError(
-            f"this kernel {has}, the rows have {X.shape[1]}. Encode the rows with the domain the kernel was made for."
+            f"{need}, the rows have {X.shape[1]}. Encode the rows with the domain that these are made for."
         )
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kmeanalyst.kernels.base import Array, is_number
+from kmeanalyst.kernels.base import Array, check_width, is_number
 
 MOST_CELLS = 100_000  # of all columns together
 
@@ -72,11 +72,7 @@ class Cells:
         return [(j, np.array(edges)) for j, edges in enumerate(self.edges)]
 
     def _cells_in(self, X: Array, tables: Sequence[tuple[int, Array]]) -> Array:
-        if X.shape[1] != len(self.edges):
-            raise ValueError(
-                f"these margins are of {len(self.edges)} columns, the rows have {X.shape[1]}. "
-                "Encode the rows with the domain the kernel was made for."
-            )
+        check_width(X, len(self.edges), f"these margins are of {len(self.edges)} columns")
         columns = np.ascontiguousarray(X.T)
         cells = np.empty((len(tables), len(X)), dtype=np.intp)  # columns one after the other
         for t, (j, edges) in enumerate(tables):

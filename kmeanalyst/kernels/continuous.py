@@ -40,14 +40,6 @@ def squared_distances(X: Array, Y: Array) -> Array:
     return total
 
 
-def absolute_distances(X: Array, Y: Array) -> Array:
-    """‖x_i − y_j‖₁, (n, m), summed in the order of the columns."""
-    total = np.zeros((len(X), len(Y)))
-    for j in range(X.shape[1]):
-        total += np.abs(X[:, j, None] - Y[None, :, j])
-    return total
-
-
 def exponential(X: Array) -> Array:
     """exp(X), in place; 0 below 10⁻³⁰⁴: processors are slow with numbers so small, which add nothing to a sum."""
     np.maximum(X, -701.0, out=X)
@@ -140,7 +132,9 @@ class Laplacian(_OfNumbers):
         check_positive("lengthscale", self.lengthscale, "exp(-d/ℓ) is not a kernel otherwise.", _LENGTHSCALE_HINT)
 
     def _of_numbers(self, X: Array, Y: Array) -> Array:
-        K = absolute_distances(X, Y)
+        K = np.zeros((len(X), len(Y)))
+        for j in range(X.shape[1]):
+            K += np.abs(X[:, j, None] - Y[None, :, j])
         K *= -1 / self.lengthscale
         return np.exp(K, out=K)
 

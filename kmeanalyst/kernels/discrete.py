@@ -89,7 +89,7 @@ class SoftenedProduct(UnitDiagonal):
 
     def _check_width(self, X: Array) -> None:
         numbers = sum(kernel.width for kernel in self.kernels)
-        check_width(X, numbers, f"has one part for each of {numbers} columns")
+        check_width(X, numbers, f"this kernel has one part for each of {numbers} columns")
 
     def gram(self, X: Array, Y: Array) -> Array:
         X, Y = checked_pair(X, Y)

@@ -71,7 +71,7 @@ class DotProduct(Kernel):
                [ 0.5]])
         """
         X = as_rows(X)
-        check_width(X, len(self.lower), f"has bounds for {len(self.lower)} columns")
+        check_width(X, len(self.lower), f"this kernel has bounds for {len(self.lower)} columns")
         low, high = np.array(self.lower, dtype=float), np.array(self.upper, dtype=float)
         half = (high - low) / 2
         units = np.clip((X - (low + half)) / half, -1.0, 1.0)

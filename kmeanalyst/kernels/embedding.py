@@ -40,13 +40,6 @@ def centre_gram(K: Array) -> None:
     K -= K.mean(axis=1)[:, None]
 
 
-def weighted_gram_sum(kernel: Kernel, X: Array, u: Array, Y: Array, v: Array) -> float:
-    product = kernel.mean_product(X, u, Y, v)
-    if product is not None:
-        return product
-    return float(sum(u[block] @ (kernel.gram(X[block], Y) @ v) for block in row_blocks(len(X), len(Y))))
-
-
 @dataclass(frozen=True, eq=False)
 class KernelMean:
     """The embedding Σ_m w_m k(z_m, ·) of weighted points, an element of the RKHS of k.
@@ -104,7 +97,11 @@ class KernelMean:
                 f"embeddings in different spaces have no inner product: {self.kernel} and {other.kernel}. "
                 "Build both with one kernel."
             )
-        return weighted_gram_sum(self.kernel, self.points, self.weights, other.points, other.weights)  # type: ignore[arg-type]
+        X, u, Y, v = self.points, np.asarray(self.weights), other.points, np.asarray(other.weights)
+        product = self.kernel.mean_product(X, u, Y, v)
+        if product is not None:
+            return product
+        return float(sum(u[block] @ (self.kernel.gram(X[block], Y) @ v) for block in row_blocks(len(X), len(Y))))
 
     def squared_norm(self) -> float:
         """‖self‖².

@@ -313,10 +313,6 @@ class MarginFeatures(CellFeatures):
         """1: the squared heights of a group's tables add up to its share."""
         return 1.0
 
-    def arrays(self) -> dict[str, Array]:
-        """None: the map follows from the kernel."""
-        return {}
-
     def gram(self, X: Array, Y: Array) -> Array:
         return self.kernel.gram(X, Y)
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from kmeanalyst.kernels.base import Array, Spectrum, as_rows, check_width, checked_pair, is_whole
+from kmeanalyst.kernels.base import Array, as_rows, check_width, checked_pair, is_whole
 from kmeanalyst.kernels.continuous import UnitDiagonal
 
 MOST_SYMBOLS = 1000
@@ -132,14 +132,8 @@ class StringSpectrum(UnitDiagonal):
         self._check_width(as_rows(X))
         return super().diagonal(X)
 
-    def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
-        raise ValueError(
-            "strings have no random Fourier features: no difference of two strings says how alike they are. Use the "
-            'method "subspace" with public points.'
-        )
-
     def _check_width(self, X: Array) -> None:
-        check_width(X, self.numbers, f"is for strings of {self.numbers} numbers")
+        check_width(X, self.numbers, f"this kernel is for strings of {self.numbers} numbers")
 
     def _counted(self, X: Array) -> tuple[Array, csr_array]:
         """The p-mers that occur, numbered (V,) increasing, and how often in each string, (n, V)."""

@@ -152,3 +152,10 @@ def _escape(character: str) -> str:
 def other_separator(header: Sequence[Any]) -> str | None:
     """The semicolon or tab in the one name of a header that was read with commas; None where there is no such name."""
     return next((mark for mark in (";", "\t") if len(header) == 1 and mark in str(header[0])), None)
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), widest: int = 1000) -> list[str]:
+    """Lines of a table of texts, columns to the right or, these, to the left; a text beyond `widest` moves its own line alone."""
+    widths = [min(max(map(len, column)), widest) for column in zip(*rows, strict=True)]
+    form = "  ".join(f"{{:{'<' if i in left else '>'}{width}}}" for i, width in enumerate(widths))
+    return [form.format(*row).rstrip() for row in rows]

@@ -9,8 +9,7 @@ import click
 
 from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, say, show
 from kmeanalyst.releases.statement import GAUSSIAN, attack_line, is_digest
-from kmeanalyst.releases.texts import one_line
-from release_side.cli.publication import aligned
+from kmeanalyst.releases.texts import aligned, one_line
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def _release_lines(account: TableAccount) -> list[str]:
         counted = f"{spend.n_rows} {'rows' if spend.unit is None else 'units'}"
         file = "not published" if release.output is None else one_line(release.output)
         rows.append((time, f"{spend.epsilon:g}", f"{spend.delta:g}", noise, counted, spend.method, file))
-    return aligned(rows, texts=range(7))
+    return aligned(rows, left=range(7))
 
 
 for _command in (ledger_init, ledger_show, ledger_verify):

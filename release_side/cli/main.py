@@ -14,13 +14,12 @@ from typing import Any
 import click
 
 from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, program, say, show, working
-from kmeanalyst.releases.texts import escaped, one_line
+from kmeanalyst.releases.texts import aligned, escaped, one_line
 from release_side.choices.internal_files import BESIDE
 from release_side.cli.ledger import ledger
 from release_side.cli.publication import (
     DOMAIN,
     METHOD_CHOICES,
-    aligned,
     finish_command,
     publish_command,
     publish_function_command,
@@ -119,7 +118,6 @@ def draft_domain_command(
     Example: release-side draft-domain public_sample.csv --this-sample-is-public --output domain.toml
     """
     from kmeanalyst.releases.domain.domain import domain_toml
-    from kmeanalyst.releases.file.archive import atomic_write
     from release_side.choices.drafting import NOT_DECLARED, check_not_the_sample, draft_domain
 
     if not this_sample_is_public:
@@ -140,14 +138,21 @@ def draft_domain_command(
     )
     text = head + domain_toml(draft.domain, draft.notes)
     checks = sum(note.startswith("CHECK") for notes in draft.notes.values() for note in notes)
+    _write_domain(text, output, f"{len(draft.domain)} columns, {checks} lines marked CHECK", as_json, {
+        "columns": draft.domain.to_dict(), "notes": draft.notes, "checks": checks,
+        "samples": [sample.to_dict() for sample in draft.domain.samples],
+    })  # fmt: skip
+
+
+def _write_domain(text: str, output: str | None, holds: str, as_json: bool, facts: dict[str, Any]) -> None:
+    """Write a drafted domain to a file and say what it holds, or print it where none is named."""
+    from kmeanalyst.releases.file.archive import atomic_write
+
     if output is not None:
         with atomic_write(Path(output)) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        say(f"wrote {output}: {len(draft.domain)} columns, {checks} lines marked CHECK", err=True)
-    show(as_json, None if output is not None else text.removesuffix("\n"), {
-        "output": output, "columns": draft.domain.to_dict(), "notes": draft.notes, "checks": checks,
-        "samples": [sample.to_dict() for sample in draft.domain.samples],
-    })  # fmt: skip
+        say(f"wrote {output}: {holds}", err=True)
+    show(as_json, None if output is not None else text.removesuffix("\n"), {"output": output} | facts)
 
 
 class _ManyValues(click.Command):
@@ -191,7 +196,6 @@ def new_domain_command(
       release-side new-domain --from-columns age:integer:0..120 sex:categorical:F,M left:date --output new.toml
       release-side new-domain --from-columns private.csv --this-header-is-public --output new.toml
     """
-    from kmeanalyst.releases.file.archive import atomic_write
     from kmeanalyst.sources.files import is_table
     from release_side.choices.drafting import columns_of, new_domain
     from release_side.choices.output_file import Output
@@ -210,11 +214,7 @@ def new_domain_command(
         Output(output, what="domain").check(table, None)
         columns = [*columns_of(table)]
     text = new_domain(columns)
-    if output is not None:
-        with atomic_write(Path(output)) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        say(f"wrote {output}: {len(columns)} columns to fill in", err=True)
-    show(as_json, None if output is not None else text.removesuffix("\n"), {"output": output, "domain": text})
+    _write_domain(text, output, f"{len(columns)} columns to fill in", as_json, {"domain": text})
 
 
 @command(
@@ -274,7 +274,7 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
         ))  # fmt: skip
     same = plans[0]
     facts = f"{rows:,} rows, delta {same['delta']:g}, {same['method']}, {same['points']:,} points"
-    return "\n".join([*aligned(lines), f"({facts}, {same['features']:,} features)"])
+    return "\n".join([*aligned(lines, left=()), f"({facts}, {same['features']:,} features)"])
 
 
 def _question_table(plans: list[dict[str, Any]]) -> str:
@@ -284,7 +284,7 @@ def _question_table(plans: list[dict[str, Any]]) -> str:
             errors = (asked[name] for name in ("standard_error", "privacy", "sampling", "resolution"))
             numbers = ("unknown" if math.isnan(error) else f"{error:.2g}" for error in errors)
             lines.append((one_line(asked["question"]), f"{plan['epsilon']:g}", *numbers, asked["measured"]))
-    return "\n".join(["", *aligned(lines, texts=(0, 6))])
+    return "\n".join(["", *aligned(lines, left=(0, 6))])
 
 
 for _command in (

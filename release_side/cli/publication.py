@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from release_side.choices.internal_files import INTERNAL
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
+    from kmeanalyst.releases.domain.domain import Domain
     from release_side.private_rows.table import PrivateTable
 
 DOMAIN = option("--domain domain_path", "TOML file of public columns and bounds.", "path", required=True)
@@ -70,10 +71,14 @@ def opened_for_publishing(
             "--ledger LEDGER and --table NAME (release-side ledger init makes them), or say --uncounted."
         )
     table = open_private(table_or_path(private, from_table))
-    extra = table.check_columns(read_domain(domain_path))
-    if ignored := [one_line(name) for name in extra if name != choices.get("unit")]:
-        say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
+    note_ignored(table, read_domain(domain_path), choices.get("unit"))
     return table
+
+
+def note_ignored(table: PrivateTable, domain: Domain, unit: str | None) -> None:
+    """Note the columns that the domain does not name; DomainError or PublishError if the table lacks one that it does."""
+    if ignored := [one_line(name) for name in table.check_columns(domain) if name != unit]:
+        say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
 
 
 def executor_of(choices: dict[str, Any]) -> AbstractContextManager[Any]:
@@ -125,17 +130,8 @@ def _counted(ledger_path: str, table: str) -> str:
     )
 
 
-def aligned(lines: list[tuple[str, ...]], texts: Sequence[int] = ()) -> list[str]:
-    """Lines of columns of equal width: to the right, and those of texts to the left."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    sides = ["<" if i in texts else ">" for i in range(len(widths))]
-    form = "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
-    return [form.format(*line).rstrip() for line in lines]
-
-
 # ---------------------------------------------------------------------- the commands
 
-_DENSITY = {"kde": "density"}  # a second name
 METHOD_CHOICES = (  # options of publish and plan: public choices that change how good a release is
     option(
         "--method",
@@ -227,6 +223,7 @@ def publish_function_command(
     from release_side.publishing.functions import publish_function
 
     table = opened_for_publishing(private, from_table, domain_path, choices)
+    kind = "density" if kind == "kde" else kind  # a second name
     with working("publishing") as progress:
-        function = publish_function(table, domain_path, kind=_DENSITY.get(kind, kind), progress=progress, **choices)
+        function = publish_function(table, domain_path, kind=kind, progress=progress, **choices)
     show_published(function, choices, as_json=as_json, kind=function.kind, n_pivots=function.basis.dimension)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kmeanalyst.cli.terminal import argument, command, flag, json_option, option, say, show, working
-from kmeanalyst.releases.texts import one_line
+from kmeanalyst.releases.texts import aligned, one_line
 from release_side.choices.internal_files import check_internal_outputs
-from release_side.cli.publication import DOMAIN, FROM, PRIVATE, aligned
+from release_side.cli.publication import DOMAIN, FROM, PRIVATE, note_ignored
 from release_side.errors import PublishError
 
 if TYPE_CHECKING:
@@ -109,13 +109,11 @@ def check_source_command(
         {"name": name, "kind": kind, "type": table.type_of(name) if name in header else None} for name, kind in wanted
     ]
     lines = [tuple(one_line(str(cell or "absent")) for cell in column.values()) for column in columns]
-    text = "\n".join(aligned([("column", "kind", "type"), *lines], texts=(0, 1, 2)))
+    text = "\n".join(aligned([("column", "kind", "type"), *lines], left=(0, 1, 2)))
     show(as_json, text, {"source": source, "columns": columns})
-    ignored = [one_line(name) for name in table.check_columns(domain) if name != unit]
+    note_ignored(table, domain, unit)
     if unit is not None:
         check_unit(table, unit, domain)
-    if ignored:
-        say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
     if output is not None and not internal:
         raise PublishError("--output names the page of --internal. Add --internal, or leave it out.")
     if internal:

@@ -353,16 +353,6 @@ class EstimateTable(pd.DataFrame):
         return [f"({views} weights; also: {', '.join(also)})", *(f"note: {note}" for note in notes)]
 
 
-def aligned(rows: Sequence[Sequence[str]], widest: int | None = None) -> list[str]:
-    """Lines of a table of texts: the first column to the left and at most so wide, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths = widths if widest is None else [min(width, widest) for width in widths]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
-
-
 def list_of_notes(notes: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:
     every = dict.fromkeys((*notes, *(note for estimate in estimates for note in estimate.notes)))
     return [f"note: {note}" for note in every]

@@ -11,13 +11,14 @@ import pandas as pd
 from scipy.special import ndtr
 
 from kmeanalyst.inference.estimate.error_model import PARTS
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, aligned, list_of_notes, z_of
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes, z_of
 from kmeanalyst.inference.regression.design import column_of
 from kmeanalyst.inference.regression.fit import Fit
 from kmeanalyst.inference.regression.intervals import ScoreInterval
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
+from kmeanalyst.releases.texts import aligned
 
 _INFINITE = (
     "an interval is infinite where the noise leaves it open whether the rate of a level is 0, or whether the target is determined "

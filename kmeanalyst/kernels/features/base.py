@@ -6,24 +6,21 @@ Bounds follow from the map's kernel. A row's features depend on that row alone, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from kmeanalyst.kernels.base import Array, Kernel, as_rows
+from kmeanalyst.kernels.base import Array, Kernel, as_rows, check_width
 from kmeanalyst.kernels.embedding import row_blocks
 
 
 def rows_of(X: Array, n_columns: int) -> Array:
     """Encoded rows (n, n_columns), float64; ValueError for rows of other columns."""
     rows = as_rows(X)
-    if rows.shape[1] != n_columns:
-        raise ValueError(
-            f"these features look at {n_columns} columns, the rows have {rows.shape[1]}. "
-            "Encode the rows with the domain of the release."
-        )
+    check_width(rows, n_columns, f"these features look at {n_columns} columns")
     return rows
 
 
@@ -84,9 +81,10 @@ class FeatureMap(ABC):
         """sup ‖φ(x) − φ(x′)‖₂: 2B in general, √2·B where every coordinate is non-negative."""
         return (2**0.5 if self.nonnegative else 2.0) * self.norm_bound
 
-    @abstractmethod
     def arrays(self) -> dict[str, Array]:
-        """The arrays that define the map, by name, as the file stores them."""
+        """The arrays that define the map, by name, as the file stores them: by default its fields that are arrays."""
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
+        return {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
 
 
 def sum_of_squares(features: Array | csr_array) -> float:

@@ -103,12 +103,6 @@ class RandomBinning(CellFeatures):
     def norm_bound(self) -> float:
         return self.kernel.bound  # T squares of k(0)/T: the norm of every row
 
-    def arrays(self) -> dict[str, Array]:
-        return {
-            "widths": self.widths, "shifts": self.shifts, "missing": self.missing, "strides": self.strides,
-            "cells": self.cells,
-        }  # fmt: skip
-
     def bins(self, values: Array, j: int) -> Array:
         """(T, n) the bin of each value of column j in each grid: whole numbers, as float64."""
         last = self.missing[j, :, None] - 1

@@ -13,15 +13,12 @@ from kmeanalyst.kernels.continuous import Gaussian, Laplacian, Matern, MultiScal
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
 from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
 from kmeanalyst.kernels.features.nystroem import Nystroem, lower_triangle
-from kmeanalyst.kernels.features.pivots import STRETCH, kernel_error
+from kmeanalyst.kernels.features.pivots import CERTIFIED, FITTED, ROUNDING, STRETCH, kernel_error
 from kmeanalyst.kernels.margins import ChosenMargins, Margins
 from kmeanalyst.kernels.strings import StringSpectrum
 
 MOST_CERTIFIED_POINTS = 3000  # the certificate takes some products of matrices of this size, also on reading
-_CERTIFIED = STRETCH / 2  # proven of every map that is made
-_FITTED = STRETCH / 4  # required when the jitter is chosen, so that another machine's last digits do not matter
 _JITTERS = tuple(10.0**power for power in range(-9, -4))  # relative to sup k(x, x)
-_ROUNDING = 2.0**-53
 _LEAVES = (
     Gaussian, Laplacian, Matern, MultiScale, RationalQuadratic, Indicator, Polynomial, ExponentialDot, Margins, Periodic,
     ChosenMargins, StringSpectrum,
@@ -62,9 +59,9 @@ class CertifiedNystroem(Nystroem):
         self._factorise(points, K)
         excess = excess_of(self, K)
         object.__setattr__(self, "excess", excess)
-        if not excess <= _CERTIFIED:
+        if not excess <= CERTIFIED:
             raise ValueError(
-                f"rounding could stretch distances of the subspace by {excess:.2g}, and at most {_CERTIFIED:.2g} is allowed "
+                f"rounding could stretch distances of the subspace by {excess:.2g}, and at most {CERTIFIED:.2g} is allowed "
                 "for: the jitter is too small for these points. Use CertifiedNystroem.of(basis), which finds a sufficient one."
             )
 
@@ -92,7 +89,7 @@ class CertifiedNystroem(Nystroem):
                 found = cls(basis.kernel, basis.points, jitter * basis.kernel.bound**2)
             except ValueError:
                 continue
-            if found.excess <= _FITTED:
+            if found.excess <= FITTED:
                 return found
         return None
 
@@ -110,7 +107,7 @@ class CertifiedNystroem(Nystroem):
         return True
 
     def arrays(self) -> dict[str, Array]:
-        return {"points": self.points, "jitter": np.array([self.jitter])}
+        return super().arrays() | {"jitter": np.array([self.jitter])}
 
     def basis_features(self, indices: Array) -> Array:
         """φ of the basis points of these indices, to rounding: L⁻¹K = Lᵀ − jL⁻¹, as K + jI = L Lᵀ."""
@@ -134,13 +131,13 @@ def excess_of(basis: CertifiedNystroem, K: Array) -> float:
     stretch = _distance_from_identity(transposed.T, L) + _product_error(size) * norm_of_A * float(np.linalg.norm(L))
     spectral = min(norm_of_A, (1 + stretch) / spare**0.5)
     dropped = basis._product.scale_a * (spectral * 2.0**-41 + norm_of_low * 2.0**-21)
-    error = size**0.5 * (spectral * unit + dropped + 4 * _ROUNDING * bound * norm_of_A)
+    error = size**0.5 * (spectral * unit + dropped + 4 * ROUNDING * bound * norm_of_A)
     return stretch + 2**0.5 * error / basis.kernel.bound
 
 
 def _product_error(size: int) -> float:
     """c, with |computed A B − A B| ≤ c |A||B| in each entry for A with `size` columns: twice Higham 2002, §3.5."""
-    return 2 * (size + 8) * _ROUNDING
+    return 2 * (size + 8) * ROUNDING
 
 
 def _factorisation_error(L: Array, K: Array) -> float:

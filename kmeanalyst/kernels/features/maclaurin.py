@@ -86,9 +86,6 @@ class RandomMaclaurin(FeatureMap):
     def norm_bound(self) -> float:
         return self.kernel.bound  # enforced in __call__
 
-    def arrays(self) -> dict[str, Array]:
-        return {"degrees": self.degrees, "projections": self.projections, "signs": self.signs}
-
     def __call__(self, X: Array) -> Array:
         rows = as_rows(X)
         units = self.kernel.scaled(rows)

@@ -83,9 +83,6 @@ class Nystroem(FeatureMap):
     def norm_bound(self) -> float:
         return self.kernel.bound  # a projection shortens: ‖φ(x)‖ ≤ √k(x, x)
 
-    def arrays(self) -> dict[str, Array]:
-        return {"points": self.points}
-
     def __call__(self, X: Array) -> Array:
         return self._product(self._values(X))
 

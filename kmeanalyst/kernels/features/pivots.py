@@ -17,9 +17,9 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import ChosenMargins, Margins
 
 STRETCH = 2.0**-10  # claimed: relative margin above the kernel's own bound
-_CERTIFIED = STRETCH / 2  # proven of every map that is made
-_FITTED = STRETCH / 4  # asked of points that are picked, so that another machine's last digits do not matter
-_ROUNDING = 2.0**-53
+CERTIFIED = STRETCH / 2  # proven of every map that is made
+FITTED = STRETCH / 4  # asked where points or a jitter are chosen, so that another machine's last digits do not matter
+ROUNDING = 2.0**-53
 _TOLERANCES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 
@@ -41,10 +41,10 @@ class Pivots(Nystroem):
         matrix = self.matrix
         excess, error = stretch_of(self.kernel, self.points, matrix)
         object.__setattr__(self, "error", error)
-        if not excess <= _CERTIFIED:
+        if not excess <= CERTIFIED:
             raise ValueError(
                 f"the points are so nearly dependent in the kernel's space that rounding could stretch distances by "
-                f"{excess:.2g}, and at most {_CERTIFIED:.2g} is allowed for. Use Pivots.fit(kernel, points), which picks "
+                f"{excess:.2g}, and at most {CERTIFIED:.2g} is allowed for. Use Pivots.fit(kernel, points), which picks "
                 "some of them."
             )
 
@@ -64,7 +64,7 @@ class Pivots(Nystroem):
                 found = cls(kernel, points[pivots[:rank] - 1])
             except ValueError:
                 continue
-            if stretch_of(kernel, found.points, found.matrix)[0] <= _FITTED:
+            if stretch_of(kernel, found.points, found.matrix)[0] <= FITTED:
                 return found
         raise ValueError(
             "no independent points are among these in the kernel's space, so nothing can be measured at them. Name points "
@@ -113,7 +113,7 @@ def stretch_of(kernel: Kernel, points: Array, matrix: Array) -> tuple[float, flo
     absolute = np.abs(matrix)
     squared_norm = _spectral_bound(absolute) ** 2
     gap = np.linalg.norm(matrix @ K @ matrix.T - np.eye(len(matrix)))
-    rounding = 4 * size * _ROUNDING * np.linalg.norm(absolute @ np.abs(K) @ absolute.T)
+    rounding = 4 * size * ROUNDING * np.linalg.norm(absolute @ np.abs(K) @ absolute.T)
     stretched = float(gap + rounding + size * unit * squared_norm)
     pieces = 2.0**-38 * bound * size * float(np.linalg.norm(absolute.max(axis=1)))  # of ExactProduct
     error = pieces + size**0.5 * unit * squared_norm**0.5
@@ -132,7 +132,7 @@ def kernel_error(kernel: Kernel, n_columns: int) -> float:
     (PROOF.md §10).
     """
     usual = max(64 * (3 + n_columns), 8 * _roundings(kernel, n_columns))
-    return _ROUNDING * (usual + 64 * _magnified(kernel) * n_columns**0.5) * kernel.bound**2
+    return ROUNDING * (usual + 64 * _magnified(kernel) * n_columns**0.5) * kernel.bound**2
 
 
 def _roundings(kernel: Kernel, n_columns: int) -> float:
