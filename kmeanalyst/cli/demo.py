@@ -5,7 +5,6 @@ The curator's steps run as separate processes, `python -m release_side`: this pa
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
@@ -14,13 +13,15 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kmeanalyst.cli.terminal import say
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass
@@ -49,16 +50,9 @@ class _Stage:
             self.steps.append({"command": command, "answer": json.loads(done.stdout)})
 
 
-_FILES = ("private", "public_sample")
 _MADE = (
-    "private.csv",
-    "public_sample.csv",
-    "my_sample.csv",
-    "my_older_sample.csv",
-    "domain.toml",
-    "census.kme",
-    "census.ledger",
-)
+    "private.csv", "public_sample.csv", "my_sample.csv", "my_older_sample.csv", "domain.toml", "census.kme", "census.ledger",
+)  # fmt: skip
 
 
 def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any]:
@@ -82,15 +76,9 @@ def run_demo(keep: str | None = None, *, as_json: bool = False) -> dict[str, Any
 
 
 def _walk(stage: _Stage) -> list[dict[str, Any]]:
-    import pandas as pd
-
-    folder = stage.folder
-    for name in _FILES:
-        with _shipped(name).open("rb") as source:
-            (folder / f"{name}.csv").write_bytes(gzip.decompress(source.read()))
-    with _shipped("others").open("rb") as source:
-        sample = pd.read_csv(source, compression="gzip").sample(1500)
-    sample.to_csv(folder / "my_sample.csv", index=False)
+    folder, private, sample = stage.folder, _shipped("private"), _shipped("others").sample(1500)
+    for name, rows in (("private", private), ("public_sample", _shipped("public_sample")), ("my_sample", sample)):
+        rows.to_csv(folder / f"{name}.csv", index=False)
     say("6,000 rows of the 1994 US census (Adult, UCI, CC BY 4.0) serve as the private table.", err=stage.as_json)
 
     stage.say("1. The curator drafts a domain: columns, bounds and levels, from a PUBLIC sample only.")
@@ -114,7 +102,6 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     stage.say("3. From here on an analyst has only census.kme. Does every claim in the file hold?")
     stage.run("kmeanalyst", "validate", "census.kme")
 
-    private = pd.read_csv(folder / "private.csv")
     truth = f"{private['age'].mean():.1f}, P(age > 50) {(private['age'] > 50).mean():.3f}"
     stage.say(
         "4. Questions, with error bars. Privacy: the noise that was added. Sampling: the table is itself a sample.",
@@ -136,8 +123,11 @@ def _walk(stage: _Stage) -> list[dict[str, Any]]:
     return stage.steps
 
 
-def _shipped(name: str) -> Traversable:
-    return files("kmeanalyst") / "data" / f"demo_{name}.csv.gz"
+def _shipped(name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    with (files("kmeanalyst") / "data" / f"demo_{name}.csv.gz").open("rb") as source:
+        return pd.read_csv(source, compression="gzip")
 
 
 def _quoted(argument: str) -> str:

@@ -115,27 +115,6 @@ def validate(ctx: click.Context, release_path: str, as_json: bool, **reading: bo
         ctx.exit(3)
 
 
-@on_release(
-    "thin", "Keep N of the points.", argument("n", "N", click.IntRange(min=1)), output_option("OUT.kme"),
-    option(
-        "--weights", "Kind of weights: uniform gives 1/N to each.", ("probability", "uniform", "signed"), "probability"
-    ),
-    option("--seed", "Seed, for over 5000 points.", click.IntRange(min=0), 0), work="thinning",
-)  # fmt: skip
-def thin(release: Release, n: int, output: str, weights: Any, seed: int) -> Answer:
-    """Keep N of the points, with weights that keep them as close to the whole release as possible.
-
-    Example: kmeanalyst thin adult.kme 50 --output small.kme --weights uniform
-    """
-    small = release.thin(n, weights=weights, rng=seed)
-    small.write(output)
-    say(f"wrote {output}: {n} of {len(release)} points, at RKHS distance {small.thinning_error:.3g}", err=True)
-    return None, lambda: {
-        "output": output, "n_points": n, "weights": weights, "thinning_error": small.thinning_error,
-        "fit_distance": small.fit_distance,
-    }  # fmt: skip
-
-
 @command(
     "import", "Make a release from noisy tables that others published.", argument("tables_path", "TABLES.toml"),
     output_option("OUT.kme"), json_option,
@@ -252,7 +231,7 @@ def evaluate_command(release_path: str, points: str, as_json: bool, **reading: b
 
 
 for _command in (
-    info, validate, thin, import_command, demo, transform, evaluate_command, train_command, questions.expect, questions.quantile,
+    info, validate, import_command, demo, transform, evaluate_command, train_command, questions.expect, questions.quantile,
     questions.table, questions.glm_command, questions.survival, questions.independence, questions.mmd_test_command,
     questions.compare, questions.combine, outputs.export_command, outputs.plot_command, outputs.report_command,
     outputs.methods_command,

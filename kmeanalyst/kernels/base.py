@@ -106,7 +106,7 @@ class Kernel(ABC):
         return False
 
     @property
-    def columns(self) -> tuple[int | str, ...] | None:
+    def columns(self) -> tuple[int, ...] | None:
         """The columns the kernel looks at; None for all of them."""
         return None
 
@@ -272,7 +272,7 @@ class Composed(Kernel):
         return all(part.nonnegative for part in self.parts)
 
     @property
-    def columns(self) -> tuple[int | str, ...] | None:
+    def columns(self) -> tuple[int, ...] | None:
         seen = [part.columns for part in self.parts]
         if any(columns is None for columns in seen):
             return None
@@ -390,37 +390,26 @@ class Product(Composed):
 class OnColumns(Composed):
     """A kernel that looks at some columns only.
 
-    columns   positions in encoded rows, or names, which are read from a DataFrame of numbers.
+    on   their positions in encoded rows.
 
     >>> ka.kernels.OnColumns(ka.kernels.Gaussian(1.0), (1,)).gram([[9.0, 0.0]], [[5.0, 0.0]])
     array([[1.]])
     """
 
     kernel: Kernel
-    on: tuple[int | str, ...]
+    on: tuple[int, ...]
     name: ClassVar[str] = "on-columns"
 
     def __post_init__(self) -> None:
         check_kernel(self.kernel)
-        valid = [isinstance(c, str) or (is_whole(c) and c >= 0) for c in self.on]
-        if isinstance(self.on, str) or len(self.on) == 0 or not all(valid) or len(set(self.on)) != len(self.on):
+        if not len(self.on) or not all(is_whole(c) and c >= 0 for c in self.on) or len(set(self.on)) != len(self.on):
             raise ValueError(
-                f"columns must be distinct names or positions from 0, and at least one, got {self.on!r:.80}: "
-                "a column seen twice would count twice. Name each column once."
+                f"columns must be distinct positions from 0, and at least one, got {self.on!r:.80}: a column seen twice would "
+                "count twice. Name each column once, as (0, 2)."
             )
 
     def _pick(self, X: Any) -> Array:
-        if isinstance(X, pd.DataFrame):
-            absent = [c for c in self.on if c not in X.columns]
-            if absent:
-                raise ValueError(f"the kernel looks at columns {absent}, which the table lacks. It has {list(X)}.")
-            return as_rows(X[list(self.on)])
-        if any(isinstance(c, str) for c in self.on):
-            raise ValueError(
-                f"the kernel names its columns, {list(self.on)}, and an array has no names. "
-                "Pass a DataFrame, or build the kernel with column positions."
-            )
-        return as_rows(X)[:, [int(c) for c in self.on]]
+        return as_rows(X)[:, list(self.on)]
 
     def gram(self, X: Array, Y: Array) -> Array:
         return self.kernel.gram(self._pick(X), self._pick(Y))
@@ -437,12 +426,11 @@ class OnColumns(Composed):
         return self.kernel.bound
 
     @property
-    def columns(self) -> tuple[int | str, ...] | None:
+    def columns(self) -> tuple[int, ...] | None:
         return self.on
 
     def draw_spectrum(self, rng: np.random.Generator, n_columns: int, count: int) -> Spectrum:
         inner = self.kernel.draw_spectrum(rng, len(self.on), count)
         linear = np.zeros((n_columns, count))
-        positions = [int(c) for c in self.on]
-        linear[positions] = inner.linear
-        return Spectrum(linear, {positions[j]: table for j, table in inner.tables.items()})
+        linear[list(self.on)] = inner.linear
+        return Spectrum(linear, {self.on[j]: table for j, table in inner.tables.items()})

@@ -18,7 +18,6 @@ COMMANDS = [
     "plot a.kme age --sample s.csv --output s.png",
     "train a.kme --target income --output a.skops",
     "train a.kme --target income --test s.csv --output s.skops",
-    "thin a.kme 10 --output a.kme",
     "transform a.kme double=age*2 --output a.kme",
 ]
 

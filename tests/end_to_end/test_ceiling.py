@@ -12,26 +12,26 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 151,
-    "kmeanalyst/cli": 1_576,
-    "kmeanalyst/inference": 13_383,
-    "kmeanalyst/kernels": 3_361,
+    "kmeanalyst/cli": 1_515,
+    "kmeanalyst/inference": 13_402,
+    "kmeanalyst/kernels": 3_301,
     "kmeanalyst/learning": 2_986,
     "kmeanalyst/plots": 852,
     "kmeanalyst/release": 437,
-    "kmeanalyst/releases": 10_631,
+    "kmeanalyst/releases": 10_638,
     "kmeanalyst/report": 1_357,
     "kmeanalyst/representation": 4_795,
     "kmeanalyst/sources": 1_350,
     "release_side": 86,
     "release_side/budget": 1_256,
     "release_side/choices": 1_340,
-    "release_side/cli": 836,
+    "release_side/cli": 830,
     "release_side/door": 1_926,
     "release_side/executors": 365,
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_481,
-    "tests": 48_324,
+    "tests": 48_327,
 }
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import mpmath
 import numpy as np
-import pandas as pd
 import pytest
 import refusals
 from contracts import DOT_PRODUCTS, KERNELS, KernelCase, every
@@ -116,13 +115,10 @@ def test_compositions_add_multiply_and_scale_the_gram_matrices():
     assert 3 * k == k * 3 == Scaled(3.0, k)
 
 
-def test_a_kernel_on_columns_sees_those_columns_only_by_index_or_by_name():
+def test_a_kernel_on_columns_sees_those_columns_only():
     X = np.random.default_rng(0).normal(size=(6, 3))
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
     expected = Gaussian(1.0).gram(X[:, [2, 0]], X[:, [2, 0]])
     np.testing.assert_array_equal(OnColumns(Gaussian(1.0), (2, 0)).gram(X, X), expected)
-    np.testing.assert_array_equal(OnColumns(Gaussian(1.0), ("c", "a")).gram(frame, frame), expected)
-    assert OnColumns(Gaussian(1.0), ("c", "a")).columns == ("c", "a")
     assert (OnColumns(Gaussian(1.0), (2, 0)) * OnColumns(Gaussian(1.0), (0, 1))).columns == (2, 0, 1)
     assert (OnColumns(Gaussian(1.0), (2, 0)) + Gaussian(1.0)).columns is None
 
@@ -263,7 +259,6 @@ class Linear(Gaussian):
 
 
 POINT = KernelMean(Gaussian(1.0), [[0.0]])
-A, B = OnColumns(Gaussian(1.0), ("a",)), pd.DataFrame({"b": [1.0]})
 SOFT = SoftenedProduct((Gaussian(1.0), Gaussian(1.0)), 0.5)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,7 @@ def answer(result: Result) -> dict[str, Any]:
     return json.loads(result.stdout, parse_constant=refuse)
 
 
+@functools.wraps(read_anew)
 def read_release(path: Any, **choices: Any) -> Release:
     """The release in a file; files of the same bytes are read once, and keep what their first question computed."""
     if not Path(path).is_file():

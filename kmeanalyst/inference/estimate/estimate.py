@@ -334,21 +334,17 @@ class EstimateTable(pd.DataFrame):
     def _repr_html_(self) -> str:
         if not set(_PRINTED) <= set(self.columns):
             return str(super()._repr_html_())
-        return str(self._printed()._repr_html_()) + "".join(
-            f"<small>{escape(line)}</small><br>" for line in self._below()
+        return str(self._printed()._repr_html_()) + "<br>".join(
+            f"<small>{escape(line)}</small>" for line in self._below()
         )
 
     def _printed(self) -> pd.DataFrame:
-        value = self.columns[self.columns.get_loc("standard_error") - 1]
-        rows = [
-            [_written(number, row[0], row[1]) for number in row]
-            for row in self[[value, "standard_error", "low", "high"]].to_numpy(float)
-        ]
-        return pd.DataFrame(rows, index=self.index, columns=[value, "± error", "low", "high"])
+        shown = [self.columns[self.columns.get_loc("standard_error") - 1], "standard_error", "low", "high"]
+        rows = [[_written(number, row[0], row[1]) for number in row] for row in self[shown].to_numpy(float)]
+        return pd.DataFrame(rows, index=self.index, columns=[shown[0], "± error", "low", "high"])
 
     def _below(self) -> list[str]:
-        views = ", ".join(dict.fromkeys(self["view"]))
-        also = [name for name in self.columns[self.columns.get_loc("high") + 1 :]]
+        views, also = ", ".join(dict.fromkeys(self["view"])), list(self.columns[self.columns.get_loc("high") + 1 :])
         notes = dict.fromkeys(note for some in self["note"] for note in some.split("; ") if note)
         return [f"({views} weights; also: {', '.join(also)})", *(f"note: {note}" for note in notes)]
 

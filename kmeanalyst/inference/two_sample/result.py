@@ -73,16 +73,13 @@ class TestResult:
         if self.pvalue < level:
             first = f"The populations of both sides differ ({found})."
         sign = "; negative values happen when both sides agree" if self.estimator == "unbiased" else ""
-        squared = f"{self.mmd_squared:.4g} ({self.estimator}{sign})"
         lines = [
-            *(("note", text) for text in self.notes)
+            ("note", text) for text in self.notes
         ]  # of the sample's cells, first: they may be the whole difference
-        if self.mmd_interval is None:
-            lines.append(("MMD²", squared))
-        else:
+        if self.mmd_interval is not None:
             low, high = self.mmd_interval
-            mmd = f"{max(self.mmd_squared, 0.0) ** 0.5:.3g} (95 %: {low:.3g} to {high:.3g})"
-            lines += [("MMD", mmd), ("MMD²", squared)]
+            lines.append(("MMD", f"{max(self.mmd_squared, 0.0) ** 0.5:.3g} (95 %: {low:.3g} to {high:.3g})"))
+        lines.append(("MMD²", f"{self.mmd_squared:.4g} ({self.estimator}{sign})"))
         if self.noise_floor is not None:
             lines.append(("noise floor", f"{self.noise_floor:.3g} (what two sides of one population would show)"))
         if self.detectable_mmd is not None:

@@ -39,12 +39,7 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.weights.views import systematic_indices, view_weights
 
-_OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = (
-    12,
-    12,
-    4,
-    1500,
-)  # functions: of a column, of a set, of all sets
+_OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 12, 4, 1500  # functions of a column, of a set, of all
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _LEVEL = 0.05

@@ -143,7 +143,7 @@ class ColumnFeatures(_Around):
 
     def __post_init__(self) -> None:
         _check_inner(self.kernel, OnColumns, self.map)
-        object.__setattr__(self, "_on", list(_positions(self.kernel)))
+        object.__setattr__(self, "_on", list(self.kernel.on))
 
     @property
     def norm_bound(self) -> float:
@@ -162,14 +162,6 @@ def _check_inner(kernel: Kernel, kind: type[Kernel], inner: FeatureMap) -> None:
             f"these are features of a kernel {kind.name} and need the map of the kernel inside it: the bound is composed of "
             "its bound. Pass that map."
         )
-
-
-def _positions(kernel: OnColumns) -> tuple[int, ...]:
-    if any(isinstance(column, str) for column in kernel.on):
-        raise ValueError(
-            f"the kernel names its columns, {list(kernel.on)}, and encoded rows have no names. Use positions from 0."
-        )
-    return tuple(int(column) for column in kernel.on)
 
 
 def margins_in(kernel: Kernel) -> Iterator[Margins]:
@@ -196,7 +188,7 @@ def composed_features(kernel: Kernel, columns: tuple[int, ...], leaf: Leaf, pref
     if isinstance(kernel, Scaled):
         return ScaledFeatures(kernel, composed_features(kernel.kernel, columns, leaf, prefix))
     if isinstance(kernel, OnColumns):
-        inside = tuple(columns[j] for j in _positions(kernel))
+        inside = tuple(columns[j] for j in kernel.on)
         return ColumnFeatures(kernel, composed_features(kernel.kernel, inside, leaf, prefix))
     assert isinstance(kernel, Sum | Product)
     maps = tuple(composed_features(part, columns, leaf, f"{prefix}part_{i}_") for i, part in enumerate(kernel.parts))

@@ -191,4 +191,4 @@ def _tolerances(column: Column, values: Array) -> dict[str, float]:
         return {"rtol": 0.0, "atol": 0.0}
     low, high = _ROUNDING * np.array(column.natural_bounds)  # before they are subtracted, which might overflow
     spread = float(np.ptp(_ROUNDING * values)) if len(values) else 0.0
-    return {"rtol": _ROUNDING, "atol": min(high - low, spread or _ROUNDING)}
+    return {"rtol": _ROUNDING, "atol": min(high - low, spread or _ROUNDING) if column.scale == "linear" else 0.0}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from file_tools import (
     SCHEMA_TEST,
@@ -28,7 +29,8 @@ from file_tools import (
 )  # fmt: skip
 
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.file import FileRefused, write_release
+from kmeanalyst.releases.domain.numbers import Real
+from kmeanalyst.releases.file import FileRefused, reading, write_release
 from kmeanalyst.releases.file.limits import MOST_DERIVED_COLUMNS
 
 NEW = {"twice": "2 * age", "old": "twice > 100", "rate": "log(income) / age", "kids": "children + 1"}
@@ -121,6 +123,11 @@ def test_cells_that_are_not_what_their_expression_gives_are_refused(path, tmp_pa
             f"derived column {named}",
             "1 of its cells are not what its",
         )
+
+
+def test_small_cells_of_a_log_scale_are_compared_with_themselves():
+    tolerances = reading._tolerances(Real(name="x", lower=1e-6, upper=1e8, scale="log"), np.array([6e-6, 4e6]))
+    assert np.isclose(6e-6 * (1 + 1e-10), 6e-6, **tolerances) and not np.isclose(9e-6, 6e-6, **tolerances)
 
 
 def test_wide_bounds_and_missing_cells_do_not_allow_other_cells(tmp_path, mixed_release):

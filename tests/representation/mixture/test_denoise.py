@@ -75,7 +75,7 @@ def assert_complete(reports: list[tuple[str, float]]) -> None:
 def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_sketch(noise_scale: float):
     """√200 coordinates bring noise into the measurement, a few dozen parameters into the estimate.
 
-    Over each of four draws of the noise the ratio to the sketch is .65 to .73 at the small noise, .82 to .96 at the large, by machine.
+    Over each of four draws of the noise the ratio to the sketch is .65 to .73 at the small noise, .82 to .96 at the large.
     """
     errors = []
     for seed in range(100, 101 if noise_scale > 0.02 else 104):
