@@ -166,7 +166,6 @@ def test_texts_that_may_say_anything_are_refused_for_what_they_hide(derived_path
 COMMANDS = [
     ["info"], ["info", "--json"], ["validate"], ["validate", "--json"], ["expect", "age"], ["expect", "age", "--json"],
     ["quantile", "age", "0.5"], ["table", "city"], ["mmd-test", "SAMPLE"], ["compare", "SAMPLE"],
-    ["thin", "5", "--output", "OUT.kme"],
     ["transform", "age * 2", "--output", "OUT.kme"], ["export", "OUT.csv"], ["plot", "age", "--output", "OUT.png"],
     ["report", "--output", "OUT.html"], ["train", "--target", "married", "--output", "OUT.skops"], ["evaluate", "SAMPLE"],
 ]  # fmt: skip
