@@ -198,7 +198,7 @@ class Estimate(Differentiable):
         >>> release.mean("age").moe()
         0.656...
         """
-        return float(ndtri((1 + level) / 2)) * self.standard_error
+        return z_of(level) * self.standard_error
 
     def _possible_part(self, low: float, high: float) -> tuple[float, float]:
         """An interval's intersection with what is possible; where that is nothing, the nearest possible one of its width."""

@@ -236,9 +236,8 @@ class Interactions:
             prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
             left = noises[j] / (noises[j] + prior)
             variances, values = prior * left * np.minimum(_DROWNED * left, 1.0), means / roots[:, None]
-            along.append(
-                np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum())
-            )  # shares sum to 1
+            mean = variances @ values / variances.sum()  # shares sum to 1
+            along.append(np.sqrt(variances)[:, None] * (values - mean))
         return np.vstack(along)
 
     def _wanted(self, i: int, own: Array, size: Array, ranges: Array, relation: bool = False) -> Array:

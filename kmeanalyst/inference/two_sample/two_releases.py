@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
-from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products
+from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
 from kmeanalyst.inference.two_sample.sides import covariance_of
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
@@ -197,12 +197,9 @@ class _Term:
     chosen: tuple[Array, ...]
     variances: Array
 
-    def factors(self, values: Sequence[Array], centres: Sequence[Array]) -> dict[int, Array]:
-        """Of each column (n, k), from centred values of all columns' functions at n rows."""
-        return {j: (values[j] - centres[j])[:, own] for j, own in zip(self.columns, self.chosen, strict=True)}
-
     def __call__(self, values: Sequence[Array], centres: Sequence[Array]) -> Array:
-        return reduce(np.multiply, self.factors(values, centres).values())
+        """(n, k), from values of all columns' functions at n rows, which are centred first."""
+        return products([values[j] - centres[j] for j in self.columns], self.chosen)
 
 
 class _Functions:
@@ -259,8 +256,7 @@ def _rows_of_cells(domain: Domain, cells: Cells) -> Array:
     """(the most cells of a column, d) encoded: row i has a value of cell i of every column that has so many."""
     values = []
     for column, edges, atoms in zip(domain.columns, cells.edges, cells.atoms, strict=True):
-        low, high = column.bounds if isinstance(column, Number) else (0.0, len(column.levels) - 1.0)  # type: ignore[attr-defined]
-        ends = np.array([low, *edges, high])
+        ends = np.array([column.bounds[0], *edges, column.bounds[1]])
         middle = (ends[:-1] + ends[1:]) / 2 if isinstance(column, Number) else np.ceil(ends[:-1])
         values.append(np.array([*middle, *atoms, *[np.nan] * column.missing]))
     return np.column_stack([np.resize(each, max(cells.sizes)) for each in values])
@@ -332,7 +328,9 @@ class _Tables(_Side):
 
     def _over(self, columns: tuple[int, ...], term: _Term, centres: Sequence[Array]) -> Array:
         """The functions of a term (cells, k) over a table of these columns."""
-        factors = term.factors(self.at_cells, centres)
-        spread = [own.reshape(*(len(own) if j == i else 1 for i in columns), -1) for j, own in factors.items()]
+        factors = [
+            (j, (self.at_cells[j] - centres[j])[:, own]) for j, own in zip(term.columns, term.chosen, strict=True)
+        ]
+        spread = [own.reshape(*(len(own) if j == i else 1 for i in columns), -1) for j, own in factors]
         found = reduce(np.multiply, spread)
         return np.broadcast_to(found, (*(self.sizes[j] for j in columns), found.shape[-1])).reshape(-1, found.shape[-1])

@@ -85,7 +85,7 @@ def test_the_estimate_is_far_nearer_than_the_measurement_and_nearer_than_the_ske
         errors.append([error(v) for v in (estimate.mean, measurement.vector, feature_mean(FEATURES, points, weights))])
     ours, measured_, sketched = np.sqrt(np.mean(np.square(errors), axis=0))
     assert ours < 0.4 * measured_
-    assert ours < (1.0 if len(errors) == 1 else 0.95) * sketched
+    assert ours < (0.97 if len(errors) == 1 else 0.95) * sketched
 
 
 def test_the_posterior_sd_is_the_error_to_expect(case: Case):
