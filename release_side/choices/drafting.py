@@ -56,7 +56,9 @@ def draft_domain(
         raise DomainError(
             f"the sample has no column {unknown[0]!r} with codes for missing cells. Name one that is in its header."
         )
-    draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare, missing_codes=missing_codes)
+    draft = drafted_from(
+        frame, strings=strings, collapse_rare=collapse_rare, missing_codes=missing_codes, differences=True
+    )
     return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))
 
 

@@ -34,6 +34,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
 from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.rules.compiled import asked_of
 from kmeanalyst.representation.weights.views import view_weights
 
 Errors = ErrorModel | IndependentErrors
@@ -152,7 +153,7 @@ class Population(ConditionedRows):
 
     def bounds(self, column: Question) -> tuple[float, float] | None:
         asked = self.question(column)
-        extent = parse(asked).extent(self.release.columns) if isinstance(asked, str) else None
+        extent = asked_of(self.release, asked).extent(self.release.columns) if isinstance(asked, str) else None
         return (extent.low, extent.high) if extent is not None and extent.bounded else None
 
     def values(self, question: Question) -> Array:
@@ -179,7 +180,10 @@ class Population(ConditionedRows):
                 f"a question is an expression in quotes or a function of a DataFrame, got a {type(question).__name__}. Write "
                 "'age > 50'; a random variable is asked itself, as in variable.mean()."
             )
-        asked = parse(question).evaluate(rows, self.release.columns) if isinstance(question, str) else question(rows)
+        if isinstance(question, str):
+            asked = asked_of(self.release, question).evaluate(rows, self.release.columns)
+        else:
+            asked = question(rows)
         values = np.asarray(asked, dtype=float)
         if values.shape != (len(rows),):
             raise ValueError(

@@ -19,10 +19,11 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse, words
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.rules.compiled import asked_of
 
 _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish values that are nearer
 _RARELY = 0.05  # probability that a level is more frequent than its noisy count leaves possible
@@ -40,8 +41,9 @@ def unresolved_mass(
     """
     if release.measurement is None:
         return 0.0
-    mass = _mass_of_levels(release, question) / probability
-    for name, value in expression.equated if (expression := _parsed(question)) else ():
+    mass, expression = _mass_of_levels(release, question) / probability, _parsed(question, release)
+    mass += sum(_mass_of_equals(release, *pair, frame, weights) for pair in _equal_numbers(release, expression))
+    for name, value in expression.equated if expression else ():
         column: Any = release.columns[name] if name in release.domain.names else None
         if isinstance(column, Number):
             mass += _mass_near(release, column, value, frame, weights)
@@ -49,12 +51,56 @@ def unresolved_mass(
 
 
 def equates_numbers(release: ReleaseData, question: str) -> bool:
-    """Whether a question asks for single values of a column of numbers that are no atoms."""
-    equated = expression.equated if (expression := _parsed(question)) else ()
+    """Whether it asks for single values of a column of numbers that are no atoms and share their cells, or two to be equal."""
+    expression = _parsed(question, release)
+    equated = expression.equated if expression else ()
     columns = [(release.domain[name], value) for name, value in equated if name in release.domain.names]
-    return bool(columns) and all(
-        isinstance(column, Number) and value not in column._numbers(column.atoms) for column, value in columns
+    return bool(columns or _equal_numbers(release, expression)) and all(
+        isinstance(column, Number)
+        and value not in column._numbers(column.atoms)
+        and not _is_alone(release, column, value)
+        for column, value in columns
     )
+
+
+def _equal_numbers(release: ReleaseData, expression: Expression | None) -> list[tuple[str, str]]:
+    names = [each for each in release.domain.names if isinstance(release.domain[each], Number)]
+    return [pair for pair in (expression.equalled if expression else ()) if {*pair} <= {*names}]
+
+
+def _mass_of_equals(release: ReleaseData, one: str, two: str, frame: pd.DataFrame, weights: Array) -> float:
+    """How much probability rows have whose ranges of both, in tables of pairs, overlap: in as much may the two be equal."""
+    features = None if release.measurement is None else release.measurement.feature_map
+    ranges = []
+    for name in (one, two):
+        column: Any = release.domain[name]
+        codes = column.encode(frame[name].iloc[: len(weights)])[0]
+        edges = features.kernel.edges[release.domain.position(name)] if isinstance(features, MarginFeatures) else ()
+        ends = FROM_SCALE[column.scale](np.array([column.ends[0], *edges, column.ends[1]]))
+        place = np.clip(np.searchsorted(edges, codes, side="right"), 0, len(edges))
+        ranges.append((np.where(np.isnan(codes), np.nan, ends[place]), ends[place + 1]))
+    (low, high), (lower, upper) = ranges
+    return float(np.clip(weights @ ((low < upper) & (lower < high)), 0.0, 1.0))
+
+
+def _is_alone(release: ReleaseData, column: Number, value: float) -> bool:
+    features = None if release.measurement is None else release.measurement.feature_map
+    if column.grain is None or not isinstance(features, MarginFeatures):
+        return False
+    below, above = FROM_SCALE[column.scale](
+        _range_of(release, features, column, float(column.encode([value])[0][0]))[1]
+    )
+    return bool(above - below < 1.5 * column.grain)
+
+
+def _range_of(
+    release: ReleaseData, features: MarginFeatures, column: Number, code: float
+) -> tuple[tuple[float, ...], Array]:
+    """The edges of a column's ranges, and the ends (2,) of the range that holds a code."""
+    j, kernel = release.domain.position(column.name), features.kernel
+    edges = next((edges for other, edges in reversed(kernel.finer_tables) if other == j), kernel.edges[j])
+    after = int(np.searchsorted(edges, code, side="right"))
+    return edges, np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
 
 
 def conditions_joined(question: str) -> list[str]:
@@ -128,9 +174,9 @@ def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
     return slice(int(first), int(last)) if exact else None
 
 
-def _parsed(question: str) -> Expression | None:
+def _parsed(question: str, release: ReleaseData | None = None) -> Expression | None:
     try:
-        return parse(question)
+        return asked_of(release, question) if release else parse(question)
     except ExpressionError:
         return None
 
@@ -144,18 +190,15 @@ def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.Dat
     codes, own = column.encode(frame[column.name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
     if not isinstance(features, MarginFeatures):
         return float(np.clip(weights @ (np.abs(codes - own) <= _NEAR * np.ptp(column.bounds)), 0.0, 1.0))
-    j = release.domain.position(column.name)
-    kernel = features.kernel
-    edges = next((edges for other, edges in reversed(kernel.finer_tables) if other == j), kernel.edges[j])
+    j, kernel = release.domain.position(column.name), features.kernel
+    edges, around = _range_of(release, features, column, own)
     mass = float(weights @ (kernel.cells_of(j, codes, edges) == kernel.cells_of(j, np.array([own]), edges)))
-    after = int(np.searchsorted(edges, own, side="right"))
-    around = np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
     return float(np.clip(max(mass, _most_counted(release, {j: around}) or 0.0), 0.0, 1.0))
 
 
 def _mass_of_levels(release: ReleaseData, question: str) -> float:
     """The most that levels may add up to by their noisy counts, at 95 % each; 0 for a question that asks for more than levels."""
-    expression = _parsed(question)
+    expression = _parsed(question, release)
     name, texts = (expression and expression.asked_of) or ("", ())
     column: Any = release.domain[name] if name in release.domain.names else None
     if not isinstance(column, Categorical):

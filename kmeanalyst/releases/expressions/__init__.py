@@ -12,6 +12,7 @@ the cells themselves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -27,6 +28,7 @@ from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import (
     DEEPEST,
     LONGEST,
+    TURNED,
     Arithmetic,
     Call,
     Comparison,
@@ -38,12 +40,11 @@ from kmeanalyst.releases.expressions.syntax import (
     Parser,
     Sign,
     denied,
+    named,
     number_written,
     parts_of,
 )
 from kmeanalyst.releases.expressions.words import ExpressionError
-
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}  # of a comparison that is read from the right
 
 __all__ = ["DEEPEST", "LONGEST", "Expression", "ExpressionError", "Extent", "parse"]
 
@@ -128,8 +129,22 @@ class Expression:
                 if isinstance(left, Name):
                     found += [(left.name, sign, value.value) for value in values if isinstance(value, Constant)]
                 elif isinstance(left, Constant) and isinstance(right, Name):
-                    found.append((right.name, _TURNED.get(sign, sign), left.value))
+                    found.append((right.name, TURNED.get(sign, sign), left.value))
         return tuple(found)
+
+    @property
+    def equalled(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of columns that == compares with each other.
+
+        >>> parse("bid == ask and bid == 3").equalled
+        (('bid', 'ask'),)
+        """
+        comparisons = [part for part in parts_of(self._root) if isinstance(part, Comparison)]
+        sides = [((part.first, *(each for _, each in part.rest)), part.rest) for part in comparisons]
+        pairs = [
+            (one, two) for left, rest in sides for one, (sign, two) in zip(left, rest, strict=False) if sign == "=="
+        ]
+        return tuple((one.name, two.name) for one, two in pairs if isinstance(one, Name) and isinstance(two, Name))
 
     @property
     def compares_alone(self) -> bool:
@@ -183,6 +198,18 @@ class Expression:
     def denied(self) -> Expression:
         """The condition that holds where this one is definitely false, which no comparison with a missing cell is."""
         return Expression(self.text, self.columns, denied(self._root))
+
+    def through(self, derived: Mapping[str, Expression]) -> Expression:
+        """The same in terms of derived columns: each name stands where its expression, or a comparison of its two sides, is.
+
+        >>> parse("left - came > 7 or left < came").through({"stay": parse("left - came")}).columns
+        ('stay',)
+        """
+        if not derived:
+            return self
+        root = named(self._root, {expression._root: name for name, expression in derived.items()})
+        columns = dict.fromkeys(part.name for part in parts_of(root) if isinstance(part, Name))
+        return Expression(self.text, tuple(columns), root)
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
         """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from kmeanalyst.releases.expressions import words
@@ -29,9 +29,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Node:
-    """A part of an expression."""
+    """A part of an expression; equal to another that is written otherwise, or elsewhere."""
 
-    span: Span
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,32 @@ def parts_of(node: Node) -> Iterator[Node]:
             within = ()
     for part in within:
         yield from parts_of(part)
+
+
+TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}  # of a comparison read from the right
+
+
+def named(node: Node, names: Mapping[Node, str]) -> Node:
+    """The part with the columns of these names where it has their expressions; a comparison of a with b is one of a - b with 0."""
+    if node in names:
+        return Name(node.span, names[node])
+    match node:
+        case Comparison(first=a, rest=((sign, b),)) if sign in TURNED:
+            for x, y, way in ((a, b, sign), (b, a, TURNED[sign])):
+                if (difference := Arithmetic(node.span, x, (("-", y),))) in names:
+                    return Comparison(node.span, named(difference, names), ((way, Constant(node.span, 0.0)),))
+            return replace(node, first=named(a, names), rest=((sign, named(b, names)),))
+        case Arithmetic(first=a, rest=(("-", b),)) if (turned := Arithmetic(node.span, b, (("-", a),))) in names:
+            return Sign(node.span, "-", named(turned, names))
+        case Arithmetic(first=a, rest=rest) | Comparison(first=a, rest=rest):
+            return replace(node, first=named(a, names), rest=tuple((sign, named(b, names)) for sign, b in rest))
+        case Sign() | Not():
+            return replace(node, operand=named(node.operand, names))
+        case Logic():
+            return replace(node, operands=tuple(named(part, names) for part in node.operands))
+        case Call():
+            return replace(node, arguments=tuple(named(part, names) for part in node.arguments))
+    return node
 
 
 _DENIED = {

@@ -24,7 +24,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.releases.domain.column import KEPT, Column, Columns, DomainError
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Integer, Number, Real
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
 from kmeanalyst.releases.memo import kept
@@ -47,6 +47,11 @@ class RuledColumns(Columns, Protocol):
     def rules(self) -> tuple[Rule, ...]: ...
 
     def draw(self, n: int, rng: np.random.Generator | int) -> Array: ...
+
+
+class Ruled(Protocol):
+    @property
+    def domain(self) -> RuledColumns: ...
 
 
 @dataclass(frozen=True)
@@ -356,6 +361,13 @@ def rules_of(domain: RuledColumns) -> Rules:
         return rules
 
     return kept(domain, "rules", make)  # type: ignore[arg-type]  # every Domain is Memoised
+
+
+def asked_of(release: Ruled, question: str) -> Expression:
+    """A question in terms of derived columns: these were measured by themselves, and what they compare in ranges."""
+    columns, derived = release.domain.columns, rules_of(release.domain).derived.items()
+    kinds = (Integer, Real, Boolean)
+    return parse(question).through({columns[j].name: own for j, own in derived if isinstance(columns[j], kinds)})
 
 
 def _compiled(rule: Rule, domain: RuledColumns, number: int) -> CompiledRule:

@@ -17,6 +17,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.rules.rule import Rule
 from release_side import publish
 from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
 
@@ -120,3 +121,56 @@ def test_names_in_texts_are_no_columns_and_derived_columns_stand_for_theirs(marg
     derived = margins.transform({"young": "age > 33 and age < 35"})
     found = derived.probability("young and job == 'a' and job != 'b'")
     assert any("within the ranges of age" in text for text in found.notes)
+
+
+def pays(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Half of the pays stay as they were; the others rise a little."""
+    old = np.rint(rng.uniform(1_000, 90_000, n)).astype(int)
+    return pd.DataFrame({"old": old, "new": old + np.where(rng.random(n) < 0.5, 0, rng.integers(1, 900, n))})
+
+
+def released_pays(domain: Domain) -> ka.Release:
+    rng = np.random.default_rng(3)
+    kernel, table = margin_kernel(domain), domain.encode(pays(6000, rng))
+    model = measured(MarginFeatures(kernel), table, noise_scale=0.0003)
+    return measured_release(model, domain, domain.encode(pays(5000, rng)))
+
+
+def test_that_two_columns_are_equal_may_be_as_probable_as_that_their_ranges_meet():
+    """Where no column holds their difference; before, the answer was 0 ± .001 for .5."""
+    edges = tuple(range(10_000, 90_000, 10_000))
+    domain = Domain(tuple(Integer(name=name, lower=0, upper=100_000, edges=edges) for name in ("old", "new")))
+    equal = released_pays(domain).probability("new == old")
+    assert equal.interval()[0] == 0 and 0.5 < equal.interval()[1] <= 1
+    assert any("ranges of old and new" in note for note in equal.notes)
+    few = Domain(
+        tuple(Integer(name=name, lower=0, upper=2, edges=(1, 2)) for name in ("a", "b"))
+    )  # each value is a range
+    rng = np.random.default_rng(0)
+    table = measured(
+        MarginFeatures(margin_kernel(few)), rng.integers(0, 3, (4000, 2)).astype(float), noise_scale=0.0005
+    )
+    known = measured_release(table, few, rng.integers(0, 3, (3000, 2)).astype(float))
+    assert known.probability("a == b").standard_error < 0.02 and known.probability("a == 1").standard_error < 0.02
+
+
+@pytest.fixture(scope="module")
+def rises() -> ka.Release:
+    rise = Integer(name="rise", lower=-100, upper=1000, edges=(0, 1, 300, 600))
+    own = [Integer(name=name, lower=0, upper=100_000, edges=(30_000, 60_000)) for name in ("old", "new")]
+    return released_pays(Domain((*own, rise), rules=(Rule("derive", "new - old", ("rise",)),)))
+
+
+@pytest.mark.parametrize(
+    ("question", "same"),
+    [("new == old", "rise == 0"), ("old < new", "rise > 0"), ("new - old > 300", "rise > 300"), ("old >= new", "rise <= 0"),
+     ("abs(old - new) > 300", "abs(rise) > 300"), ("where(new > old, 1, 0) == 1", "where(rise > 0, 1, 0) == 1")],
+)  # fmt: skip
+def test_a_question_that_compares_two_columns_is_answered_by_the_derived_column_of_their_difference(
+    rises, question, same
+):
+    one, two = rises.probability(question), rises.probability(same)
+    assert one.value == pytest.approx(two.value, abs=1e-12) and one.standard_error == pytest.approx(two.standard_error)
+    assert one.standard_error < 0.03 and question in repr(one)
+    assert rises.mean("new - old").value == pytest.approx(rises.mean("rise").value)
+    assert rises.mean("3 + (old - new)").value == pytest.approx(3 - rises.mean("rise").value)

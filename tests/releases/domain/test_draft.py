@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict, domain_toml, read_domain
 from kmeanalyst.releases.domain.draft import Draft
+from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
@@ -277,23 +278,43 @@ def test_a_level_is_read_from_what_pandas_writes_for_it():
     assert long.encode(np.array([9007199254740993]))[0].tolist() == [1]
 
 
-def test_two_columns_near_each_other_have_a_note():
+def test_two_columns_near_each_other_have_a_derived_column_of_their_difference():
     rng = np.random.default_rng(0)
-    day = np.datetime64("2024-01-01") + rng.integers(0, 400, 300)
-    frame = pd.DataFrame(
-        {
-            "in": day.astype(str),
-            "out": (day + rng.integers(0, 9, 300)).astype(str),
-            "age": rng.integers(0, 90, 300),
-            "sex": 1,
-        }
+    day, stay, age = (
+        (np.datetime64("2024-01-01") + rng.integers(0, 400, 300)),
+        rng.integers(0, 9, 300),
+        rng.integers(0, 90, 300),
     )
-    found = draft_domain(frame.assign(later=frame["age"] + 1), this_sample_is_public=True, without=["sex"]).notes
-    assert any(note.startswith("CHECK difference: out - in is mostly from 0 to 8") for note in found["out"])
-    assert any(note.startswith("CHECK difference: later - age is mostly from 1 to 1") for note in found["later"])
-    assert not any("difference" in note for note in (*found["in"], *found["age"])) and "sex" not in found
+    frame = pd.DataFrame(
+        {"in": day.astype(str), "out": (day + stay).astype(str), "age": age, "later": age + 1, "sex": 1}
+    )
+    draft = draft_domain(frame, this_sample_is_public=True, without=["sex"])
+    derived, (rule,) = draft.domain["out_minus_in"], draft.domain.rules
+    assert rule.describe() == "out_minus_in = out - `in`" and draft.domain.names_read == ("in", "out", "age", "later")
+    assert (
+        derived.lower < 0 < derived.upper and {0, 1} <= {*derived.edges} and not derived.missing
+    )  # < and == are cells
+    assert draft.notes["out_minus_in"][0].startswith("CHECK difference: out - `in` is mostly from 0 to 8")
+    text = domain_toml(draft.domain, draft.notes)
+    assert 'derive = "out_minus_in"' in text and "# CHECK difference: out" in text
+    analysts = drafted_from(frame.drop(columns="sex"))
+    assert not analysts.domain.rules and analysts.domain.names == draft.domain.names_read
     with pytest.raises(DomainError, match="no column 'id' to leave out"):
         draft_domain(frame, this_sample_is_public=True, without=["id"])
+
+
+def test_a_column_that_is_a_difference_is_computed():
+    rng = np.random.default_rng(1)
+    first, more = np.round(rng.normal(70, 9, 300), 1), np.round(rng.normal(0, 1, 300), 1)
+    more[:5] = np.nan
+    second = np.round(first + more, 1)
+    frame = pd.DataFrame({"before": first, "after": second, "change": more})
+    draft = draft_domain(frame, this_sample_is_public=True)
+    assert [rule.describe() for rule in draft.domain.rules] == ["change = after - before"]
+    assert draft.domain.names == ("before", "after", "change") and draft.domain["change"].missing
+    other = draft_domain(frame.assign(change=more + (np.arange(300) == 9)), this_sample_is_public=True).domain
+    assert [rule.describe() for rule in other.rules] == ["after_minus_before = after - before"]
+    assert other["after_minus_before"].missing and other["after_minus_before"].grain == 0.1
 
 
 def test_rare_levels_are_collapsed_into_one_that_is_the_default():
