@@ -15,6 +15,7 @@ from kmeanalyst.releases.domain.column import DomainError, check_name
 from kmeanalyst.releases.domain.domain import KINDS, column_from_dict, toml_table
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
+from release_side.choices.differences import with_differences
 from release_side.choices.output_file import is_same_file
 from release_side.choices.public_inputs import open_public, public_files, samples_of
 from release_side.private_rows.rows import Table
@@ -56,9 +57,8 @@ def draft_domain(
         raise DomainError(
             f"the sample has no column {unknown[0]!r} with codes for missing cells. Name one that is in its header."
         )
-    draft = drafted_from(
-        frame, strings=strings, collapse_rare=collapse_rare, missing_codes=missing_codes, differences=True
-    )
+    draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare, missing_codes=missing_codes)
+    draft = with_differences(draft, frame)
     return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))
 
 

@@ -22,15 +22,12 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.strings import MOST_SYMBOLS
-from kmeanalyst.releases.derived import named_expressions
 from kmeanalyst.releases.domain.cells import parse_day, parse_number, text_of
 from kmeanalyst.releases.domain.column import Column, DomainError, is_code
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
-from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.rules.rule import DERIVE, Rule
 from kmeanalyst.releases.texts import other_separator
 
 _MOST_LEVELS = 200
@@ -69,8 +66,6 @@ _COMMA = re.compile(r"[^\w,.]?\s?-?\d[\d.' ]*,\d+\s?[^\w,.]?")
 _PADDED = re.compile(r"0\d+")
 _MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
-_FEWEST_BOTH, _MOST_COMPARED, _NEAR = 50, 5000, 0.25  # rows; spread of a difference relative to that of the columns
-_DECIMALS, _SAME = 9, 1e-6  # of differences, and within which another column holds one
 _FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # of dates
 _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
@@ -91,14 +86,13 @@ class Draft:
 
 def draft_domain(
     sample: pd.DataFrame, *, strings: bool = False, collapse_rare: bool = False,
-    missing_codes: Mapping[str, Sequence[Any]] | None = None, differences: bool = False,
+    missing_codes: Mapping[str, Sequence[Any]] | None = None,
 ) -> Draft:  # fmt: skip
     """Guess a domain from rows that are not private; DomainError names the columns that cannot be drafted.
 
     strings         whether a column of many different texts is one of strings, and no error.
     collapse_rare   whether levels seen fewer than ten times are drafted as one level, "other", the default.
     missing_codes   of a column, the codes that stand for a missing cell: its bounds and levels are without them.
-    differences     whether columns that are near each other get a derived column of their difference.
     """
     if len(sample) == 0 or len(sample.columns) == 0:
         raise DomainError("the sample has no rows or no columns, so it suggests nothing. Name a file with both.")
@@ -124,9 +118,7 @@ def draft_domain(
         further = len(problems) - _MOST_PROBLEMS
         more = f" {further} further columns cannot be drafted either." if further > 0 else ""
         raise DomainError(" ".join(problems[:_MOST_PROBLEMS]) + more)
-    derived = _draft_differences(sample, columns, notes) if differences else []
-    columns += [column for column, _ in derived if column is not None]
-    return Draft(Domain(tuple(columns), rules=tuple(rule for _, rule in derived)), notes)
+    return Draft(Domain(tuple(columns)), notes)
 
 
 def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, collapse_rare: bool) -> Column:
@@ -158,7 +150,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
     form = _format(counts, notes)
     as_dates: Any = (partial(parse_day, form=form) if form else _day, "dates", partial(_draft_date, form=form))
-    for parse, what, draft in (as_dates, (_number, "numbers", _draft_number)):
+    for parse, what, draft in (as_dates, (_number, "numbers", draft_number)):
         parsed = [parse(text) for text in present]
         values = np.array([value for value in parsed if value is not None], dtype=float)
         if len(values) > _MOST_BAD * len(present):
@@ -268,7 +260,7 @@ def _iso(day: float) -> str:
     return str(np.datetime64(int(day), "D"))
 
 
-def _draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) -> Column:
+def draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) -> Column:
     whole = bool((numbers == np.rint(numbers)).all())
     low, high = _widened(float(numbers.min()), float(numbers.max()), whole)
     whole = whole and max(-low, high) <= 2**53
@@ -423,65 +415,6 @@ def _round_out(value: float, direction: Callable[[float], float]) -> float:
 
 
 # ------------------------------------------------------------------ notes: each function gives none or one
-
-
-def _draft_differences(
-    sample: pd.DataFrame, columns: Sequence[Column], notes: dict[str, list[str]]
-) -> list[tuple[Column | None, Rule]]:
-    """Derived columns: of each date or number how far it is from the one before that it is nearest to, if that is far nearer
-    than each is to its own middle; none where a column of the sample holds it."""
-    kinds = {column.name: type(column) for column in columns if isinstance(column, Date | Integer | Real)}
-    parsed, found = dict[str, Array](), []
-    for at, column in enumerate(columns):
-        if isinstance(column, Date | Integer | Real):
-            cells = (column.parse(text_of(cell) or "") for cell in sample.iloc[:_MOST_COMPARED, at].astype(object))
-            values = np.array([math.nan if value is None else value for value in cells])
-            low, high = column.natural_bounds
-            parsed[column.name] = np.where((values >= low) & (values <= high), values, math.nan)
-    for at, (two, y) in enumerate(parsed.items()):
-        near: dict[float, str] = {}
-        for one, x in [*parsed.items()][:at]:
-            both = np.isfinite(x) & np.isfinite(y)
-            if (kinds[one] is Date) is (kinds[two] is Date) and both.sum() >= _FEWEST_BOTH:
-                apart, *own = (np.ptp(np.quantile(each[both], [0.05, 0.95])) for each in (y - x, x, y))
-                if apart < _NEAR * min(own):
-                    near.setdefault(apart / min(own), one)
-        if near:
-            one = near[min(near)]
-            drafted = _draft_difference(one, two, (y - parsed[one]).round(_DECIMALS), notes, known=parsed)
-            found += [drafted] if drafted else []
-    return found
-
-
-def _draft_difference(
-    one: str, two: str, values: Array, notes: dict[str, list[str]], known: Mapping[str, Array]
-) -> tuple[Column | None, Rule] | None:
-    text = f"{words.column(two)} - {words.column(one)}"
-    ((name, _),) = named_expressions([text]).items()
-    rule = partial(Rule, DERIVE, text)
-    for other, own in known.items():
-        if np.allclose(own, values, rtol=0, atol=_SAME, equal_nan=True) and other not in (one, two):
-            notes[other].append(
-                f"CHECK difference: it is {text} in every row of the sample, and is computed so, that it answers questions which "
-                "compare the two. Remove the rule if other rows may differ"
-            )
-            return None, rule((other,))
-    present = values[np.isfinite(values)]
-    if name in notes or present.min() == present.max():
-        return None
-    low, high = np.quantile(present, [0.05, 0.95])
-    notes[name] = [
-        f"CHECK difference: {text} is mostly from {low:g} to {high:g}, and tables cut both columns much coarser: it is measured "
-        "as a column of its own, which answers questions that compare them. Remove it with its rule if none will"
-    ]
-    column = _draft_number(name, present, len(present) < len(values), notes[name])
-    assert isinstance(column, Integer | Real)
-    number, step = type(column.lower), 1 if isinstance(column, Integer) else column.step or 0.0
-    margin = number(max(step, _MARGIN * max(-column.lower, column.upper)))
-    lower, upper = min(column.lower, -margin), max(column.upper, margin)
-    sign = [number(end) for end in {0, step} if lower < end < upper]  # which is larger, and whether they are equal
-    edges = tuple(sorted({*column.edges, *sign}))
-    return replace(column, lower=lower, upper=upper, edges=edges, scale="linear"), rule((name,))
 
 
 def _days_as_digits(numbers: Array) -> list[str]:
