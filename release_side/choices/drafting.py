@@ -29,7 +29,7 @@ NOT_DECLARED = (
 
 def draft_domain(
     sample: Table, *, this_sample_is_public: bool = False, collapse_rare: bool = False, strings: bool = False,
-    without: Sequence[str] = (), missing_codes: Mapping[str, Sequence[Any]] | None = None,
+    without: Sequence[str] = (), unit: str | None = None, missing_codes: Mapping[str, Sequence[Any]] | None = None,
 ) -> Draft:  # fmt: skip
     """Guess a domain from a public sample; DomainError if it is not declared public, or a column suggests nothing.
 
@@ -38,7 +38,8 @@ def draft_domain(
     collapse_rare           whether levels seen fewer than ten times become one level, "other", the column's default.
     strings                 whether a column of many different texts becomes a column of strings instead of an error.
     missing_codes           of a column, the codes that stand for a missing cell: {"bmi": [-9]}.
-    without                 columns that are left out, such as identifiers, and the unit that `publish` will protect.
+    without                 columns that are left out, such as identifiers.
+    unit                    the column that `publish(unit=...)` will protect: left out too.
     Returns                 Draft; its domain keeps the sample's digest, so that `publish` refuses this file as private table.
 
     >>> draft = release_side.draft_domain("public_sample.csv", this_sample_is_public=True)
@@ -49,7 +50,7 @@ def draft_domain(
         raise DomainError(f"{NOT_DECLARED}this_sample_is_public=True.")
     frame = sample if isinstance(sample, pd.DataFrame) else open_public(sample).frame()
     sample = sample if isinstance(sample, str | Path) else frame  # an Arrow stream may be read once
-    without = [without] if isinstance(without, str) else without
+    without = [*([without] if isinstance(without, str) else without), *([] if unit is None else [unit])]
     if unknown := [name for name in without if name not in frame.columns]:
         raise DomainError(f"the sample has no column {unknown[0]!r} to leave out. Name one that is in its header.")
     frame = frame.drop(columns=list(without))

@@ -104,11 +104,12 @@ def main() -> None:
         multiple=True, metavar="COLUMN=CODE",
     ),
     option("--without", "A column to leave out, such as an identifier; may be repeated.", multiple=True, metavar="COLUMN"),
+    option("--unit", "The column that publish --unit will protect: it is left out too.", metavar="COLUMN"),
     json_option,
 )  # fmt: skip
 def draft_domain_command(
     public_sample: str, this_sample_is_public: bool, output: str | None, collapse_rare: bool, without: tuple[str, ...],
-    missing_code: tuple[str, ...], as_json: bool,
+    unit: str | None, missing_code: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Draft a domain file (columns, bounds, levels) from a PUBLIC sample, never from the private table.
 
@@ -131,7 +132,12 @@ def draft_domain_command(
         codes.setdefault(name, []).append(code)
     with working("drafting"):
         draft = draft_domain(
-            public_sample, this_sample_is_public=True, collapse_rare=collapse_rare, without=without, missing_codes=codes
+            public_sample,
+            this_sample_is_public=True,
+            collapse_rare=collapse_rare,
+            without=without,
+            unit=unit,
+            missing_codes=codes,
         )
     head = (
         "# Drafted from a public sample. Everything in this file becomes public with the release: see each CHECK.\n\n"

@@ -288,7 +288,7 @@ def test_two_columns_near_each_other_have_a_derived_column_of_their_difference()
     frame = pd.DataFrame(
         {"in": day.astype(str), "out": (day + stay).astype(str), "age": age, "later": age + 1, "sex": 1}
     )
-    draft = draft_domain(frame, this_sample_is_public=True, without=["sex"])
+    draft = draft_domain(frame.assign(person=1), this_sample_is_public=True, without=["sex"], unit="person")
     derived, (rule,) = draft.domain["out_minus_in"], draft.domain.rules
     assert rule.describe() == "out_minus_in = out - `in`" and draft.domain.names_read == ("in", "out", "age", "later")
     assert (
