@@ -121,21 +121,27 @@ def std(release: ReleaseData, column: Question, *, where: Condition = None, view
 
 
 def cov(
-    release: ReleaseData, columns: Sequence[str] | None = None, *, where: Condition = None, view: View | None = None
-) -> MatrixEstimate:
+    release: ReleaseData, columns: Sequence[str] | str | None = None, *others: str,
+    where: Condition = None, view: View | None = None,
+) -> MatrixEstimate:  # fmt: skip
     """Covariances of columns, or of expressions; of all numbers and booleans that cannot be missing by default.
 
-    >>> release.cov(["age", "hours-per-week"]).value
+    columns, others  a list, or one name after another.
+
+    >>> release.cov("age", "hours-per-week").value
                            age  hours-per-week
     age             195.178282       23.982532
     hours-per-week   23.982532      154.335544
     """
-    return _matrix(release, columns, where, view, correlations=False)
+    return _matrix(
+        release, [columns, *others] if isinstance(columns, str) else columns, where, view, correlations=False
+    )
 
 
 def corr(
-    release: ReleaseData, columns: Sequence[str] | None = None, *, where: Condition = None, view: View | None = None
-) -> MatrixEstimate:
+    release: ReleaseData, columns: Sequence[str] | str | None = None, *others: str,
+    where: Condition = None, view: View | None = None,
+) -> MatrixEstimate:  # fmt: skip
     """Pearson correlations of columns, or of expressions; see `cov`.
 
     Edge cases   NaN where a variance is not positive; beyond ±1 under some signed weights, and a note says so.
@@ -143,7 +149,7 @@ def corr(
     >>> release.corr(["age", "hours-per-week"])["age", "hours-per-week"]
     corr(age, `hours-per-week`): 0.14 ± 0.13 (95 %: -0.12 to 0.40; privacy 0.07, sampling 0.02, resolution 0.11)
     """
-    return _matrix(release, columns, where, view, correlations=True)
+    return _matrix(release, [columns, *others] if isinstance(columns, str) else columns, where, view, correlations=True)
 
 
 def variance_of(population: Distribution, column: Any) -> Statistic:

@@ -240,7 +240,7 @@ def test_infeasible_values_are_shown_with_the_probability_views():
     assert np.isnan(deviation.value) and np.isnan(deviation.standard_error)
     assert f"The probability view gives {release.std('x', view='probability').value:.4g}" in deviation.notes[0]
     assert np.isnan(release.corr(["x", "y"])["x", "y"].value)
-    assert release.cov(["y", "x"])["x", "x"].notes[0] == variance.notes[0]
+    assert release.cov("y", "x")["x", "x"].notes[0] == variance.notes[0]
     assert not release.var("x", view="probability").notes[:-1]  # but for the missing measurement
 
 
