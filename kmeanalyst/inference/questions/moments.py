@@ -133,9 +133,7 @@ def cov(
     age             195.178282       23.982532
     hours-per-week   23.982532      154.335544
     """
-    return _matrix(
-        release, [columns, *others] if isinstance(columns, str) else columns, where, view, correlations=False
-    )
+    return _matrix(release, [str(columns), *others] if others else columns, where, view, correlations=False)
 
 
 def corr(
@@ -149,7 +147,7 @@ def corr(
     >>> release.corr(["age", "hours-per-week"])["age", "hours-per-week"]
     corr(age, `hours-per-week`): 0.14 ± 0.13 (95 %: -0.12 to 0.40; privacy 0.07, sampling 0.02, resolution 0.11)
     """
-    return _matrix(release, [columns, *others] if isinstance(columns, str) else columns, where, view, correlations=True)
+    return _matrix(release, [str(columns), *others] if others else columns, where, view, correlations=True)
 
 
 def variance_of(population: Distribution, column: Any) -> Statistic:
