@@ -19,13 +19,16 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import FROM_SCALE, Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, Integer, Number, Real
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse, words
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.rules.compiled import asked_of
 
 _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish values that are nearer
+AT_EDGES = (
+    0.1  # of a range's mass may be at its first value beyond an even share: tables of strangers.py have .13 to .03
+)
 _RARELY = 0.05  # probability that a level is more frequent than its noisy count leaves possible
 _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
@@ -61,6 +64,25 @@ def equates_numbers(release: ReleaseData, question: str) -> bool:
         and not _is_alone(release, column, value)
         for column, value in columns
     )
+
+
+def values_at_edges(release: ReleaseData, question: str) -> Iterator[tuple[str, float, Array, Array]]:
+    """Columns of steps with the values that it compares them with, if these begin a range of several, and the ends (2,), encoded,
+    of that range and of the one in tables of pairs.
+
+    Ranges begin at round numbers, where values heap: `AT_EDGES` of the wider mass may be there, which decides between < and <=.
+    """
+    features = None if release.measurement is None else release.measurement.feature_map
+    for name, _, value in expression.compared if (expression := _parsed(question, release)) else ():
+        column: Any = release.domain[name] if name in release.domain.names else None
+        steps = isinstance(features, MarginFeatures) and isinstance(column, Integer | Real) and column.grain
+        if not steps or not isinstance(value, float) or value in column.atoms or _is_alone(release, column, value):
+            continue
+        assert isinstance(features, MarginFeatures)
+        code = float(column.encode([value])[0][0])
+        ends = _range_of(release, features, column, code)[1]
+        if np.isclose(column.cuts([value])[0], ends[0]):
+            yield name, value, ends, _around_in(column, features.kernel.edges[release.domain.position(name)], code)
 
 
 def _equal_numbers(release: ReleaseData, expression: Expression | None) -> list[tuple[str, str]]:
@@ -99,8 +121,12 @@ def _range_of(
     """The edges of a column's ranges, and the ends (2,) of the range that holds a code."""
     j, kernel = release.domain.position(column.name), features.kernel
     edges = next((edges for other, edges in reversed(kernel.finer_tables) if other == j), kernel.edges[j])
+    return edges, _around_in(column, edges, code)
+
+
+def _around_in(column: Number, edges: Sequence[float], code: float) -> Array:
     after = int(np.searchsorted(edges, code, side="right"))
-    return edges, np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
+    return np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
 
 
 def conditions_joined(question: str) -> list[str]:

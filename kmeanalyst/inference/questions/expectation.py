@@ -25,7 +25,14 @@ from kmeanalyst.inference.estimate.population import (
     shown,
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
-from kmeanalyst.inference.estimate.unresolved import conditions_joined, equates_numbers, mass_of_pair, unresolved_mass
+from kmeanalyst.inference.estimate.unresolved import (
+    AT_EDGES,
+    conditions_joined,
+    equates_numbers,
+    mass_of_pair,
+    unresolved_mass,
+    values_at_edges,
+)
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
@@ -148,7 +155,7 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     frame, weights = population.model.frame, population.weights
     parts, some = conditions_joined(question), bool(np.nanmax(np.abs(influence)) > 0)
     if some and (len(parts) > 1 or not equates_numbers(population.release, question)):
-        return found
+        return _with_heaps(population, found, question)
     if len(parts) > 1:
         known = mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
@@ -163,6 +170,23 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
         return found
     note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
+
+
+def _with_heaps(population: Population, found: Statistic, question: str) -> Statistic:
+    """With a bias for the mass that may heap at the first value of a range with which the question compares."""
+    weights, moved = population.weights, 0.0
+    frame = population.model.frame.iloc[: len(weights)]
+    for name, value, *ranges in values_at_edges(population.release, question):
+        codes = population.release.domain[name].encode(frame[name])[0]
+        inside, around = ((codes >= low) & (codes < high) for low, high in ranges)
+        mass = float(weights[inside].sum())
+        if mass > 0:
+            rows = frame[inside]
+            apart = population.values_at(question, rows.assign(**{name: value})) - population.values_at(question, rows)
+            at_value = min(AT_EDGES * float(weights[around].sum()), mass)
+            moved += (at_value / mass * float(weights[inside] @ np.nan_to_num(apart))) ** 2
+    assert found.influence is not None
+    return replace(found, influence=np.append(found.influence, np.sqrt(moved))) if moved > _ROUNDING**2 else found
 
 
 def _most_of_all(population: Population, conditions: Sequence[str]) -> float:

@@ -147,6 +147,18 @@ class Expression:
         return tuple((one.name, two.name) for one, two in pairs if isinstance(one, Name) and isinstance(two, Name))
 
     @property
+    def difference(self) -> tuple[str, str] | None:
+        """The columns a, b of an expression that is a - b; None of any other.
+
+        >>> parse("left - came").difference, parse("left - 1").difference
+        (('left', 'came'), None)
+        """
+        match self._root:
+            case Arithmetic(first=Name(name=a), rest=(("-", Name(name=b)),)):
+                return a, b
+        return None
+
+    @property
     def compares_alone(self) -> bool:
         """Whether it does nothing but compare cells with values and with each other, and ask whether they are missing.
 

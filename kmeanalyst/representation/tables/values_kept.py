@@ -1,7 +1,8 @@
 """Values within cells that keep rules, where cells alone do not decide: columns that are compared, and derived ones.
 
 Rows that break a rule, or whose derived cell is not the one drawn for it, get other values in the same cells until they do not:
-by themselves, then of many drawn for all rows of the same cells. A row that keeps no rule then takes the values of one that does.
+by themselves (the sides of a difference from each other and from it), then of many drawn for all rows of the same cells. A row
+that keeps no rule then takes the values of one that does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Number
 from kmeanalyst.releases.rules.compiled import Rules, rules_of
 from kmeanalyst.releases.rules.kept_rows import kept_row
 from kmeanalyst.representation.tables.within_cells import FineRanges, values_in_cells
@@ -95,7 +97,33 @@ class _Redrawn:
             cells = self.cells[like, j]
             own = values_in_cells(self.kernel, self.domain, j, cells, self.fine.get(j), self.rng)
             tried[:, j] = _with_named(own, self._special[j], cells, self.rng) if named else own
+        for of_two in self._differences:
+            self._set_apart(tried, like, *of_two)
         return self.rules.with_derived(tried)
+
+    @cached_property
+    def _differences(self) -> list[tuple[int, int, int]]:
+        """The columns d, a, b of each derived column d = a - b of numbers."""
+        names = self.domain.names
+        pairs = ((j, own.difference) for j, own in self.rules.derived.items())
+        found = [(j, names.index(pair[0]), names.index(pair[1])) for j, pair in pairs if pair]
+        return [own for own in found if all(isinstance(self.domain.columns[j], Number) for j in own)]
+
+    def _set_apart(self, tried: Array, like: Array, d: int, a: int, b: int) -> None:
+        """Draw d in its cell, and a = b + d or b = a - d where that is in its own: draws of a and b seldom give a narrow d."""
+        own = values_in_cells(self.kernel, self.domain, d, self.cells[like, d], self.fine.get(d), self.rng)
+        apart = self._natural(d, own)
+        for j, other, sign in ((b, a, -1), (a, b, 1)):
+            column: Any = self.domain.columns[j]
+            values = self._natural(other, tried[:, other]) + sign * apart
+            with np.errstate(all="ignore"):
+                codes = column.rounded(np.clip(TO_SCALE[column.scale](values), *column.bounds))
+            inside = ~np.isnan(codes) & (self.kernel.cells_of(j, codes) == self.cells[like, j])
+            tried[inside, j] = codes[inside]
+
+    def _natural(self, j: int, codes: Array) -> Array:
+        column: Any = self.domain.columns[j]
+        return FROM_SCALE[column.scale](codes)
 
     @cached_property
     def _special(self) -> dict[int, dict[int, Array]]:
