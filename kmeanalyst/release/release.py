@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.learning.rows.encoder import Encoding, Missing
     from kmeanalyst.learning.rows.labels import Labels
-    from kmeanalyst.learning.rows.training_rows import TaskKind, TrainingData
+    from kmeanalyst.learning.rows.training_rows import TrainingData
     from kmeanalyst.releases.declared_statement import Statement
     from kmeanalyst.representation.thinning import ThinWeights
     from kmeanalyst.representation.wanted import Points
@@ -175,7 +175,6 @@ class Release(ReleaseData):
         columns: Sequence[str] | None = None,
         view: View = "probability",
         effective_rows: float | None = None,
-        task: TaskKind | None = None,
         encoding: Encoding = "onehot",
         missing: Missing = "mark",
         labels: Labels = "released",
@@ -188,7 +187,6 @@ class Release(ReleaseData):
         view            "signed" (most estimators silently misuse negative weights), "probability", "resampled" (rows of equal
                         weight) or "fitted" (the population that error bars use).
         effective_rows  what the weights sum to; by default the effective size of the points, (Σp)²/Σp² (Kish 1965).
-        task            "classification" or "regression"; by default numbers are regressed.
         encoding        "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
         labels          "released", the rows' own, or "smoothed": see `kmeanalyst.fit`, which takes these first.
         Returns         X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
@@ -200,8 +198,8 @@ class Release(ReleaseData):
         from kmeanalyst.learning.rows.training_rows import to_sklearn
 
         return to_sklearn(
-            self, target, view, columns=columns, encoding=encoding, missing=missing, effective_rows=effective_rows, task=task,
-            labels=labels, rng=rng,
+            self, target, columns=columns, encoding=encoding, missing=missing, labels=labels, view=view,
+            effective_rows=effective_rows, rng=rng,
         )  # fmt: skip
 
     def report(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.declared_statement import DeclaredStatement, Statement, declared_lines
 from kmeanalyst.releases.derived import Derived, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.keywords import refuse_unknown, spelled_out
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, kept, memo
 from kmeanalyst.releases.rules.violations import contradicted
@@ -30,12 +31,20 @@ View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fit
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
 Question = str | Callable[[pd.DataFrame], Any]
 Condition = Question | None  # on the rows that are asked of; None for all
-_FIELDS = (
-    "weights", "measurement", "kernel", "domain", "statement", "method", "weight_view", "fit_distance", "thinning_error",
-    "derived",
-)  # fmt: skip
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
 _OF_THE_POINTS = ("population fit", "point features", "probability weights")  # derived columns keep these
+
+
+class Making(TypedDict, total=False):
+    """How the points and weights of a release were made: fields of `ReleaseData`, and explained there."""
+
+    method: str
+    weight_view: str
+    fit_distance: float | None
+    thinning_error: float | None
+
+
+_FIELDS = ("weights", "measurement", "kernel", "domain", "statement", "derived", *Making.__annotations__)
 
 
 class ReleaseData(Memoised):
@@ -75,6 +84,7 @@ class ReleaseData(Memoised):
     ...
     """
 
+    @spelled_out(Making, method="foreign", weight_view="given")
     def __init__(
         self,
         *,
@@ -84,12 +94,11 @@ class ReleaseData(Memoised):
         kernel: Kernel,
         domain: Domain,
         statement: Statement | None,
-        method: str = "foreign",
-        weight_view: str = "given",
-        fit_distance: float | None = None,
-        thinning_error: float | None = None,
         derived: Sequence[Derived] = (),
+        **making: Unpack[Making],
     ) -> None:
+        refuse_unknown(ReleaseData.__init__, making)
+        method = making.get("method", "foreign")
         weights = np.array(weights, dtype=np.float64)
         if len(points) == 0 or weights.shape != (len(points),):
             raise ValueError(
@@ -131,9 +140,9 @@ class ReleaseData(Memoised):
         self.derived = tuple(derived)
         self.statement = statement
         self.method = method
-        self.weight_view = weight_view
-        self.fit_distance = fit_distance
-        self.thinning_error = thinning_error
+        self.weight_view = making.get("weight_view", "given")
+        self.fit_distance = making.get("fit_distance")
+        self.thinning_error = making.get("thinning_error")
 
     def __len__(self) -> int:
         return len(self.weights)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,13 @@ TableSource: TypeAlias = (
 )  # Any: a pyarrow.dataset.Dataset, which has no types
 Rename: TypeAlias = Mapping[str, str] | None  # the sample's name → the release's
 Recode: TypeAlias = Mapping[str, Mapping[Any, Any]] | None  # the release's column → their value → its value
+
+
+class Translation(TypedDict, total=False):
+    """How a sample of the analyst's own is written as the release is."""
+
+    rename: Rename
+    recode: Recode
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,7 +157,7 @@ def number_or_text(cells: pd.Series) -> pd.Series:
     return numbers if (numbers.notna() | present.isna()).all() and not is_code else present
 
 
-def translated(sample: Any, rename: Rename, recode: Recode, columns: Sequence[str] | None = None) -> Any:
+def translated(sample: Any, rename: Rename = None, recode: Recode = None, columns: Sequence[str] | None = None) -> Any:
     """A sample under the release's names and codes, in memory; as it is where nothing is given. Cells are found by their text.
 
     Errors   ValueError for names that the sample does not have once.
