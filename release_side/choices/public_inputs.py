@@ -35,8 +35,9 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import NO_CELL, cell_by_cell, text_of
-from kmeanalyst.releases.domain.domain import Domain, SampleDigest
+from kmeanalyst.releases.domain.cells import NO_CELL
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.sample_digest import SampleDigest
 from kmeanalyst.sources.files import File, check_regular
 from kmeanalyst.sources.stores import StoreFile, is_url, store_files
 from kmeanalyst.sources.tables import Table as PublicTable
@@ -93,7 +94,7 @@ def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
     """The digests that identify a public sample: one for each of its files, or one of a DataFrame's cells."""
     with _comparable():
         if isinstance(sample, pd.DataFrame):
-            return (_digest_of_frame(sample),)
+            return (SampleDigest.of_frame(sample),)
         return tuple(_Content(path).whole_digest() for path in public_files(sample))
 
 
@@ -212,7 +213,7 @@ def _which_is_a_sample(private: PrivateTable, samples: Sequence[SampleDigest]) -
     """Which part of the private table is one of the samples, in words; "" if none is."""
     if (frame := private.pandas_frame) is not None:
         sizes = {sample.rows for sample in samples}
-        same = len(frame) in sizes and _digest_of_frame(frame) in samples
+        same = len(frame) in sizes and SampleDigest.of_frame(frame) in samples
         return "the DataFrame holds the cells of the sample" if same else ""
     return _with_content(private, [(sample.bytes, partial(replace, sample)) for sample in samples])
 
@@ -231,24 +232,6 @@ def _with_content(private: PrivateTable, contents: Sequence[tuple[int | None, Ca
             if same and part.count() > 0:
                 return f"{file.path} has the same content"
     return ""
-
-
-def _columns_of(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    return {str(name): frame.iloc[:, j] for j, name in enumerate(frame.columns)}
-
-
-def _texts(cells: pd.Series) -> list[str | None]:
-    return [text_of(cell) for cell in cell_by_cell(cells)]
-
-
-def _digest_of_frame(frame: pd.DataFrame) -> SampleDigest:
-    """The digest of a frame's cells as texts; it does not depend on types, index or order of columns."""
-    digest = hashlib.sha256()
-    for name, cells in sorted(_columns_of(frame).items()):
-        for text in (name, *_texts(cells)):
-            data = b"" if text is None else text.encode("utf-8", errors="surrogatepass")
-            digest.update(b"%d:" % (-1 if text is None else len(data)) + data)
-    return SampleDigest(digest.hexdigest(), rows=len(frame))
 
 
 # ---------------------------------------------------------------------- the same rows

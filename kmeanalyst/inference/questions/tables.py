@@ -25,7 +25,7 @@ from kmeanalyst.inference.questions.moments import deviation_of, variance_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.expressions.meaning import codes_of
+from kmeanalyst.releases.expressions.arrays import codes_of
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 MOST_CELLS = 10_000  # cells of a table

@@ -29,7 +29,7 @@ from kmeanalyst.learning.training.pipeline import digest
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.expressions.meaning import days_of
+from kmeanalyst.releases.expressions.arrays import days_of
 from kmeanalyst.releases.keywords import refuse_unknown, spelled_out
 from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData, View
