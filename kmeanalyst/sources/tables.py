@@ -25,7 +25,7 @@ from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.files import File, files_of, is_csv, is_gzipped, open_file
 from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.sql import is_database
-from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_dataset
+from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of
 
 TableSource: TypeAlias = (
     str | Path | ArrowSource | ArrowStream | Any
@@ -118,7 +118,8 @@ def table_of(source: TableSource) -> Table | None:
             return Table(SAMPLE, [source])
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series):
             return Table(SAMPLE, [Stream.of(source)])
-        return Table(SAMPLE, fragments_of(source)) if is_dataset(source) else None
+        fragments = fragments_of(source)
+        return None if fragments is None else Table(SAMPLE, fragments)
 
 
 def read_table(source: TableSource, domain: Domain | None = None) -> pd.DataFrame:

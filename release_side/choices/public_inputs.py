@@ -54,14 +54,20 @@ _DIGEST_BYTES = 16
 
 
 def refuse_private_as_public(
-    private: PrivateTable, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = ()
+    private: PrivateTable,
+    public: Table | None,
+    domain: Domain,
+    samples: Sequence[SampleDigest] = (),
+    workload: object = None,
 ) -> None:
-    """PublishError if the public rows are the private table, or the domain was drafted from it.
+    """PublishError if the public rows or the workload are the private table, or the domain was drafted from it.
 
+    private   its columns were checked.
     public    public points, pivots or a grid; None if there are none.
     domain    the columns that a release holds of the public rows.
     samples   digests of the samples from which the domain was drafted; none for a rehearsal, which protects no row and is
               best run on the public sample.
+    workload  the path of a text of questions, which messages may quote; anything else is ignored.
     """
     if not isinstance(public, str | Path | pd.DataFrame | None):
         open_public(public)
@@ -79,6 +85,8 @@ def refuse_private_as_public(
                 "the domain was drafted from the private table itself: its bounds and levels would reveal private values "
                 f"({same}). Draft it from a public sample, a code book or common knowledge."
             )
+    if isinstance(workload, str | Path):
+        refuse_private_as_workload(private, workload)
 
 
 def refuse_private_as_workload(private: PrivateTable, workload: str | Path) -> None:
@@ -238,18 +246,12 @@ def _with_content(private: PrivateTable, contents: Sequence[tuple[int | None, Ca
 
 
 def _same_rows(private: PrivateTable, public: Table, domain: Domain) -> bool:
-    """Whether the two tables hold the same rows, as the domain encodes them, in any order.
-
-    False if a table lacks a column of the domain: the callers refuse such tables.
-    """
+    """Whether the two tables hold the same rows, as the domain encodes them, in any order; False if public ones lack a column."""
     if private.read_once:
         raise PublishError(
             "public rows are compared with the private ones, and a RecordBatchReader can be read once only. Nothing was spent. "
             "Pass the private rows as a table or a file, or leave the public ones out."
         )
-    if not _has_columns(private.header, domain):
-        return False
-    private.check_columns(domain)
     count = private.count()
     others = _count(public, domain, most=count + _EMPTY_LINES)
     if others is None or abs(others - count) > _EMPTY_LINES or 0 in (others, count):

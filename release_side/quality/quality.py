@@ -17,7 +17,6 @@ from release_side.choices.internal_files import STAMP
 from release_side.choices.public_inputs import refuse_private_as_workload
 from release_side.choices.workload import Source
 from release_side.errors import PublishError
-from release_side.private_rows.reading import check_unit
 from release_side.private_rows.rows import PrivateSource, open_private
 from release_side.private_rows.table import guarded
 from release_side.quality.cells_read import CellsRead, cells_read
@@ -104,9 +103,7 @@ def quality(
         counted = CountedRows(ScoreTables(domain, None if group is None else domain.position(group)))
     except (KeyError, ValueError) as error:
         raise PublishError(str(error.args[0] if error.args else error)) from None
-    table.check_columns(domain)
-    if unit is not None:
-        check_unit(table, unit, domain)
+    table.check_columns(domain, unit)
     report = progress or silent
 
     def compare() -> Quality:
