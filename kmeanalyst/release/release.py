@@ -169,17 +169,10 @@ class Release(ReleaseData):
         write_netcdf(self, path)
 
     def to_sklearn(
-        self,
-        target: str,
-        *,
-        columns: Sequence[str] | None = None,
-        view: View = "probability",
-        effective_rows: float | None = None,
-        encoding: Encoding = "onehot",
-        missing: Missing = "mark",
-        labels: Labels = "released",
-        rng: np.random.Generator | int | None = 0,
-    ) -> TrainingData:
+        self, target: str, *, columns: Sequence[str] | None = None, view: View = "probability",
+        effective_rows: float | None = None, encoding: Encoding = "onehot", missing: Missing = "mark",
+        labels: Labels = "released", rng: np.random.Generator | int | None = 0,
+    ) -> TrainingData:  # fmt: skip
         """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also chooses what the estimator can use.
 
         target          the column to predict.
@@ -203,13 +196,9 @@ class Release(ReleaseData):
         )  # fmt: skip
 
     def report(
-        self,
-        path: str | Path,
-        *,
-        source: str | Path | None = None,
-        columns: Sequence[str] | None = None,
+        self, path: str | Path, *, source: str | Path | None = None, columns: Sequence[str] | None = None,
         view: View | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write one HTML page for a colleague: what the release guarantees, shows and cannot show; it needs no network.
 
         source   the .kme file of the release; the page then states its name and SHA-256.
@@ -242,15 +231,9 @@ class Release(ReleaseData):
         write_release(self, path)
 
     def plot(
-        self,
-        column: str,
-        other: str | None = None,
-        *,
-        where: Condition = None,
-        view: View | None = None,
-        level: float = 0.95,
-        ax: Axes | None = None,
-    ) -> Axes:
+        self, column: str, other: str | None = None, *, where: Condition = None, view: View | None = None,
+        level: float = 0.95, ax: Axes | None = None,
+    ) -> Axes:  # fmt: skip
         """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`.
 
         >>> axes = release.plot("age")

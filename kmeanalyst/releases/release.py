@@ -86,17 +86,9 @@ class ReleaseData(Memoised):
 
     @spelled_out(Making, method="foreign", weight_view="given")
     def __init__(
-        self,
-        *,
-        points: pd.DataFrame,
-        weights: Array,
-        measurement: Measurement | None,
-        kernel: Kernel,
-        domain: Domain,
-        statement: Statement | None,
-        derived: Sequence[Derived] = (),
-        **making: Unpack[Making],
-    ) -> None:
+        self, *, points: pd.DataFrame, weights: Array, measurement: Measurement | None, kernel: Kernel, domain: Domain,
+        statement: Statement | None, derived: Sequence[Derived] = (), **making: Unpack[Making],
+    ) -> None:  # fmt: skip
         refuse_unknown(ReleaseData.__init__, making)
         method = making.get("method", "foreign")
         weights = np.array(weights, dtype=np.float64)

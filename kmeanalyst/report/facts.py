@@ -100,13 +100,9 @@ class ReleaseFacts:
 
 
 def facts_of(
-    release: ReleaseData,
-    *,
-    source: str | Path | None = None,
-    columns: Sequence[str] | None = None,
-    view: View | None = None,
-    progress: Progress | None = None,
-) -> ReleaseFacts:
+    release: ReleaseData, *, source: str | Path | None = None, columns: Sequence[str] | None = None,
+    view: View | None = None, progress: Progress | None = None,
+) -> ReleaseFacts:  # fmt: skip
     """Ask a release everything that a report shows. It takes some seconds, most of them for the population fit.
 
     source    the file that the release was read from: its name and SHA-256 identify the release on the page.

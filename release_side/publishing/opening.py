@@ -16,15 +16,9 @@ from release_side.private_rows.table import PrivateTable
 
 
 def open_checked(
-    private: PrivateSource,
-    domain: Domain,
-    values: tuple[Account, Reading, Output],
-    *,
-    points: Table | None,
-    columns: Domain,
-    workload: object = None,
-    others: tuple[object, ...] = (),
-) -> PrivateTable:
+    private: PrivateSource, domain: Domain, values: tuple[Account, Reading, Output], *, points: Table | None,
+    columns: Domain, workload: object = None, others: tuple[object, ...] = (),
+) -> PrivateTable:  # fmt: skip
     """The private table; PublishError or DomainError for every fault that can be found before its rows are counted.
 
     points        rows that are given as public; compared with the private rows in these columns.

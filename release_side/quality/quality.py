@@ -73,15 +73,9 @@ class Quality:
 
 
 def quality(
-    release: Release,
-    private: PrivateSource,
-    *,
-    group: str | None = None,
-    target: str | None = None,
-    workload: Source | None = None,
-    source: str | Path | None = None,
-    progress: Progress | None = None,
-) -> Quality:
+    release: Release, private: PrivateSource, *, group: str | None = None, target: str | None = None,
+    workload: Source | None = None, source: str | Path | None = None, progress: Progress | None = None,
+) -> Quality:  # fmt: skip
     """Compare a release with the private table that it was made of. The table is read twice, after its rows are counted.
 
     release     Release; with units, those of its statement are found in the table, and every unit weighs the same.

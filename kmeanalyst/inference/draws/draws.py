@@ -47,13 +47,9 @@ _MOST_STEPS, _SETTLED = 400, 2e-3  # of the gradient, relative to that at w = p
 
 
 def draws(
-    release: ReleaseData,
-    m: int = 20,
-    *,
-    columns: Sequence[str] | None = None,
-    rows: int | None = None,
+    release: ReleaseData, m: int = 20, *, columns: Sequence[str] | None = None, rows: int | None = None,
     rng: np.random.Generator | int | None = None,
-) -> list[pd.DataFrame]:
+) -> list[pd.DataFrame]:  # fmt: skip
     """m tables that the private one may have been, for Rubin's Ū + (1 + 1/m) B (`mice::pool`, Stata's `mi`).
 
     m        at least 2: the spread between tables is the error of privacy and resolution. Sampling is what Ū adds.

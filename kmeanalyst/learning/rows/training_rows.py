@@ -208,14 +208,9 @@ class Sampling(TypedDict, total=False):
 
 
 def training_rows(
-    release: ReleaseData,
-    goal: Target | None,
-    view: View,
-    *,
-    effective_rows: float | None = None,
-    labels: LabelModel | None = None,
-    rng: np.random.Generator | int | None = 0,
-) -> TrainingRows:
+    release: ReleaseData, goal: Target | None, view: View, *, effective_rows: float | None = None,
+    labels: LabelModel | None = None, rng: np.random.Generator | int | None = 0,
+) -> TrainingRows:  # fmt: skip
     """The rows of a view in which the target is known, with weights that sum to an effective number of rows.
 
     view            "signed", weights as released; "probability", the nearest probability weights; "resampled", rows of equal

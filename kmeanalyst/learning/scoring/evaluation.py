@@ -213,16 +213,9 @@ Distribution = Callable[[bool], Population | SampleLaw]  # of the rows; of ranke
 
 @spelled_out(Translation)
 def score(
-    model: Any,
-    data: Any,
-    metric: str | Loss | Sequence[str | Loss] | None = None,
-    *,
-    target: str | None = None,
-    positive: Any = None,
-    where: Where = None,
-    view: View | None = None,
-    **own: Unpack[Translation],
-) -> Estimate | Estimates:
+    model: Any, data: Any, metric: str | Loss | Sequence[str | Loss] | None = None, *, target: str | None = None,
+    positive: Any = None, where: Where = None, view: View | None = None, **own: Unpack[Translation],
+) -> Estimate | Estimates:  # fmt: skip
     """How good a model's predictions are, with the error of the score.
 
     model     with predict, and predict_proba or decision_function where the metric needs it; a classifier has classes_, and

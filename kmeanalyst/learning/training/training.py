@@ -53,15 +53,9 @@ _CHANGED = {
 
 @spelled_out(Sampling, rng=0)
 def fit(
-    estimator: Any,
-    release: ReleaseData,
-    target: str | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    encoding: Encoding | None = None,
-    labels: Labels | None = None,
-    **sampling: Unpack[Sampling],
-) -> TrainedPipeline:
+    estimator: Any, release: ReleaseData, target: str | None = None, *, columns: Sequence[str] | None = None,
+    encoding: Encoding | None = None, labels: Labels | None = None, **sampling: Unpack[Sampling],
+) -> TrainedPipeline:  # fmt: skip
     """Train a scikit-learn estimator on a release.
 
     estimator       a classifier, regressor, clusterer or detector, a pipeline or a search over parameters; it is cloned.
@@ -118,14 +112,9 @@ class Training:
 
     @classmethod
     def of(
-        cls,
-        estimator: Any,
-        release: ReleaseData,
-        target: str | None,
-        columns: Sequence[str] | None,
-        encoding: Encoding | None,
-        labels: Labels | None,
-    ) -> Training:
+        cls, estimator: Any, release: ReleaseData, target: str | None, columns: Sequence[str] | None,
+        encoding: Encoding | None, labels: Labels | None,
+    ) -> Training:  # fmt: skip
         if not isinstance(release, ReleaseData):
             raise TypeError(
                 f"a model is trained on a Release, got a {type(release).__name__}. Read one: kmeanalyst.read_release(path), or "

@@ -90,14 +90,9 @@ def _first_small_enough(domain: Domain, made: Callable[[int], Margins], most: in
 
 
 def _margins(
-    domain: Domain,
-    ranges: int,
-    noise: float,
-    *,
-    finer: bool,
-    asked: Mapping[int, Sequence[float]] = _NO_CUTS,
+    domain: Domain, ranges: int, noise: float, *, finer: bool, asked: Mapping[int, Sequence[float]] = _NO_CUTS,
     most: int | None = None,
-) -> Margins:
+) -> Margins:  # fmt: skip
     ruled = rules_of(domain).cuts  # a rule is then about whole cells
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
@@ -330,13 +325,9 @@ def _octaves(broadest: float, finest: float) -> tuple[float, ...]:
 
 
 def kernel_from_spec(
-    spec: str | Kernel | None,
-    domain: Domain,
-    target: str | None = None,
-    noise: float = USUAL_NOISE,
-    *,
+    spec: str | Kernel | None, domain: Domain, target: str | None = None, noise: float = USUAL_NOISE, *,
     finer: bool = True,
-) -> Kernel:
+) -> Kernel:  # fmt: skip
     """A kernel from its text, such as "table" or "gaussian:lengthscale=158.1"; DomainError if it cannot be.
 
     Lengthscales are in the columns' own units, log units for log columns. None is "table". The parameters are named as

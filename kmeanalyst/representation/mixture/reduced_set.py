@@ -59,15 +59,9 @@ class _State:
 
 
 def reduced_set(
-    features: RandomFourier,
-    target: Array,
-    domain: Domain,
-    wanted: Wanted,
-    *,
-    enough: float,
-    ridge: float = 0.0,
+    features: RandomFourier, target: Array, domain: Domain, wanted: Wanted, *, enough: float, ridge: float = 0.0,
     progress: Progress = silent,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array]:  # fmt: skip
     """Encoded points (M, d) and probability weights (M,) whose mean feature is near a target (F,).
 
     wanted     M, and public rows to start from; random draws from the domain complete them. Of the view "uniform" only points move.
