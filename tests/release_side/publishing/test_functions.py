@@ -300,10 +300,6 @@ def test_the_number_of_steps_does_not_depend_on_the_table():
 # ---------------------------------------------------------------------- Propositions 7 and 8: privacy of values at points
 
 
-def covariance_at_pivots(function: ReleasedFunction) -> Array:
-    return function.noise_scale**2 * function.basis.kernel.gram(function.basis.points, function.basis.points)
-
-
 def test_values_at_points_have_the_stated_privacy(no_noise: None):
     """Values f(Z) + N(0, σ²K) of two neighbours have the exact δ of Gaussians at Mahalanobis distance ‖K^-½ v‖/σ."""
     grid = pd.DataFrame({"x": np.linspace(-3, 3, 30)})
@@ -314,7 +310,7 @@ def test_values_at_points_have_the_stated_privacy(no_noise: None):
         table.loc[0] = [3.0, 3.0] if kind == "ridge" else [-3.0 if kind == "density" else 3.0, True]
         one, other = (released(kind, each, pivots=grid, kernel=Gaussian(0.5)) for each in (table, neighbour))
         moved = one.values(one.pivots) - other.values(other.pivots)
-        distance = float(np.sqrt(moved @ np.linalg.solve(covariance_at_pivots(one), moved)))
+        distance = float(np.sqrt(moved @ np.linalg.solve(one.covariance(one.pivots), moved)))
         attained = gaussian_delta(epsilon=1.0, noise_multiplier=1 / distance)
         assert 0 < attained <= 1e-6
         assert distance >= (0.9 if kind == "density" else 0.02) * one.statement.sensitivity / one.noise_scale
@@ -331,7 +327,7 @@ def test_noise_on_values_at_pivots_has_the_covariance_of_the_process():
     others = (again(first, private_mean(rows, first.basis, noise, n_rows=100).noisy_sum) for _ in range(draws - 1))
     exact = first.basis.kernel.gram(first.basis.points, rows[0]).mean(axis=1)
     errors = np.array([each.values(each.pivots) - exact for each in (first, *others)])
-    covariance = covariance_at_pivots(first)
+    covariance = first.covariance(first.pivots)
 
     def plausible(covariance: Array) -> tuple[bool, bool]:
         alone = np.sum(errors * np.linalg.solve(covariance, errors.T).T)
@@ -362,7 +358,7 @@ def test_the_standard_error_between_pivots_is_that_of_the_noise(no_noise: None):
     errors = np.array([each["value"] - exact.values(points) for each in answers])
     np.testing.assert_allclose(answers[0]["standard_error"], np.sqrt(np.diag(exact.covariance(points))))
     at_pivots = exact.evaluate(exact.pivots)["standard_error"]
-    np.testing.assert_allclose(at_pivots, np.sqrt(np.diag(covariance_at_pivots(exact))), rtol=1e-6)
+    np.testing.assert_allclose(at_pivots, exact.noise_scale, rtol=1e-6)  # k(x, x) = 1
     total = np.sum(errors * np.linalg.solve(exact.covariance(points), errors.T).T)
     low, high = chi2.ppf([5e-5, 1 - 5e-5], 3 * draws)
     assert low < total < high
