@@ -14,10 +14,10 @@ import pandas as pd
 
 from kmeanalyst.kernels import ChosenMargins, Kernel, KernelMean, Margins
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.releases.declared_statement import DeclaredStatement, Statement, declared_lines
 from kmeanalyst.releases.derived import Derived, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.keywords import refuse_unknown, spelled_out
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import Memoised, kept, memo
 from kmeanalyst.releases.rules.violations import contradicted

@@ -19,9 +19,8 @@ from kmeanalyst.inference.questions.moments import deviation_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words

@@ -16,6 +16,7 @@ import numpy as np
 from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots
+from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
@@ -25,7 +26,6 @@ from kmeanalyst.releases.file.function import write_function
 from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.function import KINDS, FunctionForm, ReleasedFunction, function_of
-from kmeanalyst.releases.keywords import refuse_unknown, spelled_out
 from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of

@@ -12,18 +12,18 @@ from pathlib import Path
 import paths
 
 CEILINGS = {  # lines of Python files
-    "kmeanalyst": 151,
+    "kmeanalyst": 182,
     "kmeanalyst/cli": 1_535,
-    "kmeanalyst/inference": 13_316,
+    "kmeanalyst/inference": 13_314,
     "kmeanalyst/kernels": 3_286,
     "kmeanalyst/learning": 2_947,
-    "kmeanalyst/plots": 839,
+    "kmeanalyst/plots": 838,
     "kmeanalyst/release": 414,
-    "kmeanalyst/releases": 10_705,
-    "kmeanalyst/report": 1_348,
-    "kmeanalyst/representation": 4_774,
+    "kmeanalyst/releases": 10_651,
+    "kmeanalyst/report": 1_346,
+    "kmeanalyst/representation": 4_773,
     "kmeanalyst/sources": 1_353,
-    "release_side": 86,
+    "release_side": 85,
     "release_side/budget": 1_256,
     "release_side/choices": 1_332,
     "release_side/cli": 827,
@@ -32,7 +32,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_226,
     "release_side/quality": 1_472,
-    "tests": 48_313,
+    "tests": 48_305,
 }
 
 

@@ -16,10 +16,9 @@ import release_side
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.learning.rows.encoder import DomainEncoder
 from kmeanalyst.releases.domain.column import DomainError
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file import FileRefused
 from kmeanalyst.releases.file.measurement import binning, maclaurin

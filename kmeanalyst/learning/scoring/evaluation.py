@@ -23,6 +23,7 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, Where, answer, estimates, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.learning.scoring.metrics import Loss, Metric, Need, Predictions, metric_named
 from kmeanalyst.learning.scoring.sample_law import SampleLaw, conditions_of, sample_law
 from kmeanalyst.learning.training.pipeline import digest
@@ -30,7 +31,6 @@ from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.arrays import days_of
-from kmeanalyst.releases.keywords import refuse_unknown, spelled_out
 from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.sources.tables import Translation, translated

@@ -19,6 +19,7 @@ from sklearn.utils import get_tags
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
 from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels
 from kmeanalyst.learning.rows.smoothed_classes import PENALTY
@@ -37,7 +38,6 @@ from kmeanalyst.learning.training.pipeline import TrainedPipeline, TrainingRepor
 from kmeanalyst.learning.training.weights import fit_with_weights, inner_estimators, why_unweighted
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
-from kmeanalyst.releases.keywords import refuse_unknown, spelled_out
 from kmeanalyst.releases.release import ReleaseData, View
 
 _CODES = re.compile(r"Tree|Forest|GradientBoosting|GaussianNB|CategoricalNB|LGBM|XGB|CatBoost")  # these split by values

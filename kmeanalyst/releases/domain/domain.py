@@ -24,9 +24,8 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array, coordinates_of
 from kmeanalyst.releases.domain.cells import texts_of
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
 from kmeanalyst.releases.domain.sample_digest import SampleDigest, digests_of
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree, parents_by_prefixes, parents_in

@@ -31,10 +31,9 @@ from kmeanalyst.kernels import (
 )
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column, DomainError
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import USUAL_NODES, Tree
 from kmeanalyst.releases.rules.compiled import rules_of

@@ -20,9 +20,8 @@ from threadpoolctl import threadpool_limits
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Number
 from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_phasors
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.wanted import Wanted
