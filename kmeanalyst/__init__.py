@@ -41,11 +41,10 @@ if TYPE_CHECKING:
     from kmeanalyst.release.measured_by_others import from_measurements
     from kmeanalyst.releases.declared_statement import DeclaredStatement
     from kmeanalyst.releases.domain.column import DomainError
-    from kmeanalyst.releases.domain.cyclic_column import Cyclic
     from kmeanalyst.releases.domain.domain import Domain, read_domain
     from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
     from kmeanalyst.releases.domain.noisy_tables import NoisyTable
-    from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+    from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
     from kmeanalyst.releases.domain.tree_column import Tree
     from kmeanalyst.releases.file import FileRefused, read_function, validate_release, write_function

@@ -15,10 +15,9 @@ from kmeanalyst.lazy import DOMAIN_HOMES, lazy_names
 
 if TYPE_CHECKING:
     from kmeanalyst.releases.domain.column import DomainError
-    from kmeanalyst.releases.domain.cyclic_column import Cyclic
     from kmeanalyst.releases.domain.domain import Domain, read_domain
     from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-    from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+    from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
     from kmeanalyst.releases.domain.text_column import Text
     from kmeanalyst.releases.domain.tree_column import Tree
     from kmeanalyst.releases.rules.rule import Rule

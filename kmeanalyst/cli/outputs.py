@@ -85,9 +85,8 @@ def _check_export(
     work="writing", check=_check_export,
 )  # fmt: skip
 def export_command(
-    release: Release, path: str, output: Any, view: Any, rows: int | None, seed: int | None, n_draws: int | None,
-    n_replicates: int | None, columns: str | None, keep_formulas: bool, sdnist: str | None,
-) -> Answer:  # fmt: skip
+    release: Release, path: str, output: Any, keep_formulas: bool, sdnist: str | None, **asked: Any
+) -> Answer:
     """Write the points and weights for other tools.
 
     In a .csv file a text cell that begins like a formula (=, +, -, @) gets an apostrophe in front, unless it is a number:
@@ -106,37 +105,51 @@ def export_command(
       kmeanalyst export adult.kme model --draws 20 --columns income,age,sex
       kmeanalyst export adult.kme weighted --replicates 100
     """
-    from kmeanalyst.inference.draws.folder import write_draws, write_replicates
-    from kmeanalyst.releases.file.export import export
-
     if sdnist is not None:
-        return _sdnist(release, Path(path).stem, sdnist, release.to_frame("resampled", rows=rows, rng=seed))
-    wrote, names = f"{output}: README.txt says by which rule standard errors are computed", column_names(columns)
-    if n_draws is not None:
-        tables = release.draws(n_draws, columns=names, rows=rows, rng=seed)
-        defused = write_draws(release, output, tables, keep_formulas=keep_formulas)
-        facts: dict[str, Any] = {"draws": n_draws, "rows": len(tables[0]), "rule": "Rubin"}
-    elif n_replicates is not None:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            frame = release.replicates(n_replicates, columns=names, rng=seed)
-        for one in caught:
-            note(str(one.message))
-        defused = write_replicates(release, output, frame, keep_formulas=keep_formulas)
-        facts = {"replicates": n_replicates, "rows": len(frame), "rule": "replicate weights"}
-    else:
-        wrote, frame = output, release.to_frame(view, rows=rows, rng=seed)
-        defused = export(release, output, frame=frame, keep_formulas=keep_formulas)
-        facts = {"view": view, "rows": len(frame)}
-        if (view == "signed" and not release.is_probability) or frame["weight"].min() < 0:
-            note("signed weights; most tools misread negative ones. --view probability or resampled has none.")
+        frame = release.to_frame("resampled", rows=asked["rows"], rng=asked["seed"])
+        return _sdnist(release, Path(path).stem, sdnist, frame)
+    several = asked["n_draws"] is not None or asked["n_replicates"] is not None
+    defused, facts = (_folder if several else _file)(release, output, keep_formulas, **asked)
     if defused:
         note(
             f"{defused} text cells begin like a formula, which a spreadsheet would run, and got an apostrophe in front. "
             "--keep-formulas leaves them as they are."
         )
-    say(f"wrote {wrote}", err=True)
+    say(f"wrote {output}" + ": README.txt says by which rule standard errors are computed" * several, err=True)
     return None, lambda: {"output": output, **facts, "defused_cells": defused}
+
+
+def _file(
+    release: Release, output: str, keep_formulas: bool, *, view: Any, rows: int | None, seed: int | None, **_: Any
+) -> tuple[int, dict[str, Any]]:
+    """Write one table of points and weights; how many cells were defused, and the fields of --json."""
+    from kmeanalyst.releases.file.export import export
+
+    frame = release.to_frame(view, rows=rows, rng=seed)
+    if (view == "signed" and not release.is_probability) or frame["weight"].min() < 0:
+        note("signed weights; most tools misread negative ones. --view probability or resampled has none.")
+    return export(release, output, frame=frame, keep_formulas=keep_formulas), {"view": view, "rows": len(frame)}
+
+
+def _folder(
+    release: Release, output: str, keep_formulas: bool, *, n_draws: int | None, n_replicates: Any, columns: str | None,
+    **asked: Any,
+) -> tuple[int, dict[str, Any]]:  # fmt: skip
+    """Write draws, or replicate weights; how many cells were defused, and the fields of --json."""
+    from kmeanalyst.inference.draws.folder import write_draws, write_replicates
+
+    names, seed = column_names(columns), asked["seed"]
+    if n_draws is not None:
+        tables = release.draws(n_draws, columns=names, rows=asked["rows"], rng=seed)
+        defused = write_draws(release, output, tables, keep_formulas=keep_formulas)
+        return defused, {"draws": n_draws, "rows": len(tables[0]), "rule": "Rubin"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame = release.replicates(n_replicates, columns=names, rng=seed)
+    for one in caught:
+        note(str(one.message))
+    defused = write_replicates(release, output, frame, keep_formulas=keep_formulas)
+    return defused, {"replicates": n_replicates, "rows": len(frame), "rule": "replicate weights"}
 
 
 def _sdnist(release: Release, name: str, folder: str, frame: pd.DataFrame) -> Answer:

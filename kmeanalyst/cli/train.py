@@ -49,9 +49,8 @@ def _check(metrics: Sequence[str], sample_path: str | None, **_: Any) -> None:
     seed_option, work="training", check=_check,
 )  # fmt: skip
 def train_command(
-    release: Release, output: str, target: str, estimator: str | None, settings: Sequence[str], columns: str | None,
-    view: View | None, source: Any, own: dict[str, Any], metrics: Sequence[str], seed: int,
-) -> Answer:  # fmt: skip
+    release: Release, output: str, target: str, source: Any, own: dict[str, Any], metrics: Sequence[str], **asked: Any
+) -> Answer:
     """Train a scikit-learn model on a release, with the weights that the estimator handles correctly.
 
     The file holds no code; kmeanalyst.read_model loads it, and the model predicts on tables in natural units.
@@ -61,17 +60,14 @@ def train_command(
       kmeanalyst train adult.kme --target income --output model.skops --test my_sample.csv
       kmeanalyst train adult.kme --target age --estimator RandomForestRegressor --set n_estimators=300 --output age.skops
     """
-    from kmeanalyst.learning.rows.training_rows import target_of
     from kmeanalyst.learning.training.pipeline import check_name, untrusted_types, write_model
-    from kmeanalyst.learning.training.training import fit
     from kmeanalyst.sources.tables import read_table, translated
 
     check_name(output)
     sample = None if source is None else translated(read_table(source, release.domain), **own)
-    chosen, names = _estimator(estimator, target_of(release, target).task, settings, seed), column_names(columns)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = fit(chosen, release, target, columns=names, view=view, rng=seed)
+        model = _fitted(release, target, **asked)
     notes = list(dict.fromkeys(str(one.message) for one in caught))
     scores = {} if sample is None else _scores(model, sample, metrics)
     write_model(model, output)
@@ -86,6 +82,17 @@ def train_command(
         "classes": None if classes is None else classes.tolist(),
         "test": {name: score.to_dict() for name, score in scores.items()} or None, "output": output,
     }  # fmt: skip
+
+
+def _fitted(
+    release: Release, target: str, *, estimator: str | None, settings: Sequence[str], columns: str | None,
+    view: View | None, seed: int,
+) -> TrainedPipeline:  # fmt: skip
+    from kmeanalyst.learning.rows.training_rows import target_of
+    from kmeanalyst.learning.training.training import fit
+
+    chosen = _estimator(estimator, target_of(release, target).task, settings, seed)
+    return fit(chosen, release, target, columns=column_names(columns), view=view, rng=seed)
 
 
 def _estimator(name: str | None, task: str, settings: Sequence[str], seed: int) -> Any:

@@ -44,14 +44,9 @@ _Z, _TRIED, _FAR, _TINY = float(ndtri(0.975)), 101, 20.0, 1e-300
 
 
 def combine(
-    release: ReleaseData,
-    sample: Any,
-    *,
-    overlap: Overlap = "disjoint",
-    bound: float | None = None,
-    rename: Rename = None,
-    recode: Recode = None,
-) -> Combination:
+    release: ReleaseData, sample: Any, *, overlap: Overlap = "disjoint", bound: float | None = None,
+    rename: Rename = None, recode: Recode = None,
+) -> Combination:  # fmt: skip
     """A release and a sample of your own, to be asked together: answers are the best weighted means of both sides' answers.
 
     sample   a DataFrame in natural units, or a table of any other source, as of `mmd_test`; or a second release, of other persons.

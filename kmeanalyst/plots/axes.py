@@ -17,8 +17,7 @@ from kmeanalyst.inference.questions.groups import MISSING
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.plots.style import plain
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

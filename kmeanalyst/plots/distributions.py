@@ -44,16 +44,10 @@ _OFFSET = 0.25  # distance from a bar's middle to the mark of a sample, in bar w
 
 
 def histogram(
-    release: ReleaseData | RandomVariable,
-    column: str | None = None,
-    *,
-    bins: int | Sequence[float] | None = None,
-    where: Question | None = None,
-    view: View | None = None,
-    level: float = 0.95,
-    sample: Any = None,
+    release: ReleaseData | RandomVariable, column: str | None = None, *, bins: int | Sequence[float] | None = None,
+    where: Question | None = None, view: View | None = None, level: float = 0.95, sample: Any = None,
     ax: Axes | None = None,
-) -> Axes:
+) -> Axes:  # fmt: skip
     """Bars of the probabilities of a column's groups, with whiskers of their intervals.
 
     release  or a random variable, such as release["age"] - other["age"]: it is drawn with `bins` and `level` alone.

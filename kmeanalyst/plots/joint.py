@@ -28,16 +28,9 @@ SIZE_OF_TABLE = (6.4, 4.6)
 
 
 def table(
-    release: ReleaseData,
-    a: str,
-    b: str,
-    *,
-    where: Question | None = None,
-    view: View | None = None,
-    level: float = 0.95,
-    most: int = _MOST_LEVELS,
-    ax: Axes | None = None,
-) -> Axes:
+    release: ReleaseData, a: str, b: str, *, where: Question | None = None, view: View | None = None,
+    level: float = 0.95, most: int = _MOST_LEVELS, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """The probabilities of pairs of groups of two columns: a across, b upwards (its levels downwards, in their order).
 
     where, view, level  as `Release.table` takes them.

@@ -25,13 +25,9 @@ _OF_TABLE = ("file", "noise", "scale", "exact")
 
 
 def from_measurements(
-    domain: Domain | str | Path,
-    tables: Sequence[Any] | Mapping[Any, Any],
-    *,
-    n_rows: int | None = None,
-    statement: str | Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
-) -> Release:
+    domain: Domain | str | Path, tables: Sequence[Any] | Mapping[Any, Any], *, n_rows: int | None = None,
+    statement: str | Mapping[str, Any] | None = None, progress: Progress | None = None,
+) -> Release:  # fmt: skip
     """A release from noisy tables that others measured, which answers every question with errors.
 
     domain      Domain, or the path of its TOML file: every column is in one of the tables.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kmeanalyst.inference.variables.random_variable import RandomVariable
     from kmeanalyst.learning.rows.encoder import Encoding, Missing
     from kmeanalyst.learning.rows.labels import Labels
-    from kmeanalyst.learning.rows.training_rows import TaskKind, TrainingData
+    from kmeanalyst.learning.rows.training_rows import TrainingData
     from kmeanalyst.releases.declared_statement import Statement
     from kmeanalyst.representation.thinning import ThinWeights
     from kmeanalyst.representation.wanted import Points
@@ -169,18 +169,10 @@ class Release(ReleaseData):
         write_netcdf(self, path)
 
     def to_sklearn(
-        self,
-        target: str,
-        *,
-        columns: Sequence[str] | None = None,
-        view: View = "probability",
-        effective_rows: float | None = None,
-        task: TaskKind | None = None,
-        encoding: Encoding = "onehot",
-        missing: Missing = "mark",
-        labels: Labels = "released",
-        rng: np.random.Generator | int | None = 0,
-    ) -> TrainingData:
+        self, target: str, *, columns: Sequence[str] | None = None, view: View = "probability",
+        effective_rows: float | None = None, encoding: Encoding = "onehot", missing: Missing = "mark",
+        labels: Labels = "released", rng: np.random.Generator | int | None = 0,
+    ) -> TrainingData:  # fmt: skip
         """(X, y, sample_weight) for scikit-learn's own fit; `kmeanalyst.fit` also chooses what the estimator can use.
 
         target          the column to predict.
@@ -188,7 +180,6 @@ class Release(ReleaseData):
         view            "signed" (most estimators silently misuse negative weights), "probability", "resampled" (rows of equal
                         weight) or "fitted" (the population that error bars use).
         effective_rows  what the weights sum to; by default the effective size of the points, (Σp)²/Σp² (Kish 1965).
-        task            "classification" or "regression"; by default numbers are regressed.
         encoding        "onehot", "cells", "codes" or "natural"; missing "mark" or "nan": see `DomainEncoder`.
         labels          "released", the rows' own, or "smoothed": see `kmeanalyst.fit`, which takes these first.
         Returns         X a DataFrame of features, y the target in natural units and levels, sample_weight without zeros.
@@ -200,18 +191,14 @@ class Release(ReleaseData):
         from kmeanalyst.learning.rows.training_rows import to_sklearn
 
         return to_sklearn(
-            self, target, view, columns=columns, encoding=encoding, missing=missing, effective_rows=effective_rows, task=task,
-            labels=labels, rng=rng,
+            self, target, columns=columns, encoding=encoding, missing=missing, labels=labels, view=view,
+            effective_rows=effective_rows, rng=rng,
         )  # fmt: skip
 
     def report(
-        self,
-        path: str | Path,
-        *,
-        source: str | Path | None = None,
-        columns: Sequence[str] | None = None,
+        self, path: str | Path, *, source: str | Path | None = None, columns: Sequence[str] | None = None,
         view: View | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write one HTML page for a colleague: what the release guarantees, shows and cannot show; it needs no network.
 
         source   the .kme file of the release; the page then states its name and SHA-256.
@@ -244,15 +231,9 @@ class Release(ReleaseData):
         write_release(self, path)
 
     def plot(
-        self,
-        column: str,
-        other: str | None = None,
-        *,
-        where: Condition = None,
-        view: View | None = None,
-        level: float = 0.95,
-        ax: Axes | None = None,
-    ) -> Axes:
+        self, column: str, other: str | None = None, *, where: Condition = None, view: View | None = None,
+        level: float = 0.95, ax: Axes | None = None,
+    ) -> Axes:  # fmt: skip
         """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`.
 
         >>> axes = release.plot("age")

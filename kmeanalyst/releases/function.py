@@ -179,10 +179,8 @@ class ReleasedFunction(ABC):
     >>> function.covariance({"x": [-1.0, 0.5]})
     array([[0.003614..., 0.0002761...],
            [0.0002761..., 0.003614...]])
-    >>> function.pivot_values.shape == function.coordinates.shape == (len(function.pivots),)
-    True
-    >>> function.pivot_covariance.shape, function.summary()["privacy"]
-    ((21, 21), 'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)')
+    >>> function.coordinates.shape == (len(function.pivots),), function.summary()["privacy"]
+    (True, 'ε = 1, δ = 1e-06 (neighbours: replace-one; ρ = 0.028)')
     """
 
     def __init__(
@@ -225,16 +223,6 @@ class ReleasedFunction(ABC):
     def pivots(self) -> pd.DataFrame:
         """The points at which the function was measured, in natural units and levels."""
         return self.domain.decode(self.basis.points)
-
-    @property
-    def pivot_values(self) -> Array:
-        """(F,) the noisy values at the pivots."""
-        return self.basis.function_values(self.coordinates) + self._offset
-
-    @property
-    def pivot_covariance(self) -> Array:
-        """(F, F) the exact covariance σ²K of the noise on `pivot_values`."""
-        return self.noise_scale**2 * self.basis.kernel.gram(self.basis.points, self.basis.points)
 
     @property
     def _offset(self) -> float:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels import ChosenMargins, Kernel, KernelMean, Margins
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.releases.declared_statement import DeclaredStatement, Statement, declared_lines
 from kmeanalyst.releases.derived import Derived, derive, with_derived
 from kmeanalyst.releases.domain.domain import Domain
@@ -30,12 +31,20 @@ View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fit
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
 Question = str | Callable[[pd.DataFrame], Any]
 Condition = Question | None  # on the rows that are asked of; None for all
-_FIELDS = (
-    "weights", "measurement", "kernel", "domain", "statement", "method", "weight_view", "fit_distance", "thinning_error",
-    "derived",
-)  # fmt: skip
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
 _OF_THE_POINTS = ("population fit", "point features", "probability weights")  # derived columns keep these
+
+
+class Making(TypedDict, total=False):
+    """How the points and weights of a release were made: fields of `ReleaseData`, and explained there."""
+
+    method: str
+    weight_view: str
+    fit_distance: float | None
+    thinning_error: float | None
+
+
+_FIELDS = ("weights", "measurement", "kernel", "domain", "statement", "derived", *Making.__annotations__)
 
 
 class ReleaseData(Memoised):
@@ -75,21 +84,13 @@ class ReleaseData(Memoised):
     ...
     """
 
+    @spelled_out(Making, method="foreign", weight_view="given")
     def __init__(
-        self,
-        *,
-        points: pd.DataFrame,
-        weights: Array,
-        measurement: Measurement | None,
-        kernel: Kernel,
-        domain: Domain,
-        statement: Statement | None,
-        method: str = "foreign",
-        weight_view: str = "given",
-        fit_distance: float | None = None,
-        thinning_error: float | None = None,
-        derived: Sequence[Derived] = (),
-    ) -> None:
+        self, *, points: pd.DataFrame, weights: Array, measurement: Measurement | None, kernel: Kernel, domain: Domain,
+        statement: Statement | None, derived: Sequence[Derived] = (), **making: Unpack[Making],
+    ) -> None:  # fmt: skip
+        refuse_unknown(ReleaseData.__init__, making)
+        method = making.get("method", "foreign")
         weights = np.array(weights, dtype=np.float64)
         if len(points) == 0 or weights.shape != (len(points),):
             raise ValueError(
@@ -131,9 +132,9 @@ class ReleaseData(Memoised):
         self.derived = tuple(derived)
         self.statement = statement
         self.method = method
-        self.weight_view = weight_view
-        self.fit_distance = fit_distance
-        self.thinning_error = thinning_error
+        self.weight_view = making.get("weight_view", "given")
+        self.fit_distance = making.get("fit_distance")
+        self.thinning_error = making.get("thinning_error")
 
     def __len__(self) -> int:
         return len(self.weights)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kmeanalyst.releases.declared_statement import DeclaredStatement
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
-from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.rules.violations import contradicted
 from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts

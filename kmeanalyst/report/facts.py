@@ -19,9 +19,8 @@ from kmeanalyst.inference.questions.moments import deviation_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
@@ -100,13 +99,9 @@ class ReleaseFacts:
 
 
 def facts_of(
-    release: ReleaseData,
-    *,
-    source: str | Path | None = None,
-    columns: Sequence[str] | None = None,
-    view: View | None = None,
-    progress: Progress | None = None,
-) -> ReleaseFacts:
+    release: ReleaseData, *, source: str | Path | None = None, columns: Sequence[str] | None = None,
+    view: View | None = None, progress: Progress | None = None,
+) -> ReleaseFacts:  # fmt: skip
     """Ask a release everything that a report shows. It takes some seconds, most of them for the population fit.
 
     source    the file that the release was read from: its name and SHA-256 identify the release on the page.

@@ -48,14 +48,9 @@ _GRETTON = "Gretton, A., Borgwardt, K., Rasch, M., Schölkopf, B. & Smola, A. (2
 
 
 def write_report(
-    release: ReleaseData,
-    path: str | Path,
-    *,
-    source: str | Path | None = None,
-    columns: Sequence[str] | None = None,
-    view: View | None = None,
-    progress: Progress | None = None,
-) -> ReleaseFacts:
+    release: ReleaseData, path: str | Path, *, source: str | Path | None = None, columns: Sequence[str] | None = None,
+    view: View | None = None, progress: Progress | None = None,
+) -> ReleaseFacts:  # fmt: skip
     """Write the report of a release as one self-contained HTML page, and return its numbers; see `facts_of`."""
     facts = facts_of(release, source=source, columns=columns, view=view, progress=progress)
     with atomic_write(path) as temporary:

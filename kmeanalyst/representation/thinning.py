@@ -122,14 +122,9 @@ def _check_work(kernel: Kernel, distinct: int, n_columns: int, n: int) -> None:
 
 
 def thinned(
-    kernel: Kernel,
-    points: Array,
-    weights: Array,
-    n: int,
-    kind: ThinWeights,
-    *,
+    kernel: Kernel, points: Array, weights: Array, n: int, kind: ThinWeights, *,
     rng: np.random.Generator | int | None = 0,
-) -> tuple[Array, Array, float]:
+) -> tuple[Array, Array, float]:  # fmt: skip
     """n of the points (M, d), encoded, with new weights, whose embedding is as near as possible to that of all with `weights` (M,).
 
     kind      "uniform", "probability" or "signed", as above.

@@ -69,20 +69,15 @@ def _opened(source: ArrowStream) -> Any:
     return source if isinstance(source, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(source)
 
 
-def is_dataset(source: object) -> bool:
-    """Whether a table is a pyarrow.dataset.Dataset."""
-    import pyarrow.dataset as ds
-
-    return isinstance(source, ds.Dataset)
-
-
-def fragments_of(dataset: Any) -> list[Fragment]:
-    """The files of a dataset, each with its own types: those of the dataset would be the first file's.
+def fragments_of(dataset: Any) -> list[Fragment] | None:
+    """The files of a pyarrow.dataset.Dataset, each with its own types, not the first file's; None for anything else.
 
     Errors   SourceError for a dataset without files, with a filter, or of texts whose types would follow from their values.
     """
     import pyarrow.dataset as ds
 
+    if not isinstance(dataset, ds.Dataset):
+        return None
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:

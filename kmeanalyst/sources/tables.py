@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -25,13 +25,20 @@ from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.files import File, files_of, is_csv, is_gzipped, open_file
 from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.sql import is_database
-from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_dataset
+from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of
 
 TableSource: TypeAlias = (
     str | Path | ArrowSource | ArrowStream | Any
 )  # Any: a pyarrow.dataset.Dataset, which has no types
 Rename: TypeAlias = Mapping[str, str] | None  # the sample's name → the release's
 Recode: TypeAlias = Mapping[str, Mapping[Any, Any]] | None  # the release's column → their value → its value
+
+
+class Translation(TypedDict, total=False):
+    """How a sample of the analyst's own is written as the release is."""
+
+    rename: Rename
+    recode: Recode
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +118,8 @@ def table_of(source: TableSource) -> Table | None:
             return Table(SAMPLE, [source])
         if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series):
             return Table(SAMPLE, [Stream.of(source)])
-        return Table(SAMPLE, fragments_of(source)) if is_dataset(source) else None
+        fragments = fragments_of(source)
+        return None if fragments is None else Table(SAMPLE, fragments)
 
 
 def read_table(source: TableSource, domain: Domain | None = None) -> pd.DataFrame:
@@ -150,7 +158,7 @@ def number_or_text(cells: pd.Series) -> pd.Series:
     return numbers if (numbers.notna() | present.isna()).all() and not is_code else present
 
 
-def translated(sample: Any, rename: Rename, recode: Recode, columns: Sequence[str] | None = None) -> Any:
+def translated(sample: Any, rename: Rename = None, recode: Recode = None, columns: Sequence[str] | None = None) -> Any:
     """A sample under the release's names and codes, in memory; as it is where nothing is given. Cells are found by their text.
 
     Errors   ValueError for names that the sample does not have once.

@@ -7,11 +7,13 @@ This file imports nothing heavy, because the command line builds its options fro
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar, cast
 
 from release_side.errors import PublishError
 
+T = TypeVar("T")
 METHOD_NAMES = ("random-features", "subspace", "generator", "exponential")
 FAMILIES = ("fourier", "binning", "maclaurin")
 WEIGHTS = ("probability", "bounded", "signed", "uniform", "published")
@@ -31,6 +33,11 @@ def check_whole(name: str, value: object, least: int) -> None:
         raise PublishError(
             f"{name} must be a whole number of at least {least}, got {value!r}. Leave it out for the default."
         )
+
+
+def chosen(kind: type[T], options: Mapping[str, Any]) -> T:
+    """A value of a dataclass of choices, of those options that are its fields."""
+    return kind(**{one.name: options[one.name] for one in fields(cast(Any, kind)) if one.name in options})
 
 
 def _option(default: Any, help: str, **option: Any) -> Any:

@@ -35,8 +35,9 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import NO_CELL, cell_by_cell, text_of
-from kmeanalyst.releases.domain.domain import Domain, SampleDigest
+from kmeanalyst.releases.domain.cells import NO_CELL
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.sample_digest import SampleDigest
 from kmeanalyst.sources.files import File, check_regular
 from kmeanalyst.sources.stores import StoreFile, is_url, store_files
 from kmeanalyst.sources.tables import Table as PublicTable
@@ -53,14 +54,20 @@ _DIGEST_BYTES = 16
 
 
 def refuse_private_as_public(
-    private: PrivateTable, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = ()
+    private: PrivateTable,
+    public: Table | None,
+    domain: Domain,
+    samples: Sequence[SampleDigest] = (),
+    workload: object = None,
 ) -> None:
-    """PublishError if the public rows are the private table, or the domain was drafted from it.
+    """PublishError if the public rows or the workload are the private table, or the domain was drafted from it.
 
+    private   its columns were checked.
     public    public points, pivots or a grid; None if there are none.
     domain    the columns that a release holds of the public rows.
     samples   digests of the samples from which the domain was drafted; none for a rehearsal, which protects no row and is
               best run on the public sample.
+    workload  the path of a text of questions, which messages may quote; anything else is ignored.
     """
     if not isinstance(public, str | Path | pd.DataFrame | None):
         open_public(public)
@@ -78,6 +85,8 @@ def refuse_private_as_public(
                 "the domain was drafted from the private table itself: its bounds and levels would reveal private values "
                 f"({same}). Draft it from a public sample, a code book or common knowledge."
             )
+    if isinstance(workload, str | Path):
+        refuse_private_as_workload(private, workload)
 
 
 def refuse_private_as_workload(private: PrivateTable, workload: str | Path) -> None:
@@ -93,7 +102,7 @@ def samples_of(sample: Table) -> tuple[SampleDigest, ...]:
     """The digests that identify a public sample: one for each of its files, or one of a DataFrame's cells."""
     with _comparable():
         if isinstance(sample, pd.DataFrame):
-            return (_digest_of_frame(sample),)
+            return (SampleDigest.of_frame(sample),)
         return tuple(_Content(path).whole_digest() for path in public_files(sample))
 
 
@@ -212,7 +221,7 @@ def _which_is_a_sample(private: PrivateTable, samples: Sequence[SampleDigest]) -
     """Which part of the private table is one of the samples, in words; "" if none is."""
     if (frame := private.pandas_frame) is not None:
         sizes = {sample.rows for sample in samples}
-        same = len(frame) in sizes and _digest_of_frame(frame) in samples
+        same = len(frame) in sizes and SampleDigest.of_frame(frame) in samples
         return "the DataFrame holds the cells of the sample" if same else ""
     return _with_content(private, [(sample.bytes, partial(replace, sample)) for sample in samples])
 
@@ -233,40 +242,16 @@ def _with_content(private: PrivateTable, contents: Sequence[tuple[int | None, Ca
     return ""
 
 
-def _columns_of(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    return {str(name): frame.iloc[:, j] for j, name in enumerate(frame.columns)}
-
-
-def _texts(cells: pd.Series) -> list[str | None]:
-    return [text_of(cell) for cell in cell_by_cell(cells)]
-
-
-def _digest_of_frame(frame: pd.DataFrame) -> SampleDigest:
-    """The digest of a frame's cells as texts; it does not depend on types, index or order of columns."""
-    digest = hashlib.sha256()
-    for name, cells in sorted(_columns_of(frame).items()):
-        for text in (name, *_texts(cells)):
-            data = b"" if text is None else text.encode("utf-8", errors="surrogatepass")
-            digest.update(b"%d:" % (-1 if text is None else len(data)) + data)
-    return SampleDigest(digest.hexdigest(), rows=len(frame))
-
-
 # ---------------------------------------------------------------------- the same rows
 
 
 def _same_rows(private: PrivateTable, public: Table, domain: Domain) -> bool:
-    """Whether the two tables hold the same rows, as the domain encodes them, in any order.
-
-    False if a table lacks a column of the domain: the callers refuse such tables.
-    """
+    """Whether the two tables hold the same rows, as the domain encodes them, in any order; False if public ones lack a column."""
     if private.read_once:
         raise PublishError(
             "public rows are compared with the private ones, and a RecordBatchReader can be read once only. Nothing was spent. "
             "Pass the private rows as a table or a file, or leave the public ones out."
         )
-    if not _has_columns(private.header, domain):
-        return False
-    private.check_columns(domain)
     count = private.count()
     others = _count(public, domain, most=count + _EMPTY_LINES)
     if others is None or abs(others - count) > _EMPTY_LINES or 0 in (others, count):

@@ -77,7 +77,7 @@ def opened_for_publishing(
 
 def note_ignored(table: PrivateTable, domain: Domain, unit: str | None) -> None:
     """Note the columns that the domain does not name; DomainError or PublishError if the table lacks one that it does."""
-    if ignored := [one_line(name) for name in table.check_columns(domain) if name != unit]:
+    if ignored := [one_line(name) for name in table.check_columns(domain, unit) if name != unit]:
         say(f"note: columns not in the domain are ignored: {', '.join(ignored)}", err=True)
 
 

@@ -99,7 +99,6 @@ def check_source_command(
       release-side check-source postgresql: --from health.visits --domain domain.toml
     """
     from kmeanalyst.releases.domain.domain import read_domain
-    from release_side.private_rows.reading import check_unit
     from release_side.private_rows.rows import open_private, table_or_path
 
     domain, table = read_domain(domain_path), open_private(table_or_path(source, from_table))
@@ -112,8 +111,6 @@ def check_source_command(
     text = "\n".join(aligned([("column", "kind", "type"), *lines], left=(0, 1, 2)))
     show(as_json, text, {"source": source, "columns": columns})
     note_ignored(table, domain, unit)
-    if unit is not None:
-        check_unit(table, unit, domain)
     if output is not None and not internal:
         raise PublishError("--output names the page of --internal. Add --internal, or leave it out.")
     if internal:

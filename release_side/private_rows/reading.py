@@ -10,7 +10,6 @@ Source   Balog, Tolstikhin & Schölkopf 2018, §7: rows that are identically dis
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,10 +22,9 @@ from typing import Any
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.statement import LONGEST_UNIT, PopulationSize, is_unit_name
+from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.releases.texts import one_line
 from release_side.choices.output_file import is_running
-from release_side.errors import PublishError
 from release_side.executors.executor import LOST, Executor, Here, answers
 from release_side.private_rows.table import PrivateTable, guarded
 from release_side.private_rows.unit_buckets import ReadUnits, Scatter, Settle
@@ -44,7 +42,8 @@ def counted_rows(
 ) -> Iterator[tuple[Iterable[Array] | Iterable[Any] | Parts, PopulationSize]]:
     """(encoded rows, how many there are), or units and their number. Rows of units may be in temporary files meanwhile.
 
-    Errors   PublishError, by public facts alone: as `check_unit`; for a table without parts where workers are to read it.
+    unit     checked before, by `check_columns`.
+    Errors   PublishError, by public facts alone, for a table without parts where workers are to read it.
     """
     here = isinstance(executor, Here)
     if unit is None:
@@ -52,7 +51,6 @@ def counted_rows(
         tasks = [] if here else _parts_of(table, size.count, executor)
         yield table.encoded(domain) if here else Parts(executor, tasks, methodcaller("encoded", domain), domain), size
         return
-    check_unit(table, unit, domain)
     table.check_readable()
     _name_left_folders()
     with TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-", ignore_cleanup_errors=True) as folder:
@@ -105,48 +103,6 @@ class Parts:
 def _parts_of(table: PrivateTable, n_rows: int, executor: Executor) -> list[PrivateTable]:
     """Parts of a table, enough for every worker and small enough to be repeated where one is lost; PublishError if it has none."""
     return table.divided(min(max(n_rows // (_PARTS_OF_A_WORKER * executor.n_workers), _LEAST), _MOST))
-
-
-def check_unit(table: PrivateTable, column: str, domain: Domain) -> None:
-    """Check that a column can identify units.
-
-    Errors   PublishError, by the header and the declared types alone, unless the column is there, once, has a name that can
-             be published and a type that can identify, and is not published itself.
-    """
-    header = table.header
-    if column in domain.names:
-        raise PublishError(
-            f"column {column!r} is named as the unit and is in the domain: what identifies units is never published. "
-            "Remove it from the domain."
-        )
-    if header.count(column) != 1:
-        found = "no column" if column not in header else "more than one column"
-        raise PublishError(
-            f"the private table has {found} {column!r}, so the rows of a unit cannot be found. Name the one column that "
-            "identifies the units."
-        )
-    if not is_unit_name(column):
-        raise PublishError(
-            f"column {column!r:.80} is named as the unit, and its name cannot stand in a file: it has more than {LONGEST_UNIT} "
-            "characters, or some that cannot be printed. Rename the column."
-        )
-    if why := table.refusal(column, None):
-        raise PublishError(why)
-    types = dict.fromkeys(part.type_of(column) for part in table.parts)
-    if len({_kind_of_type(declared) for declared in types}) > 1:
-        raise PublishError(
-            f"the files of the private table declare {column!r} with types of different kinds ({', '.join(types)}), in which one "
-            "identifier can be written in several ways: one unit would count as two. Cast it to one type in all files."
-        )
-
-
-def _kind_of_type(declared: str) -> str:
-    """What kind of cells a declared type has, as far as two types of one kind write the same identifier alike."""
-    name = re.sub(r"^dictionary<values=([^,>]*).*", r"\1", declared)
-    if name.startswith(("timestamp", "decimal")):
-        return name  # a unit, a time zone, a scale change how a value is written
-    name = re.sub(r"^(large_|fixed_size_|u)|(_view)$|[\d(\[].*", "", name)
-    return "text" if name == "string" else name
 
 
 def _units_of(

@@ -20,7 +20,7 @@ from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
 from kmeanalyst.sources.source import ArrowSource
 from kmeanalyst.sources.sql import is_database
 from kmeanalyst.sources.sql import sql as table_by_name
-from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_dataset
+from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of
 from release_side.errors import PublishError
 from release_side.private_rows.batches import Batches
 from release_side.private_rows.csv_file import CsvFile
@@ -51,8 +51,8 @@ def _opened(source: PrivateSource, n_rows: int | None) -> PrivateTable:
         return _together([_open_file(path) for path in paths_of(source)], source)
     if isinstance(source, ArrowSource):
         return Batches(source)
-    if is_dataset(source):
-        return _together([Batches(fragment) for fragment in fragments_of(source)])
+    if (fragments := fragments_of(source)) is not None:
+        return _together([Batches(fragment) for fragment in fragments])
     raise PublishError(
         f"a {type(source).__name__} is not a table that can be read. Pass a path, a DataFrame of pandas (of an array X "
         "pd.DataFrame(X, columns=domain.names)), release_side.sql(…), or what yields Arrow record batches: a DataFrame of polars "

@@ -8,6 +8,7 @@ cause or context of an exception.
 from __future__ import annotations
 
 import io
+import re
 import threading
 import warnings
 from abc import ABC, abstractmethod
@@ -22,6 +23,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.statement import LONGEST_UNIT, is_unit_name
 from kmeanalyst.releases.texts import other_separator
 from kmeanalyst.sources.files import File
 from kmeanalyst.sources.source import SourceError
@@ -106,10 +108,12 @@ class PrivateTable(ABC):
             "a part of it. Write it to Parquet files, or leave the processes out."
         )
 
-    def check_columns(self, domain: Domain) -> list[str]:
+    def check_columns(self, domain: Domain, unit: str | None = None) -> list[str]:
         """PublishError or DomainError unless the table has every column of the domain, with a type that can be read.
 
         By the header and the declared types alone. Returns the other columns.
+
+        unit   the column that identifies units, if there is one.
         """
         header = self.header
         if (mark := other_separator(header)) and set(header[0].split(mark)) & set(domain.names_read):
@@ -125,6 +129,8 @@ class PrivateTable(ABC):
         others = domain.check_has_columns(header, what="the private table")
         if refusals := [why for name in domain.names_read if (why := self.refusal(name, domain[name]))]:
             raise PublishError(" ".join(refusals))
+        if unit is not None:
+            _check_unit(self, unit, domain)
         return others
 
     def encoded(self, domain: Domain) -> Iterator[Array]:
@@ -174,6 +180,44 @@ class _NoWarnings:
 
 
 _NO_WARNINGS = _NoWarnings()
+
+
+def _check_unit(table: PrivateTable, column: str, domain: Domain) -> None:
+    """PublishError unless the column is there, once, has a name for a file and a type that can identify, and is not published."""
+    header = table.header
+    if column in domain.names:
+        raise PublishError(
+            f"column {column!r} is named as the unit and is in the domain: what identifies units is never published. "
+            "Remove it from the domain."
+        )
+    if header.count(column) != 1:
+        found = "no column" if column not in header else "more than one column"
+        raise PublishError(
+            f"the private table has {found} {column!r}, so the rows of a unit cannot be found. Name the one column that "
+            "identifies the units."
+        )
+    if not is_unit_name(column):
+        raise PublishError(
+            f"column {column!r:.80} is named as the unit, and its name cannot stand in a file: it has more than {LONGEST_UNIT} "
+            "characters, or some that cannot be printed. Rename the column."
+        )
+    if why := table.refusal(column, None):
+        raise PublishError(why)
+    types = dict.fromkeys(part.type_of(column) for part in table.parts)
+    if len({_kind_of_type(declared) for declared in types}) > 1:
+        raise PublishError(
+            f"the files of the private table declare {column!r} with types of different kinds ({', '.join(types)}), in which one "
+            "identifier can be written in several ways: one unit would count as two. Cast it to one type in all files."
+        )
+
+
+def _kind_of_type(declared: str) -> str:
+    """What kind of cells a declared type has, as far as two types of one kind write the same identifier alike."""
+    name = re.sub(r"^dictionary<values=([^,>]*).*", r"\1", declared)
+    if name.startswith(("timestamp", "decimal")):
+        return name  # a unit, a time zone, a scale change how a value is written
+    name = re.sub(r"^(large_|fixed_size_|u)|(_view)$|[\d(\[].*", "", name)
+    return "text" if name == "string" else name
 
 
 # ---------------------------------------------------------------------- what libraries raise

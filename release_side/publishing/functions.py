@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from kmeanalyst.kernels import Gaussian, Kernel, OnColumns, Product
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.pivots import Pivots
+from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec, table_kernel
@@ -28,7 +29,7 @@ from kmeanalyst.releases.function import KINDS, FunctionForm, ReleasedFunction, 
 from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
-from release_side.choices.choices import Account, FunctionChoices, Reading, check_one_of
+from release_side.choices.choices import Account, FunctionChoices, Reading, check_one_of, chosen
 from release_side.choices.options import (
     chosen_domain,
     fitting,
@@ -50,30 +51,32 @@ from release_side.publishing.opening import open_checked
 _PIVOTS = 400  # pivots, if the curator names neither points nor a grid
 
 
+class FunctionOptions(TypedDict, total=False):
+    """The options of `publish_function`: the fields of FunctionChoices, and those of every publication."""
+
+    target: str | None
+    regularisation: float | None
+    kernel: Kernel | str | None
+    pivots: Table | None
+    grid: int | None
+    calibration: str | None
+    ledger: str | Path | None
+    table: str | None
+    uncounted: bool
+    weak: bool
+    n_rows: int | None
+    rehearsal: int | None
+    workers: int | None
+    output: str | Path | None
+    force: bool
+    progress: Progress | None
+
+
+@spelled_out(FunctionOptions, uncounted=False, weak=False, force=False)
 def publish_function(
-    private: PrivateSource,
-    domain: Domain | str | Path | None = None,
-    *,
-    kind: str,
-    epsilon: float,
-    delta: float,
-    target: str | None = None,
-    regularisation: float | None = None,
-    kernel: Kernel | str | None = None,
-    pivots: Table | None = None,
-    grid: int | None = None,
-    calibration: str | None = None,
-    ledger: str | Path | None = None,
-    table: str | None = None,
-    uncounted: bool = False,
-    weak: bool = False,
-    n_rows: int | None = None,
-    rehearsal: int | None = None,
-    workers: int | None = None,
-    output: str | Path | None = None,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> ReleasedFunction:
+    private: PrivateSource, domain: Domain | str | Path | None = None, *, kind: str, epsilon: float, delta: float,
+    **options: Unpack[FunctionOptions],
+) -> ReleasedFunction:  # fmt: skip
     """Release a function of a private table, once, with (epsilon, delta)-differential privacy.
 
     private, n_rows as in `publish`.
@@ -97,16 +100,15 @@ def publish_function(
     >>> density.evaluate({"age": [30, 60]}).columns.tolist()
     ['value', 'standard_error', 'unseen']
     """
+    refuse_unknown(publish_function, options)
     domain_path, domain = domain, chosen_domain(domain)
-    choices = FunctionChoices(
-        kind=kind, target=target, regularisation=regularisation, kernel=kernel, pivots=pivots, grid=grid,
-        calibration=calibration,
-    )  # fmt: skip
-    mechanism = _noise(choices, epsilon, delta, rehearsal)
+    choices = chosen(FunctionChoices, options | {"kind": kind})
+    account, reading = chosen(Account, options), chosen(Reading, options)
+    file = Output(options.get("output"), options.get("force", False))
+    mechanism = _noise(choices, epsilon, delta, account.rehearsal)
     inputs = _inputs(choices, domain)
-    account, reading = Account(ledger, table, uncounted, weak, rehearsal), Reading(n_rows, workers=workers)
-    file = Output(output, force)
-    rows = open_checked(private, domain, (account, reading, file), points=pivots, columns=inputs, others=(domain_path,))
+    values = account, reading, file
+    rows = open_checked(private, domain, values, points=choices.pivots, columns=inputs, others=(domain_path,))
     size = PopulationSize(rows.count())
     if size.count < 1:
         raise PublishError("the table has no rows: nothing can be released. Name a table with at least one row.")
@@ -114,11 +116,13 @@ def publish_function(
     basis = _basis(choices, kernel_of_function(choices, inputs, size), inputs)
     if form.target is not None:
         plan_machine(form, basis, size.count)  # a machine that cannot be solved is refused before anything is counted
-    spending = spending_of(account, mechanism, size, f"function: {kind}", output)
-    door: dict[str, Any] = {"n_rows": size.count, "record_spend": spending.record, "progress": progress}
+    spending = spending_of(account, mechanism, size, f"function: {kind}", file.path)
+    door: dict[str, Any] = {"n_rows": size.count, "record_spend": spending.record, "progress": options.get("progress")}
     with file.reserved(), spending.note_budget_spent():
         if form.target is None:
-            measurement = private_mean(rows.encoded(domain), basis, mechanism, workers=workers or processors(), **door)
+            measurement = private_mean(
+                rows.encoded(domain), basis, mechanism, workers=reading.workers or processors(), **door
+            )
             noisy = NoisyCoordinates(measurement.noisy_sum, measurement.noise_scale / form.unit(basis, size.count))
         else:
             index = domain.position(form.target.name)

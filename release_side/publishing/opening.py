@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 from kmeanalyst.releases.domain.domain import Domain
 from release_side.budget.spending import LedgerWarning
 from release_side.choices.choices import Account, Reading
 from release_side.choices.internal_files import warning_of_internal_files
 from release_side.choices.output_file import Output
-from release_side.choices.public_inputs import refuse_private_as_public, refuse_private_as_workload
+from release_side.choices.public_inputs import refuse_private_as_public
 from release_side.executors.executor import check_executor
 from release_side.private_rows.rows import PrivateSource, Table, open_private
 from release_side.private_rows.table import PrivateTable
 
 
 def open_checked(
-    private: PrivateSource,
-    domain: Domain,
-    values: tuple[Account, Reading, Output],
-    *,
-    points: Table | None,
-    columns: Domain,
-    workload: object = None,
-    others: tuple[object, ...] = (),
-) -> PrivateTable:
+    private: PrivateSource, domain: Domain, values: tuple[Account, Reading, Output], *, points: Table | None,
+    columns: Domain, workload: object = None, others: tuple[object, ...] = (),
+) -> PrivateTable:  # fmt: skip
     """The private table; PublishError or DomainError for every fault that can be found before its rows are counted.
 
     points        rows that are given as public; compared with the private rows in these columns.
@@ -37,11 +30,10 @@ def open_checked(
     reading.check()
     check_executor(reading.executor, reading.workers)
     table = open_private(private, reading.n_rows)
+    table.check_columns(domain, reading.unit)
     output.check(table, account.ledger, (*others, points, workload))
-    refuse_private_as_public(table, points, columns, () if account.rehearsal is not None else domain.samples)
-    if isinstance(workload, str | Path):
-        refuse_private_as_workload(table, workload)
+    samples = () if account.rehearsal is not None else domain.samples
+    refuse_private_as_public(table, points, columns, samples, workload)
     if output.path is not None and account.rehearsal is None and (warning := warning_of_internal_files(output.path)):
         warnings.warn(warning, LedgerWarning, stacklevel=3)
-    table.check_columns(domain)
     return table

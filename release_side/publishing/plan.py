@@ -60,16 +60,9 @@ _TIMED_ROWS = 2000
 
 
 def plan(
-    domain: Domain | str | Path,
-    *,
-    rows: int,
-    delta: float,
-    epsilon: float | Sequence[float] = EPSILONS,
-    method: str = "random-features",
-    unit: str | None = None,
-    progress: Progress | None = None,
-    **options: Any,
-) -> pd.DataFrame:
+    domain: Domain | str | Path, *, rows: int, delta: float, epsilon: float | Sequence[float] = EPSILONS,
+    method: str = "random-features", unit: str | None = None, progress: Progress | None = None, **options: Any,
+) -> pd.DataFrame:  # fmt: skip
     """Predict the accuracy of releases of a table of `rows` rows at each epsilon; opens no private file.
 
     domain      Domain, or the path of its TOML file.

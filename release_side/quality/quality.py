@@ -17,7 +17,6 @@ from release_side.choices.internal_files import STAMP
 from release_side.choices.public_inputs import refuse_private_as_workload
 from release_side.choices.workload import Source
 from release_side.errors import PublishError
-from release_side.private_rows.reading import check_unit
 from release_side.private_rows.rows import PrivateSource, open_private
 from release_side.private_rows.table import guarded
 from release_side.quality.cells_read import CellsRead, cells_read
@@ -74,15 +73,9 @@ class Quality:
 
 
 def quality(
-    release: Release,
-    private: PrivateSource,
-    *,
-    group: str | None = None,
-    target: str | None = None,
-    workload: Source | None = None,
-    source: str | Path | None = None,
-    progress: Progress | None = None,
-) -> Quality:
+    release: Release, private: PrivateSource, *, group: str | None = None, target: str | None = None,
+    workload: Source | None = None, source: str | Path | None = None, progress: Progress | None = None,
+) -> Quality:  # fmt: skip
     """Compare a release with the private table that it was made of. The table is read twice, after its rows are counted.
 
     release     Release; with units, those of its statement are found in the table, and every unit weighs the same.
@@ -104,9 +97,7 @@ def quality(
         counted = CountedRows(ScoreTables(domain, None if group is None else domain.position(group)))
     except (KeyError, ValueError) as error:
         raise PublishError(str(error.args[0] if error.args else error)) from None
-    table.check_columns(domain)
-    if unit is not None:
-        check_unit(table, unit, domain)
+    table.check_columns(domain, unit)
     report = progress or silent
 
     def compare() -> Quality:

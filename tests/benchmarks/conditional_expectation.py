@@ -45,12 +45,9 @@ class Law:
 
 
 def _curve(
-    bounds: tuple[float, float, float, float],
-    draw_x: Callable[[int, np.random.Generator], Array],
-    of: Callable[[Array], Array],
-    noise: float,
-    given: list[float],
-) -> Law:
+    bounds: tuple[float, float, float, float], draw_x: Callable[[int, np.random.Generator], Array],
+    of: Callable[[Array], Array], noise: float, given: list[float],
+) -> Law:  # fmt: skip
     """y around a function of x, both cut off at their bounds."""
     low, high, bottom, top = bounds
 

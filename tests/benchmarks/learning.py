@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 import synthesis
 from harness import DATA, command_line, is_there, show
+from learning_cases import NOT_ALONE
 from sklearn.base import is_classifier
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -57,11 +58,6 @@ QUADRATIC = (
     "GaussianProcess", "LabelPropagation", "LabelSpreading", "KernelRidge", "NuSVC", "NuSVR", "SVC", "SVR", "TheilSen",
     "RadiusNeighbors",
 )  # fmt: skip
-NOT_ALONE = {
-    "ClassifierChain", "FixedThresholdClassifier", "MultiOutputClassifier", "OneVsOneClassifier", "OneVsRestClassifier",
-    "OutputCodeClassifier", "StackingClassifier", "TunedThresholdClassifierCV", "VotingClassifier", "MultiOutputRegressor",
-    "RegressorChain", "StackingRegressor", "VotingRegressor", "SelfTrainingClassifier", "FrozenEstimator",
-}  # fmt: skip  # they are made of others
 MORE = {
     "LogisticRegression": {"max_iter": 1000},
     "RadiusNeighborsClassifier": {"radius": 2.0, "outlier_label": "most_frequent"},

@@ -233,7 +233,7 @@ def test_publish_passes_every_choice_on(files, tmp_path, monkeypatch):
     options = {
         "epsilon": 0.5, "delta": 1e-7, "method": "subspace", "public_points": files.sample, "points": 12, "features": 34,
         "family": "maclaurin", "kernel": "margins", "target": "city", "weights": "signed", "bound": 1.5, "noise": "laplace",
-        "calibration": "zcdp", "ledger": str(tmp_path / "ledger"), "table": "people", "unit": "person", "rehearsal": 7,
+        "calibration": "zcdp", "ledger": str(tmp_path / "ledger"), "table": "people", "unit": "extra", "rehearsal": 7,
         "workers": 3, "workload": files.sample, "like": files.release, "output": str(tmp_path / "o.kme"),
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]

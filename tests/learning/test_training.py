@@ -13,7 +13,7 @@ import pytest
 import refusals
 from click.testing import CliRunner
 from every import every
-from learning_cases import DOMAIN, UNSEEN, table, weighted
+from learning_cases import DOMAIN, NOT_ALONE, UNSEEN, table, weighted
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -66,11 +66,6 @@ def answers_of(model: Any, frame: pd.DataFrame = UNSEEN) -> np.ndarray:
 
 # ---------------------------------------------------------------- no model is silently wrong
 
-NOT_ALONE = {
-    "ClassifierChain", "FixedThresholdClassifier", "MultiOutputClassifier", "OneVsOneClassifier", "OneVsRestClassifier",
-    "OutputCodeClassifier", "StackingClassifier", "TunedThresholdClassifierCV", "VotingClassifier", "MultiOutputRegressor",
-    "RegressorChain", "StackingRegressor", "VotingRegressor", "SelfTrainingClassifier", "FrozenEstimator",
-}  # fmt: skip
 KINDS = [(name, kind) for name, kind in all_estimators(["classifier", "regressor"]) if name not in NOT_ALONE]
 WITH: dict[str, dict[str, Any]] = {
     "MLPClassifier": {"solver": "lbfgs", "alpha": 1.0, "hidden_layer_sizes": 10},

@@ -21,10 +21,9 @@ from kmeanalyst.kernels import Gaussian
 from kmeanalyst.plots.axes import ticks_of
 from kmeanalyst.plots.style import RELEASE, SAMPLE, luminance, new_figure, plain, save
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from release_side.publishing.publish import publish
 

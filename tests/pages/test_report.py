@@ -21,11 +21,10 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.plots.style import luminance
 from kmeanalyst.release import Release
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.rules.rule import Rule
 from kmeanalyst.releases.statement import PrivacyStatement, guarantee

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import inspect
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 import refusals
 from file_tools import bare
 
+import kmeanalyst as ka
+import release_side
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.release import Release, from_frame
@@ -252,6 +255,12 @@ def test_weighted_data_may_be_text_and_a_kernel_a_value_or_its_text():
 
 
 # ---------------------------------------------------------------------- refusals
+
+
+def test_help_and_completion_show_every_option_of_functions_that_take_them_together():
+    last = {ka.fit: "rng", ka.score: "recode", release_side.publish_function: "progress", Release: "thinning_error"}
+    for function, name in last.items():
+        assert list(inspect.signature(function).parameters)[-1] == name  # and no **options
 
 
 TWO = Domain((Real(name="x", lower=0, upper=1), Real(name="y", lower=0, upper=1)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +46,7 @@ def answer(result: Result) -> dict[str, Any]:
     return json.loads(result.stdout, parse_constant=refuse)
 
 
-@functools.wraps(read_anew)
+@wraps(read_anew)
 def read_release(path: Any, **choices: Any) -> Release:
     """The release in a file; files of the same bytes are read once, and keep what their first question computed."""
     if not Path(path).is_file():

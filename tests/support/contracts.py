@@ -48,9 +48,8 @@ from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.features.pivots import Pivots
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 

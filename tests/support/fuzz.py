@@ -35,10 +35,9 @@ from hypothesis import strategies as st
 
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.column import Column, DomainError
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain, domain_toml, read_domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.expressions import ExpressionError, parse
 from kmeanalyst.releases.file import FileRefused, read_function, validate_release

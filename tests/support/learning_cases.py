@@ -26,6 +26,11 @@ DOMAIN = Domain((
     Real(name="cost", lower=0, upper=40),
 ))  # fmt: skip
 N = 5_000
+NOT_ALONE = {
+    "ClassifierChain", "FixedThresholdClassifier", "MultiOutputClassifier", "OneVsOneClassifier", "OneVsRestClassifier",
+    "OutputCodeClassifier", "StackingClassifier", "TunedThresholdClassifierCV", "VotingClassifier", "MultiOutputRegressor",
+    "RegressorChain", "StackingRegressor", "VotingRegressor", "SelfTrainingClassifier", "FrozenEstimator",
+}  # fmt: skip  # they are made of others
 
 
 def table(n: int, seed: int) -> pd.DataFrame:

@@ -94,13 +94,9 @@ def door_to(rows: Any, size: PopulationSize, noise: Any, **more: Any) -> Door[An
 
 
 def opened(
-    rows: Array,
-    *allowances: float,
-    tables: CellFeatures | None = None,
-    codes: Any = None,
-    noise: Any = None,
+    rows: Array, *allowances: float, tables: CellFeatures | None = None, codes: Any = None, noise: Any = None,
     **more: Any,
-) -> TableRounds:
+) -> TableRounds:  # fmt: skip
     """Rounds on these rows, or on their units; the allowances, and one that most tests leave unused."""
     piece: Any = rows if codes is None else grouped(codes, rows)
     size = PopulationSize(len(piece), None if codes is None else "who")

@@ -57,19 +57,10 @@ FEW = USUAL.cells // USUAL.points  # cells of a row where there are as many poin
 
 
 def written(
-    path: Path,
-    columns: Sequence[Column],
-    n_points: int,
-    kernel: Kernel,
-    *,
-    cells: Sequence[Any] | None = None,
-    feature_map: FeatureMap | None = None,
-    statement: PrivacyStatement | None = None,
-    derived: Sequence[Derived] = (),
-    derived_cells: Sequence[Any] = (),
-    method: str = "foreign",
-    rules: Sequence[Rule] = (),
-) -> None:
+    path: Path, columns: Sequence[Column], n_points: int, kernel: Kernel, *, cells: Sequence[Any] | None = None,
+    feature_map: FeatureMap | None = None, statement: PrivacyStatement | None = None, derived: Sequence[Derived] = (),
+    derived_cells: Sequence[Any] = (), method: str = "foreign", rules: Sequence[Rule] = (),
+) -> None:  # fmt: skip
     """A file of these points: the same cell in every row, unless `cells` has an array for each column."""
     domain = Domain(tuple(columns))
     of_each = [*(cells or [_cell(column) for column in columns]), *derived_cells]

@@ -30,7 +30,7 @@ from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.expressions.meaning import days_of
+from kmeanalyst.releases.expressions.arrays import days_of
 from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_GROUPS = 8  # groups that the levels form: the rarest are taken together

@@ -42,14 +42,9 @@ _LEAST_SHARE = 1e-9  # of a group that counts
 
 
 def odds_ratio(
-    release: ReleaseData,
-    first: Question,
-    second: Question,
-    *,
-    given: str | None = None,
-    where: Condition = None,
+    release: ReleaseData, first: Question, second: Question, *, given: str | None = None, where: Condition = None,
     view: View | None = None,
-) -> Estimate:
+) -> Estimate:  # fmt: skip
     """The odds of one condition where another holds over those where it does not.
 
     given    a column: the Mantel–Haenszel common odds ratio of its groups.
@@ -105,14 +100,9 @@ class _OfLogarithm(IntervalRule):
 
 
 def standardised(
-    release: ReleaseData,
-    question: Question,
-    *,
-    population: Mapping[str, float],
-    by: str | None = None,
-    where: Condition = None,
-    view: View | None = None,
-) -> Estimate:
+    release: ReleaseData, question: Question, *, population: Mapping[str, float], by: str | None = None,
+    where: Condition = None, view: View | None = None,
+) -> Estimate:  # fmt: skip
     """The expectation of a question with the groups of a column in the proportions of a declared population.
 
     population  group → its share or count, at least 0, which is taken to be exact; a group that is not named counts for nothing.
@@ -210,14 +200,9 @@ class SurvivalCurve:
 
 
 def survival(
-    release: ReleaseData,
-    time: str,
-    event: Question,
-    *,
-    where: Condition = None,
-    level: float = 0.95,
+    release: ReleaseData, time: str, event: Question, *, where: Condition = None, level: float = 0.95,
     view: View | None = None,
-) -> SurvivalCurve:
+) -> SurvivalCurve:  # fmt: skip
     """The Kaplan–Meier curve of a release with the errors of noise, sampling and resolution.
 
     time    a column of numbers: how long each row was watched, until its event or without one.

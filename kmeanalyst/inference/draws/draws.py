@@ -29,7 +29,7 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.expressions.meaning import days_of
+from kmeanalyst.releases.expressions.arrays import days_of
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices
 
@@ -47,13 +47,9 @@ _MOST_STEPS, _SETTLED = 400, 2e-3  # of the gradient, relative to that at w = p
 
 
 def draws(
-    release: ReleaseData,
-    m: int = 20,
-    *,
-    columns: Sequence[str] | None = None,
-    rows: int | None = None,
+    release: ReleaseData, m: int = 20, *, columns: Sequence[str] | None = None, rows: int | None = None,
     rng: np.random.Generator | int | None = None,
-) -> list[pd.DataFrame]:
+) -> list[pd.DataFrame]:  # fmt: skip
     """m tables that the private one may have been, for Rubin's Ū + (1 + 1/m) B (`mice::pool`, Stata's `mi`).
 
     m        at least 2: the spread between tables is the error of privacy and resolution. Sampling is what Ū adds.

@@ -8,10 +8,11 @@ need not sum to one, and nothing is normalised silently.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,82 +38,61 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 from kmeanalyst.releases.rules.compiled import asked_of
 from kmeanalyst.representation.weights.views import view_weights
 
-Errors = ErrorModel | IndependentErrors
 
+class Distribution(ABC):
+    """Weighted rows of a statistic, given a condition or not, and further rows at which its derivatives must be known (abstract).
 
-class Distribution(Protocol):
-    """Weighted points of a statistic, and further rows at which its derivatives must be known; a Population is one."""
-
-    @property
-    def view(self) -> str: ...
-
-    @property
-    def model(self) -> Errors: ...
-
-    @property
-    def weights(self) -> Array: ...
-
-    @property
-    def given(self) -> Array | None: ...
-
-    def question(self, column: Any) -> Any:
-        """A column's name, or another question, as `values` takes it."""
-
-    def values(self, question: Any) -> Array:
-        """A question at the points, then at the other rows: (n,) float64, finite at the points."""
-
-    def mean(self, values: Array) -> Array: ...
-
-    def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-        """Means (k,) and influences (·, k) of functions of the values: (m,) or (m, d) → (m, k), asked in blocks."""
-
-    def influence(self, derivative: Array) -> Array:
-        """From derivatives (n,) or (n, k) by each row's weight, the influence function as `model` takes it."""
-
-    def terms(self, influence: Array) -> Terms:
-        """The influence on each release, as an Estimate carries it."""
-
-    def text(self, question: str) -> str: ...
-
-    def infeasible(self, what: str, value: Callable[[Any], float]) -> str: ...
-
-    def bounds(self, column: Any) -> tuple[float, float] | None:
-        """Between which values a question lies on every row, by the domain's bounds; None where these do not say."""
-
-
-class ConditionedRows:
-    """Weighted rows, given a condition or not: means and influence functions (see `population_of`).
-
+    model        the errors: an ErrorModel, or IndependentErrors of several.
     weights      (M,) on the first rows of model.frame; given a condition they sum to one.
     given        (n,) bool over model.frame, whether the condition holds; None without one.
     probability  Σ w · condition under the distribution's weights; 1 without a condition.
     condition    the condition as text; "" without one.
     """
 
+    view: str
     model: Any
     weights: Array
     given: Array | None
     probability: float
     condition: str
 
+    def question(self, column: Any) -> Any:
+        """A column's name, or another question, as `values` takes it."""
+        return column
+
+    @abstractmethod
+    def values(self, question: Any) -> Array:
+        """A question at the points, then at the other rows: (n,) float64, finite at the points."""
+
+    def bounds(self, column: Any) -> tuple[float, float] | None:
+        """Between which values a question lies on every row, by the domain's bounds; None where these do not say."""
+        return None
+
     def mean(self, values: Array) -> Array:
         return self.weights @ values[: len(self.weights)]
 
     def influence(self, derivative: Array) -> Array:
+        """From derivatives (n,) or (n, k) by each row's weight, the influence function as `model` takes it."""
         if self.given is None:
             return derivative
         given = self.given if derivative.ndim == 1 else self.given[:, None]
         return np.where(given, derivative - self.mean(derivative), 0.0) / self.probability
 
     def features(self, values: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """Means (k,) and influences (·, k) of functions of the values: (m,) or (m, d) → (m, k)."""
         at_rows = function(values)
         return self.mean(at_rows), self.influence(at_rows)
 
     def terms(self, influence: Array) -> Terms:
+        """The influence on each release, as an Estimate carries it."""
         return ((self.model, influence),)
 
     def text(self, question: str) -> str:
         return f"{question} | {self.condition}" if self.condition else question
+
+    @abstractmethod
+    def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
+        """A note on an infeasible value: what it is, and what the probability view gives, `value` being that of a distribution."""
 
 
 def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) -> str:
@@ -126,13 +106,13 @@ Where = Question | Sequence[Question] | None
 
 
 @dataclass(frozen=True, eq=False)
-class Population(ConditionedRows):
+class Population(Distribution):
     """The weights of a view, given a condition or not, and the rows at which questions are asked.
 
     view       "signed", "probability" or "fitted".
     weights    (M,) on the released points, or on the rows of the fit; given a condition they sum to one.
     where      the conditions, as they were asked.
-    The other fields are those of ConditionedRows.
+    The other fields are those of Distribution.
     """
 
     release: ReleaseData
@@ -201,7 +181,6 @@ class Population(ConditionedRows):
             return None
 
     def infeasible(self, what: str, value: Callable[[Population], float]) -> str:
-        """A note on an infeasible value: what it is, and what the probability view gives, `value` being that of a population."""
         return infeasible_value(what, self.in_probability_view, value)
 
 
@@ -280,7 +259,7 @@ def expecting_relations(population: Population, influence: Array) -> Array:
     return np.vstack([influence, np.sqrt(np.maximum(larger**2 - usual**2, 0.0))])
 
 
-def _parts(model: Errors, influences: Sequence[Array]) -> Parts:
+def _parts(model: ErrorModel | IndependentErrors, influences: Sequence[Array]) -> Parts:
     longest = max(map(len, influences))
     influences = [one if len(one) == longest else np.append(one, 0.0) for one in influences]  # without a bias
     step = max(1, _BLOCK // longest)

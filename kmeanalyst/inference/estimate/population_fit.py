@@ -25,9 +25,8 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import principal_directions
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Number
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.rules.compiled import rules_of

@@ -292,14 +292,9 @@ _ROUNDING = 1e-9
 
 
 def conditional_expectation(
-    release: ReleaseData,
-    question: Question,
-    *,
-    given: Given,
-    where: Condition = None,
-    view: View | None = None,
+    release: ReleaseData, question: Question, *, given: Given, where: Condition = None, view: View | None = None,
     kernel: Kernel | str | None = None,
-) -> Estimate | Estimates:
+) -> Estimate | Estimates:  # fmt: skip
     """E[question | given columns have these values], smoothed over neighbouring values of numbers.
 
     question  an expression over column names, or a function of a DataFrame; a condition gives its probability.

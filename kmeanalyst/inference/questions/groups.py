@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import LONGEST, words
 

@@ -28,13 +28,9 @@ _ROUNDING = 1e-12  # added to the distribution function, so that 0.1 + 0.2 reach
 
 
 def cdf(
-    release: ReleaseData,
-    column: Question,
-    x: float | Sequence[float],
-    *,
-    where: Condition = None,
+    release: ReleaseData, column: Question, x: float | Sequence[float], *, where: Condition = None,
     view: View | None = None,
-) -> Estimate | Estimates:
+) -> Estimate | Estimates:  # fmt: skip
     """P(column <= x), for a number or for several at once.
 
     column   a column of numbers, or an expression.
@@ -59,13 +55,9 @@ def cdf_of(population: Distribution, column: Any, x: float | Sequence[float]) ->
 
 
 def quantile(
-    release: ReleaseData,
-    column: Question,
-    q: float | Sequence[float],
-    *,
-    where: Condition = None,
+    release: ReleaseData, column: Question, q: float | Sequence[float], *, where: Condition = None,
     view: View | None = None,
-) -> Estimate | Estimates:
+) -> Estimate | Estimates:  # fmt: skip
     """The quantile of order q, for a number or for several at once; see this module for its definition.
 
     column   a column of numbers, or an expression.

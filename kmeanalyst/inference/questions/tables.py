@@ -25,7 +25,7 @@ from kmeanalyst.inference.questions.moments import deviation_of, variance_of
 from kmeanalyst.inference.questions.quantiles import quantiles_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.expressions.meaning import codes_of
+from kmeanalyst.releases.expressions.arrays import codes_of
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 MOST_CELLS = 10_000  # cells of a table
@@ -34,14 +34,9 @@ MOST_WORK = 2**30  # characters of conditions × (rows + 5000), of groups that a
 
 
 def histogram(
-    release: ReleaseData,
-    column: str,
-    *,
-    bins: int | Sequence[float] | None = None,
-    where: Condition = None,
-    view: View | None = None,
-    level: float = 0.95,
-) -> pd.DataFrame:
+    release: ReleaseData, column: str, *, bins: int | Sequence[float] | None = None, where: Condition = None,
+    view: View | None = None, level: float = 0.95,
+) -> pd.DataFrame:  # fmt: skip
     """The probability of each group of a column's values, one row for each, indexed by its label.
 
     bins      how numbers are grouped: see `groups_of`. By default atoms, and ranges between public edges.
@@ -72,14 +67,9 @@ def histogram_frame(found: Estimates, groups: Sequence[Group], name: str, level:
 
 
 def table(
-    release: ReleaseData,
-    a: str,
-    b: str | None = None,
-    *,
-    where: Condition = None,
-    view: View | None = None,
+    release: ReleaseData, a: str, b: str | None = None, *, where: Condition = None, view: View | None = None,
     level: float = 0.95,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """The probability of each pair of groups of two columns (or of each group of one), in long form.
 
     Groups are levels, atoms and ranges as `histogram` has them. The index has a level for each column,

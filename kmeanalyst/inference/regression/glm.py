@@ -32,15 +32,9 @@ _LARGEST, _SMALLEST = 1e30, 1e-30  # sizes of values whose squares and their pro
 
 
 def glm(
-    release: ReleaseData,
-    formula: str,
-    family: str = "gaussian",
-    *,
-    link: str | None = None,
-    reference: Mapping[str, str] | None = None,
-    where: Condition = None,
-    view: View | None = None,
-) -> RegressionEstimate:
+    release: ReleaseData, formula: str, family: str = "gaussian", *, link: str | None = None,
+    reference: Mapping[str, str] | None = None, where: Condition = None, view: View | None = None,
+) -> RegressionEstimate:  # fmt: skip
     """A generalised linear model of a formula in R's notation, each coefficient with its error bar.
 
     formula    "income ~ age + education + age:sex": + - : * ^ ( ) 1 0 join factors, each a column or another expression.

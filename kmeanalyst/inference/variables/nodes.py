@@ -21,7 +21,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.expressions import parse, words
-from kmeanalyst.releases.expressions.meaning import days_of
+from kmeanalyst.releases.expressions.arrays import days_of
 from kmeanalyst.releases.release import ReleaseData
 
 Kind = Literal["number", "condition", "levels"]

@@ -11,7 +11,7 @@ import numpy as np
 from kmeanalyst.inference.variables.nodes import Kind, Node, applied, expression_node, inside
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.expressions.meaning import CALCULATE, COMPARE, compared
+from kmeanalyst.releases.expressions.arrays import CALCULATE, COMPARE, compared
 
 _TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INSTEAD = {

@@ -78,8 +78,8 @@ def check_bounded(weights: Sequence[Array], what: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ProductDistribution:
-    """Weighted combinations of several releases' points, given a condition or not; a `Distribution`.
+class ProductDistribution(Distribution):
+    """Weighted combinations of several releases' points, given a condition or not.
 
     factors     the releases' populations, in one view.
     grids       the combinations; then for each release all rows of its frame with combinations of the others' points.
@@ -93,11 +93,12 @@ class ProductDistribution:
     weights: Array
     others: tuple[Array, ...] = field(repr=False)
     conditions: tuple[Node, ...] = ()
+    condition: str = ""
     given: Array | None = None
     probability: float = 1.0
 
     @property
-    def view(self) -> str:
+    def view(self) -> str:  # type: ignore[override]
         """ "probability" if every release's is, else "signed"."""
         return "probability" if all(factor.view == "probability" for factor in self.factors) else "signed"
 
@@ -120,16 +121,6 @@ class ProductDistribution:
             f"{error:.2g}, for a kernel with k(x, x) = 1",
         )
 
-    def question(self, column: Any) -> Any:
-        return column
-
-    def bounds(self, column: Any) -> None:
-        """Nothing is declared of an expression."""
-
-    def text(self, question: str) -> str:
-        conditions = " and ".join(shown(condition) for condition in self.conditions)
-        return f"{question} | {conditions}" if conditions else question
-
     def values(self, question: Node) -> Array:
         """A node's values at the combinations, then with each release's rows, finite at the combinations."""
         frames = {factor.release: factor.model.frame for factor in self.factors}
@@ -139,9 +130,6 @@ class ProductDistribution:
             values[~self.given] = 0.0
         check_defined(values[: len(self.weights)], question.exclusion)
         return values
-
-    def mean(self, values: Array) -> Array:
-        return self.weights @ values[: len(self.weights)]
 
     def influence(self, derivative: Array) -> Array:
         """The influences on the releases, one below the other, from derivatives (n,) or (n, k) on all grids."""
@@ -212,7 +200,10 @@ def _given(product: ProductDistribution, conditions: tuple[Node, ...]) -> Produc
     given = np.logical_and.reduce([values == 1 for values in held])
     probability = positive_probability(float(product.weights @ given[:n]))
     weights = product.weights * given[:n] / probability
-    return replace(product, conditions=conditions, given=given, probability=probability, weights=weights)
+    text = " and ".join(map(shown, conditions))
+    return replace(
+        product, conditions=conditions, condition=text, given=given, probability=probability, weights=weights
+    )
 
 
 def _combined(

@@ -63,15 +63,9 @@ class RandomBinning(CellFeatures):
 
     @classmethod
     def draw(
-        cls,
-        kernel: Kernel,
-        *,
-        bounds: Array,
-        dimension: int,
-        missing_columns: tuple[int, ...] = (),
-        most_cells: int | None = None,
-        rng: np.random.Generator | int | None = None,
-    ) -> RandomBinning:
+        cls, kernel: Kernel, *, bounds: Array, dimension: int, missing_columns: tuple[int, ...] = (),
+        most_cells: int | None = None, rng: np.random.Generator | int | None = None,
+    ) -> RandomBinning:  # fmt: skip
         """Draw as many grids as fit in `dimension` coordinates; the last few coordinates may stay unused.
 
         bounds            (d, 2) public bounds of the columns, encoded.

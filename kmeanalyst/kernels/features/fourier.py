@@ -46,14 +46,9 @@ class RandomFourier(FeatureMap):
 
     @classmethod
     def draw(
-        cls,
-        kernel: Kernel,
-        *,
-        n_columns: int,
-        dimension: int,
-        missing_columns: Iterable[int] = (),
+        cls, kernel: Kernel, *, n_columns: int, dimension: int, missing_columns: Iterable[int] = (),
         rng: np.random.Generator | int | None = None,
-    ) -> RandomFourier:
+    ) -> RandomFourier:  # fmt: skip
         """Draw `dimension` coordinates (an even number: cosine and sine count two) from the kernel.
 
         missing_columns   columns of numbers where a cell may be missing: missing gets a phase of its own.

@@ -57,13 +57,9 @@ class RandomMaclaurin(FeatureMap):
 
     @classmethod
     def draw(
-        cls,
-        kernel: DotProduct,
-        *,
-        dimension: int,
-        law: str = "coordinates",
+        cls, kernel: DotProduct, *, dimension: int, law: str = "coordinates",
         rng: np.random.Generator | int | None = None,
-    ) -> RandomMaclaurin:
+    ) -> RandomMaclaurin:  # fmt: skip
         check_positive("dimension", dimension, "there must be features.", "Pass a whole number, such as 2000.")
         if law not in LAWS:
             raise ValueError(f"law must be one of {', '.join(LAWS)}, got {law!r:.80}. Name one of these.")

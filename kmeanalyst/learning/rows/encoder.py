@@ -50,14 +50,9 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        columns: Sequence[Mapping[str, Any]],
-        *,
-        derived: Sequence[Mapping[str, Any]] = (),
-        base: Sequence[Mapping[str, Any]] = (),
-        encoding: Encoding = "onehot",
-        missing: Missing = "mark",
-    ) -> None:
+        self, columns: Sequence[Mapping[str, Any]], *, derived: Sequence[Mapping[str, Any]] = (),
+        base: Sequence[Mapping[str, Any]] = (), encoding: Encoding = "onehot", missing: Missing = "mark",
+    ) -> None:  # fmt: skip
         self.columns = columns
         self.derived = derived
         self.base = base

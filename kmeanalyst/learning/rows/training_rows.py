@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,6 @@ from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.representation.weights.reweight import nearest_probability_weights
 from kmeanalyst.representation.weights.views import systematic_indices
 
-TaskKind = Literal["classification", "regression"]
-TASKS: tuple[TaskKind, ...] = ("classification", "regression")
 _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
 _CLASSES = 200  # the most values of a whole number that can be classified
 _NO_WEIGHT = 1e-9  # share of the mean weight below which a weight is 0: fitted populations have rows that hardly count
@@ -201,15 +199,18 @@ class TrainingRows:
     notes: tuple[str, ...] = ()
 
 
+class Sampling(TypedDict, total=False):
+    """How rows are taken from a release: the view, their effective number, and of drawn rows the random numbers."""
+
+    view: View | None
+    effective_rows: float | None
+    rng: np.random.Generator | int | None
+
+
 def training_rows(
-    release: ReleaseData,
-    goal: Target | None,
-    view: View,
-    *,
-    effective_rows: float | None = None,
-    labels: LabelModel | None = None,
-    rng: np.random.Generator | int | None = 0,
-) -> TrainingRows:
+    release: ReleaseData, goal: Target | None, view: View, *, effective_rows: float | None = None,
+    labels: LabelModel | None = None, rng: np.random.Generator | int | None = 0,
+) -> TrainingRows:  # fmt: skip
     """The rows of a view in which the target is known, with weights that sum to an effective number of rows.
 
     view            "signed", weights as released; "probability", the nearest probability weights; "resampled", rows of equal
@@ -344,25 +345,14 @@ def effective_size(weights: Array) -> float:
 
 
 def to_sklearn(
-    release: ReleaseData,
-    target: str,
-    view: View,
-    *,
-    columns: Sequence[str] | None,
-    encoding: Encoding,
-    missing: Missing,
-    effective_rows: float | None,
-    task: TaskKind | None,
-    labels: Labels,
-    rng: np.random.Generator | int | None,
-) -> TrainingData:
-    if task is not None:
-        check_option("task", task, TASKS)
+    release: ReleaseData, target: str, *, columns: Sequence[str] | None, encoding: Encoding, missing: Missing, labels: Labels,
+    **sampling: Any,
+) -> TrainingData:  # fmt: skip
+    """What scikit-learn's fit takes, of the rows that `training_rows` takes from a release."""
     check_option("labels", labels, LABELS)
-    goal = target_of(release, target, task)
-    names = predictors_of(release, target, columns)
+    goal, names = target_of(release, target), predictors_of(release, target, columns)
     source = find_labels(labels, release, goal.column, goal.task, tuple(names))
-    rows = training_rows(release, goal, view, effective_rows=effective_rows, labels=source, rng=rng)
+    rows = training_rows(release, goal, labels=source, **sampling)
     encoder = encoder_of(release, names, encoding=encoding, missing=missing)
     assert rows.cells is not None
     return TrainingData(encoder.transform(rows.frame), rows.cells, rows.weights)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import fsum
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -23,16 +23,17 @@ from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
 from kmeanalyst.inference.estimate.population import Population, Where, answer, estimates, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.learning.scoring.metrics import Loss, Metric, Need, Predictions, metric_named
 from kmeanalyst.learning.scoring.sample_law import SampleLaw, conditions_of, sample_law
 from kmeanalyst.learning.training.pipeline import digest
 from kmeanalyst.releases.domain.cells import text_of
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.expressions.meaning import days_of
+from kmeanalyst.releases.expressions.arrays import days_of
 from kmeanalyst.releases.memo import kept
 from kmeanalyst.releases.release import ReleaseData, View
-from kmeanalyst.sources.tables import Recode, Rename, translated
+from kmeanalyst.sources.tables import Translation, translated
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,18 +211,11 @@ _ROUNDING = 1e-9
 Distribution = Callable[[bool], Population | SampleLaw]  # of the rows; of ranked ones it has no negative weight
 
 
+@spelled_out(Translation)
 def score(
-    model: Any,
-    data: Any,
-    metric: str | Loss | Sequence[str | Loss] | None = None,
-    *,
-    target: str | None = None,
-    positive: Any = None,
-    where: Where = None,
-    view: View | None = None,
-    rename: Rename = None,
-    recode: Recode = None,
-) -> Estimate | Estimates:
+    model: Any, data: Any, metric: str | Loss | Sequence[str | Loss] | None = None, *, target: str | None = None,
+    positive: Any = None, where: Where = None, view: View | None = None, **own: Unpack[Translation],
+) -> Estimate | Estimates:  # fmt: skip
     """How good a model's predictions are, with the error of the score.
 
     model     with predict, and predict_proba or decision_function where the metric needs it; a classifier has classes_, and
@@ -249,7 +243,8 @@ def score(
     accuracy(income)  0.819333  0.799863  0.838804
     roc_auc(income)   0.872411  0.852967  0.891855
     """
-    data, task = translated(data, rename, recode), task_of(model, target, positive)
+    refuse_unknown(score, own)
+    data, task = translated(data, **own), task_of(model, target, positive)
     population, notes = (_of_release if isinstance(data, ReleaseData) else _of_sample)(task, data, where, view)
     several = isinstance(metric, Sequence) and not isinstance(metric, str)
     metrics = [metric_named(name, task.classes) for name in (metric if several else [metric])]  # type: ignore[union-attr]

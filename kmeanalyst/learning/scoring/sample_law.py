@@ -17,13 +17,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import SamplingErrors
-from kmeanalyst.inference.estimate.population import (
-    ConditionedRows,
-    Where,
-    check_condition,
-    positive_probability,
-    shown,
-)
+from kmeanalyst.inference.estimate.population import Distribution, Where, check_condition, positive_probability, shown
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.domain.domain import Domain
@@ -36,8 +30,8 @@ _KNOWN: WeakValueDictionary[str, SamplingErrors] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, eq=False)
-class SampleLaw(ConditionedRows):
-    """A sample's rows with equal weights, given a condition or not (see `population.Law`)."""
+class SampleLaw(Distribution):
+    """A sample's rows with equal weights, given a condition or not."""
 
     model: SamplingErrors
     weights: Array
@@ -47,17 +41,11 @@ class SampleLaw(ConditionedRows):
     notes: tuple[str, ...] = ()
     view: str = "sample"
 
-    def question(self, column: Any) -> Any:
-        return column
-
     def values(self, question: Any) -> Array:
         return np.asarray(question(self.model.frame), dtype=float)
 
     def infeasible(self, what: str, value: Callable[[Any], float]) -> str:
         return f"{what}: check the model's answers, since all weights of a sample are positive."
-
-    def bounds(self, column: Any) -> tuple[float, float] | None:
-        return None
 
 
 def sample_law(sample: Any, where: Where, domain: Domain | None, target: str) -> SampleLaw:

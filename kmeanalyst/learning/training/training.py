@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,12 @@ from sklearn.utils import get_tags
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
+from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.learning.rows.encoder import DomainEncoder, Encoding, Missing
 from kmeanalyst.learning.rows.labels import LABELS, LabelModel, Labels, find_labels
 from kmeanalyst.learning.rows.smoothed_classes import PENALTY
 from kmeanalyst.learning.rows.training_rows import (
+    Sampling,
     Target,
     TrainingRows,
     check_option,
@@ -49,18 +51,11 @@ _CHANGED = {
 }
 
 
+@spelled_out(Sampling, rng=0)
 def fit(
-    estimator: Any,
-    release: ReleaseData,
-    target: str | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    view: View | None = None,
-    effective_rows: float | None = None,
-    encoding: Encoding | None = None,
-    labels: Labels | None = None,
-    rng: np.random.Generator | int | None = 0,
-) -> TrainedPipeline:
+    estimator: Any, release: ReleaseData, target: str | None = None, *, columns: Sequence[str] | None = None,
+    encoding: Encoding | None = None, labels: Labels | None = None, **sampling: Unpack[Sampling],
+) -> TrainedPipeline:  # fmt: skip
     """Train a scikit-learn estimator on a release.
 
     estimator       a classifier, regressor, clusterer or detector, a pipeline or a search over parameters; it is cloned.
@@ -89,10 +84,12 @@ def fit(
     >>> model.report.view, model.report.labels
     ('probability', 'released')
     """
+    refuse_unknown(fit, sampling)
     training = Training.of(estimator, release, target, columns, encoding, labels)
-    chosen, why = _view_for(training) if view is None else (view, "as requested")
-    _check_view(chosen, training)
-    return _train(training, chosen, why, effective_rows, rng)
+    named = sampling.get("view")
+    view, why = _view_for(training) if named is None else (named, "as requested")
+    _check_view(view, training)
+    return _train(training, view, why, sampling)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,14 +112,9 @@ class Training:
 
     @classmethod
     def of(
-        cls,
-        estimator: Any,
-        release: ReleaseData,
-        target: str | None,
-        columns: Sequence[str] | None,
-        encoding: Encoding | None,
-        labels: Labels | None,
-    ) -> Training:
+        cls, estimator: Any, release: ReleaseData, target: str | None, columns: Sequence[str] | None,
+        encoding: Encoding | None, labels: Labels | None,
+    ) -> Training:  # fmt: skip
         if not isinstance(release, ReleaseData):
             raise TypeError(
                 f"a model is trained on a Release, got a {type(release).__name__}. Read one: kmeanalyst.read_release(path), or "
@@ -174,9 +166,10 @@ class Training:
         return changes
 
 
-def _train(training: Training, view: View, why: str, effective_rows: float | None, rng: Any) -> TrainedPipeline:
+def _train(training: Training, view: View, why: str, sampling: Sampling) -> TrainedPipeline:
     labels = None if view == "fitted" else training.labels
-    rows = training_rows(training.release, training.goal, view, effective_rows=effective_rows, labels=labels, rng=rng)
+    asked: Any = sampling | {"view": view}
+    rows = training_rows(training.release, training.goal, labels=labels, **asked)
     if training.goal is not None and training.classes is not None and len(present := _classes_of(rows)) < 2:
         raise ValueError(
             f"all rows have {training.goal.column.name} = {present[0]}, so there are no classes to separate. Choose another "

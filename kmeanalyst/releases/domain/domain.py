@@ -13,7 +13,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array, coordinates_of
 from kmeanalyst.releases.domain.cells import texts_of
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
+from kmeanalyst.releases.domain.sample_digest import SampleDigest, digests_of
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree, parents_by_prefixes, parents_in
 from kmeanalyst.releases.expressions import words
@@ -34,7 +34,6 @@ from kmeanalyst.releases.memo import Memoised
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
 from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
-from kmeanalyst.releases.statement import is_digest, is_whole
 from kmeanalyst.releases.texts import one_line, other_separator
 
 SAMPLE = "the sample"  # what messages call an analyst's own table
@@ -64,27 +63,6 @@ def column_from_dict(table: Any) -> Column:
             + (f"unknown here: {', '.join(unknown)}. " if unknown else "")
             + (f"Add {', '.join(absent)}." if absent else "Remove what is unknown.")
         ) from None
-
-
-@dataclass(frozen=True)
-class SampleDigest:
-    """What identifies a sample: the size and SHA-256 of a file's content, or those of the cells of a DataFrame.
-
-    `publish` compares it with the private table: a domain drafted from private rows would publish their levels and extremes.
-    It stays in the curator's domain file; a release holds the columns alone.
-
-    sha256   in lower-case hexadecimal digits.
-    bytes    size of the file's content, of a .gz file that of its inflated content; None for a DataFrame.
-    rows     number of rows of a DataFrame; None for a file.
-    """
-
-    sha256: str
-    bytes: int | None = None
-    rows: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The digest as its TOML table has it."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -450,7 +428,7 @@ def read_domain(path: str | Path) -> Domain:
     folder = Path(path).parent
     columns = Domain.from_dict(_plain_dates(_with_trees(parsed.get("column", []), folder))).columns
     domain = Domain(
-        columns, rules=rules_from(parsed.get("rule", []), folder), samples=_digests_of(parsed.get("sample", []))
+        columns, rules=rules_from(parsed.get("rule", []), folder), samples=digests_of(parsed.get("sample", []))
     )
     check_kept(domain)
     return domain
@@ -480,23 +458,6 @@ def _plain_dates(table: Any) -> Any:
     if isinstance(table, list):
         return [_plain_dates(value) for value in table]
     return table.isoformat() if hasattr(table, "isoformat") else table
-
-
-def _digests_of(tables: Any) -> tuple[SampleDigest, ...]:
-    """The digests in the [[sample]] tables of a domain file; DomainError if one is not as a draft writes it."""
-    if not isinstance(tables, list) or not all(map(_is_digest_table, tables)):
-        raise DomainError(
-            f"a [[sample]] table must hold sha256 (64 hexadecimal digits) and bytes or rows, got {tables!r:.200}: publish "
-            "compares it with the private table. Restore it as draft-domain wrote it, or draft the domain again."
-        )
-    return tuple(SampleDigest(**table) for table in tables)
-
-
-def _is_digest_table(table: Any) -> bool:
-    if not isinstance(table, dict) or set(table) not in ({"sha256", "bytes"}, {"sha256", "rows"}):
-        return False
-    size = table.get("bytes", table.get("rows"))
-    return is_digest(table["sha256"]) and is_whole(size) and size >= 0
 
 
 def domain_toml(domain: Domain, comments: Mapping[str, Sequence[str]] | None = None) -> str:

@@ -7,7 +7,6 @@ rows. A note asks a question and changes nothing: it is about identifiers, codes
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -22,6 +21,7 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.strings import MOST_SYMBOLS
+from kmeanalyst.releases.domain import draft_notes
 from kmeanalyst.releases.domain.cells import parse_day, parse_number, text_of
 from kmeanalyst.releases.domain.column import Column, DomainError, is_code
 from kmeanalyst.releases.domain.domain import Domain
@@ -54,21 +54,11 @@ _SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
 _MOST_BAD = 0.5  # a column with a smaller share of cells that are not numbers, or not dates, is still one of them
 _CALENDAR = (-719162, 2932896)  # 0001-01-01 and 9999-12-31
 _MOST_PROBLEMS = 10  # columns that one error names
-_FEW = 10  # a level seen fewer times is rare
 _OTHER = "other"  # the level that rare ones are collapsed into
-_NEARLY_ALL = 0.95  # an identifier has at least this share of distinct values
-_FEWEST_UNIQUE = 20  # numbers that must be present before their being distinct suggests an identifier
-_FEWEST_TEXTS = 10  # the same for texts
-_FEWEST_IN_SEQUENCE = 5  # the same for numbers without a gap
-_UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=re.IGNORECASE)
-_CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
 _COMMA = re.compile(r"[^\w,.]?\s?-?\d[\d.' ]*,\d+\s?[^\w,.]?")
 _PADDED = re.compile(r"0\d+")
-_MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
 _FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # of dates
-_MOST_CODES = 3  # codes at one end of a column
-_SHOWN = 6  # values that a note lists
 
 
 @dataclass(frozen=True)
@@ -135,7 +125,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
     counts = Counter(present)
     if _is_boolean(sorted(counts)):
         if len(counts) == 1:
-            notes.append(_constant(repr(present[0]), "the other of true and false is drafted all the same"))
+            notes.append(draft_notes.constant(repr(present[0]), "the other of true and false is drafted all the same"))
         return Boolean(name=name, missing=missing)
     zeros = [text for text in counts if _PADDED.fullmatch(text.strip())]
     many = max(_FEWEST_STRINGS, _OFTEN_NEW * len(present))
@@ -168,8 +158,8 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
 
 def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[str], collapse_rare: bool) -> Column:
     """Levels; with `collapse_rare` the rare ones as one, to which rare and unseen levels of private rows then belong."""
-    rare = [level for level in sorted(counts) if counts[level] < _FEW]
-    kept = [level for level in sorted(counts) if not collapse_rare or counts[level] >= _FEW]
+    rare = [level for level in sorted(counts) if counts[level] < draft_notes.FEW]
+    kept = [level for level in sorted(counts) if not collapse_rare or counts[level] >= draft_notes.FEW]
     commas = [level for level in sorted(counts) if _COMMA.fullmatch(level)]
     comma = f"{commas[0]!r} reads as a number with a comma" if 2 * len(commas) > len(counts) else ""
     if comma:
@@ -191,12 +181,12 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     other = _free_name(kept) if (collapse_rare and rare) or unseen else None
     lost = repr(other) if other else "missing" if missing else "the default (the first)"
     notes.append(f"CHECK levels: the sample's only; a level it lacks becomes {lost} on the private side")
-    notes.extend(_texts_may_identify(counts))
-    notes.extend(_spellings(counts))
-    notes.extend(_rare_levels(rare, other if collapse_rare else None))
+    notes.extend(draft_notes.texts_may_identify(counts))
+    notes.extend(draft_notes.spellings(counts))
+    notes.extend(draft_notes.rare_levels(rare, other if collapse_rare else None))
     levels = (*kept, other) if other else tuple(kept)
     if len(levels) == 1:
-        notes.append(_constant(repr(levels[0]), "list the levels of the code book"))
+        notes.append(draft_notes.constant(repr(levels[0]), "list the levels of the code book"))
     return Categorical(name=name, missing=missing, default=other, levels=levels)
 
 
@@ -247,10 +237,10 @@ def _number(text: str) -> float | None:
 def _draft_date(name: str, days: Array, missing: bool, notes: list[str], form: str = "") -> Column:
     first, last = float(days.min()), float(days.max())
     if first == last:
-        notes.append(_constant(_iso(first), "write the bounds of the code book"))
+        notes.append(draft_notes.constant(_iso(first), "write the bounds of the code book"))
     else:
         notes.append("CHECK bounds: drafted a tenth of the sample's range wider at each end")
-    notes.extend(_codes(days, _iso))
+    notes.extend(draft_notes.codes_for_missing(days, _iso))
     margin = max(1, math.ceil((last - first) * _MARGIN))
     lower, upper = max(first - margin, _CALENDAR[0]), min(last + margin, _CALENDAR[1])
     return Date(name=name, missing=missing, lower=_iso(lower), upper=_iso(upper), format=form or None)
@@ -265,14 +255,14 @@ def draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) -> 
     low, high = _widened(float(numbers.min()), float(numbers.max()), whole)
     whole = whole and max(-low, high) <= 2**53
     if numbers.min() == numbers.max():
-        notes.append(_constant(f"{numbers[0]:g}", "write the bounds of the code book"))
+        notes.append(draft_notes.constant(f"{numbers[0]:g}", "write the bounds of the code book"))
     else:
         notes.append(
             f"CHECK bounds: the sample runs from {numbers.min():g} to {numbers.max():g}; values outside are clamped"
         )
-    notes.extend(_numbers_may_identify(numbers))
-    notes.extend(_days_as_digits(numbers))
-    notes.extend(_codes(numbers, lambda value: f"{value:.15g}"))
+    notes.extend(draft_notes.numbers_may_identify(numbers))
+    notes.extend(draft_notes.days_as_digits(numbers))
+    notes.extend(draft_notes.codes_for_missing(numbers, lambda value: f"{value:.15g}"))
     kind = Integer if whole else Real
     number = int if whole else float
     options: dict[str, Any] = {}
@@ -414,114 +404,7 @@ def _round_out(value: float, direction: Callable[[float], float]) -> float:
     return float(f"{direction(value / 10.0**exponent)}e{exponent}")
 
 
-# ------------------------------------------------------------------ notes: each function gives none or one
-
-
-def _days_as_digits(numbers: Array) -> list[str]:
-    """Whole numbers that all read as days, such as 20230623."""
-
-    def as_day(value: float) -> str:
-        text = f"{value:.0f}"
-        return f"{text[:4]}-{text[4:6]}-{text[6:]}"
-
-    if not all(len(day) == 10 and _day(day) is not None for day in map(as_day, np.unique(numbers))):
-        return []
-    first = numbers.min()
-    return [
-        f"CHECK dates: every value reads as a day, such as {first:.0f}: as a number its months are 100 apart. Write it as "
-        f"{as_day(first)}, in the private table too, and it is drafted as a date"
-    ]
-
-
-def _spellings(counts: Mapping[str, int]) -> list[str]:
-    """Levels that differ by case alone, and levels that usually mark a missing cell."""
-    alike = Counter(level.casefold() for level in counts)
-    twice = [level for level in sorted(counts) if alike[level.casefold()] > 1]
-    marks = [level for level in sorted(counts) if level.casefold() in _MARKS]
-    said = (
-        (twice, "CHECK spellings: {} differ by case alone: if they are one level, write them alike everywhere"),
-        (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: if so, take them out of levels and "
-         "write missing = true, missing_codes = [...]"),
-    )  # fmt: skip
-    return [text.format(", ".join(map(repr, own[:_SHOWN]))) for own, text in said if own]
-
-
-def _numbers_may_identify(numbers: Array) -> list[str]:
-    distinct = np.unique(numbers)
-    if len(distinct) < _NEARLY_ALL * len(numbers) or not (numbers == np.rint(numbers)).all():
-        return []
-    in_sequence = len(distinct) >= _FEWEST_IN_SEQUENCE and distinct[-1] - distinct[0] == len(distinct) - 1
-    return _identifier(len(distinct), len(numbers)) if in_sequence or len(numbers) >= _FEWEST_UNIQUE else []
-
-
-def _texts_may_identify(counts: Mapping[str, int]) -> list[str]:
-    """Texts that differ in nearly every row, or look like UUIDs, may be an identifier."""
-    n, distinct = sum(counts.values()), len(counts)
-    uuids = sum(bool(_UUID.fullmatch(text.strip())) for text in counts)
-    unique = n >= _FEWEST_TEXTS and distinct >= _NEARLY_ALL * n
-    return _identifier(distinct, n) if unique or uuids > distinct / 2 else []
-
-
-def _identifier(distinct: int, n: int) -> list[str]:
-    return [
-        f"CHECK identifier: {distinct} different values in {n} cells: if it identifies rows, remove the column: "
-        "a release is of a population, and an identifier says nothing of it"
-    ]
-
-
-def _codes(numbers: Array, shown: Callable[[float], str]) -> list[str]:
-    """Repeated extreme values that are far from the others, such as 999 or -9, may be codes for a missing value.
-
-    shown   how a value is written in the sample.
-    """
-    values, counts = np.unique(numbers, return_counts=True)
-    low = [-v for v in _codes_at_the_end(-values[::-1], counts[::-1], lambda v: shown(-v))]
-    found = [*sorted(low), *_codes_at_the_end(values, counts, shown)]
-    written = [shown(value) if parse_number(shown(value)) is not None else json.dumps(shown(value)) for value in found]
-    times = [int(counts[np.searchsorted(values, value)]) for value in found]
-    listed = ", ".join(f"{shown(value)} ({n} times)" for value, n in zip(found, times, strict=True))
-    note = (
-        f"CHECK codes: {listed}, far from all other values: if this is a code for a missing value, write missing = true, "
-        f"missing_codes = [{', '.join(written)}], and bounds without it, or draft with --missing-code COLUMN=CODE"
-    )
-    return [note] if found else []
-
-
-def _codes_at_the_end(values: Array, counts: Array, shown: Callable[[float], str]) -> list[float]:
-    """The largest values, at most three, if they are repeated and far from the others; `values` are distinct and increasing."""
-    for k in range(1, min(_MOST_CODES, len(values) - 2) + 1):
-        rest, end = values[:-k], values[-k:]
-        gap, spacing, extent = end[0] - rest[-1], float(np.median(np.diff(rest))), rest[-1] - rest[0]
-        usual = all(_CODE.fullmatch(shown(value)) for value in end)
-        negative = all(shown(value).startswith("-") for value in end) and rest[-1] <= 0 < end[0]
-        negative &= len(rest) > 2  # -1, 0, 1 are values
-        far = k == 1 and gap > 2 * extent
-        if counts[-k:].min() >= 2 and (far or (usual and (negative or gap > 4 * spacing))):
-            return [float(value) for value in end]
-    return []
-
-
-def _rare_levels(rare: Sequence[str], other: str | None) -> list[str]:
-    """Levels seen a few times; `other` is the one that they were collapsed into."""
-    if other:
-        return [
-            f"CHECK collapsed: {len(rare)} level{'s' * (len(rare) > 1)} seen fewer than {_FEW} times became {other!r}, which is "
-            "the default: rare and unseen levels of private rows become it too"
-        ]
-    listed = ", ".join(f"{text[:40]!r}" for text in rare[:_SHOWN])
-    more = f" and {len(rare) - _SHOWN} more" if len(rare) > _SHOWN else ""
-    note = (
-        f"CHECK rare levels: {listed}{more} seen fewer than {_FEW} times: is each level itself public, as in a code book? "
-        "Remove those that are not, or draft with --collapse-rare"
-    )
-    return [note] if rare else []
-
-
 def _free_name(levels: Sequence[str]) -> str:
     taken = {level.strip().casefold() for level in levels}
     names = (_OTHER, *(f"{_OTHER}_{number}" for number in range(2, len(levels) + 3)))
     return next(name for name in names if name not in taken)
-
-
-def _constant(what: str, hint: str) -> str:
-    return f"CHECK constant: every cell of the sample that has a value is {what}: {hint}, or remove the column"

@@ -31,10 +31,9 @@ from kmeanalyst.kernels import (
 )
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column, DomainError
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Date, Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import USUAL_NODES, Tree
 from kmeanalyst.releases.rules.compiled import rules_of
@@ -90,14 +89,9 @@ def _first_small_enough(domain: Domain, made: Callable[[int], Margins], most: in
 
 
 def _margins(
-    domain: Domain,
-    ranges: int,
-    noise: float,
-    *,
-    finer: bool,
-    asked: Mapping[int, Sequence[float]] = _NO_CUTS,
+    domain: Domain, ranges: int, noise: float, *, finer: bool, asked: Mapping[int, Sequence[float]] = _NO_CUTS,
     most: int | None = None,
-) -> Margins:
+) -> Margins:  # fmt: skip
     ruled = rules_of(domain).cuts  # a rule is then about whole cells
     numbers = sum(column.is_number for column in domain.columns)
     finely = min(_FINE_RANGES, _MOST_FINE_RANGES // max(numbers, 1)) if finer else 0
@@ -330,13 +324,9 @@ def _octaves(broadest: float, finest: float) -> tuple[float, ...]:
 
 
 def kernel_from_spec(
-    spec: str | Kernel | None,
-    domain: Domain,
-    target: str | None = None,
-    noise: float = USUAL_NOISE,
-    *,
+    spec: str | Kernel | None, domain: Domain, target: str | None = None, noise: float = USUAL_NOISE, *,
     finer: bool = True,
-) -> Kernel:
+) -> Kernel:  # fmt: skip
     """A kernel from its text, such as "table" or "gaussian:lengthscale=158.1"; DomainError if it cannot be.
 
     Lengthscales are in the columns' own units, log units for log columns. None is "table". The parameters are named as

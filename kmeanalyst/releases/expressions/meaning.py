@@ -19,6 +19,7 @@ from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.arrays import CALCULATE, calendar_of, codes_of, compared, days_of, numbers_in
 from kmeanalyst.releases.expressions.syntax import (
     NUMBER,
     Arithmetic,
@@ -38,32 +39,11 @@ from kmeanalyst.releases.expressions.words import ExpressionError
 _Run = Callable[[pd.DataFrame], Any]
 _Convert = Callable[[Any], Any]
 _Read = TypeVar("_Read")
-COMPARE = {
-    "==": np.equal, "!=": np.not_equal,
-    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
-}  # fmt: skip
+_NO_ROWS = pd.DataFrame()
 _KINDS = {
     "number": "a number", "condition": "a condition", "levels": "a column of levels",
     "date": "a column of days", "strings": "a column of texts", "text": "a text",
 }  # fmt: skip
-
-
-def power(base: Array, exponent: Array) -> Array:
-    """base ** exponent, but NaN where either is: numpy's own nan ** 0 and 1 ** nan are 1."""
-    return np.where(np.isnan(base) | np.isnan(exponent), np.nan, np.power(base, exponent))
-
-
-CALCULATE: dict[str, Callable[..., Array]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.mod, "**": power,
-    "abs": np.abs, "log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt,
-    "floor": np.floor, "ceil": np.ceil, "round": np.rint, "min": np.minimum, "max": np.maximum,
-}  # fmt: skip
-
-
-def compared(sign: str, a: Array, b: Array) -> Array:
-    """a sign b for numbers: it does not hold where a side is NaN."""
-    holds: Array = COMPARE[sign](a, b) & ~np.isnan(a) & ~np.isnan(b)
-    return holds
 
 
 @dataclass(frozen=True)
@@ -141,7 +121,7 @@ class Interpreter:
             return Meaning(node, "date", lambda frame: days_of(frame[node.name]), column)
         if isinstance(column, Text):
             return Meaning(node, "strings", lambda frame: self.string_numbers(frame[node.name]), column)
-        return Meaning(node, "number", lambda frame: _numbers(frame[node.name]), column)
+        return Meaning(node, "number", lambda frame: numbers_in(frame[node.name]), column)
 
     def string_number(self, string: str) -> float:
         return self.numbers_of_strings.setdefault(string, float(len(self.numbers_of_strings)))
@@ -195,8 +175,8 @@ class Interpreter:
                 days.node,
             )
         if node.function == "year":
-            return Meaning(node, "number", lambda frame: _calendar(days.run(frame), "Y") + 1970)
-        return Meaning(node, "number", lambda frame: _calendar(days.run(frame), "M") % 12 + 1)
+            return Meaning(node, "number", lambda frame: calendar_of(days.run(frame), "Y") + 1970)
+        return Meaning(node, "number", lambda frame: calendar_of(days.run(frame), "M") % 12 + 1)
 
     def number(self, node: Call) -> Meaning:
         levels = self.meaning(node.arguments[0])
@@ -490,35 +470,3 @@ def _unchanged(values: Any) -> Any:
 def _first_of(start: int, stop: int) -> _Convert:
     """Codes with those from `start` up to `stop` as the first of them, and all others as a code of no level."""
     return lambda codes: np.where((codes >= start) & (codes < stop), start, np.where(np.isnan(codes), np.nan, -1.0))
-
-
-# ------------------------------------------------------------------ cells of a decoded frame, as float64 with NaN
-
-_NO_ROWS = pd.DataFrame()
-
-
-def _numbers(cells: pd.Series) -> Array:
-    return cells.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def codes_of(cells: pd.Series, column: Categorical) -> Array:
-    if isinstance(column, Boolean):
-        return _numbers(cells)
-    levels = list(column.levels)
-    if isinstance(cells.dtype, pd.CategoricalDtype) and list(cells.cat.categories) == levels:
-        codes = cells.cat.codes.to_numpy()
-    else:
-        codes = pd.Index(levels, dtype=object).get_indexer(pd.Index(cells, dtype=object))
-    return np.where(codes < 0, np.nan, codes)
-
-
-def days_of(cells: pd.Series) -> Array:
-    """Days since 1970-01-01, NaN where missing."""
-    days = cells.to_numpy().astype("datetime64[D]")
-    return np.where(np.isnat(days), np.nan, days.astype(np.int64))
-
-
-def _calendar(days: Array, unit: Literal["Y", "M"]) -> Array:
-    missing = np.isnan(days)
-    dates = np.where(missing, 0, days).astype(np.int64).astype("datetime64[D]")
-    return np.where(missing, np.nan, dates.astype(f"datetime64[{unit}]").astype(np.int64))

@@ -18,10 +18,9 @@ import pandas as pd
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date, Integer, Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file.archive import BLOCK, POINTS, Member
 from kmeanalyst.releases.file.limits import limits, refusal, refusing, too_large

@@ -59,14 +59,9 @@ class Denoised:
 
 
 def denoise_measurement(
-    measurement: Measurement,
-    domain: Domain,
-    *,
-    public: Array | None = None,
-    rng: np.random.Generator | int | None = None,
-    effort: Effort = FULL,
-    progress: Progress = silent,
-) -> Denoised:
+    measurement: Measurement, domain: Domain, *, public: Array | None = None,
+    rng: np.random.Generator | int | None = None, effort: Effort = FULL, progress: Progress = silent,
+) -> Denoised:  # fmt: skip
     """The mean feature of the table, estimated from its noisy measurement.
 
     public    (m, d) encoded public rows: the start of the sketch, and a second estimate.

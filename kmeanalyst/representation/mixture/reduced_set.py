@@ -20,9 +20,8 @@ from threadpoolctl import threadpool_limits
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.column import Column
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.domain.numbers import Cyclic, Number
 from kmeanalyst.representation.mixture.component_laws import as_phasors, unit_phasors
 from kmeanalyst.representation.progress import Progress, silent
 from kmeanalyst.representation.wanted import Wanted
@@ -59,15 +58,9 @@ class _State:
 
 
 def reduced_set(
-    features: RandomFourier,
-    target: Array,
-    domain: Domain,
-    wanted: Wanted,
-    *,
-    enough: float,
-    ridge: float = 0.0,
+    features: RandomFourier, target: Array, domain: Domain, wanted: Wanted, *, enough: float, ridge: float = 0.0,
     progress: Progress = silent,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array]:  # fmt: skip
     """Encoded points (M, d) and probability weights (M,) whose mean feature is near a target (F,).
 
     wanted     M, and public rows to start from; random draws from the domain complete them. Of the view "uniform" only points move.

@@ -187,14 +187,9 @@ def move_cells(
 
 
 def _move(
-    away: Tables,
-    worth: Tables,
-    cells: Array,
-    j: int,
-    rows: Array,
-    rng: np.random.Generator,
+    away: Tables, worth: Tables, cells: Array, j: int, rows: Array, rng: np.random.Generator,
     allowed: AllowedCells | None,
-) -> None:
+) -> None:  # fmt: skip
     """Move a third of those of the rows that gain by another value in column j; `away` follows."""
     n = len(cells)
     old = cells[rows, j]

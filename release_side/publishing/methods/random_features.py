@@ -23,9 +23,9 @@ from kmeanalyst.kernels.features.composed import margins_in
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.maclaurin import RandomMaclaurin
 from kmeanalyst.releases.domain.column import DomainError
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import adaptive_kernel
+from kmeanalyst.releases.domain.numbers import Cyclic
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults

@@ -62,13 +62,9 @@ def counted(
 
 
 def strata(
-    rows: np.ndarray,
-    noise: float,
-    rng: np.random.Generator,
-    *columns: str,
-    given: str | None = None,
+    rows: np.ndarray, noise: float, rng: np.random.Generator, *columns: str, given: str | None = None,
     domain: Domain = DOMAIN,
-) -> Strata:
+) -> Strata:  # fmt: skip
     """The measured table of two columns, "a" and "b" by default, of rows that are counted."""
     found = strata_of(counted(rows, domain, noise, rng, given=given), *(columns or "ab"), given)
     assert found is not None

@@ -18,10 +18,9 @@ from kmeanalyst.inference.questions import quantiles
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.questions.statistics import ask
 from kmeanalyst.release import Release, from_frame
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Integer, Real
 from kmeanalyst.releases.expressions import parse
 from release_side.choices.workload import STATISTICS
 

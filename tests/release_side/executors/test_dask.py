@@ -81,7 +81,11 @@ class KillsAWorker(Dask):
         return buckets
 
     def _kill(self) -> None:
-        os.kill(next(iter(self.client.run(os.getpid).values())), signal.SIGKILL)
+        self.client.wait_for_workers(1)
+        address, process = next(iter(self.client.run(os.getpid).items()))
+        os.kill(process, signal.SIGKILL)
+        while address in self.client.nthreads():  # until it is missed: the next call here would fail of a dead one
+            time.sleep(0.05)
 
 
 UNITS = pytest.mark.parametrize("unit", [None, "who"])

@@ -309,8 +309,8 @@ def test_values_at_points_have_the_stated_privacy(no_noise: None):
         neighbour.loc[0] = [3.0, -1.0] if kind == "ridge" else [3.0, False]
         table.loc[0] = [3.0, 3.0] if kind == "ridge" else [-3.0 if kind == "density" else 3.0, True]
         one, other = (released(kind, each, pivots=grid, kernel=Gaussian(0.5)) for each in (table, neighbour))
-        moved = one.pivot_values - other.pivot_values
-        distance = float(np.sqrt(moved @ np.linalg.solve(one.pivot_covariance, moved)))
+        moved = one.values(one.pivots) - other.values(other.pivots)
+        distance = float(np.sqrt(moved @ np.linalg.solve(one.covariance(one.pivots), moved)))
         attained = gaussian_delta(epsilon=1.0, noise_multiplier=1 / distance)
         assert 0 < attained <= 1e-6
         assert distance >= (0.9 if kind == "density" else 0.02) * one.statement.sensitivity / one.noise_scale
@@ -326,8 +326,8 @@ def test_noise_on_values_at_pivots_has_the_covariance_of_the_process():
     rows, noise = [table[["x"]].to_numpy()], GaussianNoise(1.0, 1e-6)
     others = (again(first, private_mean(rows, first.basis, noise, n_rows=100).noisy_sum) for _ in range(draws - 1))
     exact = first.basis.kernel.gram(first.basis.points, rows[0]).mean(axis=1)
-    errors = np.array([each.pivot_values - exact for each in (first, *others)])
-    covariance = first.pivot_covariance
+    errors = np.array([each.values(each.pivots) - exact for each in (first, *others)])
+    covariance = first.covariance(first.pivots)
 
     def plausible(covariance: Array) -> tuple[bool, bool]:
         alone = np.sum(errors * np.linalg.solve(covariance, errors.T).T)
@@ -358,7 +358,7 @@ def test_the_standard_error_between_pivots_is_that_of_the_noise(no_noise: None):
     errors = np.array([each["value"] - exact.values(points) for each in answers])
     np.testing.assert_allclose(answers[0]["standard_error"], np.sqrt(np.diag(exact.covariance(points))))
     at_pivots = exact.evaluate(exact.pivots)["standard_error"]
-    np.testing.assert_allclose(at_pivots, np.sqrt(np.diag(exact.pivot_covariance)), rtol=1e-6)
+    np.testing.assert_allclose(at_pivots, exact.noise_scale, rtol=1e-6)  # k(x, x) = 1
     total = np.sum(errors * np.linalg.solve(exact.covariance(points), errors.T).T)
     low, high = chi2.ppf([5e-5, 1 - 5e-5], 3 * draws)
     assert low < total < high

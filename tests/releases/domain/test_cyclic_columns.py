@@ -21,11 +21,10 @@ from kmeanalyst.kernels.continuous import harmonic_probabilities
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.release import read_release
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, DomainError
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Date
+from kmeanalyst.releases.domain.numbers import Cyclic, Date
 from kmeanalyst.releases.file import validate_release
 from kmeanalyst.representation import wanted
 from kmeanalyst.representation.mixture.component_laws import laws_for

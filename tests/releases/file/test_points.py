@@ -33,10 +33,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kmeanalyst.release import Release, read_release
-from kmeanalyst.releases.domain.cyclic_column import Cyclic
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
-from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.file import archive, write_release
 from kmeanalyst.releases.file import points as points_module

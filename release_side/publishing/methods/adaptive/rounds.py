@@ -80,13 +80,9 @@ class Rounds:
 
     @classmethod
     def of(
-        cls,
-        door: Door[Noise | RehearsalNoise],
-        everything: MarginFeatures,
-        domain: Domain,
-        size: PopulationSize,
+        cls, door: Door[Noise | RehearsalNoise], everything: MarginFeatures, domain: Domain, size: PopulationSize,
         workload: Workload | None,
-    ) -> Rounds:
+    ) -> Rounds:  # fmt: skip
         kernel = sharing.without_sets(everything.kernel)
         asked = sharing.asked_squares(kernel, workload, size, door.noise)
         shares = sharing.shares_of_rounds(kernel, size, door.noise, asked)

@@ -1,0 +1,128 @@
+"""What a draft asks the curator to check: each function looks at a public sample and gives no note, or one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import parse_day, parse_number
+
+FEW = 10  # a level seen fewer times is rare
+_NEARLY_ALL = 0.95  # an identifier has at least this share of distinct values
+_FEWEST_UNIQUE = 20  # numbers that must be present before their being distinct suggests an identifier
+_FEWEST_TEXTS = 10  # the same for texts
+_FEWEST_IN_SEQUENCE = 5  # the same for numbers without a gap
+_UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=re.IGNORECASE)
+_CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
+_MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
+_MOST_CODES = 3  # codes at one end of a column
+_SHOWN = 6  # values that a note lists
+
+
+def days_as_digits(numbers: Array) -> list[str]:
+    """Whole numbers that all read as days, such as 20230623."""
+
+    def as_day(value: float) -> str:
+        text = f"{value:.0f}"
+        return f"{text[:4]}-{text[4:6]}-{text[6:]}"
+
+    if not all(len(day) == 10 and parse_day(day) is not None for day in map(as_day, np.unique(numbers))):
+        return []
+    first = numbers.min()
+    return [
+        f"CHECK dates: every value reads as a day, such as {first:.0f}: as a number its months are 100 apart. Write it as "
+        f"{as_day(first)}, in the private table too, and it is drafted as a date"
+    ]
+
+
+def spellings(counts: Mapping[str, int]) -> list[str]:
+    """Levels that differ by case alone, and levels that usually mark a missing cell."""
+    alike = Counter(level.casefold() for level in counts)
+    twice = [level for level in sorted(counts) if alike[level.casefold()] > 1]
+    marks = [level for level in sorted(counts) if level.casefold() in _MARKS]
+    said = (
+        (twice, "CHECK spellings: {} differ by case alone: if they are one level, write them alike everywhere"),
+        (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: if so, take them out of levels and "
+         "write missing = true, missing_codes = [...]"),
+    )  # fmt: skip
+    return [text.format(", ".join(map(repr, own[:_SHOWN]))) for own, text in said if own]
+
+
+def numbers_may_identify(numbers: Array) -> list[str]:
+    distinct = np.unique(numbers)
+    if len(distinct) < _NEARLY_ALL * len(numbers) or not (numbers == np.rint(numbers)).all():
+        return []
+    in_sequence = len(distinct) >= _FEWEST_IN_SEQUENCE and distinct[-1] - distinct[0] == len(distinct) - 1
+    return _identifier(len(distinct), len(numbers)) if in_sequence or len(numbers) >= _FEWEST_UNIQUE else []
+
+
+def texts_may_identify(counts: Mapping[str, int]) -> list[str]:
+    """Texts that differ in nearly every row, or look like UUIDs, may be an identifier."""
+    n, distinct = sum(counts.values()), len(counts)
+    uuids = sum(bool(_UUID.fullmatch(text.strip())) for text in counts)
+    unique = n >= _FEWEST_TEXTS and distinct >= _NEARLY_ALL * n
+    return _identifier(distinct, n) if unique or uuids > distinct / 2 else []
+
+
+def _identifier(distinct: int, n: int) -> list[str]:
+    return [
+        f"CHECK identifier: {distinct} different values in {n} cells: if it identifies rows, remove the column: "
+        "a release is of a population, and an identifier says nothing of it"
+    ]
+
+
+def codes_for_missing(numbers: Array, shown: Callable[[float], str]) -> list[str]:
+    """Repeated extreme values that are far from the others, such as 999 or -9, may be codes for a missing value.
+
+    shown   how a value is written in the sample.
+    """
+    values, counts = np.unique(numbers, return_counts=True)
+    low = [-v for v in _codes_at_the_end(-values[::-1], counts[::-1], lambda v: shown(-v))]
+    found = [*sorted(low), *_codes_at_the_end(values, counts, shown)]
+    written = [shown(value) if parse_number(shown(value)) is not None else json.dumps(shown(value)) for value in found]
+    times = [int(counts[np.searchsorted(values, value)]) for value in found]
+    listed = ", ".join(f"{shown(value)} ({n} times)" for value, n in zip(found, times, strict=True))
+    note = (
+        f"CHECK codes: {listed}, far from all other values: if this is a code for a missing value, write missing = true, "
+        f"missing_codes = [{', '.join(written)}], and bounds without it, or draft with --missing-code COLUMN=CODE"
+    )
+    return [note] if found else []
+
+
+def _codes_at_the_end(values: Array, counts: Array, shown: Callable[[float], str]) -> list[float]:
+    """The largest values, at most three, if they are repeated and far from the others; `values` are distinct and increasing."""
+    for k in range(1, min(_MOST_CODES, len(values) - 2) + 1):
+        rest, end = values[:-k], values[-k:]
+        gap, spacing, extent = end[0] - rest[-1], float(np.median(np.diff(rest))), rest[-1] - rest[0]
+        usual = all(_CODE.fullmatch(shown(value)) for value in end)
+        negative = all(shown(value).startswith("-") for value in end) and rest[-1] <= 0 < end[0]
+        negative &= len(rest) > 2  # -1, 0, 1 are values
+        far = k == 1 and gap > 2 * extent
+        if counts[-k:].min() >= 2 and (far or (usual and (negative or gap > 4 * spacing))):
+            return [float(value) for value in end]
+    return []
+
+
+def rare_levels(rare: Sequence[str], other: str | None) -> list[str]:
+    """Levels seen a few times; `other` is the one that they were collapsed into."""
+    if other:
+        return [
+            f"CHECK collapsed: {len(rare)} level{'s' * (len(rare) > 1)} seen fewer than {FEW} times became {other!r}, which is "
+            "the default: rare and unseen levels of private rows become it too"
+        ]
+    listed = ", ".join(f"{text[:40]!r}" for text in rare[:_SHOWN])
+    more = f" and {len(rare) - _SHOWN} more" if len(rare) > _SHOWN else ""
+    note = (
+        f"CHECK rare levels: {listed}{more} seen fewer than {FEW} times: is each level itself public, as in a code book? "
+        "Remove those that are not, or draft with --collapse-rare"
+    )
+    return [note] if rare else []
+
+
+def constant(what: str, hint: str) -> str:
+    return f"CHECK constant: every cell of the sample that has a value is {what}: {hint}, or remove the column"
