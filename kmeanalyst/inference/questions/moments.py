@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -29,7 +29,7 @@ from kmeanalyst.inference.estimate.population import (
     population_of,
     shown,
 )
-from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
@@ -159,7 +159,8 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
     if variance.value > least:
-        return answer(population, np.sqrt(variance), text, possible=(0.0, np.inf))
+        found = answer(population, np.sqrt(variance), text, possible=(0.0, np.inf))
+        return replace(found, interval_by=_OfSquare(population, answer(population, variance, text)))
     if variance.value >= -least:
         note = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
         return answer(population, Statistic(0.0, None), text, (note,))
@@ -167,6 +168,26 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
         f"no standard deviation: the variance is {variance.value:.4g}", lambda same: deviation_of(same, column).value
     )
     return answer(population, Statistic(np.nan, None), text, (note,))
+
+
+@dataclass(frozen=True, eq=False)
+class _OfSquare(IntervalRule):
+    """The roots of the ends of a variance's interval: where noise is large, a root is far from its first order."""
+
+    population: Distribution
+    variance: Statistic
+
+    @cached_property
+    def _square(self) -> Estimate:
+        return estimate(self.population, self.variance)
+
+    def interval(self, z: float) -> tuple[float, float]:
+        middle, half = self._square.value, z * self._square.standard_error
+        return float(np.sqrt(max(middle - half, 0.0))), float(np.sqrt(middle + half))
+
+    def robust(self, level: float) -> tuple[float, float]:
+        low, high = self._square.interval(level, kind="robust")
+        return float(np.sqrt(max(low, 0.0))), float(np.sqrt(high))
 
 
 def _matrix(
