@@ -294,10 +294,11 @@ def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str,
     possible = statistic.possible if distribution.view == "fitted" else None  # others show the weights as they are
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
     notes = (*statistic.notes, *distribution.model.notes, *_weakness(distribution, question, parts, error))
+    by = statistic.interval_by
     return Estimate(
         value=value, standard_error=error, parts=parts, view=distribution.view, question=question,
         notes=notes, terms=() if influence is None else distribution.terms(influence),
-        interval_by=statistic.interval_by, possible=possible,
+        interval_by=by(value, error) if callable(by) else by, possible=possible,
     )  # fmt: skip
 
 

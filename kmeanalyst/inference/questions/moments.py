@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -159,8 +159,7 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
     if variance.value > least:
-        found = answer(population, np.sqrt(variance), text, possible=(0.0, np.inf))
-        return replace(found, interval_by=_OfSquare(population, answer(population, variance, text)))
+        return replace(answer(population, np.sqrt(variance), text, possible=(0.0, np.inf)), interval_by=_OfSquare)
     if variance.value >= -least:
         note = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
         return answer(population, Statistic(0.0, None), text, (note,))
@@ -170,24 +169,16 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
     return answer(population, Statistic(np.nan, None), text, (note,))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _OfSquare(IntervalRule):
     """The roots of the ends of a variance's interval: where noise is large, a root is far from its first order."""
 
-    population: Distribution
-    variance: Statistic
-
-    @cached_property
-    def _square(self) -> Estimate:
-        return estimate(self.population, self.variance)
+    value: float
+    error: float
 
     def interval(self, z: float) -> tuple[float, float]:
-        middle, half = self._square.value, z * self._square.standard_error
+        middle, half = self.value**2, 2 * z * self.value * self.error
         return float(np.sqrt(max(middle - half, 0.0))), float(np.sqrt(middle + half))
-
-    def robust(self, level: float) -> tuple[float, float]:
-        low, high = self._square.interval(level, kind="robust")
-        return float(np.sqrt(max(low, 0.0))), float(np.sqrt(high))
 
 
 def _matrix(
