@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 151,
     "kmeanalyst/cli": 1_515,
-    "kmeanalyst/inference": 13_399,
+    "kmeanalyst/inference": 13_415,
     "kmeanalyst/kernels": 3_301,
     "kmeanalyst/learning": 2_986,
     "kmeanalyst/plots": 852,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_481,
-    "tests": 48_313,
+    "tests": 48_314,
 }
 
 

@@ -236,8 +236,7 @@ class Interactions:
             prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
             drowned = np.minimum(_DROWNED * noises[j] / roots**4, 1.0)
             variances, values = drowned * prior * noises[j] / (noises[j] + prior), means / roots[:, None]
-            mean = variances @ values / variances.sum()  # shares sum to 1
-            along.append(np.sqrt(variances)[:, None] * (values - mean))
+            along.append(np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum()))  # they sum to 1
         return np.vstack(along)
 
     def _wanted(self, i: int, own: Array, size: Array, ranges: Array, relation: bool = False) -> Array:
