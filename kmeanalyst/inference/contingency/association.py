@@ -139,7 +139,7 @@ class _Pairs:
         if measurement is None or a not in names or b not in names:
             return found
         if not measurement.counted_together(names.index(a), names.index(b)):
-            note = "this pair was not counted: scores did not show that its columns are related"
+            note = "this pair was not counted: its score did not outweigh its table's noise"
             return replace(found, pvalue=1.0, note=note)
         strata = strata_of(self.release, a, b)
         if strata is None or min(strata.tables.shape[1:]) < 2:

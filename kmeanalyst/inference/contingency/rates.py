@@ -22,6 +22,7 @@ from kmeanalyst.inference.estimate.population import (
     answer,
     check_condition,
     estimate,
+    expecting_relations,
     mean_statistic,
     population_of,
     shown,
@@ -77,7 +78,10 @@ def odds_ratio(
         )
     logarithm = np.log(numerator) - np.log(denominator)
     text = f"odds ratio of {shown(first)} by {shown(second)}" + (f", given {words.written(given)}" if given else "")
-    found = estimate(population, answer(population, logarithm, text))
+    asked = answer(population, logarithm, text)
+    assert asked.influence is not None
+    related = expecting_relations(population, asked.influence[:, None])[:, 0]
+    found = estimate(population, replace(asked, influence=related))
     return replace(np.exp(found), question=found.question, interval_by=_OfLogarithm(found))
 
 

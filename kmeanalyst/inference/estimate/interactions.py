@@ -51,7 +51,7 @@ _PARTS = 4  # of a cell of the finest table, by its values
 _TIED = 0.55  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may be tied within them
 _WITHIN_PAIRS = 3.0  # variance of that in all cells, relative to what no sum of functions of one column has
 _OF_COLUMNS = 0.5  # κ of single columns about even ones
-_DROWNED = 4.0  # times the noise: where that is the prior's variance, noise drowns it
+_DROWNED = 4.0  # times the noise: where that is a share's square, noise drowns it
 _CENTRINGS = 6
 _SCALES = np.geomspace(1e-4, 1.0, 200)  # of distances, relative to r
 _BOUND = 1.96  # standard errors of a bound
@@ -226,18 +226,17 @@ class Interactions:
 
         noises   (d,) variance of the noise on the share of a cell of each column, by all tables that count it.
 
-        What is left of a usual column's variance after a share with noise is known, v = 1/(1/noise + 1/prior), counts as far as
-        noise is a quarter of the prior: with less, the answers' own errors are the noise's.
+        What is left of a usual column's variance after a share with noise is known, 1/(1/noise + 1/prior), counts as far as the
+        noise is half of the share: in more frequent cells the answers' own errors are the noise's.
         """
         single = [(j,) for j in range(len(self.cells))]
         along = []
         for j, (_, means, roots) in enumerate(self._between(single, centred, np.zeros(centred.shape[1]))):
             shares = (roots**2 + 1 / self.sizes[j]) / 2  # rows may have followed noise alone
             prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
-            left = noises[j] / (noises[j] + prior)
-            variances, values = prior * left * np.minimum(_DROWNED * left, 1.0), means / roots[:, None]
-            mean = variances @ values / variances.sum()  # shares sum to 1
-            along.append(np.sqrt(variances)[:, None] * (values - mean))
+            drowned = np.minimum(_DROWNED * noises[j] / roots**4, 1.0)
+            variances, values = drowned * prior * noises[j] / (noises[j] + prior), means / roots[:, None]
+            along.append(np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum()))  # they sum to 1
         return np.vstack(along)
 
     def _wanted(self, i: int, own: Array, size: Array, ranges: Array, relation: bool = False) -> Array:

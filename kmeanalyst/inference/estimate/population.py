@@ -273,14 +273,14 @@ def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:
 
 
 def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str, float | None]) -> Estimate:
-    influence, question, error = statistic.influence, statistic.question, float(total(parts))
+    influence, question, by, error = statistic.influence, statistic.question, statistic.interval_by, float(total(parts))
     possible = statistic.possible if distribution.view == "fitted" else None  # others show the weights as they are
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
     notes = (*statistic.notes, *distribution.model.notes, *_weakness(distribution, question, parts, error))
     return Estimate(
         value=value, standard_error=error, parts=parts, view=distribution.view, question=question,
         notes=notes, terms=() if influence is None else distribution.terms(influence),
-        interval_by=statistic.interval_by, possible=possible,
+        interval_by=by(value, error) if callable(by) else by, possible=possible,
     )  # fmt: skip
 
 

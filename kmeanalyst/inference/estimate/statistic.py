@@ -101,7 +101,7 @@ class Statistic(Differentiable):
                  the value or its first order is undefined.
     question     what was asked, as text; "" of an intermediate result.
     notes        what a reader should know of the value.
-    interval_by  the interval, if it is not value ± error.
+    interval_by  the interval, if it is not value ± error, or what makes it of both.
     possible     (least, largest) value that a population can give it; None where that is not known.
 
     Arithmetic with numbers, arrays and other statistics of the same weights gives statistics.
@@ -117,7 +117,7 @@ class Statistic(Differentiable):
     influence: Array | None
     question: str = ""
     notes: tuple[str, ...] = ()
-    interval_by: IntervalRule | None = None
+    interval_by: IntervalRule | Callable[[float, float], IntervalRule] | None = None
     possible: tuple[float, float] | None = None
 
     @staticmethod

@@ -257,7 +257,8 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
     places = [release.domain.names.index(name) for name in columns]
     if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
         which = "A release with --workload counts the pairs that it names, one with --target all pairs of a column"
-        return f"{together} was not counted, as scores did not show a relation. {which}"
+        scored = "its score did not outweigh its table's noise" if release.measurement.scores else "others were drawn"
+        return f"{together} was not counted, as {scored}. {which}"
     kernel = feature_map.kernel
     counted = isinstance(kernel, ChosenMargins) and any(set(places) <= set(each) for each in kernel.chosen)
     if len(places) > 2 and not counted:

@@ -29,7 +29,7 @@ from kmeanalyst.inference.estimate.population import (
     population_of,
     shown,
 )
-from kmeanalyst.inference.estimate.statistic import Statistic
+from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
@@ -163,7 +163,7 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
     x, text = population.values(population.question(column))[:, None], f"std({shown(column)})"
     variance, least = _central_moments(population, x, [(0, 0)])[0], float(_least(population, x)[0])
     if variance.value > least:
-        return answer(population, np.sqrt(variance), text, possible=(0.0, np.inf))
+        return replace(answer(population, np.sqrt(variance), text, possible=(0.0, np.inf)), interval_by=_OfSquare)
     if variance.value >= -least:
         note = "the released points do not vary here, and a root has no first-order error at 0: the error is not known"
         return answer(population, Statistic(0.0, None), text, (note,))
@@ -171,6 +171,18 @@ def deviation_of(population: Distribution, column: Any) -> Statistic:
         f"no standard deviation: the variance is {variance.value:.4g}", lambda same: deviation_of(same, column).value
     )
     return answer(population, Statistic(np.nan, None), text, (note,))
+
+
+@dataclass(frozen=True)
+class _OfSquare(IntervalRule):
+    """The roots of the ends of a variance's interval: where noise is large, a root is far from its first order."""
+
+    value: float
+    error: float
+
+    def interval(self, z: float) -> tuple[float, float]:
+        middle, half = self.value**2, 2 * z * self.value * self.error
+        return float(np.sqrt(max(middle - half, 0.0))), float(np.sqrt(middle + half))
 
 
 def _matrix(
