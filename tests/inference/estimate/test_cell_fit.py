@@ -173,7 +173,8 @@ def test_tables_of_columns_that_copy_each_other_are_solved_together(monkeypatch:
 
 def test_with_more_cells_than_rows_answers_are_those_of_blocks_in_fewer_steps(monkeypatch: pytest.MonkeyPatch):
     domain = Domain(tuple(Categorical(name=f"c{j}", levels=tuple("abcdefgh")) for j in range(8)))
-    features, rng, product = MarginFeatures(margin_kernel(domain)), np.random.default_rng(0), cell_fit._System.__matmul__
+    features, rng = MarginFeatures(margin_kernel(domain)), np.random.default_rng(0)
+    product = cell_fit._System.__matmul__
     rows, steps, weights = rng.integers(0, 8, (400, 8)).astype(float), [0, 0], []
     wide = measured(features, rng.integers(0, 8, (3000, 8)).astype(float), noise_scale=1e-4)
     for i, more in enumerate((cell_fit._MORE_CELLS, np.inf)):
