@@ -13,14 +13,14 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 151,
     "kmeanalyst/cli": 1_515,
-    "kmeanalyst/inference": 13_415,
+    "kmeanalyst/inference": 13_404,
     "kmeanalyst/kernels": 3_301,
     "kmeanalyst/learning": 2_986,
     "kmeanalyst/plots": 852,
     "kmeanalyst/release": 437,
     "kmeanalyst/releases": 10_638,
     "kmeanalyst/report": 1_357,
-    "kmeanalyst/representation": 4_795,
+    "kmeanalyst/representation": 4_798,
     "kmeanalyst/sources": 1_350,
     "release_side": 86,
     "release_side/budget": 1_256,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_481,
-    "tests": 48_314,
+    "tests": 48_332,
 }
 
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import eye_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -50,6 +51,7 @@ _ROUNDING, _NOTHING = 1e-9, 1e-30
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
 _TOGETHER = 32  # questions
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
+_MORE_CELLS = 1.5  # times as many as rows
 _DRAWN, _NEARLY = 1e-3, 1e-4  # draws are solved for to this share, and probes
 _LEADING_TO = 1e-2  # of a leading variance: any direction may be looked along, by what its own variance is
 _EXACT, _MOST_STEPS_EXACTLY = 1e-6, 3000  # noise deviations that are left of the equations of the best answers
@@ -118,7 +120,10 @@ class _Blocks:
     @classmethod
     def of(
         cls, covariance: FeatureCovariance, feature_map: MarginFeatures, spread: float, noise_variance: float
-    ) -> _Blocks:
+    ) -> Any:
+        """An identity where cells are so many more than rows that the eigenvalues of C but 0 are alike."""
+        if len(covariance.mean) > _MORE_CELLS * len(covariance.weights):
+            return eye_array(len(covariance.mean), format="csr")
         root = np.sqrt(spread) * _explained_by_columns(covariance, feature_map)
         inverses, explained = [], np.zeros_like(root)
         for block in _blocks(covariance, feature_map):
@@ -200,7 +205,7 @@ class _System:
     covariance: FeatureCovariance
     spread: float
     noise_variance: float
-    inverse: _Blocks  # nearly
+    inverse: Any  # nearly, `_Blocks` or an identity
 
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import DomainError
@@ -79,7 +81,7 @@ def _by_set(
     others = [j for j in own if j != k]
     if not own:
         return table, above
-    wide = _with_last(estimates.sets, own, k)
+    wide = np.moveaxis(estimates.sets[own], own.index(k), -1)
     place = np.ravel_multi_index(tuple(cells[:, others].T), wide.shape[:-1])
     wide = wide.reshape(-1, wide.shape[-1])
     if parent in own:
@@ -173,81 +175,86 @@ def move_cells(
         columns: (1.0 if columns in estimates.measured or len(columns) > 2 else _UNMEASURED) * (table + _RARE) ** _POWER
         for columns, table in tables.items()
     }
-    together = None if allowed is None else _MovesTogether.of(allowed, worth, away)
+    moves = _Moves.of(allowed, worth, away)
     for sweep in range(sweeps):
         share = _FIRST * (_LAST / _FIRST) ** (sweep / max(sweeps - 1, 1))
         count = min(n, max(round(_LOOKED_AT * share * n), 1))
         for j in rng.permutation(d):
             rows = rng.choice(n, count, replace=False)
-            _move(away, worth, cells, int(j), rows, rng, allowed)
-        if together is not None:
-            together.move(cells, rng.choice(n, min(n, _TOGETHER * count), replace=False), rng)
+            moves.alone(cells, int(j), rows, rng)
+        if allowed is not None:
+            moves.together(cells, rng.choice(n, min(n, _TOGETHER * count), replace=False), rng)
         progress("moving rows", (sweep + 1) / sweeps)
     return cells
 
 
-def _move(
-    away: Tables, worth: Tables, cells: Array, j: int, rows: Array, rng: np.random.Generator,
-    allowed: AllowedCells | None,
-) -> None:  # fmt: skip
-    """Move a third of those of the rows that gain by another value in column j; `away` follows."""
-    n = len(cells)
-    old = cells[rows, j]
-    sets = [columns for columns in away if j in columns]
-    slope: Array = np.zeros(())
-    for columns in sets:
-        seen = tuple(cells[rows, k] for k in columns if k != j)
-        slope = slope + _with_last(away, columns, j)[seen] * _with_last(worth, columns, j)[seen]
-    if allowed is not None:
-        slope = np.where(allowed.values(cells[rows], j), slope, np.inf)
-    best = slope.argmin(axis=1)
-    gains = np.flatnonzero(slope[np.arange(len(rows)), best] < slope[np.arange(len(rows)), old])
-    gains = gains[rng.random(len(gains)) < 1 / _LOOKED_AT]
-    rows, old, best = rows[gains], old[gains], best[gains]
-    for columns in sets:
-        table, others = _with_last(away, columns, j), [cells[rows, k] for k in columns if k != j]
-        np.add.at(table, (*others, best), 1 / n)
-        np.add.at(table, (*others, old), -1 / n)
-    cells[rows, j] = best
-
-
-def _with_last(tables: Tables, columns: tuple[int, ...], j: int) -> Array:
-    """A view of the table of these columns with column j along its last axis."""
-    return np.moveaxis(tables[columns], columns.index(j), -1)
-
-
 @dataclass(frozen=True, eq=False)
-class _MovesTogether:
-    """Moves of columns that rules tie together: a row takes the cell of a column from another row, and what goes with it.
+class _Moves:
+    """Moves of single columns, and of columns that rules tie together: a row then takes the cell of a column from another row, and
+    what goes with it.
 
-    away      rows' tables less the estimates', of all pairs and sets one after the other; `move_cells` has views of it.
+    away      rows' tables less the estimates', of all pairs and sets one after the other.
     columns   (P, k) of each table, filled up with −1; strides (P, k) how far apart in `away` its neighbours along them are, 0
               where filled up; starts (P,) where each table begins.
     worth     of each cell of these tables, in the sum of squares.
+    views     of each column the tables with it: their numbers, and of each its other columns and what is of it in `away` and
+              `worth`, with the column along the last axis.
     """
 
-    allowed: AllowedCells
+    allowed: AllowedCells | None
     away: Array
     columns: Array
     strides: Array
     starts: Array
     worth: Array
+    views: tuple[tuple[Array, list[tuple[list[int], Array, Array]]], ...]
 
     @classmethod
-    def of(cls, allowed: AllowedCells, worth: Tables, away: Tables) -> _MovesTogether:
+    def of(cls, allowed: AllowedCells | None, worth: Tables, away: Tables) -> _Moves:
         ends = np.cumsum([0, *(table.size for table in away.values())])
         whole = np.concatenate([table.ravel() for table in away.values()])
         of_tables = np.full((len(away), max(map(len, away))), -1)
         strides = np.zeros(of_tables.shape, dtype=np.intp)
-        for t, (columns, table) in enumerate(list(away.items())):
-            away[columns] = whole[ends[t] : ends[t + 1]].reshape(table.shape)
+        views: dict[int, Any] = {}
+        for t, (columns, table) in enumerate(away.items()):
+            own = whole[ends[t] : ends[t + 1]].reshape(table.shape)
             of_tables[t, : len(columns)] = columns
-            strides[t, : table.ndim] = np.array(away[columns].strides) // whole.itemsize
+            strides[t, : table.ndim] = np.array(own.strides) // whole.itemsize
+            for axis, j in enumerate(columns):
+                numbers, lines = views.setdefault(j, ([], []))
+                numbers.append(t)
+                moved = (np.moveaxis(each, axis, -1) for each in (own, worth[columns]))
+                lines.append(([k for k in columns if k != j], *moved))
         return cls(
-            allowed, whole, of_tables, strides, ends[:-1], np.concatenate([worth[columns].ravel() for columns in away])
-        )
+            allowed, whole, of_tables, strides, ends[:-1], np.concatenate([worth[columns].ravel() for columns in away]),
+            tuple((np.array(numbers), lines) for _, (numbers, lines) in sorted(views.items())),
+        )  # fmt: skip
 
-    def move(self, cells: Array, rows: Array, rng: np.random.Generator) -> None:
+    def alone(self, cells: Array, j: int, rows: Array, rng: np.random.Generator) -> None:
+        """Move a third of those of the rows that gain by another value in column j."""
+        (tables, views), n, seen = self.views[j], len(cells), np.ascontiguousarray(cells[rows].T)
+        old, every, lines, pulls, begin = seen[j], np.arange(len(rows)), [], [], 0
+        for others, away, worth in views:
+            own = tuple(seen[others])
+            few = away[..., 0].size < len(rows)  # lines of cells of column j: all of them, or each row's
+            lines.append(begin + (np.ravel_multi_index(own, away.shape[:-1]) if few else every))
+            pulls.append((away * worth if few else away[own] * worth[own]).reshape(-1, away.shape[-1]))
+            begin += len(pulls[-1])
+        ends = np.arange(0, len(rows) * len(lines) + 1, len(lines))
+        place = np.column_stack(lines).ravel()
+        slope = csr_array((np.ones(place.size), place, ends), shape=(len(rows), begin)) @ np.concatenate(pulls)
+        if self.allowed is not None:
+            slope = np.where(self.allowed.values(cells[rows], j), slope, np.inf)
+        best = slope.argmin(axis=1)
+        gains = np.flatnonzero(slope[np.arange(len(rows)), best] < slope[np.arange(len(rows)), old])
+        gains = gains[rng.random(len(gains)) < 1 / _LOOKED_AT]
+        for moved, sign in ((best, 1), (old, -1)):
+            cells[rows[gains], j] = moved[gains]
+            steps = (cells[rows[gains]][:, self.columns[tables]] * self.strides[tables]).sum(axis=2)
+            np.add.at(self.away, (self.starts[tables] + steps).ravel(), sign / n)
+        cells[rows[gains], j] = best[gains]
+
+    def together(self, cells: Array, rows: Array, rng: np.random.Generator) -> None:
         """Move a third of those of the rows that gain."""
         rows = rows[: max(_MOST_LOOKED_UP // len(self.starts), 1)]
         new = self._taken_over(cells, rows, rng)
@@ -272,6 +279,7 @@ class _MovesTogether:
 
     def _taken_over(self, cells: Array, rows: Array, rng: np.random.Generator) -> Array:
         """(rows, columns) allowed cells of these rows, each with that of another row in some column."""
+        assert self.allowed is not None
         n = len(rows)
         own, given = cells[rows], cells[(rng.random(n) * len(cells)).astype(np.intp)]
         taken = np.zeros(own.shape, dtype=bool)

@@ -172,6 +172,25 @@ def test_tables_of_columns_that_copy_each_other_are_solved_together(monkeypatch:
     assert left[0] < 0.01 * left[1]
 
 
+def test_with_more_cells_than_rows_answers_are_those_of_blocks_in_fewer_steps(monkeypatch: pytest.MonkeyPatch):
+    domain = Domain(tuple(Categorical(name=f"c{j}", levels=tuple("abcdefgh")) for j in range(8)))
+    features, rng = MarginFeatures(margin_kernel(domain)), np.random.default_rng(0)
+    product = cell_fit._System.__matmul__
+    rows, steps, weights = rng.integers(0, 8, (400, 8)).astype(float), [0, 0], []
+    wide = measured(features, rng.integers(0, 8, (3000, 8)).astype(float), noise_scale=1e-4)
+    for i, more in enumerate((cell_fit._MORE_CELLS, np.inf)):
+
+        def counted(system: object, A: Array, i: int = i) -> Array:
+            steps[i] += 1
+            return product(system, A)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(cell_fit._System, "__matmul__", counted)
+        monkeypatch.setattr(cell_fit, "_MORE_CELLS", more)
+        weights.append(cell_fit._fit_around(wide, rows, np.full(400, 1 / 400), 0.02, 60.0).weights)
+    np.testing.assert_allclose(weights[0], weights[1], atol=1e-6 * np.abs(weights[0]).max())
+    assert features.dimension > 4 * len(rows) and 2 * steps[0] < steps[1], steps
+
+
 def test_squared_parts_are_the_diagonals_of_the_covariance(fit: CellFit):
     h = questions(fit.rows)
     parts, covariance = fit.parts(h), fit.covariance(h)
