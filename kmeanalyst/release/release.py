@@ -245,7 +245,7 @@ class Release(ReleaseData):
 
     def plot(
         self,
-        column: str,
+        column: str | None = None,
         other: str | None = None,
         *,
         where: Condition = None,
@@ -255,11 +255,19 @@ class Release(ReleaseData):
     ) -> Axes:
         """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`.
 
+        Without a column the overview: all distributions, and the strongest relations, in a figure of their own.
+
         >>> axes = release.plot("age")
         >>> axes.figure.savefig("age.png")
         """
         from kmeanalyst import plots
 
+        if column is None:
+            if (other, where, ax) != (None, None, None):
+                raise ValueError(
+                    "the overview is of all columns and has a figure of its own. Name a column, or leave where and ax out."
+                )
+            return plots.overview(self, view=view, level=level)
         if other is None:
             return plots.histogram(self, column, where=where, view=view, level=level, ax=ax)
         return plots.table(self, column, other, where=where, view=view, level=level, ax=ax)

@@ -12,14 +12,14 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 151,
-    "kmeanalyst/cli": 1_515,
-    "kmeanalyst/inference": 13_399,
+    "kmeanalyst/cli": 1_522,
+    "kmeanalyst/inference": 13_410,
     "kmeanalyst/kernels": 3_301,
     "kmeanalyst/learning": 2_986,
-    "kmeanalyst/plots": 852,
-    "kmeanalyst/release": 437,
+    "kmeanalyst/plots": 980,
+    "kmeanalyst/release": 445,
     "kmeanalyst/releases": 10_638,
-    "kmeanalyst/report": 1_357,
+    "kmeanalyst/report": 1_352,
     "kmeanalyst/representation": 4_795,
     "kmeanalyst/sources": 1_350,
     "release_side": 86,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_481,
-    "tests": 48_313,
+    "tests": 48_362,
 }
 
 

@@ -34,6 +34,7 @@ from kmeanalyst.releases.expressions.meaning import days_of
 from kmeanalyst.releases.release import ReleaseData, View
 
 MOST_GROUPS = 8  # groups that the levels form: the rarest are taken together
+DISTINGUISHED = 0.01  # p-value below which an association is distinguished from none
 LEAST_SHARE = 0.02  # least share of a level that forms a group of its own
 _Z = 1.959964
 _ROUNDING = 1e-12  # a variance below is a rounding error
@@ -66,6 +67,11 @@ class Association:
     interval: tuple[float, float] = (np.nan, np.nan)
     pvalue: float = np.nan
     note: str = ""
+
+    @property
+    def distinguished(self) -> bool:
+        """Whether the errors of the release distinguish the columns from independent ones: a p-value below .01."""
+        return bool(self.pvalue < DISTINGUISHED)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON.
@@ -107,6 +113,11 @@ def associations(
         if progress is not None:
             progress("pairs", k / len(pairs))
     return found
+
+
+def strongest(found: Sequence[Association]) -> list[Association]:
+    """Those distinguished from none, the strongest first."""
+    return sorted((one for one in found if one.distinguished), key=lambda one: -abs(one.value))
 
 
 class _Pairs:
