@@ -32,7 +32,7 @@ def _check_export(
     sdnist: str | None, **_: Any,
 ) -> None:  # fmt: skip
     if (output is None) == (sdnist is None):
-        raise click.UsageError("Name either OUT.{csv,parquet,nc} or --sdnist DIR.")
+        raise click.UsageError("Name either OUT.{csv,parquet,nc,xlsx,dta,sav} or --sdnist DIR.")
     if sdnist is not None:
         if view not in ("signed", "resampled"):
             raise click.UsageError("--sdnist writes rows of equal weight: leave --view out.")
@@ -48,7 +48,7 @@ def _check_export(
 
 
 @on_release(
-    "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc}", required=False),
+    "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc,xlsx,dta,sav}", required=False),
     option(
         "--view",
         "Weights as released, the nearest probability weights, rows of equal weight, or what answers are sums over.",
@@ -75,7 +75,7 @@ def _check_export(
         "With --draws or --replicates: the columns that a regression is about, separated by commas; all by default.",
         metavar="NAMES",
     ),
-    flag("--keep-formulas", "Of .csv: no apostrophe before text cells that a spreadsheet would run."),
+    flag("--keep-formulas", "Of .csv and .xlsx: no apostrophe before text cells that a spreadsheet would run."),
     option(
         "--sdnist",
         "Instead of OUT: rows of equal weight and labels, in folder DIR, for the report of NIST's SDNist. It knows nothing but "

@@ -172,7 +172,7 @@ def description(figure: Figure) -> str:
     """What a figure shows, in words, for those who do not see it: the axes' labels, and captions.
 
     >>> description(release.plot("age").figure)
-    'probability per unit by age. N = 6,000 rows · ε = 1, δ = 1e-06 · fitted weights · whiskers: 95 % intervals'
+    'probability... by age. N = 6,000 rows · ε = 1, δ = 1e-06 · fitted weights · whiskers: 95 % intervals'
     """
     named = [(ax.get_title(), ax.get_ylabel(), ax.get_xlabel()) for ax in figure.axes]
     labels = [title or " by ".join(filter(None, sides)) for title, *sides in named]

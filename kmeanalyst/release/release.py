@@ -25,8 +25,10 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Condition, ReleaseData, View
+from kmeanalyst.sources.tables import as_frame
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from matplotlib.axes import Axes
 
     from kmeanalyst.inference.variables.random_variable import RandomVariable
@@ -158,6 +160,20 @@ class Release(ReleaseData):
         from kmeanalyst.representation.thinning import thin
 
         return thin(self, n, weights=weights, rng=rng)
+
+    def to_arrow(self) -> pa.Table:
+        """Points and weights as released, as a table of pyarrow; the schema's metadata has the statement "privacy".
+
+        >>> release.to_arrow().column_names[-1]
+        'weight'
+        """
+        from kmeanalyst.releases.file.export import to_arrow
+
+        return to_arrow(self)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Of `to_arrow`, for libraries that read Arrow: `polars.DataFrame(release)`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_netcdf(self, path: str | Path) -> None:
         """Export points and weights to NetCDF (an export: the file of record is .kme).
@@ -312,7 +328,7 @@ def from_frame(
 ) -> Release:
     """Weighted data from elsewhere as a release without measurement: no privacy part in any answer.
 
-    frame    columns and a weight column; weights may be signed, and are used as they are.
+    frame    columns and a weight column, of pandas or what yields Arrow batches; weights may be signed: they are used as they are.
     weight   the name of the weight column.
     kernel   Kernel or its text; the table kernel by default.
     domain   public columns and bounds; drafted from the frame itself by default.
@@ -324,6 +340,7 @@ def from_frame(
     from kmeanalyst.releases.domain.draft import draft_domain
     from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 
+    frame = as_frame(frame)
     if weight not in frame.columns:
         raise ValueError(
             f"no weight column {weight!r}; the columns are {list(frame.columns)}. Name the one with the weights."
