@@ -28,7 +28,6 @@ from kmeanalyst.releases.release import Condition, ReleaseData, View
 from kmeanalyst.sources.tables import as_frame
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from matplotlib.axes import Axes
 
     from kmeanalyst.inference.variables.random_variable import RandomVariable
@@ -49,6 +48,7 @@ _INSTEAD = {  # of what a DataFrame has
     **dict.fromkeys(("query", "filter", "drop", "dropna"), _BY_WHERE),
     "shape": "len(release) points, len(release.columns) columns; release.statement.n_rows is the size of the private table",
     "dtypes": "release.columns has the kind and the bounds of each column",
+    "to_pandas": "release.to_frame() are the weighted points", "to_polars": "polars.DataFrame(release) are the weighted points",
     "assign": 'release.transform({"name": "expression"}) adds columns',
     "hist": "release.histogram(column) is the table, release.plot(column) the picture",
     "pivot_table": "release.groupby(column).mean(other), or release.table(column, other)",
@@ -161,7 +161,7 @@ class Release(ReleaseData):
 
         return thin(self, n, weights=weights, rng=rng)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> Any:
         """Points and weights as released, as a table of pyarrow; the schema's metadata has the statement "privacy".
 
         >>> release.to_arrow().column_names[-1]
