@@ -32,7 +32,7 @@ def _check_export(
     sdnist: str | None, **_: Any,
 ) -> None:  # fmt: skip
     if (output is None) == (sdnist is None):
-        raise click.UsageError("Name either OUT.{csv,parquet,nc} or --sdnist DIR.")
+        raise click.UsageError("Name either OUT.{csv,parquet,nc,xlsx,dta,sav} or --sdnist DIR.")
     if sdnist is not None:
         if view not in ("signed", "resampled"):
             raise click.UsageError("--sdnist writes rows of equal weight: leave --view out.")
@@ -48,7 +48,7 @@ def _check_export(
 
 
 @on_release(
-    "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc}", required=False),
+    "export", "Write points and weights for other tools.", argument("output", "OUT.{csv,parquet,nc,xlsx,dta,sav}", required=False),
     option(
         "--view",
         "Weights as released, the nearest probability weights, rows of equal weight, or what answers are sums over.",
@@ -75,7 +75,7 @@ def _check_export(
         "With --draws or --replicates: the columns that a regression is about, separated by commas; all by default.",
         metavar="NAMES",
     ),
-    flag("--keep-formulas", "Of .csv: no apostrophe before text cells that a spreadsheet would run."),
+    flag("--keep-formulas", "Of .csv and .xlsx: no apostrophe before text cells that a spreadsheet would run."),
     option(
         "--sdnist",
         "Instead of OUT: rows of equal weight and labels, in folder DIR, for the report of NIST's SDNist. It knows nothing but "
@@ -165,14 +165,16 @@ def _sdnist(release: Release, name: str, folder: str, frame: pd.DataFrame) -> An
     return command, lambda: {"output": files, "rows": len(frame), "labels": labels}
 
 
-def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, sample_path: str | None, **_: Any) -> None:
-    of_one = {"--bins": bins, "--sample": sample_path}
+def _check_drawing(
+    columns: tuple[str, ...], output: str, bins: int | None, sample_path: str | None, where: str | None, **_: Any
+) -> None:
+    of_one = {"--bins": bins, "--sample": sample_path, **({} if columns else {"--where": where})}
     given = [name for name, value in of_one.items() if value is not None]
     if len(columns) > 2:
         raise click.UsageError(f"a drawing is of one column or two, got {len(columns)}. Name some of them.")
-    if len(columns) == 2 and given:
+    if len(columns) != 1 and given:
         raise click.UsageError(
-            f"{given[0]} is for the drawing of one column, got 2 columns. Name one, or leave it out."
+            f"{given[0]} is for the drawing of one column, got {len(columns)} columns. Name one, or leave it out."
         )
     from kmeanalyst.plots.style import format_of
 
@@ -180,8 +182,7 @@ def _check_drawing(columns: tuple[str, ...], output: str, bins: int | None, samp
 
 
 @on_release(
-    "plot", "Draw columns with the errors of all numbers.",
-    argument("columns", "COLUMN [COLUMN]", None, nargs=-1, required=True),
+    "plot", "Draw all columns, one or two, with errors.", argument("columns", "[COLUMN [COLUMN]]", None, nargs=-1),
     output_option("FIG.png", "File to write: .png, .pdf, .svg."),
     option("--bins", "Number of equal ranges of a histogram of numbers.", click.IntRange(min=1)),
     option("--where", "Only rows for which this condition holds."),
@@ -193,11 +194,14 @@ def plot_command(
 ) -> Answer:
     """Draw a column's histogram or the table of two columns, with the errors of all numbers.
 
+    Without a column: the overview, a histogram of each column and the strongest relations.
+
     Whiskers and hatching are intervals at --level; the caption says N, ε, δ and the weights. Series differ in form as
     well as in colour.
 
     \b
     Examples:
+      kmeanalyst plot adult.kme --output overview.png
       kmeanalyst plot adult.kme age --output age.png
       kmeanalyst plot adult.kme age --sample my_sample.csv --output age.pdf
       kmeanalyst plot adult.kme income --where "sex == 'Female'" --output income.png
@@ -210,7 +214,7 @@ def plot_command(
 
     sample = None if source is None else read_table(source, release.domain)
     notes = [] if sample is None else as_release(release, sample)[1]
-    kind = "histogram" if len(columns) == 1 else "table"
+    kind = ("overview", "histogram", "table")[len(columns)]
     given = {name: value for name, value in {"bins": bins, "sample": sample}.items() if value is not None}
     save(_draw(release, kind, columns, asked | given), output)
     for text in notes:
@@ -233,6 +237,9 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
     from kmeanalyst.plots.joint import SIZE_OF_TABLE
     from kmeanalyst.plots.style import new_figure
 
+    if kind == "overview":
+        plots.overview(release, view=asked["view"], level=asked["level"], figure=(figure := new_figure()))
+        return figure
     figure = new_figure(size_of_histogram(release.columns[columns[0]]) if kind == "histogram" else SIZE_OF_TABLE)
     getattr(plots, kind)(release, *columns, **asked, ax=figure.add_subplot())
     return figure

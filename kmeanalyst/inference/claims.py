@@ -19,6 +19,7 @@ from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.questions.expectation import expectation
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import Question, ReleaseData, View
+from kmeanalyst.releases.texts import Printed
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Claim:
         return f"{kept}: {d.question} > 0 ({numbers}, estimate {d.written(d.value)} ± {d.written(d.standard_error)})"
 
 
-class Claims(tuple[Claim, ...]):
+class Claims(Printed, tuple[Claim, ...]):
     """Claims in the order they were made; `rate` is the q of the Bayesian rule.
 
     >>> release.claims(["40 - age"]).rate

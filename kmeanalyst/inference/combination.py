@@ -30,7 +30,7 @@ from kmeanalyst.inference.two_sample.result import OF_UNITS, TestResult
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.memo import memo
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.texts import shortened
+from kmeanalyst.releases.texts import Printed, shortened
 from kmeanalyst.representation.weights.views import view_weights
 from kmeanalyst.sources.tables import Recode, Rename, frame_of, translated
 
@@ -126,7 +126,7 @@ def _of_both(question: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Combination:
+class Combination(Printed):
     """A release and a sample, or a second release, asked together; made by `combine`.
 
     release  the release; with a bound, answers are of its population.

@@ -1,6 +1,7 @@
 """The positions of a column's groups on an axis, and the axis' ticks and labels.
 
-Ranges of about equal width are drawn on the column's own scale, in natural units; all other groups side by side, with labels.
+Ranges are drawn on the column's own scale, in natural units: as densities where their widths differ, so that areas are
+probabilities. All other groups stand side by side, with labels.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Positions:
     column    whose scale it is; None for a random variable's numbers, and for groups side by side.
     missing   which group is of missing cells; None where none is.
     single    (k,) whether a group is a public atom among ranges: drawn as a stem, not as a bar.
+    per       (k,) what probabilities are divided by to be heights: the widths of ranges, and for stems one number, by which
+              the highest of them is as high as the highest bar. None where heights are probabilities.
     """
 
     lefts: Array
@@ -53,6 +56,7 @@ class Positions:
     column: Number | None = None
     missing: int | None = None
     single: Array | None = None
+    per: Array | None = None
 
     @cached_property
     def middles(self) -> Array:
@@ -71,6 +75,19 @@ class Positions:
     def stems(self) -> Array:
         """(k,) whether a group is drawn as a stem."""
         return np.zeros(len(self.lefts), dtype=bool) if self.single is None else self.single
+
+    def heights(self, probabilities: Array) -> Array:
+        """Of probabilities, or lengths of whiskers, (..., k): densities where widths differ."""
+        return probabilities if self.per is None else probabilities / self.per
+
+    @property
+    def height(self) -> str:
+        """What a height is, in words."""
+        if self.per is None:
+            return "probability"
+        per = "day" if isinstance(self.column, Date) else "unit"
+        logs = self.column is not None and self.column.scale != "linear"
+        return f"probability per {'unit of the logarithm' if logs else per}"
 
     @property
     def labels_are_long(self) -> bool:
@@ -123,7 +140,7 @@ def positions_of(frame: pd.DataFrame, column: Column | None, *, cells: bool = Fa
 
 
 def _on_its_scale(frame: pd.DataFrame, column: Number | None, cells: bool) -> Positions | None:
-    """None where widths differ, and where there is no scale."""
+    """None where there is no scale."""
     there, back = scale_of(column)
     absent = frame["left"].isna().to_numpy()
     if absent[:-1].any() or absent.all():
@@ -136,14 +153,20 @@ def _on_its_scale(frame: pd.DataFrame, column: Number | None, cells: bool) -> Po
         left, right, single = left - half, right + half, np.zeros(len(left), dtype=bool)
     elif single.any() and cells:
         return None
-    width = (right - left)[~single]
+    width, missing = (right - left)[~single], len(left) if absent[-1] else None
+    if missing is not None:
+        end, usual = right.max(), float(np.median(width))
+        left, right = np.append(left, end + _BEYOND * usual), np.append(right, end + (1 + _BEYOND) * usual)
+        single = np.append(single, False)
+    per = None
     if width.max() > _ALIKE * width.min():
-        return None
-    if not absent[-1]:
-        return Positions(back(left), back(right), None, column, None, single)
-    end, usual = right.max(), float(np.median(width))
-    left, right = np.append(left, end + _BEYOND * usual), np.append(right, end + (1 + _BEYOND) * usual)
-    return Positions(back(left), back(right), None, column, len(left) - 1, np.append(single, False))
+        if cells:
+            return None
+        per, share = right - left, frame["probability"].to_numpy(dtype=float)
+        if single.any():
+            highest = share[single].max() / (share[~single] / per[~single]).max()
+            per[single] = highest if 0 < highest < np.inf else 1.0
+    return Positions(back(left), back(right), None, column, missing, single, per)
 
 
 def _closed(left: Array, right: Array) -> tuple[Array, Array]:

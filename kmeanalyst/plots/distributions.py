@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kmeanalyst.inference.variables.random_variable import RandomVariable
 
-_MOST_LEVELS = 20
+_MOST_LEVELS, _FEW_LEVELS, _NARROW = 20, 6, 4.0  # of Axes of at least, and of less than, so many inches
 _ROW_HEIGHT = 0.24  # inches, of a level that has a line of its own
 _FILL = 0.4  # opacity of bars: whiskers are seen through them
 _HEADROOM = 0.12  # share of the axis added above for the legend
@@ -54,8 +54,9 @@ def histogram(
     bins, where, view, level  as `Release.histogram` takes them.
     sample   your own rows to draw over it: a DataFrame in natural units, or a table of any other source, as of `mmd_test`.
              Their shares are drawn as squares, with the error of sampling.
-    Draws    numbers and dates on their own scale, a public atom as a stem, missing cells next to them. Ranges of different
-             widths are drawn with equal widths and labels. Of many levels the 20 most probable are drawn. Columns of texts are
+    ax       of less than four inches has the six most probable levels, and else twenty; the caption mentions the others.
+    Draws    numbers and dates on their own scale, a public atom as a stem, missing cells next to them. Where ranges have
+             different widths, heights are probabilities per unit, and stems have a scale on the right. Columns of texts are
              refused.
 
     >>> axes = ka.plots.histogram(release, "age", where="sex == 'Female'", sample=sample)
@@ -75,7 +76,9 @@ def histogram(
         )
     kind = release.columns[column]
     frame = tables.histogram(release, column, bins=bins, where=where, view=view, level=level)
-    kept, notes = cut(frame["probability"].to_numpy(), _MOST_LEVELS if isinstance(kind, Categorical) else len(frame))
+    narrow = ax is not None and ax.get_position().width * ax.figure.get_figwidth() < _NARROW
+    most = _FEW_LEVELS if narrow else _MOST_LEVELS
+    kept, notes = cut(frame["probability"].to_numpy(), most if isinstance(kind, Categorical) else len(frame))
     frame = frame.iloc[kept]
     ax, positions = bars(frame, kind, column, ax)
     if sample is not None:
@@ -120,8 +123,8 @@ def bars(frame: pd.DataFrame, column: Column | None, name: str, ax: Axes | None)
     """Draw a histogram's probabilities and intervals, as horizontal bars where labels are long. Returns the positions."""
     positions = positions_of(frame, column)
     ax = axes_of(ax, size_of_bars(positions.labels or ()))
-    down = bars_at(ax, positions, *values_and_errors(frame))
-    labels = (axis_label(column, name), "probability")
+    down = bars_at(ax, positions, *map(positions.heights, values_and_errors(frame)))
+    labels = (axis_label(column, name), positions.height)
     ax.set(xlabel=labels[down], ylabel=labels[not down])
     return ax, positions
 
@@ -146,11 +149,26 @@ def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array) -> boo
     if positions.stems.any():  # public atoms among ranges
         at, heights = positions.middles[positions.stems], values[positions.stems]
         ax.vlines(at, 0, heights, color=RELEASE.colour, linewidth=2)
-        ax.plot(at, heights, linestyle="", marker="D", color=RELEASE.colour, markersize=6, label="a single value")
-        _legend(ax, down)
+        ax.plot(
+            at,
+            heights,
+            linestyle="",
+            marker="D",
+            color=RELEASE.colour,
+            markersize=6,
+            label=f"a single value{'' if positions.per is None else ' (right)'}",
+        )
+        if positions.per is not None:
+            of_one = float(positions.per[positions.stems][0])
+            right = ax.secondary_yaxis(
+                "right", functions=(lambda y: np.multiply(y, of_one), lambda p: np.divide(p, of_one))
+            )
+            right.set_ylabel("probability of a single value")
     whiskers(ax, positions.middles, values, errors, down=down, fmt="none", ecolor=INK, elinewidth=1, capsize=2)
     (ax.axvline if down else ax.axhline)(0, color=RULE, linewidth=0.8)
     positions.mark(ax, "y" if down else "x")
+    if positions.stems.any():
+        _legend(ax, down)
     if down:
         ax.invert_yaxis()
     return down
@@ -159,8 +177,9 @@ def bars_at(ax: Axes, positions: Positions, values: Array, errors: Array) -> boo
 def _marks(ax: Axes, positions: Positions, shares: pd.DataFrame, n_rows: int) -> None:
     down = positions.labels_are_long
     whiskers(
-        ax, positions.offset(_OFFSET), *values_and_errors(shares, "value"), down=down, linestyle="", marker=SAMPLE.marker,
-        markersize=4.5, color=SAMPLE.colour, markerfacecolor="white", elinewidth=1, label=f"your {n_rows:,} rows",
+        ax, positions.offset(_OFFSET), *map(positions.heights, values_and_errors(shares, "value")), down=down,
+        linestyle="", marker=SAMPLE.marker, markersize=4.5,
+        color=SAMPLE.colour, markerfacecolor="white", elinewidth=1, label=f"your {n_rows:,} rows",
     )  # fmt: skip
     _legend(ax, down)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -155,6 +156,26 @@ def format_of(path: str | Path) -> str:
 
 def save(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
     ending = format_of(path)
+    words = description(figure)
     with atomic_write(path) as temporary, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # boxes are drawn for such letters
-        figure.savefig(temporary, format=ending, dpi=dpi)
+        key = {"pdf": "Subject"}.get(ending, "Description")
+        figure.savefig(temporary, format=ending, dpi=dpi, metadata={key: words})
+        if ending == "svg":  # what a page's reader hears
+            text = temporary.read_text(encoding="utf-8")
+            temporary.write_text(
+                text.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1), encoding="utf-8"
+            )
+
+
+def description(figure: Figure) -> str:
+    """What a figure shows, in words, for those who do not see it: the axes' labels, and captions.
+
+    >>> description(release.plot("age").figure)
+    'probability... by age. N = 6,000 rows · ε = 1, δ = 1e-06 · fitted weights · whiskers: 95 % intervals'
+    """
+    named = [(ax.get_title(), ax.get_ylabel(), ax.get_xlabel()) for ax in figure.axes]
+    labels = [title or " by ".join(filter(None, sides)) for title, *sides in named]
+    said = [figure.get_suptitle(), *(ax.get_title(loc="left") for ax in figure.axes)]
+    captions = dict.fromkeys(text.replace("\n", _DOT) for text in said if text)
+    return ". ".join([", ".join(filter(None, labels)), *captions]).replace(r"\$", "$")

@@ -25,6 +25,7 @@ from kmeanalyst.kernels import Kernel
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement, feature_mean
 from kmeanalyst.releases.release import Condition, ReleaseData, View
+from kmeanalyst.sources.tables import as_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +48,7 @@ _INSTEAD = {  # of what a DataFrame has
     **dict.fromkeys(("query", "filter", "drop", "dropna"), _BY_WHERE),
     "shape": "len(release) points, len(release.columns) columns; release.statement.n_rows is the size of the private table",
     "dtypes": "release.columns has the kind and the bounds of each column",
+    "to_pandas": "release.to_frame() are the weighted points", "to_polars": "polars.DataFrame(release) are the weighted points",
     "assign": 'release.transform({"name": "expression"}) adds columns',
     "hist": "release.histogram(column) is the table, release.plot(column) the picture",
     "pivot_table": "release.groupby(column).mean(other), or release.table(column, other)",
@@ -159,6 +161,20 @@ class Release(ReleaseData):
 
         return thin(self, n, weights=weights, rng=rng)
 
+    def to_arrow(self) -> Any:
+        """Points and weights as released, as a table of pyarrow; the schema's metadata has the statement "privacy".
+
+        >>> release.to_arrow().column_names[-1]
+        'weight'
+        """
+        from kmeanalyst.releases.file.export import to_arrow
+
+        return to_arrow(self)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Of `to_arrow`, for libraries that read Arrow: `polars.DataFrame(release)`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_netcdf(self, path: str | Path) -> None:
         """Export points and weights to NetCDF (an export: the file of record is .kme).
 
@@ -231,16 +247,24 @@ class Release(ReleaseData):
         write_release(self, path)
 
     def plot(
-        self, column: str, other: str | None = None, *, where: Condition = None, view: View | None = None,
+        self, column: str | None = None, other: str | None = None, *, where: Condition = None, view: View | None = None,
         level: float = 0.95, ax: Axes | None = None,
     ) -> Axes:  # fmt: skip
         """Draw a column's histogram, or the table of two columns, on Axes; returns them. More kinds: `kmeanalyst.plots`.
+
+        Without a column the overview: all distributions, and the strongest relations, in a figure of their own.
 
         >>> axes = release.plot("age")
         >>> axes.figure.savefig("age.png")
         """
         from kmeanalyst import plots
 
+        if column is None:
+            if (other, where, ax) != (None, None, None):
+                raise ValueError(
+                    "the overview is of all columns and has a figure of its own. Name a column, or leave where and ax out."
+                )
+            return plots.overview(self, view=view, level=level)
         if other is None:
             return plots.histogram(self, column, where=where, view=view, level=level, ax=ax)
         return plots.table(self, column, other, where=where, view=view, level=level, ax=ax)
@@ -285,7 +309,7 @@ def from_frame(
 ) -> Release:
     """Weighted data from elsewhere as a release without measurement: no privacy part in any answer.
 
-    frame    columns and a weight column; weights may be signed, and are used as they are.
+    frame    columns and a weight column, of pandas or what yields Arrow batches; weights may be signed: they are used as they are.
     weight   the name of the weight column.
     kernel   Kernel or its text; the table kernel by default.
     domain   public columns and bounds; drafted from the frame itself by default.
@@ -297,6 +321,7 @@ def from_frame(
     from kmeanalyst.releases.domain.draft import draft_domain
     from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 
+    frame = as_frame(frame)
     if weight not in frame.columns:
         raise ValueError(
             f"no weight column {weight!r}; the columns are {list(frame.columns)}. Name the one with the weights."

@@ -27,6 +27,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.measurement import GRID, grid_sensitivity, mean_unit
 from kmeanalyst.releases.statement import GAUSSIAN, PrivacyStatement, guarantee_lines, is_number
+from kmeanalyst.releases.texts import Printed
 
 KINDS = ("density", "ridge", "logistic", "svm")
 CLASSIFIERS = ("logistic", "svm")
@@ -158,7 +159,7 @@ class FunctionForm:
 Table: TypeAlias = pd.DataFrame | Mapping[str, Any]
 
 
-class ReleasedFunction(ABC):
+class ReleasedFunction(ABC, Printed):
     """A noisy function of the columns of a domain (abstract: `function_of` makes an object of the form's kind).
 
     form       FunctionForm.

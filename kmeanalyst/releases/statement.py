@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from typing import Any, ClassVar, TypeGuard
 
-from kmeanalyst.releases.texts import flaw_of, one_line, spacing_flaw_of
+from kmeanalyst.releases.texts import Printed, flaw_of, one_line, spacing_flaw_of
 
 
 def guarantee(epsilon: float | None = None, delta: float | None = None, *, units: bool = False) -> str:
@@ -154,7 +154,7 @@ def software_versions(*packages: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyStatement:
+class PrivacyStatement(Printed):
     """What a release guarantees about the rows it was made from. A field never changes its meaning.
 
     epsilon, delta    the (ε, δ) of differential privacy: P(A) ≤ e^ε P′(A) + δ for every set A of files, P and P′ those of
@@ -216,6 +216,9 @@ class PrivacyStatement:
 
     declared_by: ClassVar[None] = None  # what a DeclaredStatement has
     notes: ClassVar[tuple[str, ...]] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<11} {text}" for label, text in guarantee_lines(self).items())
 
     def __post_init__(self) -> None:
         self._check_words("mechanism", (*NOISE_LAWS, *SELECTIONS))

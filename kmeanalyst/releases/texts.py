@@ -13,6 +13,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 JOINERS = "\u200c\u200d"  # which Persian, Indic scripts and emoji need within words
@@ -152,6 +153,16 @@ def _escape(character: str) -> str:
 def other_separator(header: Sequence[Any]) -> str | None:
     """The semicolon or tab in the one name of a header that was read with commas; None where there is no such name."""
     return next((mark for mark in (";", "\t") if len(header) == 1 and mark in str(header[0])), None)
+
+
+class Printed:
+    """Of a result that IPython and notebooks show as `print` does, notes included."""
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="white-space: pre-wrap">{escape(str(self))}</pre>'
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), widest: int = 1000) -> list[str]:

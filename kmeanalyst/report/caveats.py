@@ -14,7 +14,6 @@ from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts
 from kmeanalyst.report.markup import short
 
 ALARM, CARE, NOTE = "alarm", "care", "note"
-DISTINGUISHED = 0.01  # p-value below which an association is distinguished from none
 _MOST_NAMES = 12
 _WEAK_EPSILON = 10.0
 _MOST_NOTES = 8
@@ -122,7 +121,7 @@ def _of_errors(facts: ReleaseFacts) -> Iterator[Caveat]:
             "single bars.",
         )  # fmt: skip
     known = [pair for pair in facts.pairs if math.isfinite(pair.pvalue)]
-    hidden = sum(pair.pvalue >= DISTINGUISHED for pair in known)
+    hidden = sum(not pair.distinguished for pair in known)
     if hidden:
         yield Caveat(
             NOTE, f"{hidden} of {len(known)} pairs cannot be distinguished from unrelated ones",

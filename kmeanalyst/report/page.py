@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kmeanalyst import __version__
-from kmeanalyst.inference.contingency.association import LEAST_SHARE, MOST_GROUPS, Association
+from kmeanalyst.inference.contingency.association import DISTINGUISHED, LEAST_SHARE, MOST_GROUPS, Association
 from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, View
 from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee
-from kmeanalyst.report.caveats import DISTINGUISHED, warnings_of
+from kmeanalyst.report.caveats import warnings_of
 from kmeanalyst.report.charts import chart
 from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
 from kmeanalyst.report.markup import Markup, document, element, joined, key, name_of, scrolling, table
@@ -263,14 +263,10 @@ def _heat_cell(pair: Association) -> Markup:
     if not math.isfinite(pair.value):
         return element("td", "–", title=_hover(pair))
     text = _short_number(pair.value)
-    if not _distinguished(pair):
+    if not pair.distinguished:
         return element("td", f"({text})", title=_hover(pair), class_="none")
     depth = min(5, max(1, math.ceil(5 * abs(pair.value))))
     return element("td", text, title=_hover(pair), class_=f"{'p' if pair.value >= 0 else 'm'}{depth}")
-
-
-def _distinguished(pair: Association) -> bool:
-    return math.isfinite(pair.pvalue) and pair.pvalue < DISTINGUISHED
 
 
 def _hover(pair: Association) -> str:
@@ -289,7 +285,7 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
     heads = [("column", "text"), ("and column", "text"), ("measure", "text"), ("value", ""), ("error", ""),
              ("95 % from", ""), ("to", ""), ("p-value", "")]  # fmt: skip
     ordered = sorted(
-        facts.pairs, key=lambda p: (not _distinguished(p), -abs(p.value) if math.isfinite(p.value) else math.inf)
+        facts.pairs, key=lambda p: (not p.distinguished, -abs(p.value) if math.isfinite(p.value) else math.inf)
     )
     rows = []
     for pair in ordered:

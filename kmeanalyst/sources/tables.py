@@ -122,6 +122,12 @@ def table_of(source: TableSource) -> Table | None:
         return None if fragments is None else Table(SAMPLE, fragments)
 
 
+def as_frame(rows: Any) -> Any:
+    """Rows of any library of DataFrames (what yields Arrow batches) as a DataFrame of pandas; anything else as it is."""
+    known = isinstance(rows, pd.DataFrame | pd.Series) or not hasattr(rows, "__arrow_c_stream__")
+    return rows if known else read_table(rows)
+
+
 def read_table(source: TableSource, domain: Domain | None = None) -> pd.DataFrame:
     """A table as a DataFrame in memory; DomainError says what is wrong with it.
 

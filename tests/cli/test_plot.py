@@ -71,9 +71,9 @@ def test_json_is_one_object_that_says_what_was_drawn(plot):
     assert "note: ignored columns" in result.stderr
     kinds = {
         answer(plot("adult.kme", *columns, "--output", "a.png", "--json"))["kind"]
-        for columns in (["age"], ["age", "sex"])
+        for columns in ([], ["age"], ["age", "sex"])
     }
-    assert kinds == {"histogram", "table"}
+    assert kinds == {"overview", "histogram", "table"}
 
 
 def test_the_options_reach_the_drawing(plot, monkeypatch):

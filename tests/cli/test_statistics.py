@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import numpy as np
 import pytest
 from command_line import answer, call, read_release
+
+import kmeanalyst as ka
+from kmeanalyst.inference.estimate.estimate import flagged
 
 
 def ask(*arguments: object) -> dict[str, Any]:
@@ -24,6 +28,30 @@ def test_quantile_json_is_the_answer_of_python(mixed_path):
         assert shown["view"] == "fitted" and list(shown["parts"]) == ["privacy", "sampling", "resolution"]
 
 
+def test_the_coefficient_of_variation_has_the_flags_of_agencies(mixed_path):
+    release = read_release(mixed_path)
+    for command in (("expect", "age", "age > 88", "age - 53"), ("quantile", "age", "0.5"), ("table", "married")):
+        head, *lines = call("kmeanalyst", command[0], mixed_path, *command[1:], "--cv").stdout.splitlines()
+        assert head.endswith("CV") and lines[0].rstrip("EF ").endswith("%")
+    table = release.table("married")
+    for cv, value, error in zip(table.parts["CV"], table["probability"], table["standard_error"], strict=True):
+        assert cv.split()[0] == f"{100 * error / value:.0f}"
+    assert [flagged(10, e) for e in (1.64, 1.66, 3.4, np.inf)] == ["16 %", "17 % E", "34 % F", "F"]
+
+
+def test_print_shows_the_notes_of_numbers_once(mixed_release):
+    found = mixed_release.expectations(["age < 50 and age > 20", "age < 51 and age > 21"])
+    notes = dict.fromkeys(note for one in found for note in one.notes)
+    assert notes and str(found) == "\n".join([repr(found), *(f"note: {note}" for note in notes)])
+    variable = mixed_release["age"] < 50
+    for shown in (found, found[0], variable, mixed_release.statement, mixed_release.glm("age ~ married")):
+        assert html.escape(str(shown)) in shown._repr_html_()
+    pairs, matrix = ka.associations(mixed_release, ["age", "income", "city"]), mixed_release.corr(["age", "income"])
+    assert max(map(len, repr(pairs).splitlines()[:5])) <= 80 and "correlation ratio" in repr(pairs)
+    (row,) = matrix.to_frame().itertuples()
+    assert row.Index == ("age", "income") and row.value == matrix["age", "income"].value
+
+
 @pytest.mark.slow
 def test_robust_intervals_are_asked_for_by_name(mixed_path):
     release = read_release(mixed_path)
@@ -31,7 +59,7 @@ def test_robust_intervals_are_asked_for_by_name(mixed_path):
     expected = release.probability("age > 50")
     assert found["interval"] == list(expected.interval(kind="robust")) and found["interval_kind"] == "robust"
     assert found["interval"][1] - found["interval"][0] > 1.1 * 3.92 * expected.standard_error
-    assert "robust 95% interval" in call("kmeanalyst", "table", mixed_path, "married", "--interval", "robust").stdout
+    assert "95% robust interval" in call("kmeanalyst", "table", mixed_path, "married", "--interval", "robust").stdout
 
 
 def test_quantile_by_answers_for_each_level(mixed_path):

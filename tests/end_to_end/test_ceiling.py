@@ -12,16 +12,16 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 151,
-    "kmeanalyst/cli": 1_515,
-    "kmeanalyst/inference": 13_404,
+    "kmeanalyst/cli": 1_526,
+    "kmeanalyst/inference": 13_485,
     "kmeanalyst/kernels": 3_301,
-    "kmeanalyst/learning": 2_986,
-    "kmeanalyst/plots": 852,
-    "kmeanalyst/release": 437,
-    "kmeanalyst/releases": 10_638,
-    "kmeanalyst/report": 1_357,
-    "kmeanalyst/representation": 4_798,
-    "kmeanalyst/sources": 1_350,
+    "kmeanalyst/learning": 2_987,
+    "kmeanalyst/plots": 980,
+    "kmeanalyst/release": 462,
+    "kmeanalyst/releases": 10_704,
+    "kmeanalyst/report": 1_352,
+    "kmeanalyst/representation": 4_795,
+    "kmeanalyst/sources": 1_356,
     "release_side": 86,
     "release_side/budget": 1_256,
     "release_side/choices": 1_340,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_481,
-    "tests": 48_332,
+    "tests": 48_513,
 }
 
 

@@ -91,10 +91,16 @@ def test_ranges_are_on_the_columns_own_scale(mixed_release):
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "10", "100", "1k", "10k", "100k", "1M"]
 
 
-def test_ranges_of_different_widths_are_side_by_side_so_that_no_area_misleads(mixed_release):
-    ax = plots.histogram(mixed_release, "age", ax=axes())
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["[17, 30)", "[30, 50)", "[50, 90]"]
-    assert len({round(bar.get_width(), 9) for bar in bars_of(ax)}) == 1
+def test_ranges_of_different_widths_are_drawn_so_that_areas_are_probabilities(mixed_release):
+    ax, frame = (
+        plots.histogram(mixed_release, "age", level=LEVEL, ax=axes()),
+        mixed_release.histogram("age", level=LEVEL),
+    )
+    assert [(bar.get_x(), bar.get_width()) for bar in bars_of(ax)] == [(17, 13), (30, 20), (50, 40)]
+    areas = [bar.get_width() * bar.get_height() for bar in bars_of(ax)]
+    np.testing.assert_allclose(areas, frame["probability"], atol=1e-12)
+    np.testing.assert_allclose(whiskers_of(ax), frame[["low", "high"]].T / [13, 20, 40], atol=1e-12)
+    assert ax.get_ylabel() == "probability per unit"
     own = plots.histogram(mixed_release, "age", bins=[20, 30, 40], ax=axes())
     assert [bar.get_x() for bar in bars_of(own)] == [20, 30]
 
@@ -127,6 +133,49 @@ def test_a_public_atom_is_a_stem_at_its_value():
     assert len(ranges) == 10 and ranges["probability"].sum() == pytest.approx(0.4)
     assert [bar.get_height() for bar in bars_of(ax)] == pytest.approx(ranges["probability"].tolist())
     assert len(whiskers_of(ax)[0]) == 11
+
+
+def test_atoms_among_ranges_of_different_widths_have_a_scale_of_their_own():
+    frame = pd.DataFrame({"gain": np.repeat([0.0, 5.0, 40.0, 90.0], [6, 2, 1, 1]), "weight": 0.1})
+    domain = Domain((Real(name="gain", lower=0, upper=100, atoms=(0,), edges=(0, 20, 100)),))
+    ax = plots.histogram(ka.from_frame(frame, domain=domain), "gain", ax=axes())
+    assert [bar.get_height() * bar.get_width() for bar in bars_of(ax)] == pytest.approx([0.2, 0.2])
+    (stem,), (right,) = [line for line in ax.get_lines() if line.get_marker() == "D"], ax.child_axes
+    heights = [bar.get_height() for bar in bars_of(ax)]
+    assert stem.get_ydata() == pytest.approx([max(heights)]) and right.get_ylabel() == "probability of a single value"
+    assert right._functions[0](max(heights)) == pytest.approx(0.6)  # what the scale says there
+
+
+def test_the_overview_has_every_column_and_the_strongest_relations():
+    a, b, c = np.random.default_rng(5).normal(size=(3, 300))
+    release, figure = weighted(a=a, b=b, down=-a, near=a + b, c=c), new_figure()
+    relations = plots.overview(release, figure=figure)
+    assert relations.figure is figure and [ax.get_title() for ax in figure.axes[:-1]] == ["a", "b", "down", "near", "c"]
+    names = [text.get_text().strip() for text in relations.texts]
+    assert names[0] == "a × down (correlation)" and not any("c ×" in name or "× c " in name for name in names)
+    assert relations.patches[0].get_width() == pytest.approx(-1) and len(relations.patches) == len(names) == 4
+    assert "no privacy noise is known" in figure.get_suptitle()
+
+
+def test_a_plot_without_a_column_is_the_overview(mixed_release):
+    from matplotlib import pyplot
+
+    ax = mixed_release.plot()
+    assert len(ax.figure.axes) == 1 + len(mixed_release.columns) and "N = 2,000" in ax.figure.get_suptitle()
+    pyplot.close("all")
+
+
+def test_a_file_of_a_drawing_says_in_words_what_it_shows(numeric_release, tmp_path):
+    from PIL import Image
+
+    figure = new_figure()
+    plots.histogram(numeric_release, "x", ax=figure.add_subplot())
+    for name in ("a.svg", "a.png", "a.pdf"):
+        save(figure, tmp_path / name)
+    words = "probability by x. N = 2,000 rows"
+    assert f'<svg role="img" aria-label="{words}' in (tmp_path / "a.svg").read_text(encoding="utf-8")
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.info["Description"].startswith(words)
 
 
 def test_negative_weights_are_drawn_below_the_line(numeric_release):
@@ -231,7 +280,7 @@ DRAWN: dict[str, Callable[[Release, Any], Any]] = {
 
 
 def test_every_drawing_is_in_the_list_below():
-    assert set(DRAWN) == set(plots.__all__) - {"save_witness"}
+    assert set(DRAWN) == set(plots.__all__) - {"save_witness", "overview"}
 
 
 def test_axes_in_are_axes_out_and_pyplot_knows_no_figure_and_the_caption_states_the_guarantee(numeric_release):

@@ -45,6 +45,7 @@ from kmeanalyst.releases.domain.draft import draft_domain
 from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
+from kmeanalyst.sources.tables import as_frame
 
 Names = str | int | Sequence[str] | Sequence[int]
 
@@ -188,7 +189,9 @@ def independence_test(
             raise ValueError(
                 "given goes with releases. Test plain rows within each group: rows of one group at a time."
             )
-        return hsic_permutation_test(data, columns_a, columns_b, permutations=permutations, rng=rng, kernel=kernel)
+        return hsic_permutation_test(
+            as_frame(data), columns_a, columns_b, permutations=permutations, rng=rng, kernel=kernel
+        )
     if kernel is not None:
         raise ValueError("kernel goes with plain rows: a release has been measured with its own. Leave it out.")
     if data.measurement is None:

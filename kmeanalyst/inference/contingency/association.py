@@ -21,6 +21,7 @@ import pandas as pd
 
 from kmeanalyst.inference.contingency.contingency_test import Contrasts, weighted_test
 from kmeanalyst.inference.contingency.strata import strata_of
+from kmeanalyst.inference.estimate.estimate import EstimateTable
 from kmeanalyst.inference.estimate.population import Population, feasible_view, mean_statistic, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
@@ -32,8 +33,10 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.arrays import days_of
 from kmeanalyst.releases.release import ReleaseData, View
+from kmeanalyst.releases.texts import Printed
 
 MOST_GROUPS = 8  # groups that the levels form: the rarest are taken together
+DISTINGUISHED = 0.01  # p-value below which an association is distinguished from none
 LEAST_SHARE = 0.02  # least share of a level that forms a group of its own
 _Z = 1.959964
 _ROUNDING = 1e-12  # a variance below is a rounding error
@@ -41,7 +44,7 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Association:
+class Association(Printed):
     """How strongly two columns go together.
 
     columns         their names.
@@ -53,6 +56,7 @@ class Association:
     pvalue          of the hypothesis that the columns are independent, by their measured table (`independence_test`); where no
                     table holds them, that the value is 0, by the normal distribution of the error model.
     note            what a reader should know, or "".
+    view            the weights it was computed with.
 
     >>> found = ka.associations(release, ["age", "income"])[0]
     >>> found.measure, round(found.value, 2), [round(end, 2) for end in found.interval]
@@ -66,6 +70,21 @@ class Association:
     interval: tuple[float, float] = (np.nan, np.nan)
     pvalue: float = np.nan
     note: str = ""
+    view: str = ""
+
+    @property
+    def distinguished(self) -> bool:
+        """Whether the errors of the release distinguish the columns from independent ones: a p-value below .01.
+
+        >>> ka.associations(release, ["age", "income"])[0].distinguished
+        True
+        """
+        return bool(self.pvalue < DISTINGUISHED)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        numbers = f"{self.value:.2f} ± {self.standard_error:.2f} (95 %: {low:.2f} to {high:.2f}; p = {self.pvalue:.2g})"
+        return f"{' × '.join(self.columns)}: {self.measure} {numbers}" + (f"\nnote: {self.note}" if self.note else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON.
@@ -76,13 +95,36 @@ class Association:
         return {**vars(self), "columns": list(self.columns), "interval": list(self.interval)}
 
 
+class Associations(Printed, list[Association]):
+    """Associations in their order, which print as a table, with each note once.
+
+    >>> len(ka.associations(release, ["age", "income", "sex"]))
+    3
+    """
+
+    def to_frame(self) -> EstimateTable:
+        """One row for each pair: value, standard_error, low, high (at 95 %), pvalue, view, note.
+
+        >>> ka.associations(release, ["age", "income", "sex"]).to_frame()["pvalue"].round(2).tolist()
+        [0.0, 0.46, 0.0]
+        """
+        index = [(*one.columns, one.measure) for one in self]
+        rows = [(one.value, one.standard_error, *one.interval, one.pvalue, one.view, one.note) for one in self]
+        columns = ["value", "standard_error", "low", "high", "pvalue", "view", "note"]
+        names = ["column", "and column", "measure"]
+        return EstimateTable(rows, columns=columns, index=pd.MultiIndex.from_tuples(index, names=names))
+
+    def __repr__(self) -> str:
+        return repr(self.to_frame())
+
+
 def associations(
     release: ReleaseData,
     columns: Sequence[str] | None = None,
     *,
     view: View | None = None,
     progress: Progress | None = None,
-) -> list[Association]:
+) -> Associations:
     """The association of every pair of columns, in their order; columns of texts are left out.
 
     columns   names; all by default, derived ones too.
@@ -101,12 +143,17 @@ def associations(
     names = [name for name in columns or release.columns.names if not release.columns[name].is_text]
     pairs = list(combinations(names, 2))
     asked = _Pairs(release, feasible_view(release, view, refused))
-    found = []
+    found = Associations()
     for k, (a, b) in enumerate(pairs, start=1):
-        found.append(asked.association(a, b))
+        found.append(replace(asked.association(a, b), view=asked.view))
         if progress is not None:
             progress("pairs", k / len(pairs))
     return found
+
+
+def strongest(found: Sequence[Association]) -> list[Association]:
+    """Those distinguished from none, the strongest first."""
+    return sorted((one for one in found if one.distinguished), key=lambda one: -abs(one.value))
 
 
 class _Pairs:

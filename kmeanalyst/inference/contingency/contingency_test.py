@@ -24,13 +24,14 @@ from kmeanalyst.inference.weighted_chi_squared import weighted_chi_squared_sf
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.texts import Printed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContingencyTest:
+class ContingencyTest(Printed):
     """A test of independence of two columns by their measured table.
 
     columns     the two names; given, a third within whose cells they were tested, or "".

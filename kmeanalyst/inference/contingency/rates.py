@@ -35,6 +35,7 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.numbers import Date, Number
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
+from kmeanalyst.releases.texts import Printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +161,7 @@ _DRAWS = 20_000  # of normal deviations, for the band
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurvivalCurve:
+class SurvivalCurve(Printed):
     """S(t), the probability of no event up to and with each time.
 
     time, event  what was asked.

@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from kmeanalyst.inference.estimate.error_model import ErrorModel, Terms, joint_parts, total
+from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Terms, joint_parts, total
 from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.texts import Printed
 
 _PRINTED = ("standard_error", "low", "high", "view", "note")
 SAMPLE = "sample"  # the view of estimates on real rows, which have no other
@@ -115,7 +116,7 @@ _LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their expon
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate(Differentiable):
+class Estimate(Differentiable, Printed):
     """An estimated number with its standard error, in parts that are always kept separate.
 
     value           the estimate, in the units of the question.
@@ -272,13 +273,11 @@ class Estimate(Differentiable):
     def __repr__(self) -> str:
         return f"{self.question}: {self._numbers()}"
 
-    def _repr_html_(self) -> str:
-        notes = "".join(f"<br><small>{escape(note)}</small>" for note in self.notes)
-        numbers = f"{escape(self._numbers())} <small>[{escape(self.view)} weights]</small>"
-        return f"<div><strong>{escape(self.question)}</strong>: {numbers}{notes}</div>"
+    def __str__(self) -> str:
+        return "\n".join([repr(self), *list_of_notes((), [self])])
 
 
-class Estimates(tuple[Estimate, ...]):
+class Estimates(Printed, tuple[Estimate, ...]):
     """Several estimates, in the order they were asked for; `to_frame()` is a table of them.
 
     >>> release.expectations(["age > 30", "age > 50"])
@@ -304,8 +303,8 @@ class Estimates(tuple[Estimate, ...]):
     def __repr__(self) -> str:
         return "\n".join(map(repr, self))
 
-    def _repr_html_(self) -> str:
-        return "".join(estimate._repr_html_() for estimate in self)
+    def __str__(self) -> str:
+        return "\n".join([repr(self), *list_of_notes((), self)])
 
 
 class EstimateTable(pd.DataFrame):
@@ -338,10 +337,23 @@ class EstimateTable(pd.DataFrame):
             f"<small>{escape(line)}</small>" for line in self._below()
         )
 
-    def _printed(self) -> pd.DataFrame:
-        shown = [self.columns[self.columns.get_loc("standard_error") - 1], "standard_error", "low", "high"]
+    @property
+    def parts(self) -> pd.DataFrame:
+        """Values with the parts of their errors, and the coefficient of variation with the flag that agencies print.
+
+        >>> release.table("sex").parts
+               probability ± error privacy sampling resolution   CV
+        sex
+        Female      0.3316  0.0083  0.0035   0.0061     0.0045  3 %
+        Male        0.6684  0.0083  0.0035   0.0061     0.0045  1 %
+        """
+        numbers = self[[self.columns[self.columns.get_loc("standard_error") - 1], "standard_error"]].to_numpy(float)
+        return self._printed(PARTS).assign(CV=[flagged(*row) for row in numbers])
+
+    def _printed(self, further: Sequence[str] = ("low", "high")) -> pd.DataFrame:
+        shown = [self.columns[self.columns.get_loc("standard_error") - 1], "standard_error", *further]
         rows = [[_written(number, row[0], row[1]) for number in row] for row in self[shown].to_numpy(float)]
-        return pd.DataFrame(rows, index=self.index, columns=[shown[0], "± error", "low", "high"])
+        return pd.DataFrame(rows, index=self.index, columns=[shown[0], "± error", *further])
 
     def _below(self) -> list[str]:
         views, also = ", ".join(dict.fromkeys(self["view"])), list(self.columns[self.columns.get_loc("high") + 1 :])
@@ -352,6 +364,18 @@ class EstimateTable(pd.DataFrame):
 def list_of_notes(notes: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:
     every = dict.fromkeys((*notes, *(note for estimate in estimates for note in estimate.notes)))
     return [f"note: {note}" for note in every]
+
+
+def flagged(value: float, error: float) -> str:
+    """The coefficient of variation, with E (use with caution) from 16.5 % and F (too unreliable to publish) from 33.3 % on.
+
+    Source   Statistics Canada, Guide to the Labour Force Survey (71-543-G), whose cut-offs these are.
+
+    >>> flagged(50, 2), flagged(-5, 1), flagged(0, 1)
+    ('4 %', '20 % E', 'F')
+    """
+    cv = error / abs(value) if value else np.nan
+    return f"{100 * cv:.0f} %{' F' if cv >= 0.333 else ' E' if cv >= 0.165 else ''}" if np.isfinite(cv) else "F"
 
 
 def _digits(error: float) -> int:

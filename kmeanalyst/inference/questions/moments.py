@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, EstimateTable, list_of_notes
 from kmeanalyst.inference.estimate.population import (
     Distribution,
     Population,
@@ -34,12 +34,13 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Boolean
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
+from kmeanalyst.releases.texts import Printed
 
 _ROUNDING = 1e-24  # share of the largest square: a variance below it counts as 0
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixEstimate:
+class MatrixEstimate(Printed):
     """A covariance or correlation matrix with an error for each entry.
 
     names      (d,) what rows and columns stand for.
@@ -93,9 +94,18 @@ class MatrixEstimate:
             matrix[i, j] = matrix[j, i] = number(entry)
         return pd.DataFrame(matrix, index=list(self.names), columns=list(self.names))
 
+    def to_frame(self, level: float = 0.95) -> EstimateTable:
+        """One row for each pair of names, with its interval; a correlation of a column with itself has none.
+
+        >>> release.cov(["age", "education-num"]).to_frame()["value"].round(1).tolist()
+        [195.2, 1.9, 7.1]
+        """
+        pairs = list(combinations_with_replacement(self.names, 2))
+        frame = self.estimates.to_frame(level).set_axis(pd.MultiIndex.from_tuples(pairs))
+        return frame[[a != b or error > 0 for (a, b), error in zip(pairs, frame["standard_error"], strict=True)]]
+
     def __repr__(self) -> str:
-        tables = [str(self.value), "standard errors", str(self.standard_error), f"({self.view} weights)"]
-        return "\n".join([*tables, *list_of_notes(self.notes, self.estimates)])
+        return "\n".join([str(self.to_frame()), *list_of_notes(self.notes, ())])
 
 
 def var(release: ReleaseData, column: Question, *, where: Condition = None, view: View | None = None) -> Estimate:

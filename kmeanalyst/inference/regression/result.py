@@ -18,7 +18,8 @@ from kmeanalyst.inference.regression.intervals import ScoreInterval
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
-from kmeanalyst.releases.texts import aligned
+from kmeanalyst.releases.texts import Printed, aligned
+from kmeanalyst.sources.tables import as_frame
 
 _INFINITE = (
     "an interval is infinite where the noise leaves it open whether the rate of a level is 0, or whether the target is determined "
@@ -29,7 +30,7 @@ _INFINITE = (
 
 
 @dataclass(frozen=True, eq=False)
-class RegressionEstimate:
+class RegressionEstimate(Printed):
     """Coefficients of a regression, each an Estimate, in the order of the formula.
 
     to_frame()                    the table: values, standard errors, intervals, p-values and the parts of errors
@@ -130,7 +131,7 @@ class RegressionEstimate:
         0  0.291           0.011  0.270  0.312
         1  0.133           0.018  0.101  0.173
         """
-        return predicted(self.fit, frame, level)
+        return predicted(self.fit, as_frame(frame), level)
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """The table as plain numbers, as `kmeanalyst glm --json` prints it.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import Any
 
 from kmeanalyst.releases.release import ReleaseData
+from kmeanalyst.releases.texts import Printed
 
 OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TestResult:
+class TestResult(Printed):
     """The result of a two-sample test, in the manner of scipy.stats.
 
     statistic         the test statistic (its scale depends on the method).
@@ -89,9 +89,6 @@ class TestResult:
 
     def __repr__(self) -> str:
         return self.to_text()
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.to_text())}</pre>"
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain numbers, as `mmd-test --json` prints it.

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
+from kmeanalyst.inference.estimate.estimate import Estimate, Estimates, list_of_notes
 from kmeanalyst.inference.estimate.population import (
     Distribution,
     Population,
@@ -41,6 +40,7 @@ from kmeanalyst.kernels import Kernel, KernelMean
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.release import ReleaseData, View
+from kmeanalyst.releases.texts import Printed
 from kmeanalyst.representation.thinning import ThinWeights
 
 _RANGES = 10
@@ -94,7 +94,7 @@ def _edges(values: Array, mass: Array, bins: int | Sequence[float]) -> Array:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RandomVariable(VariableOperators):
+class RandomVariable(VariableOperators, Printed):
     """One component, or several, of what rows of releases determine; made by `release["age"]` and calculated with.
 
     nodes       its components' expressions.
@@ -418,10 +418,10 @@ class RandomVariable(VariableOperators):
     # ---------------------------------------------------------------- looks
 
     def __repr__(self) -> str:
-        return "\n".join(map(_line, self))
+        return "\n".join(_line(one)[0] for one in self)
 
-    def _repr_html_(self) -> str:
-        return "".join(f"<div>{escape(_line(one))}</div>" for one in self)
+    def __str__(self) -> str:
+        return "\n".join(line for one in self for line in _line(one))
 
 
 def variable_of(release: ReleaseData, columns: str | Sequence[str], view: View | None = None) -> RandomVariable:
@@ -445,13 +445,14 @@ def _condition_nodes(condition: Any) -> tuple[Node, ...]:
     return condition.nodes
 
 
-def _line(variable: RandomVariable) -> str:
+def _line(variable: RandomVariable) -> list[str]:
+    """A variable of one component as a line, and the notes on its mean."""
     node = variable.nodes[0]
     if node.kind == "levels":
-        return f"{node.text}: levels ({variable.n_points:,} points)"
+        return [f"{node.text}: levels ({variable.n_points:,} points)"]
     try:
         mean = variable.mean()
     except ValueError as refusal:
-        return f"{node.text}: no mean ({refusal})"
+        return [f"{node.text}: no mean ({refusal})"]
     value, error = (mean.written(number, ",") for number in (mean.value, mean.standard_error))
-    return f"{mean.question}: {value} ± {error} ({variable.n_points:,} points)"
+    return [f"{mean.question}: {value} ± {error} ({variable.n_points:,} points)", *list_of_notes((), [mean])]

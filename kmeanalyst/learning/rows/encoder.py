@@ -19,6 +19,7 @@ from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.sources.tables import as_frame
 
 Encoding = Literal["onehot", "cells", "codes", "natural"]
 ENCODINGS: tuple[Encoding, ...] = ("onehot", "cells", "codes", "natural")
@@ -77,7 +78,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
 
     def transform(self, X: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
         """Features (n, F) of a frame that has the columns, in any order and among others; DomainError if it lacks one."""
-        domain, frame = self.domain, self._with_derived(pd.DataFrame(X))
+        domain, frame = self.domain, self._with_derived(pd.DataFrame(as_frame(X)))
         rows, counts = domain.encode_counted(frame)
         notes = [note for note in counts.notes() if not note.startswith("ignored")]
         if notes:

@@ -34,7 +34,7 @@ from kmeanalyst.releases.memo import Memoised
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.kept_rows import check_kept
 from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
-from kmeanalyst.releases.texts import one_line, other_separator
+from kmeanalyst.releases.texts import Printed, one_line, other_separator
 
 SAMPLE = "the sample"  # what messages call an analyst's own table
 KINDS: dict[str, type[Column]] = {
@@ -147,7 +147,7 @@ def _meant(text: str, levels: Sequence[str]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Domain(Memoised):
+class Domain(Memoised, Printed):
     """The columns of a table with their public bounds and levels.
 
     columns   in the order of encoded rows.

@@ -1,4 +1,4 @@
-"""Releases for other programs: CSV, Parquet and NetCDF. Exports only: the file of record is .kme.
+"""Releases for other programs: CSV, Parquet, NetCDF, Excel, Stata, SPSS, Arrow. Exports only: the file of record is .kme.
 
 An export has points and weights without the measurement: what is computed from it alone has no valid error bar. The
 stamp of a rehearsal is kept: every row says NOT PRIVATE in a column of its own, because a column survives renaming,
@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, plain_array
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import xarray
 
 STAMP_COLUMN = "NOT_PRIVATE"  # a column of tables that are exported from rehearsals
@@ -48,11 +50,14 @@ _SDNIST_TARGETS = {
 def export(
     release: ReleaseData, path: str | Path, *, frame: pd.DataFrame | None = None, keep_formulas: bool = False
 ) -> int:
-    """Write points and weights to a .csv, .parquet or .nc file; it appears whole or not at all.
+    """Write points and weights to a .csv, .parquet, .nc, .xlsx, .dta or .sav file; it appears whole or not at all.
 
     frame             what is written, such as `Release.to_frame` of another view; by default points and weights as released.
-    keep_formulas     leave text cells of a .csv file as they are, even if a spreadsheet would run them as formulas.
-    Returns           how many text cells and column names of a .csv file have an apostrophe before them for that reason.
+    keep_formulas     leave text cells of a .csv or .xlsx file as they are, even if a spreadsheet would run them as formulas.
+    Returns           how many text cells and column names of such a file have an apostrophe before them for that reason.
+    Errors            ImportError that names the package which writes .xlsx (openpyxl) or .sav (pyreadstat), where it is absent.
+
+    Names that Stata or SPSS do not allow are changed, and the columns' own names are their labels.
 
     The file of a rehearsal has a further column, NOT_PRIVATE, in every row.
     """
@@ -63,7 +68,7 @@ def export(
             f"{', '.join(_WRITERS)} are known. Name a file with one of these endings."
         )
     frame, defused = _stamped(release, _as_released(release) if frame is None else frame), 0
-    if writer is _to_csv and not keep_formulas:
+    if writer in (_to_csv, _to_excel) and not keep_formulas:
         frame, defused = without_formulas(frame)
     with atomic_write(path) as temporary:
         writer(frame, temporary)
@@ -128,6 +133,49 @@ def _to_parquet(frame: pd.DataFrame, path: Path) -> None:
     frame.to_parquet(path, index=False, engine="pyarrow")
 
 
+def _to_excel(frame: pd.DataFrame, path: Path) -> None:
+    _needed("openpyxl", ".xlsx")
+    with pd.ExcelWriter(path, engine="openpyxl") as writer:
+        frame.to_excel(writer, index=False)
+
+
+def _to_stata(frame: pd.DataFrame, path: Path) -> None:
+    plain, labels = _for_statistics(frame, 32)
+    labels = {name: label[:80] for name, label in labels.items()}
+    plain.to_stata(path, write_index=False, version=118, variable_labels=labels)
+
+
+def _to_spss(frame: pd.DataFrame, path: Path) -> None:
+    plain, labels = _for_statistics(frame, 64)
+    _needed("pyreadstat", ".sav").write_sav(plain, path, column_labels=labels)
+
+
+def _needed(package: str, ending: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError:
+        raise ImportError(
+            f"{ending} files are written by the package {package}, which is not installed. Install it (`pip install {package}`), "
+            "or export to .csv."
+        ) from None
+
+
+def _for_statistics(frame: pd.DataFrame, most: int) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Plain columns under names of letters, digits and _ (at most this long), and the columns' own names."""
+    begun = [name if re.match("[A-Za-z]", name) else f"v_{name}" for name in map(str, frame.columns)]
+    names = dict(zip(_allowed_names(begun, "A-Za-z0-9_", most).values(), frame.columns, strict=True))
+    return pd.DataFrame({name: _allowed_values(frame[column]) for name, column in names.items()}), names
+
+
+def to_arrow(release: ReleaseData) -> pa.Table:
+    """See `Release.to_arrow`."""
+    import pyarrow as pa
+
+    frame = _stamped(release, _as_released(release))
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), "privacy": frame.attrs["privacy"]})
+
+
 def _to_netcdf(frame: pd.DataFrame, path: Path) -> None:
     _netcdf_dataset(frame).to_netcdf(path, engine="scipy")
 
@@ -136,6 +184,9 @@ _WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     ".csv": _to_csv,
     ".parquet": _to_parquet,
     ".nc": _to_netcdf,
+    ".xlsx": _to_excel,
+    ".dta": _to_stata,
+    ".sav": _to_spss,
 }
 
 
@@ -167,14 +218,14 @@ def _allowed_values(series: pd.Series) -> Array:
     return values
 
 
-def _allowed_names(columns: list[str]) -> dict[str, str]:
-    """Column → a name that NetCDF 3 allows: a letter first, then letters, digits and _.@+- (others become _)."""
+def _allowed_names(columns: list[str], letters: str = r"A-Za-z0-9_.@+\- ", most: int = 256) -> dict[str, str]:
+    """Column → a name that a format allows: a letter first, then these letters (others become _); by default NetCDF 3's."""
     names: dict[str, str] = {}
     for column in columns:
-        name = re.sub(r"[^A-Za-z0-9_.@+\- ]", "_", column).strip() or "_"
-        name = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
-        while name in names.values() or name == _DIMENSION:
-            name += "_"
+        name = re.sub(f"[^{letters}]", "_", column).strip() or "_"
+        name = (name if re.match(r"[A-Za-z_]", name) else f"_{name}")[:most]
+        while name.lower() in map(str.lower, names.values()) or name == _DIMENSION:
+            name = f"{name[: most - 1]}_" if len(name) < most else f"{name[: most - 2]}{len(names):02}"
         names[column] = name
     return names
 

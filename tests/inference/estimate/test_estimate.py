@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import operator
 from dataclasses import replace
 from pathlib import Path
@@ -100,7 +101,10 @@ def test_a_page_shows_question_numbers_view_and_notes_escaped(mixed_release):
     estimate = mixed_release.probability("age < 50 and age > 20")
     page = estimate._repr_html_()
     assert "age &lt; 50" in page and "age < 50" not in page
-    assert f"{estimate.value:.{estimate.digits}f} ±" in page and "[fitted weights]" in page
+    assert f"{estimate.value:.{estimate.digits}f} ±" in page and all(
+        html.escape(note) in page for note in estimate.notes
+    )
+    assert estimate.notes and str(estimate).splitlines()[0] == repr(estimate)
 
 
 def test_what_an_estimate_carries_is_neither_shown_nor_compared_nor_written(mixed_release):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import xarray
 from click.testing import CliRunner
 from file_tools import bare
+from sklearn.linear_model import LinearRegression
 
+import kmeanalyst as ka
 from kmeanalyst.cli.main import main
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain
@@ -97,8 +101,8 @@ def test_a_resampled_view_has_rows_of_equal_weight(numeric_release, tmp_path):
 
 
 def test_an_unknown_ending_says_which_are_known(numeric_release, tmp_path):
-    with pytest.raises(ValueError, match=r"to .*a\.xlsx: the ending .* \.csv, \.parquet, \.nc are known\. Name"):
-        export(numeric_release, tmp_path / "a.xlsx")
+    with pytest.raises(ValueError, match=r"to .*a\.xls: the ending .* \.csv, \.parquet, \.nc, .* are known\. Name"):
+        export(numeric_release, tmp_path / "a.xls")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,6 +115,71 @@ def test_an_export_appears_whole_or_not_at_all(ending, numeric_release, tmp_path
         export(numeric_release, path)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     assert path.read_bytes() == b"older"
+
+
+STATISTICS = {
+    ".xlsx": ("openpyxl", pd.read_excel), ".dta": ("pandas", pd.read_stata), ".sav": ("pyreadstat", pd.read_spss),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", STATISTICS)
+def test_excel_stata_and_spss_read_the_cells_and_weights(ending, mixed_release, tmp_path):
+    needed, read = STATISTICS[ending]
+    pytest.importorskip(needed)
+    frame = mixed_release.frame.assign(weight=mixed_release.weights).head(200)
+    export(mixed_release, tmp_path / f"rows{ending}", frame=frame)
+    back = read(tmp_path / f"rows{ending}")
+    assert len(back.columns) == len(frame.columns)
+    np.testing.assert_allclose(back["weight"], frame["weight"], rtol=1e-12)
+    np.testing.assert_allclose(back["age"], frame["age"])
+    assert back["city"].astype(str).tolist() == frame["city"].astype(str).tolist()
+    np.testing.assert_allclose(back["children"].astype(float), frame["children"].astype(float))  # with missing cells
+
+
+def test_names_that_stata_does_not_allow_are_changed_and_kept_as_labels(numeric_release, tmp_path):
+    frame = pd.DataFrame({"a-b": [1], "a.b": [2], "2nd": [3], "n" * 40: [4], "weight": [1.0]})
+    export(numeric_release, tmp_path / "odd.dta", frame=frame)
+    with pd.io.stata.StataReader(tmp_path / "odd.dta") as reader:
+        assert list(reader.variable_labels().values()) == list(frame.columns)
+        assert reader.read().iloc[0].tolist() == [1, 2, 3, 4, 1.0]
+
+
+def test_names_that_spss_does_not_allow_are_changed_too(numeric_release, tmp_path):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    frame = pd.DataFrame({"a-b": [1], "a_b": [2], "2nd": [3], "_x": [4], "weight": [1.0]})
+    export(numeric_release, tmp_path / "odd.sav", frame=frame)
+    back, about = pyreadstat.read_sav(tmp_path / "odd.sav")
+    assert about.column_labels == list(frame.columns) and back.iloc[0].tolist() == [1, 2, 3, 4, 1.0]
+
+
+def test_a_package_that_is_absent_is_named(mixed_release, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ImportError, match=r"written by the package openpyxl.*pip install openpyxl.*\.csv"):
+        export(mixed_release, tmp_path / "rows.xlsx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_workbook_has_no_formula(mixed_release, tmp_path):
+    pytest.importorskip("openpyxl")
+    assert (
+        export(mixed_release, tmp_path / "f.xlsx", frame=pd.DataFrame({"x": ["=1+1", "a"], "weight": [1.0, 2.0]})) == 1
+    )
+    assert pd.read_excel(tmp_path / "f.xlsx")["x"].tolist() == ["'=1+1", "a"]
+
+
+def test_libraries_that_read_arrow_read_a_release_and_are_read(mixed_release, numeric_release):
+    table = mixed_release.to_arrow()
+    assert pa.RecordBatchReader.from_stream(mixed_release).read_all().equals(table)
+    np.testing.assert_array_equal(table["weight"].to_numpy(), mixed_release.weights)
+    assert table.schema.metadata[b"privacy"].decode() == mixed_release.summary()["privacy"]
+    frame = numeric_release.frame.head(300).assign(w=1 / 300)
+    rows, fit = pa.Table.from_pandas(frame, preserve_index=False), numeric_release.glm("x ~ y")
+    assert ka.from_frame(rows, weight="w").mean("x") == ka.from_frame(frame, weight="w").mean("x")
+    pd.testing.assert_frame_equal(fit.predict(rows), fit.predict(frame))
+    one, two = (ka.independence_test(data, ["x"], ["y"], rng=1).pvalue for data in (frame, rows))
+    assert one == two
+    model = ka.fit(LinearRegression(), numeric_release, "x")
+    np.testing.assert_array_equal(model.predict(rows), model.predict(frame))
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path):

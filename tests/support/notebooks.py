@@ -1,0 +1,50 @@
+"""The tutorials as notebooks that were run, for reading with Jupyter: `python tests/support/notebooks.py FOLDER [PAGE...]`.
+
+Needs jupytext, nbclient and ipykernel (the extra `docs`). Blocks of a terminal become cells of `%%sh`; the outputs that a page
+shows are left out, as each cell has its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import tutorials
+
+_SHOWN = re.compile(r"^```text\n.*?^```\n", flags=re.MULTILINE | re.DOTALL)
+_MODE = re.compile(r"^```(python|sh) \w+$", flags=re.MULTILINE)
+_FAILS = re.compile(r"^```sh fails\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+
+
+def notebook_of(page: Path) -> str:
+    """A page as the text of a notebook, every cell run in a copy of the tutorials' files; CellExecutionError where one fails."""
+    import jupytext
+    from nbclient import NotebookClient
+
+    text = _FAILS.sub(r"```sh\n\1true\n```", _SHOWN.sub("", page.read_text(encoding="utf-8")))
+    notebook = jupytext.reads(_MODE.sub(r"```\1", text), fmt="md")
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "tutorial"
+        shutil.copytree(tutorials.FOLDER / "files", folder)
+        (folder / "figures").mkdir(exist_ok=True)
+        os.environ |= tutorials._with_commands(Path(temporary) / "bin")
+        NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}}).execute()
+    return str(jupytext.writes(notebook, fmt="ipynb"))
+
+
+def main() -> None:
+    folder, *names = sys.argv[1:]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for page in tutorials.TUTORIALS:
+        if not names or page.name.startswith(tuple(names)):
+            (Path(folder) / f"{page.stem}.ipynb").write_text(notebook_of(page), encoding="utf-8")
+            print(f"{page.stem}.ipynb")
+
+
+if __name__ == "__main__":
+    main()
