@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import combinations, pairwise, product
@@ -38,12 +39,14 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
+from kmeanalyst.representation.weights.reweight import tilted_weights
 from kmeanalyst.representation.weights.views import distinct_rows, systematic_indices, view_weights
 
 _OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 12, 4, 1500  # functions of a column, of a set, of all
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _LEVEL = 0.05
+_LEAST_NOISE = 1e-12  # variance of the noise of a mean; exact tables have none
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +121,8 @@ class Differences:
     @property
     def pvalue(self) -> float:
         """Of all tests: half of the level is for all columns together, and 2⁻ʳ⁻¹ for the sets of r columns."""
+        if self.n_columns == 1:
+            return min([1.0, self.together.pvalue])  # 1 of no function
         measured = Counter(map(len, self.sets))
         counts = {r: math.comb(self.n_columns, r) if self.chosen else n for r, n in measured.items()}
         tests = [
@@ -164,17 +169,20 @@ def differences_of(a: ReleaseData, b: ReleaseData | SampleRows) -> Differences:
             f"the releases have different columns, {mine} and {yours}: rows of one say nothing about the "
             "other. Publish both with one domain."
         )
-    first = measured_side(a)
-    second = measured_side(b) if isinstance(b, ReleaseData) else counted_side(first, b.blocks())
-    kernels = first.feature_map.kernel, second.feature_map.kernel
+    known = [measured_side(each) for each in releases]
+    kernels = known[0].feature_map.kernel, known[-1].feature_map.kernel
     functions = _Functions(releases, kernels)
-    ours, theirs = (
+    sides = [
         (_Tables if isinstance(side.feature_map, MarginFeatures) else _Features)(release, side, functions)
-        for release, side in ((a, first), (releases[-1], second))
-    )
+        for release, side in zip(releases, known, strict=True)
+    ]
+    if not isinstance(b, ReleaseData):
+        assert isinstance(sides[0], _Tables)
+        sides.append(sides[0].counted(b.blocks()))
+    ours, theirs = sides
     columns = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(a.domain))]
     ends, zeros = np.cumsum([0, *(len(own.variances) for own in columns)]), [np.zeros(())] * len(columns)
-    parts = [side.read(columns, zeros) for side in (ours, theirs)]
+    parts = [side.read(columns, zeros) for side in sides]
     together = parts[0] - parts[1]
     found: dict[tuple[int, ...], Difference] = {(j,): together[slice(*own)] for j, own in enumerate(pairwise(ends))}
     # around the middle of both sides: that columns shift by themselves then moves no mean of a product
@@ -187,7 +195,7 @@ def differences_of(a: ReleaseData, b: ReleaseData | SampleRows) -> Differences:
             found[own] = ours.read([term], middle) - theirs.read([term], middle)
     chosen = any(each.measurement is not None and each.measurement.chosen_by_rows for each in releases)
     kind = "release" if isinstance(b, ReleaseData) else "sample"
-    return Differences(together, found, len(columns), chosen, second.n_rows, kind)
+    return Differences(together, found, len(columns), chosen, theirs.side.n_rows, kind)
 
 
 def _sets_of_both(first: Kernel, second: Kernel, d: int) -> list[tuple[int, ...]]:
@@ -314,10 +322,25 @@ class _Tables(_Side):
         assert isinstance(self.side.feature_map, MarginFeatures) and self.side.n_rows is not None
         self.groups, kernel, self.n_rows = self.side.feature_map.groups, self.side.feature_map.kernel, self.side.n_rows
         self.sizes, self.at_cells = kernel.sizes, functions.at_cells(kernel)
+        self.draws: Draws | None = None
         rows, self.weights = distinct_rows(release)
-        self.at_rows, self.draws = functions.at(release.decode(rows)), None
-        if self.side.measurement is None:
-            self.draws = Draws.of(np.zeros((len(rows), 0)), self.weights, self.n_rows, 0)
+        self.at_rows = functions.at(release.decode(rows))
+        # the points' shares are those measured, as far as the noise lets them: of few rows most are alike, and so is their mean
+        terms = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(self.at_rows))]
+        centres = [np.zeros(())] * len(terms)
+        values, means = np.hstack([term(self.at_rows, centres) for term in terms]), self.read(terms, centres)
+        noise = np.diag(means.covariance - covariance_of(values, self.weights) / self.n_rows)
+        scale = 1 / np.sqrt(np.maximum(noise, _LEAST_NOISE))
+        self.weights = tilted_weights(values * scale, self.weights, means.means * scale, 1.0)
+
+    def counted(self, blocks: Iterable[Array]) -> _Tables:
+        """A sample, counted in these tables; its rows vary as the points do."""
+        other = copy(self)
+        other.side, other.heavy = counted_side(self.side, blocks), 1.0
+        assert other.side.n_rows is not None
+        other.n_rows = other.side.n_rows
+        other.draws = Draws.of(np.zeros((len(self.weights), 0)), self.weights, other.n_rows, 0)
+        return other
 
     def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:
         variances = np.hstack([term.variances for term in terms])
@@ -349,6 +372,6 @@ class _Tables(_Side):
         factors = [
             (j, (self.at_cells[j] - centres[j])[:, own]) for j, own in zip(term.columns, term.chosen, strict=True)
         ]
-        spread = [own.reshape(*(len(own) if j == i else 1 for i in columns), -1) for j, own in factors]
-        found = reduce(np.multiply, spread)
-        return np.broadcast_to(found, (*(self.sizes[j] for j in columns), found.shape[-1])).reshape(-1, found.shape[-1])
+        size, shape = len(term.variances), [self.sizes[j] for j in columns]
+        spread = [own.reshape(*(len(own) if j == i else 1 for i in columns), size) for j, own in factors]
+        return np.broadcast_to(reduce(np.multiply, spread), (*shape, size)).reshape(math.prod(shape), size)
