@@ -13,7 +13,7 @@ populations elsewhere enters the test, and the null distribution includes its li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -229,6 +229,7 @@ def difference_tests(
     vectors = np.hstack([np.zeros((projector.dimension, 0)), *(projector.vectors(group.read) for group in groups)])
     moments = sample_side(evidence, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
     assert moments.covariance is not None
+    every = np.eye(vectors.shape[1])
     differences = vectors.T @ (evidence.mean - moments.mean)
     shrink = evidence.row_variance + moments.row_variance
     for group in groups:
@@ -236,7 +237,7 @@ def difference_tests(
         missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
         beyond = group.elsewhere * missed
         covariance = moments.covariance[part, part] + beyond / shrink
-        draws = moments.draws and moments.draws.of_some(part, beyond)
+        draws = moments.draws and replace(moments.draws.along(every[:, part]), beyond=beyond)
         signal = (group.read.signal * group.variances) @ group.read.signal.T
         excess = differences[part] - group.expected
         if len(excess):

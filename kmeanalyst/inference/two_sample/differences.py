@@ -29,7 +29,7 @@ from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
 from kmeanalyst.inference.two_sample.resampled import Draws, null_tail
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
-from kmeanalyst.inference.two_sample.sides import SampleRows, Side, counted_side, covariance_of, measured_side
+from kmeanalyst.inference.two_sample.sides import SampleRows, Side, covariance_of, measured_side
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -319,8 +319,8 @@ class _Tables(_Side):
     """By all measured tables that hold a term's columns, each with the weight of its precision; rows spread as the points do."""
 
     def prepare(self, release: ReleaseData, functions: _Functions) -> None:
-        assert isinstance(self.side.feature_map, MarginFeatures) and self.side.n_rows is not None
-        self.groups, kernel, self.n_rows = self.side.feature_map.groups, self.side.feature_map.kernel, self.side.n_rows
+        assert isinstance(self.side.feature_map, MarginFeatures)
+        self.groups, kernel = self.side.feature_map.groups, self.side.feature_map.kernel
         self.sizes, self.at_cells = kernel.sizes, functions.at_cells(kernel)
         self.draws: Draws | None = None
         rows, self.weights = distinct_rows(release)
@@ -329,17 +329,17 @@ class _Tables(_Side):
         terms = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(self.at_rows))]
         centres = [np.zeros(())] * len(terms)
         values, means = np.hstack([term(self.at_rows, centres) for term in terms]), self.read(terms, centres)
-        noise = np.diag(means.covariance - covariance_of(values, self.weights) / self.n_rows)
+        noise = np.diag(means.covariance - covariance_of(values, self.weights) * self.side.row_variance)
         scale = 1 / np.sqrt(np.maximum(noise, _LEAST_NOISE))
         self.weights = tilted_weights(values * scale, self.weights, means.means * scale, 1.0)
 
     def counted(self, blocks: Iterable[Array]) -> _Tables:
         """A sample, counted in these tables; its rows vary as the points do."""
-        other = copy(self)
-        other.side, other.heavy = counted_side(self.side, blocks), 1.0
-        assert other.side.n_rows is not None
-        other.n_rows = other.side.n_rows
-        other.draws = Draws.of(np.zeros((len(self.weights), 0)), self.weights, other.n_rows, 0)
+        other, feature_map, total, n = copy(self), self.side.feature_map, np.zeros(self.side.feature_map.dimension), 0
+        for rows in blocks:
+            total, n = total + feature_map.mean(rows, np.ones(len(rows))), n + len(rows)
+        other.side, other.heavy = Side(self.side.domain, feature_map, total / n, n), 1.0
+        other.draws = Draws.of(np.zeros((len(self.weights), 0)), self.weights, n, 0)
         return other
 
     def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:
@@ -359,7 +359,10 @@ class _Tables(_Side):
                 precision[which] += weights
         noise *= self.side.noise_variance / np.outer(precision, precision)
         rows = np.hstack([term(self.at_rows, centres) for term in terms])
-        sampling, draws = covariance_of(rows, self.weights) / self.n_rows, self.draws and self.draws.of_values(rows)
+        sampling, draws = (
+            covariance_of(rows, self.weights) * self.side.row_variance,
+            self.draws and self.draws.of_values(rows),
+        )
         return Difference(means / precision, noise + sampling, variances, self.heavy, draws)
 
     def _share_of_cells(self, columns: tuple[int, ...], term: _Term) -> Array:

@@ -74,11 +74,6 @@ class Draws:
         means = None if self.means is None else self.means @ form
         return replace(self, values=self.values @ form, means=means, beyond=form.T @ self.beyond @ form)
 
-    def of_some(self, part: slice, beyond: Array) -> Draws:
-        """The same in some of the coordinates, with what else they vary by (k, k)."""
-        means = None if self.means is None else self.means[:, part]
-        return replace(self, values=self.values[:, part], means=means, beyond=beyond)
-
     def ratios(self, weights: Array, shrink: float, noises: Noises) -> Array:
         """(B,): Σ w_k d_k² of each draw, over its mean under the draw's own covariance."""
         assert self.counts is not None and self.means is not None

@@ -135,27 +135,18 @@ def sample_side(other: Side, directions: Directions, blocks: Iterable[Array], *,
             projected = (features @ vectors)[others]
             along += projected.sum(axis=0)
             scatter += projected.T @ projected
-    used, mean, mean_square, draws = n - len(left_out), total / n, square / n, None
+    used, mean, mean_square = n - len(left_out), total / n, square / n
     variance = (mean_square - float(mean @ mean)) * n / (n - 1)
     covariance = (scatter - np.outer(along, along) / used) / (used - 1)
-    if other.release is not None:
-        points, weights = _population(other.release)
-        values, of_points = _points_along(points, weights, feature_map, vectors)
-        draws = Draws.of(values, weights, n, len(left_out))
-        variance += draws.share * (of_points - variance)
-        covariance += draws.share * (draws.covariance - covariance)
+    assert other.release is not None
+    points, weights = _population(other.release)
+    values, of_points = _points_along(points, weights, feature_map, vectors)
+    draws = Draws.of(values, weights, n, len(left_out))
+    variance += draws.share * (of_points - variance)
+    covariance += draws.share * (draws.covariance - covariance)
     return Side(
         other.domain, feature_map, mean, n, mean_square=mean_square, variance=variance, covariance=covariance, draws=draws
     )  # fmt: skip
-
-
-def counted_side(other: Side, blocks: Iterable[Array]) -> Side:
-    """Encoded rows in blocks, counted in the tables of the other side."""
-    total, n = np.zeros(other.feature_map.dimension), 0
-    for rows in blocks:
-        total += feature_mean(other.feature_map, rows, np.ones(len(rows)))
-        n += len(rows)
-    return Side(other.domain, other.feature_map, total / n, n)
 
 
 def _population(release: ReleaseData) -> tuple[Array, Array]:
