@@ -13,12 +13,12 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 151,
     "kmeanalyst/cli": 1_515,
-    "kmeanalyst/inference": 13_399,
+    "kmeanalyst/inference": 13_334,
     "kmeanalyst/kernels": 3_301,
     "kmeanalyst/learning": 2_986,
     "kmeanalyst/plots": 852,
     "kmeanalyst/release": 437,
-    "kmeanalyst/releases": 10_638,
+    "kmeanalyst/releases": 10_625,
     "kmeanalyst/report": 1_357,
     "kmeanalyst/representation": 4_795,
     "kmeanalyst/sources": 1_350,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_188,
     "release_side/publishing": 3_241,
     "release_side/quality": 1_481,
-    "tests": 48_313,
+    "tests": 48_189,
 }
 
 
