@@ -102,8 +102,8 @@ class Comparison:
     columns      a row for each column: pvalue of a test of its distribution; adjusted likewise; differs, at the level; seen, the
                  share of the column's functions that the features see.
     pairs        the same for the association of each pair of columns: first, second, pvalue, adjusted, differs, seen.
-                 Where little is seen, a small difference can be missed, and one elsewhere can show. Of tables, and of two releases, it is NaN,
-                 and 0 for a pair that not both measured.
+                 Where little is seen, a small difference can be missed, and one elsewhere can show. Of tables, and of two
+                 releases, it is NaN, and 0 for a pair that not both measured.
     differences  a row for each mean, share of a level and share of missing cells: the release's value, the sample's,
                  their difference in standard deviations of one row, and its standard_error, privacy noise included; those
                  first that are most standard errors.
