@@ -76,7 +76,7 @@ def histogram(
         )
     kind = release.columns[column]
     frame = tables.histogram(release, column, bins=bins, where=where, view=view, level=level)
-    narrow = ax is not None and ax.get_position().width * ax.figure.get_figwidth() < _NARROW
+    narrow = ax is not None and ax.bbox.width / ax.figure.dpi < _NARROW
     most = _FEW_LEVELS if narrow else _MOST_LEVELS
     kept, notes = cut(frame["probability"].to_numpy(), most if isinstance(kind, Categorical) else len(frame))
     frame = frame.iloc[kept]

@@ -129,8 +129,8 @@ class Measurement:
     ((1000,), 'discrete gaussian', 0.0003333...)
     >>> round(measurement.grid_sensitivity / 2**28, 3), round(measurement.grid_steps / 2**28, 3), sorted(measurement.to_dict())
     (2.0, 1.0, ['n_rows', 'noise_law', 'noise_scale'])
-    >>> measurement.chosen_by_rows, measurement.decided_beforehand is measurement, measurement.counted_together(0, 1)
-    (False, True, True)
+    >>> measurement.chosen_by_rows, measurement.counted_together(0, 1)
+    (False, True)
     >>> public = {"n_rows": 6000, "feature_map": measurement.feature_map, "noise_law": measurement.noise_law}
     >>> type(measurement).from_sum(measurement.noisy_sum, grid_scale=1e6, **public).vector.shape
     (1000,)
@@ -230,19 +230,6 @@ class Measurement:
     def chosen_by_rows(self) -> bool:
         """Whether the rows decided which tables were measured, through scores or choices."""
         return bool(self.scores or self.choices or self.drawn)
-
-    @property
-    def decided_beforehand(self) -> Measurement:
-        """What was measured before anything was chosen by scores: all of it, or of `ChosenMargins` with scores the one-way
-        tables and those of pairs that a workload names.
-
-        Later rounds may have measured one-way tables again, all in the proportions of the first: only their noise is less.
-        The sampling errors of a table chosen because its columns seemed related were chosen as well, and a test that takes
-        its features as fixed rejects a true hypothesis too often.
-        """
-        if not self.chosen_by_rows or not isinstance(self.feature_map, MarginFeatures):
-            return self
-        return of_tables(self, lambda table: len(table) == 1 or table in self.beforehand)
 
     def counted_together(self, i: int, j: int) -> bool:
         """Whether features see columns i and j jointly; of margins of chosen sets, whether one with both was chosen."""

@@ -21,10 +21,10 @@ from kmeanalyst.inference.compare.functionals import GroupTest, RidgeProjector, 
 from kmeanalyst.inference.compare.witness import Witness, witness_of, witness_rows
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.questions.expectation import expectation, probability
-from kmeanalyst.inference.two_sample.mmd_test import mmd_test
+from kmeanalyst.inference.two_sample.differences import Differences, differences_of
+from kmeanalyst.inference.two_sample.mmd_test import alone, counts_tables, mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, measured_side
-from kmeanalyst.inference.two_sample.two_releases import differences_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
@@ -102,8 +102,8 @@ class Comparison:
     columns      a row for each column: pvalue of a test of its distribution; adjusted likewise; differs, at the level; seen, the
                  share of the column's functions that the features see.
     pairs        the same for the association of each pair of columns: first, second, pvalue, adjusted, differs, seen.
-                 Where little is seen, a small difference can be missed, and one elsewhere can show. Of two releases it is NaN,
-                 and 0 for a pair that not both measured.
+                 Where little is seen, a small difference can be missed, and one elsewhere can show. Of tables, and of two
+                 releases, it is NaN, and 0 for a pair that not both measured.
     differences  a row for each mean, share of a level and share of missing cells: the release's value, the sample's,
                  their difference in standard deviations of one row, and its standard_error, privacy noise included; those
                  first that are most standard errors.
@@ -211,67 +211,56 @@ def compare(
             "compare is of a release and rows, or of two releases: its tests of columns need what was measured. Use mmd_test(a, b) "
             "for two tables, or put the release first and the rows second."
         )
-    known, release = release.columns.names, marginal(release, columns)
-    if isinstance(sample, ReleaseData):
-        return _of_two_releases(release, marginal(translated(sample, rename, recode), columns), level)
-    rows = SampleRows(release, translated(sample, rename, recode), known)
-    if rows.read_once:
-        raise ValueError(
-            "compare goes through the sample several times, and a generator or a reader can be gone through only once. Pass a "
-            "DataFrame, a table, or the path of a file."
-        )
-    overall, evidence = mmd_test(release, rows, columns=columns), measured_side(release, beforehand=True)
-    some = rows.some(_SOME_ROWS)
-    witness = witness_of(release, evidence, rows, some)
-    elsewhere = max(0.0, overall.mmd_squared) / max(witness.spread, 1e-12)
-    alone, pairs = attributed(evidence, rows, some, elsewhere, level, release)
-    differences, notes = standardised_differences(release, rows)
-    notes = [*_notes(alone, len(pairs)), *notes]
-    return _as_one_family(
-        overall, alone, pairs, differences, notes, level, witness_rows(witness, release, some), witness
-    )
-
-
-def _as_one_family(
-    overall: TestResult, columns: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, notes: Sequence[str],
-    level: float, rows: pd.DataFrame, function: Witness | None = None,
-) -> Comparison:  # fmt: skip
-    family = functionals.holm(np.array([overall.pvalue, *columns["pvalue"], *pairs["pvalue"]], dtype=float))
-    for frame, own in ((columns, family[1 : len(columns) + 1]), (pairs, family[len(columns) + 1 :])):
+    known, release, sample = release.columns.names, marginal(release, columns), translated(sample, rename, recode)
+    about, function, shown, notes = alone(release, columns), None, pd.DataFrame(), [_NO_WITNESS]
+    other = marginal(sample, columns) if isinstance(sample, ReleaseData) else SampleRows(release, sample, known)
+    if isinstance(other, SampleRows):
+        if other.read_once:
+            raise ValueError(
+                "compare goes through the sample several times, and a generator or a reader can be gone through only once. "
+                "Pass a DataFrame, a table, or the path of a file."
+            )
+        about, notes, some, evidence = (*about, *other.notes), [], other.some(_SOME_ROWS), measured_side(release)
+        function = witness_of(release, evidence, other, some)
+        shown, spread = witness_rows(function, release, some), function.spread
+    if isinstance(other, ReleaseData) or counts_tables(release):
+        found = differences_of(release, other)
+        overall, tables = found.result(release, about), _tables_of(found, release.domain.names, level)
+    else:
+        overall = mmd_test(release, other, columns=columns)
+        tables = attributed(evidence, other, some, max(0.0, overall.mmd_squared) / max(spread, 1e-12), level)
+        notes = _notes(tables[0], len(tables[1]))
+    differences, more = standardised_differences(release, other)
+    own_columns, pairs = tables
+    family = functionals.holm(np.array([overall.pvalue, *own_columns["pvalue"], *pairs["pvalue"]], dtype=float))
+    for frame, own in ((own_columns, family[1 : len(own_columns) + 1]), (pairs, family[len(own_columns) + 1 :])):
         frame["adjusted"], frame["differs"] = own, own <= level
     return Comparison(
-        overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=columns, pairs=pairs,
-        differences=differences, witness=rows, level=level, notes=(*overall.notes, *notes), function=function,
+        overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=own_columns, pairs=pairs,
+        differences=differences, witness=shown, level=level, notes=(*overall.notes, *more, *notes), function=function,
     )  # fmt: skip
 
 
-def _of_two_releases(a: ReleaseData, b: ReleaseData, level: float) -> Comparison:
-    """Pairs that not both measured have p = 1, and count in the correction for their number."""
-    found, names = differences_of(a, b), a.domain.names
-    columns = [GroupTest(found.sets[j,].pvalue, np.nan) for j in range(len(names))]
+def _tables_of(found: Differences, names: Sequence[str], level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Pairs that not both sides measured have p = 1, and count in the correction for their number."""
     every = list(combinations(range(len(names)), 2))
     tests = [
-        GroupTest(found.sets[pair].pvalue, np.nan) if pair in found.sets else GroupTest(1.0, 0.0) for pair in every
+        GroupTest(found.sets[own].pvalue, np.nan) if own in found.sets else GroupTest(1.0, 0.0)
+        for own in [*((j,) for j in range(len(names))), *every]
     ]
-    pairs = pd.DataFrame([(names[i], names[j]) for i, j in every], columns=["first", "second"])
-    pairs = pairs.join(functionals.verdicts(tests, level)).sort_values("pvalue", kind="stable", ignore_index=True)
-    differences, notes = standardised_differences(a, b)
-    return _as_one_family(
-        found.result(a), functionals.verdicts(columns, level).set_axis(pd.Index(names, name="column")), pairs, differences,
-        [*notes, _NO_WITNESS], level, pd.DataFrame(),
-    )  # fmt: skip
+    columns, pairs = (functionals.verdicts(some, level) for some in (tests[: len(names)], tests[len(names) :]))
+    pairs = pd.DataFrame([(names[i], names[j]) for i, j in every], columns=["first", "second"]).join(pairs)
+    pairs = pairs.sort_values("pvalue", kind="stable", ignore_index=True)
+    return columns.set_axis(pd.Index(names, name="column")), pairs
 
 
 def attributed(
-    evidence: Side, rows: SampleRows, some: Array, elsewhere: float, level: float, release: ReleaseData | None = None
+    evidence: Side, rows: SampleRows, some: Array, elsewhere: float, level: float
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Verdicts on each column and on pairs of columns: the tables of Comparison.
+    """Verdicts on each column and on pairs of columns, of smooth features: the tables of Comparison.
 
-    evidence    for columns. Pairs are tested by all that the release measured: a pair that was not chosen has p = 1 and counts in
-                the correction for their number, so that choosing pairs by the table itself costs no level.
     some        rows of the sample.
     elsewhere   the relative variance by which the two populations differ as a whole.
-    release     that the evidence is of, where it may have chosen pairs.
     """
     names = evidence.domain.names
     home = some if len(some) >= _FEWEST_ROWS else evidence.domain.draw(_SOME_ROWS, 0)
@@ -281,11 +270,7 @@ def attributed(
     columns = functionals.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
     known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
     chosen = functionals.pairs_to_test(columns["pvalue"].to_numpy())
-    measurement = None if release is None else release.measurement
-    if release is not None and measurement is not None and measurement.chosen_by_rows:
-        projector = RidgeProjector(measured_side(release), projector.rows)
-        functions = functionals.Columns(projector)
-    of_pairs = functionals.pair_tests(chosen, functions, known, projector, rows, elsewhere, some, measurement)
+    of_pairs = functionals.pair_tests(chosen, functions, known, projector, rows, elsewhere, some)
     pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
     pairs = pairs.join(functionals.verdicts(of_pairs, level))
     return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)

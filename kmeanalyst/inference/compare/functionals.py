@@ -12,8 +12,8 @@ populations elsewhere enters the test, and the null distribution includes its li
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -26,7 +26,6 @@ from kmeanalyst.inference.two_sample.resampled import Draws
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, sample_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.principal import Directions
-from kmeanalyst.releases.measurement import Measurement
 
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
 _AWAY = 0.1  # share of the second half's cells that are the domain's, and of the first half's that are the rows'
@@ -187,16 +186,12 @@ def whitened_test(
     directions = Directions(vectors @ turned, np.ones(len(gain)))
     difference = np.linalg.lstsq(vectors.T, differences, rcond=None)[0]
     draws = draws and draws.along(turned)
-    return noise_aware_test(
-        difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurements, draws
-    )
+    return noise_aware_test(difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurement, draws)
 
 
 _OF_A_COLUMN = 6  # functions of each column
 _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # products: most of a pair, fewest, about all
 _MOST_PAIRED = 30  # columns whose pairs are all tested
-_MOST_NUMBERS = 50_000_000  # numbers in the functionals that are held at a time
-_MOST_AT_ONCE = 600  # functionals held at a time
 
 
 @dataclass(frozen=True)
@@ -224,49 +219,33 @@ class Group:
 
 
 def difference_tests(
-    groups: Iterable[Group], projector: RidgeProjector, sample: SampleRows
+    groups: Sequence[Group], projector: RidgeProjector, sample: SampleRows
 ) -> tuple[list[GroupTest], Array]:
     """A test of each group: do its functions have one mean in the release's population and in the sample's?
 
-    Returns   the tests, and the differences of all means (Σk,). One pass over the sample for as many groups as memory
-              allows.
+    Returns   the tests, and the differences of all means (Σk,). One pass over the sample.
     """
-    tests: list[GroupTest] = []
-    found, evidence = [np.zeros(0)], projector.evidence
-    for some in _batches(groups, projector.dimension):
-        vectors = np.hstack([projector.vectors(group.read) for group in some])
-        moments = sample_side(evidence, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
-        assert moments.covariance is not None
-        differences = vectors.T @ (evidence.mean - moments.mean)
-        shrink, stop = evidence.row_variance + moments.row_variance, 0
-        for group in some:
-            part = slice(stop, stop := stop + len(group.variances))
-            missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
-            beyond = group.elsewhere * missed
-            covariance = moments.covariance[part, part] + beyond / shrink
-            draws = moments.draws and moments.draws.of_some(part, beyond)
-            signal = (group.read.signal * group.variances) @ group.read.signal.T
-            excess = differences[part] - group.expected
-            if len(excess):
-                _, pvalue = whitened_test(vectors[:, part], excess, signal, covariance, shrink, evidence, draws)
-                tests.append(GroupTest(pvalue, group.read.seen))
-            else:
-                tests.append(GroupTest(np.nan, 0.0))
-        found.append(differences)
-    return tests, np.concatenate(found)
-
-
-def _batches(groups: Iterable[Group], dimension: int) -> Iterator[list[Group]]:
-    """The groups in batches, each of as many groups as memory allows, at least one."""
-    most = max(1, min(_MOST_AT_ONCE, _MOST_NUMBERS // dimension))
-    batch: list[Group] = []
+    tests, evidence, stop = list[GroupTest](), projector.evidence, 0
+    vectors = np.hstack([np.zeros((projector.dimension, 0)), *(projector.vectors(group.read) for group in groups)])
+    moments = sample_side(evidence, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
+    assert moments.covariance is not None
+    every = np.eye(vectors.shape[1])
+    differences = vectors.T @ (evidence.mean - moments.mean)
+    shrink = evidence.row_variance + moments.row_variance
     for group in groups:
-        if batch and sum(len(each.variances) for each in (*batch, group)) > most:
-            yield batch
-            batch = []
-        batch.append(group)
-    if batch:
-        yield batch
+        part = slice(stop, stop := stop + len(group.variances))
+        missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
+        beyond = group.elsewhere * missed
+        covariance = moments.covariance[part, part] + beyond / shrink
+        draws = moments.draws and replace(moments.draws.along(every[:, part]), beyond=beyond)
+        signal = (group.read.signal * group.variances) @ group.read.signal.T
+        excess = differences[part] - group.expected
+        if len(excess):
+            _, pvalue = whitened_test(vectors[:, part], excess, signal, covariance, shrink, evidence, draws)
+            tests.append(GroupTest(pvalue, group.read.seen))
+        else:
+            tests.append(GroupTest(np.nan, 0.0))
+    return tests, differences
 
 
 class Columns:
@@ -316,29 +295,23 @@ def pair_tests(
     sample: SampleRows,
     elsewhere: float,
     some: Array,
-    measurement: Measurement | None = None,
 ) -> list[GroupTest]:
     """Does each pair of columns have the same association on both sides? Products of functions centred at `some` rows.
 
     shifts   for each column the differences of its functions' means; 0 if the column is not known to differ. They explain
              the product of the means. Their size also decides how much of the columns' own differences may enter through
              the unseen part of a product.
-    measurement   pairs that it did not count together have p = 1.
     """
-    tested = [pair for pair in pairs if measurement is None or measurement.counted_together(*pair)]
     centres = [each(some).mean(axis=0) for each in columns.functions]
     most = int(np.clip(_ALL_PRODUCTS / max(len(pairs), 1), _FEWEST_PRODUCTS, _PRODUCTS))
-
-    def groups() -> Iterator[Group]:
-        for i, j in tested:
-            (a, b), variances = leading_products([columns.functions[i], columns.functions[j]], most)
-            values = products([columns[i].values - centres[i], columns[j].values - centres[j]], (a, b))
-            read = projector.functionals(values)
-            doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
-            yield Group(read.orthogonalised_against(columns.read), variances, shifts[i][a] * shifts[j][b], doubt)
-
-    found = dict(zip(tested, difference_tests(groups(), projector, sample)[0], strict=True))
-    return [found.get(pair, GroupTest(1.0, 0.0)) for pair in pairs]
+    groups = []
+    for i, j in pairs:
+        (a, b), variances = leading_products([columns.functions[i], columns.functions[j]], most)
+        values = products([columns[i].values - centres[i], columns[j].values - centres[j]], (a, b))
+        read = projector.functionals(values).orthogonalised_against(columns.read)
+        doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
+        groups.append(Group(read, variances, shifts[i][a] * shifts[j][b], doubt))
+    return difference_tests(groups, projector, sample)[0]
 
 
 def _mean_square(values: Array) -> float:

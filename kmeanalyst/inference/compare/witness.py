@@ -104,7 +104,7 @@ def witness_of(release: ReleaseData, evidence: Side, sample: SampleRows, some: A
     some   rows of the sample.
     """
     along = Directions(np.eye(size := evidence.feature_map.dimension), np.ones(size))  # all, if there is no noise
-    if evidence.measurements:
+    if evidence.measurement is not None:
         along = directions_of(release, evidence.feature_map, some)
     moments = sample_side(evidence, along, sample.blocks())
     assert moments.covariance is not None

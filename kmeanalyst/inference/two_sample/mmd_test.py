@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kmeanalyst.inference.two_sample.differences import differences_of
 from kmeanalyst.inference.two_sample.distance import Sample, is_weighted, typed
 from kmeanalyst.inference.two_sample.noise_aware import test_with_noise
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
 from kmeanalyst.inference.two_sample.sides import SampleRows, side_and_sample
-from kmeanalyst.inference.two_sample.two_releases import differences_of
 from kmeanalyst.inference.two_sample.without_noise import KernelChoice, test_of_fixed, test_without_noise
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.marginal import marginal
-from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.sources.tables import Recode, Rename, translated
 
@@ -45,8 +45,8 @@ def mmd_test(
     permutations, rng   for plain samples only (other tests draw from a fixed seed); rng is None, an int or a Generator.
     Returns        TestResult. With a measurement the distribution includes the privacy noise, and rows spread as the sample and the
                    released points do; weighted points without one are tested as a fixed distribution, and the result says so.
-                   Where tables were chosen by scores, the test is of the one-way tables, which were decided before: against a
-                   sample all together and column by column, p corrected for both; the statistic is that of all together.
+                   Of tables, and of two releases, all columns together are tested, each alone, and each set of columns that was
+                   counted together, p corrected for their number; the statistic is that of all together.
     Errors         ValueError for a sample that lacks a column, or has no value of the domain in more than a twentieth of a column.
     Assumes        that the sample is independent of the table's rows and of public rows used as points.
 
@@ -73,20 +73,23 @@ def mmd_test(
             "rows without weights, or ask for the distance alone with mmd."
         )
     ignored, a = a.columns.names, marginal(a, columns)
-    alone = () if columns is None else (f"compared in these columns alone: {', '.join(a.domain.names)}",)
     if isinstance(b, ReleaseData):
-        return differences_of(a, marginal(b, columns)).result(a, alone)
+        return differences_of(a, marginal(b, columns)).result(a, alone(a, columns))
     sample = b if isinstance(b, SampleRows) else SampleRows(a, b, ignored)
     if a.measurement is None:
-        return result_about(a, **test_of_fixed(a.embedding, np.vstack(list(sample.blocks())), [*alone, *sample.notes]))
-    fields = test_with_noise(*side_and_sample(a, sample))
-    return result_about(a, notes=(*alone, *sample.notes, *notes_on_choice(a.measurement)), **fields)
+        fields = test_of_fixed(a.embedding, np.vstack(list(sample.blocks())), [])
+    elif counts_tables(a):
+        found = differences_of(a, sample)
+        return found.result(a, (*alone(a, columns), *sample.notes))
+    else:
+        fields = test_with_noise(*side_and_sample(a, sample))
+    return result_about(a, notes=(*fields.pop("notes", ()), *alone(a, columns), *sample.notes), **fields)
 
 
-def notes_on_choice(measurement: Measurement) -> tuple[str, ...]:
-    if not measurement.chosen_by_rows:
-        return ()
-    alone = "the one-way tables" + " and pairs of the workload" * bool(measurement.beforehand)
-    return (
-        f"tables of pairs were chosen by scores of the same rows, so the test is of {alone}; see compare for pairs",
-    )
+def counts_tables(release: ReleaseData) -> bool:
+    return release.measurement is not None and isinstance(release.measurement.feature_map, MarginFeatures)
+
+
+def alone(release: ReleaseData, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The note on columns that are left out."""
+    return () if columns is None else (f"compared in these columns alone: {', '.join(release.domain.names)}",)

@@ -32,6 +32,7 @@ class Draws:
     values, weights   (m, K), (m,): the points and their probabilities.
     n_rows            n.
     beyond            (K, K) what else the difference varies by.
+    share             of the points' covariance in that of a row; the rest is of the sample's own.
     counts            (B, m) how often each point is among the rows of a covariance, over their number; None for many rows.
     means             (B, K) of all rows of each draw.
     """
@@ -40,6 +41,7 @@ class Draws:
     weights: Array
     n_rows: int
     beyond: Array
+    share: float
     counts: csr_array | None = None
     means: Array | None = None
 
@@ -47,7 +49,8 @@ class Draws:
     def of(cls, values: Array, weights: Array, n_rows: int, n_left_out: int) -> Draws:
         """`n_left_out` of the rows have no part in a covariance."""
         values = values - weights @ values
-        every = cls(values, weights, n_rows, np.zeros((values.shape[1],) * 2))
+        share = _POINTS_COUNT_AS / (_POINTS_COUNT_AS + n_rows)
+        every = cls(values, weights, n_rows, np.zeros((values.shape[1],) * 2), share)
         if n_rows > _MOST_ROWS:
             return every
         uniform = np.random.default_rng(0).random((_DRAWS, n_rows))
@@ -56,22 +59,20 @@ class Draws:
         return replace(every, counts=used, means=(_shares(drawn, len(values)) if n_left_out else used) @ values)
 
     @property
-    def share(self) -> float:
-        return _POINTS_COUNT_AS / (_POINTS_COUNT_AS + self.n_rows)
-
-    @property
     def covariance(self) -> Array:
         return (self.values.T * self.weights) @ self.values
+
+    def of_values(self, values: Array) -> Draws | None:
+        """The same samples with these values (m, K) of the points, whose covariance is a row's; None of many rows."""
+        if self.counts is None:
+            return None
+        values, beyond = values - self.weights @ values, np.zeros((values.shape[1],) * 2)
+        return replace(self, values=values, beyond=beyond, share=1.0, means=self.counts @ values)
 
     def along(self, form: Array) -> Draws:
         """The same in other coordinates, those times `form` (K, k)."""
         means = None if self.means is None else self.means @ form
         return replace(self, values=self.values @ form, means=means, beyond=form.T @ self.beyond @ form)
-
-    def of_some(self, part: slice, beyond: Array) -> Draws:
-        """The same in some of the coordinates, with what else they vary by (k, k)."""
-        means = None if self.means is None else self.means[:, part]
-        return replace(self, values=self.values[:, part], means=means, beyond=beyond)
 
     def ratios(self, weights: Array, shrink: float, noises: Noises) -> Array:
         """(B,): Σ w_k d_k² of each draw, over its mean under the draw's own covariance."""

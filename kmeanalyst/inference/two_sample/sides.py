@@ -41,7 +41,7 @@ class Side:
 
     mean          y (F,), a mean of features.
     n_rows        behind it; None for a fixed distribution, which has no sampling error.
-    measurements  those it is made of, with their noise; none for rows and for a fixed distribution.
+    measurement   with its noise; None for rows and for a fixed distribution.
     mean_square   E ‖φ‖²; NaN where it was not asked for.
     variance      trace of the rows' covariance in all of feature space; None where the other side's is used.
     covariance    (K, K) of the rows along the test's directions; None where the other side's is used.
@@ -53,7 +53,7 @@ class Side:
     feature_map: FeatureMap
     mean: Array
     n_rows: int | None
-    measurements: tuple[Measurement, ...] = ()
+    measurement: Measurement | None = None
     mean_square: float = np.nan
     variance: float | None = None
     covariance: Array | None = None
@@ -68,7 +68,7 @@ class Side:
     @property
     def noise_variance(self) -> float:
         """τ², of the noise on each coordinate of y."""
-        return float(sum(measurement.noise_scale**2 for measurement in self.measurements))
+        return 0.0 if self.measurement is None else self.measurement.noise_scale**2
 
     @property
     def squared_norm(self) -> float:
@@ -78,16 +78,13 @@ class Side:
         return (n * without_noise - self.mean_square) / (n - 1) if n > 1 else without_noise
 
 
-def measured_side(release: ReleaseData, *, beforehand: bool = False) -> Side:
+def measured_side(release: ReleaseData) -> Side:
     """What the release's measurement says; of one without, what its points do, a fixed distribution.
 
     Weighted points are seen through features of their own kernel; then only the sample is random.
-    beforehand   leave out what was chosen by scores of the same rows, whose sampling errors were chosen as well.
     """
-    measurement = release.measurement
-    if measurement is not None:
-        read = measurement.decided_beforehand if beforehand else measurement
-        return Side(release.domain, read.feature_map, read.vector, read.n_rows, (read,), release=release)
+    if (read := release.measurement) is not None:
+        return Side(release.domain, read.feature_map, read.vector, read.n_rows, read, release=release)
     drawn = release.domain.draw(_BASIS_ROWS, 0)
     basis = np.vstack([drawn, release.encoded_points[:: max(1, len(release) // _BASIS_ROWS)]])
     feature_map = Nystroem.fit(release.kernel, basis)
@@ -96,7 +93,7 @@ def measured_side(release: ReleaseData, *, beforehand: bool = False) -> Side:
 
 
 def side_and_sample(release: ReleaseData, sample: SampleRows) -> tuple[Side, Side, Directions]:
-    ours = measured_side(release, beforehand=True)
+    ours = measured_side(release)
     some, indices, blocks = sample.split_for_directions(_SAMPLE_ROWS)
     along = directions_of(release, ours.feature_map, some if len(some) >= _SOME_ROWS else None)
     left_out = None if isinstance(ours.feature_map, Nystroem) or len(some) < _MANY_ROWS else indices
@@ -138,15 +135,15 @@ def sample_side(other: Side, directions: Directions, blocks: Iterable[Array], *,
             projected = (features @ vectors)[others]
             along += projected.sum(axis=0)
             scatter += projected.T @ projected
-    used, mean, mean_square, draws = n - len(left_out), total / n, square / n, None
+    used, mean, mean_square = n - len(left_out), total / n, square / n
     variance = (mean_square - float(mean @ mean)) * n / (n - 1)
     covariance = (scatter - np.outer(along, along) / used) / (used - 1)
-    if other.release is not None:
-        points, weights = _population(other.release)
-        values, of_points = _points_along(points, weights, feature_map, vectors)
-        draws = Draws.of(values, weights, n, len(left_out))
-        variance += draws.share * (of_points - variance)
-        covariance += draws.share * (draws.covariance - covariance)
+    assert other.release is not None
+    points, weights = _population(other.release)
+    values, of_points = _points_along(points, weights, feature_map, vectors)
+    draws = Draws.of(values, weights, n, len(left_out))
+    variance += draws.share * (of_points - variance)
+    covariance += draws.share * (draws.covariance - covariance)
     return Side(
         other.domain, feature_map, mean, n, mean_square=mean_square, variance=variance, covariance=covariance, draws=draws
     )  # fmt: skip
@@ -156,7 +153,7 @@ def _population(release: ReleaseData) -> tuple[Array, Array]:
     """The distinct released rows (m, d), and probabilities (m,) that agree with the measurement as far as the noise lets them."""
 
     def make() -> tuple[Array, Array]:
-        side, (rows, weights) = measured_side(release, beforehand=True), distinct_rows(release)
+        side, (rows, weights) = measured_side(release), distinct_rows(release)
         along = directions_of(release, side.feature_map).vectors
         values, _ = _points_along(rows, weights, side.feature_map, along)
         return rows, tilted_weights(values, weights, side.mean @ along, side.noise_variance)

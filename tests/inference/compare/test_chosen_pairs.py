@@ -14,15 +14,12 @@ from kmeanalyst.inference.compare import independence
 from kmeanalyst.inference.estimate import cell_fit
 from kmeanalyst.inference.estimate.interactions import Interactions
 from kmeanalyst.inference.estimate.unresolved import what_would_help
-from kmeanalyst.inference.two_sample import noise_aware
-from kmeanalyst.inference.two_sample.sides import measured_side
 from kmeanalyst.kernels import ChosenMargins
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.releases.measurement import Measurement
-from kmeanalyst.representation import represent
 from release_side import publish
 
 DOMAIN = Domain((
@@ -82,50 +79,6 @@ def partial(release: Release) -> Release:
 
 def test_the_related_pairs_are_chosen(release: Release):
     assert {(0, 5), (1, 2)} <= set(measured(release)[1].chosen)
-
-
-def test_what_was_decided_beforehand_is_the_one_way_tables_with_the_same_noise_in_shares(release: Release):
-    measurement, kernel = measured(release)
-    before = measurement.decided_beforehand
-    assert {group.kind for group in before.feature_map.groups} == {"one-way", "finer"}  # type: ignore[attr-defined]
-    assert (before.feature_map.kernel.n_pairs, before.scores, before.n_rows) == (0, (), 4000)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(before.feature_map.norm_bound, 1.0)
-    cells, heights = kernel.sizes[0], [m.feature_map.heights[0] for m in (before, measurement)]  # type: ignore[attr-defined]
-    np.testing.assert_allclose(before.vector[:cells] / heights[0], measurement.vector[:cells] / heights[1])
-    np.testing.assert_allclose(before.noise_scale / heights[0], measurement.noise_scale / heights[1])
-    assert kernel.shares[0] + kernel.shares[2] < 1
-    without_scores = dataclasses.replace(measurement, scores=(), drawn=None)
-    assert without_scores.decided_beforehand is without_scores  # all pairs were measured, and none chosen
-
-
-def test_the_two_sample_test_looks_at_what_was_decided_beforehand(release: Release, monkeypatch: pytest.MonkeyPatch):
-    seen: list[Measurement] = []
-    test = noise_aware.noise_aware_test
-
-    def recorded(difference, along, covariance, shrink, measurements, draws):
-        seen.extend(measurements)
-        return test(difference, along, covariance, shrink, measurements, draws)
-
-    monkeypatch.setattr(noise_aware, "noise_aware_test", recorded)
-    found = ka.mmd_test(release, table(500, 2).astype({"age": int, "pay": int}))
-    assert [one.feature_map.kernel.n_pairs for one in seen] == [0]  # type: ignore[attr-defined]
-    assert any("chosen by scores" in note for note in found.notes) and found.pvalue > 0.001
-    assert measured_side(release, beforehand=True).feature_map.dimension == seen[0].feature_map.dimension
-    assert measured_side(release).feature_map.dimension > seen[0].feature_map.dimension
-
-
-def test_the_fit_changes_no_statistic(release: Release, monkeypatch: pytest.MonkeyPatch):
-    """The points give its distribution alone."""
-    sample = table(500, 2).astype({"age": int, "pay": int})
-    sample["age"] = np.clip(sample["age"] + 3, 0, 99)  # p is often 1 without: it is corrected for many tests
-    found = ka.mmd_test(release, sample)
-    assert found.pvalue < 0.9
-    monkeypatch.setitem(
-        represent.REPRESENT, "random-features", lambda measurement, domain, *_: (domain.draw(9, 0), np.full(9, 1 / 9))
-    )
-    alone = publish(table(4000, 0), DOMAIN, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=1)
-    assert len(alone.weights) == 9 < len(release.weights)
-    assert ka.mmd_test(alone, sample).statistic == pytest.approx(found.statistic, rel=1e-6)
 
 
 def test_releases_of_different_choices_can_be_compared(release: Release, rough_representation: None):
@@ -231,6 +184,3 @@ def test_of_few_columns_all_pairs_are_counted_and_nothing_is_chosen(rough_repres
         few = publish(table(3000, 4)[list(columns)], domain, epsilon=1, delta=1e-6, kernel="adaptive", rehearsal=1)
         measurement, kernel = measured(few)
         assert measurement.scores == () and kernel.n_pairs == len(columns) * (len(columns) - 1) // 2
-        before = measurement.decided_beforehand
-        assert before.feature_map.kernel.pairs == tuple(combinations(range(len(columns)), 2))  # type: ignore[attr-defined]
-        assert (before is measurement) == (len(columns) == 2)  # of three, their table was drawn and scored

@@ -16,7 +16,6 @@ from kmeanalyst.kernels import Gaussian, KernelMean
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.principal import Directions
-from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.memo import memo
 
 # pinned by the test suite of Shogun (QuadraticTimeMMD_unittest.cc; n·m/(n + m) · MMD² = 4 MMD²), re-computed from the definition
@@ -116,7 +115,7 @@ def test_a_population_that_fills_little_of_its_domain_is_in_sight():
         found.append(ka.mmd_test(release, DOMAIN.decode(sample)).pvalue)
         even = sides.directions_of(release, release.measurement.feature_map)
         moments = sides.sample_side(sides.measured_side(release), even, [sample])
-        null = (even, moments.covariance, 1 / N + 1 / L, [release.measurement])
+        null = (even, moments.covariance, 1 / N + 1 / L, release.measurement)
         blind.append(noise_aware.noise_aware_test(release.measurement.vector - moments.mean, *null)[1])
     assert np.median(found) < 0.4 * np.median(blind)
 
@@ -138,9 +137,8 @@ def test_small_shifts_are_found_that_the_squared_length_of_the_difference_does_n
 def test_weights_are_damped_by_the_noise_or_where_rows_are_few():
     """The ridge leaves a fifth as many effective directions as rows, 150 at most; the noise takes its place if it is more."""
     for noise_scale, rows, wanted in [(1e-9, 100, 20), (1e-9, 40, 8), (1e-9, 10_000, 150), (0.3, 100, 0)]:
-        measurement = replace(mean_of_zeros(), noise_scale=noise_scale)
         directions = Directions(np.eye(400), 1 / np.arange(1, 401))
-        weights = noise_aware.direction_weights(directions, 1 / rows, [measurement])
+        weights = noise_aware.direction_weights(directions, 1 / rows, noise_scale**2)
         sampled = directions.variances / rows
         ridge = np.sqrt(sampled / weights) - sampled
         np.testing.assert_allclose(ridge, ridge[0], rtol=1e-6)
@@ -149,11 +147,6 @@ def test_weights_are_damped_by_the_noise_or_where_rows_are_few():
         else:
             assert ridge[0] == pytest.approx(noise_scale**2)
             assert ridge[0] > sampled.max()
-
-
-def mean_of_zeros() -> Measurement:
-    feature_map = MAPS["random-features"]
-    return noisy(feature_map, np.zeros(feature_map.dimension), 1.0, np.random.default_rng(0)).measurement
 
 
 @pytest.mark.levels
@@ -234,10 +227,10 @@ def pvalue_and_tail(statistic_share: float, noise_law: str, drawn: str) -> tuple
         rng.normal(size=(3 * 10**5, 4)) if drawn == "normal" else rng.laplace(scale=np.sqrt(0.5), size=(3 * 10**5, 4))
     )
     noise = 0.2 * unit
-    weights = noise_aware.direction_weights(directions, 1e-3, [measurement])
+    weights = noise_aware.direction_weights(directions, 1e-3, measurement.noise_scale**2)
     simulated = (noise @ vectors) ** 2 @ weights
     difference = vectors[:, 0] * np.sqrt(np.quantile(simulated, 1 - statistic_share) / weights[0])
-    test = noise_aware.noise_aware_test(difference, directions, np.zeros((2, 2)), 1e-3, [measurement])
+    test = noise_aware.noise_aware_test(difference, directions, np.zeros((2, 2)), 1e-3, measurement)
     return test[1], float((simulated > test[0]).mean())
 
 

@@ -262,7 +262,6 @@ def test_nothing_is_counted_where_there_is_nothing_to_find_and_no_round_is_lost(
         and len(measurement.drawn.sets) == 24 == 2 * measurement.drawn.draws.count
     )
     assert sum(map(sum, kernel.squares)) == pytest.approx(1)
-    assert measurement.decided_beforehand.feature_map.kernel.chosen == ()
 
 
 def test_a_file_holds_the_draws_and_their_scores_which_count_in_its_sensitivity(xor: Any, tmp_path: Path) -> None:

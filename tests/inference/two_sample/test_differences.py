@@ -1,4 +1,4 @@
-"""Release against release: what each measured, its noise and what it leaves open, whatever the other measured."""
+"""Release against release, and tables against a sample: what each side measured, its noise and what it leaves open."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from simulated_releases import (
     DOMAIN,
     KERNEL,
@@ -21,9 +22,10 @@ from simulated_releases import (
 )
 
 import kmeanalyst as ka
+from kmeanalyst.inference.two_sample import differences
+from kmeanalyst.inference.two_sample.differences import differences_of
 from kmeanalyst.inference.two_sample.noise_aware import direction_weights, size_of_difference
-from kmeanalyst.inference.two_sample.sides import directions_of
-from kmeanalyst.inference.two_sample.two_releases import differences_of
+from kmeanalyst.inference.two_sample.sides import SampleRows, directions_of
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Gaussian
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -128,7 +130,8 @@ def test_a_function_of_two_cells_has_the_difference_and_the_variance_computed_by
         variances.append(1 / precision.sum() + 4 * x.mean() * (1 - x.mean()) / 500)
     found = differences_of(a, b).sets[0,]
     z = (shares[0] - shares[1]) / np.sqrt(sum(variances))
-    assert found.means.shape == (1,) and found.means[0] ** 2 / found.covariance[0, 0] == pytest.approx(z**2)
+    # points get the measured share p, near half: p(1 − p) hardly moves
+    assert found.means.shape == (1,) and found.means[0] ** 2 / found.covariance[0, 0] == pytest.approx(z**2, rel=0.01)
 
 
 def test_the_order_does_not_matter_and_laplace_noise_makes_a_large_statistic_less_surprising():
@@ -160,6 +163,76 @@ def test_compare_shows_columns_pairs_and_differences_of_two_releases_and_no_rows
     assert len(found.witness) == 0 and "no row is known" in found.notes[-1] and found.to_dict()["differs"]
     with pytest.raises(ValueError, match=r"two releases were compared, .*\. Compare a release with rows"):
         ka.plots.witness(found)
+
+
+# ------------------------ Tables against a sample, which is counted in them without noise
+
+
+def against(release: ka.Release, rows: np.ndarray):
+    return differences_of(release, SampleRows(release, rows))
+
+
+def test_a_sample_is_counted_in_the_tables_and_varies_as_the_points_do():
+    """u at the two cells of x, in its one-way table alone: yᵀu/h less the rows' mean of u; τ²uᵀu/h² and Var u (1/N + 1/n)."""
+    rng, n = np.random.default_rng(5), 2000
+    release, rows = measured(tables(COARSE, (), (0.4, 0.3, 0.3)), people(500, rng), 0.02, rng), people(n, rng)
+    found, kernel = against(release, rows).sets[0,], release.measurement.feature_map.kernel
+    u = differences._Functions([release], [kernel]).at_cells(kernel)[0][:, 0]
+    y, tau, h = release.measurement.vector[:2], release.measurement.noise_scale, np.sqrt(0.4)
+    p, share = ((each[:, 0] >= 0).mean() for each in (release.encoded_points, rows))
+    variance = tau**2 * u @ u / h**2 + (u[1] - u[0]) ** 2 * p * (1 - p) * (1 / 500 + 1 / n)
+    z = (y @ u / h - u[0] - share * (u[1] - u[0])) / np.sqrt(variance)
+    seen = found.means[0] / np.sqrt(found.covariance[0, 0])
+    assert found.draws is None and abs(seen) == pytest.approx(abs(z), rel=0.01)
+    assert found.pvalue == pytest.approx(2 * norm.sf(abs(seen)), rel=1e-6)
+    blocks = [TABLES.decode(part) for part in np.array_split(rows, 7)]
+    assert ka.mmd_test(release, blocks).pvalue == pytest.approx(against(release, rows).pvalue, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [20, 3000])
+@pytest.mark.levels(but="20")
+def test_samples_hold_the_level_of_each_test_and_of_all_together(n):
+    """100 pairs: 5 % are 5, more than 13 come with probability 5e-4, and as many for each test."""
+    rng, single = np.random.default_rng(6), []
+    for _ in range(100):
+        found = against(measured(FINELY, people(2000, rng), 0.01, rng), people(n, rng))
+        single.append([found.pvalue, *(each.pvalue for each in (found.together, *found.sets.values()))])
+    rejected = (np.array(single) <= 0.05).sum(axis=0)
+    assert len(rejected) == 7 and rejected.max() <= 13
+
+
+def test_a_sample_shows_a_broken_relation_and_no_shift_of_both_columns_as_one():
+    rng = np.random.default_rng(7)
+    release = measured(FINELY, people(4000, rng), 0.005, rng)
+    broken, moved = (against(release, people(4000, rng, **how)) for how in ({"tie": 0.3}, {"shift": 0.2}))
+    assert broken.sets[0, 1].pvalue < 1e-6 and broken.pvalue < 1e-5
+    assert moved.sets[0,].pvalue < 1e-6 < 0.001 < moved.sets[2,].pvalue
+    independent = measured(FINELY, people(4000, rng, tie=0.0), 0.005, rng)
+    shifted = against(independent, people(4000, rng, 0.2, tie=0.0))
+    assert shifted.sets[0, 1].pvalue > 0.001 > shifted.sets[0,].pvalue
+
+
+def test_a_difference_in_one_column_of_many_is_found_that_is_hidden_among_all():
+    """Twelve columns of four levels; in the sample a seventh of the cells of one has the first level."""
+    domain = Domain(tuple(Categorical(name=f"c{j}", levels=tuple("abcd")) for j in range(12)))
+    kernel = ChosenMargins(
+        ((0.5, 1.5, 2.5),) * 12, ((),) * 12, (False,) * 12, (1.0, 0, 0), squares=((1 / 12,) * 12, (), ())
+    )
+    features, rng, found, together = MarginFeatures(kernel), np.random.default_rng(1), 0, 0
+    for _ in range(24):
+        table, rows = (rng.integers(0, 4, (n, 12)).astype(float) for n in (2000, 400))
+        rows[:57, 0] = 0
+        vector = features(table).mean(axis=0) + 0.002 * rng.normal(size=48)
+        known = against(measured_release(measurement_of(features, vector, 0.002, 2000), domain, table), rows)
+        found, together = found + (known.pvalue <= 0.05), together + (known.together.pvalue <= 0.025)
+    assert found >= 14 and found >= 1.25 * together
+
+
+def test_laplace_noise_is_no_less_cautious_in_a_small_sample():
+    rng = np.random.default_rng(8)
+    release, rows = measured(FINELY, people(500, rng), 0.03, rng), people(30, rng, 0.8)
+    heavy = release.replaced(measurement=replace(release.measurement, noise_law="discrete laplace"))
+    assert against(heavy, rows).pvalue >= against(release, rows).pvalue
 
 
 def pair(first, second, noise_scale, rng, shift=0.0):
@@ -252,10 +325,10 @@ def test_a_test_of_a_release_has_an_interval_that_holds_the_distance_of_the_popu
 def test_of_rows_that_hardly_vary_the_detectable_distance_is_that_of_the_noise():
     feature_map, rng, shrink = MAPS["random-features"], np.random.default_rng(4), 1e-3
     release = noisy(feature_map, feature_map(population(N, rng)).mean(axis=0), NOISE_SCALE[0.1], rng)
-    directions, measurements = directions_of(release, feature_map), [release.measurement]
+    directions, noise = directions_of(release, feature_map), release.measurement
     still = 1e-12 * np.diag(directions.variances)
-    found = size_of_difference(release.measurement.vector, directions, still, 1e-12, shrink, measurements, 0.05)
-    weights = direction_weights(directions, shrink, measurements)
+    found = size_of_difference(release.measurement.vector, directions, still, 1e-12, shrink, noise)
+    weights = direction_weights(directions, shrink, noise.noise_scale**2)
     alone = NormalQuadraticForm(np.full(len(weights), release.measurement.noise_scale**2), weights)
     assert found["detectable_mmd"] == pytest.approx(alone.detectable(directions.variances, level=0.05), rel=1e-6)
 

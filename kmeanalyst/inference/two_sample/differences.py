@@ -1,11 +1,12 @@
-"""Two releases against each other: functions of their columns, whose means each release knows with an error of its own.
+"""A release against another, or tables against a sample: functions of columns, whose means each side knows with its own error.
 
 Tables that a release measured give the mean of a function that is constant on their cells: a weighted mean over all tables that
-hold its columns, with the noise that follows. Of smooth features the release's error model gives it, with what they leave open.
+hold its columns, with the noise that follows. A sample is counted in the same tables, without noise. Of smooth features the
+release's error model gives the mean, with what they leave open.
 So d_k = E_a h_k − E_b h_k is N(0, V_a + V_b) where both have one population, however each was measured, and the statistic of some
-functions is Σ λ_k d_k²/V_kk, λ the variances of a kernel along them.
+functions is Σ λ_k d_k²/V_kk, λ the variances of a kernel along them. The mean of few rows is not normal: see `resampled`.
 
-Functions are the smoothest ones of every column, and products of them for sets of columns that both releases measured together;
+Functions are the smoothest ones of every column, and products of them for sets of columns that both sides measured together;
 where tables were measured, on cells that both have (shared or nested). Where rows decided which tables were measured, every set of
 so many columns counts as a test, measured or not.
 """
@@ -15,9 +16,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -25,8 +27,9 @@ import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
+from kmeanalyst.inference.two_sample.resampled import Draws, null_tail
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
-from kmeanalyst.inference.two_sample.sides import covariance_of
+from kmeanalyst.inference.two_sample.sides import SampleRows, Side, covariance_of, measured_side
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -34,15 +37,16 @@ from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
-from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
-from kmeanalyst.representation.weights.views import systematic_indices, view_weights
+from kmeanalyst.representation.weights.reweight import tilted_weights
+from kmeanalyst.representation.weights.views import distinct_rows, systematic_indices, view_weights
 
 _OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 12, 4, 1500  # functions of a column, of a set, of all
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _LEVEL = 0.05
+_LEAST_NOISE = 1e-12  # variance of the noise of a mean; exact tables have none
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +57,22 @@ class Difference:
     covariance  V (k, k) of their errors.
     variances   λ (k,) of the kernel along the functions.
     heavy       how many times fewer Gaussian numbers vary as the squares of the noise.
+    draws       of samples as small as the one that is a side; None without.
     """
 
     means: Array
     covariance: Array
     variances: Array
     heavy: float
+    draws: Draws | None = None
 
     def __sub__(self, other: Difference) -> Difference:
         covariance, heavy = self.covariance + other.covariance, max(self.heavy, other.heavy)
-        return Difference(self.means - other.means, covariance, self.variances, heavy)
+        return Difference(self.means - other.means, covariance, self.variances, heavy, other.draws)
 
     def __getitem__(self, part: slice) -> Difference:
-        return Difference(self.means[part], self.covariance[part, part], self.variances[part], self.heavy)
+        draws = self.draws and self.draws.along(np.eye(len(self.means))[:, part])
+        return Difference(self.means[part], self.covariance[part, part], self.variances[part], self.heavy, draws)
 
     @property
     def form(self) -> NormalQuadraticForm:
@@ -83,29 +90,39 @@ class Difference:
         if not len(self.means):
             return math.nan
         e, degrees = self.heavy * self.form.coefficients, np.full(len(self.means), 1 / self.heavy)
-        return NormalQuadraticForm(e, degrees=degrees).sf(self.statistic)
+        normal = NormalQuadraticForm(e, degrees=degrees).sf(self.statistic)
+        if self.draws is None:
+            return normal
+        rest = partial(iter, [self.covariance - self.draws.covariance / self.draws.n_rows])
+        weights, shrink = self.variances / np.diag(self.covariance), 1 / self.draws.n_rows
+        drawn = null_tail(self.statistic, weights, self.draws.covariance, shrink, rest, self.draws)
+        return drawn if self.heavy == 1 else max(drawn, normal)
 
 
 @dataclass(frozen=True, eq=False)
 class Differences:
-    """Between the populations of two releases.
+    """Between the populations of two sides.
 
     together   of functions of single columns, all of them.
-    sets       of those of each column (j,), and of products for each larger set that both releases measured together.
-    n_columns  of the releases.
+    sets       of those of each column (j,), and of products for each larger set that both sides measured together.
+    n_columns  of the sides.
     chosen     whether rows decided which sets were measured.
-    n_rows     behind the second release.
+    n_rows     behind the second side.
+    second     what it is.
     """
 
     together: Difference
     sets: dict[tuple[int, ...], Difference]
     n_columns: int
     chosen: bool
-    n_rows: int
+    n_rows: int | None
+    second: str
 
     @property
     def pvalue(self) -> float:
         """Of all tests: half of the level is for all columns together, and 2⁻ʳ⁻¹ for the sets of r columns."""
+        if self.n_columns == 1:
+            return min([1.0, self.together.pvalue])  # 1 of no function
         measured = Counter(map(len, self.sets))
         counts = {r: math.comb(self.n_columns, r) if self.chosen else n for r, n in measured.items()}
         tests = [
@@ -128,51 +145,57 @@ class Differences:
             pvalue=self.pvalue,
             mmd_squared=float(every.variances @ every.means**2 - variances.sum()),
             n_sample_rows=self.n_rows,
-            method="noise-aware tests of columns and of sets of columns, release against release",
+            method=f"noise-aware tests of columns and of sets of columns, release against {self.second}",
             noise_floor=float(np.sqrt(variances.sum())),
             mmd_interval=NormalQuadraticForm(form.covariance).interval(np.sqrt(every.variances) * every.means),
             detectable_mmd=form.detectable(every.variances, level=_LEVEL / 2),
-            notes=(*notes, about, "the two tables are assumed to share no persons"),
+            notes=(*notes, about, *["the two tables are assumed to share no persons"] * (self.second == "release")),
         )
 
 
-def differences_of(a: ReleaseData, b: ReleaseData) -> Differences:
-    """What two releases say of how their populations differ; ValueError where one has no measurement, or other columns."""
-    first, second = _measurements(a, b)
-    functions = _Functions(a, b, first.feature_map.kernel, second.feature_map.kernel)
-    sides = [
-        (_Tables if isinstance(own.feature_map, MarginFeatures) else _Features)(release, own, functions)
-        for release, own in ((a, first), (b, second))
-    ]
-    columns = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(a.domain))]
-    ends = np.cumsum([0, *(len(own.variances) for own in columns)])
-    ours, theirs = (side.read(columns, [np.zeros(())] * len(columns)) for side in sides)
-    together = ours - theirs
-    found: dict[tuple[int, ...], Difference] = {(j,): together[slice(*own)] for j, own in enumerate(pairwise(ends))}
-    # around the middle of both sides: that columns shift by themselves then moves no mean of a product
-    middle = np.split((ours.means + theirs.means) / 2, ends[1:-1])
-    sets = _sets_of_both(first.feature_map.kernel, second.feature_map.kernel, len(columns))
-    most = int(np.clip(_ALL_PRODUCTS / max(len(sets), 1), _FEWEST_PRODUCTS, _PRODUCTS))
-    for own in sets:
-        term = functions.leading(own, most)
-        if len(term.variances):
-            found[own] = sides[0].read([term], middle) - sides[1].read([term], middle)
-    chosen = first.chosen_by_rows or second.chosen_by_rows
-    return Differences(together, found, len(columns), chosen, second.n_rows)
+def differences_of(a: ReleaseData, b: ReleaseData | SampleRows) -> Differences:
+    """How the populations of a release and of another, or of tables and a sample, differ.
 
-
-def _measurements(a: ReleaseData, b: ReleaseData) -> tuple[Measurement, Measurement]:
-    if a.measurement is None or b.measurement is None:
+    ValueError where a release has no measurement, or other columns.
+    """
+    releases = [each for each in (a, b) if isinstance(each, ReleaseData)]
+    if any(each.measurement is None for each in releases):
         raise ValueError(
             "a release without a measurement cannot be tested against another: its noise is unknown. Use mmd."
         )
-    mine, yours = (", ".join(f"{c.name} ({c.kind})" for c in release.domain.columns) for release in (a, b))
+    mine, yours = (", ".join(f"{c.name} ({c.kind})" for c in releases[i].domain.columns) for i in (0, -1))
     if mine != yours:
         raise ValueError(
             f"the releases have different columns, {mine} and {yours}: rows of one say nothing about the "
             "other. Publish both with one domain."
         )
-    return a.measurement, b.measurement
+    known = [measured_side(each) for each in releases]
+    kernels = known[0].feature_map.kernel, known[-1].feature_map.kernel
+    functions = _Functions(releases, kernels)
+    sides = [
+        (_Tables if isinstance(side.feature_map, MarginFeatures) else _Features)(release, side, functions)
+        for release, side in zip(releases, known, strict=True)
+    ]
+    if not isinstance(b, ReleaseData):
+        assert isinstance(sides[0], _Tables)
+        sides.append(sides[0].counted(b.blocks()))
+    ours, theirs = sides
+    columns = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(a.domain))]
+    ends, zeros = np.cumsum([0, *(len(own.variances) for own in columns)]), [np.zeros(())] * len(columns)
+    parts = [side.read(columns, zeros) for side in sides]
+    together = parts[0] - parts[1]
+    found: dict[tuple[int, ...], Difference] = {(j,): together[slice(*own)] for j, own in enumerate(pairwise(ends))}
+    # around the middle of both sides: that columns shift by themselves then moves no mean of a product
+    middle = np.split((parts[0].means + parts[1].means) / 2, ends[1:-1])
+    sets = _sets_of_both(*kernels, len(columns))
+    most = int(np.clip(_ALL_PRODUCTS / max(len(sets), 1), _FEWEST_PRODUCTS, _PRODUCTS))
+    for own in sets:
+        term = functions.leading(own, most)
+        if len(term.variances):
+            found[own] = ours.read([term], middle) - theirs.read([term], middle)
+    chosen = any(each.measurement is not None and each.measurement.chosen_by_rows for each in releases)
+    kind = "release" if isinstance(b, ReleaseData) else "sample"
+    return Differences(together, found, len(columns), chosen, theirs.side.n_rows, kind)
 
 
 def _sets_of_both(first: Kernel, second: Kernel, d: int) -> list[tuple[int, ...]]:
@@ -205,15 +228,15 @@ class _Term:
 class _Functions:
     """Functions of every column, constant on cells that all tables have where tables were measured.
 
-    They have variance 1 on rows of both domains and released points of both sides. Points were fitted to the noise, but what the
-    noise of both sides adds up to says little of their difference.
+    They have variance 1 on rows of the domains and on released points. Points were fitted to the noise, but not along which
+    functions it is large.
     """
 
-    def __init__(self, a: ReleaseData, b: ReleaseData, *kernels: Kernel) -> None:
-        self.domain, tables = a.domain, [kernel for kernel in kernels if isinstance(kernel, Margins)]
+    def __init__(self, releases: Sequence[ReleaseData], kernels: Sequence[Kernel]) -> None:
+        self.domain, tables = releases[0].domain, [kernel for kernel in kernels if isinstance(kernel, Margins)]
         self.cells = _common_cells(tables) if tables else None
-        frames = [one.domain.decode(one.domain.draw(_DRAWN, 0)) for one in (a, b)]
-        frames += [one.frame.iloc[systematic_indices(view_weights(one, "probability"), _DRAWN)] for one in (a, b)]
+        frames = [one.domain.decode(one.domain.draw(_DRAWN, 0)) for one in releases]
+        frames += [one.frame.iloc[systematic_indices(view_weights(one, "probability"), _DRAWN)] for one in releases]
         rows = self.encoded(pd.concat(frames, ignore_index=True))
         self._of_columns = [column_functions(self.domain, (j,), rows, _OF_A_COLUMN) for j in range(len(self.domain))]
 
@@ -266,9 +289,9 @@ def _rows_of_cells(domain: Domain, cells: Cells) -> Array:
 
 
 class _Side(ABC):
-    def __init__(self, release: ReleaseData, measurement: Measurement, functions: _Functions) -> None:
-        self.measurement = measurement
-        self.heavy = _HEAVY if is_pure(measurement.noise_law) else 1.0
+    def __init__(self, release: ReleaseData, side: Side, functions: _Functions) -> None:
+        self.side = side
+        self.heavy = 1.0 if side.measurement is None or not is_pure(side.measurement.noise_law) else _HEAVY
         self.prepare(release, functions)
 
     @abstractmethod
@@ -296,10 +319,28 @@ class _Tables(_Side):
     """By all measured tables that hold a term's columns, each with the weight of its precision; rows spread as the points do."""
 
     def prepare(self, release: ReleaseData, functions: _Functions) -> None:
-        assert isinstance(self.measurement.feature_map, MarginFeatures)
-        self.groups, kernel = self.measurement.feature_map.groups, self.measurement.feature_map.kernel
+        assert isinstance(self.side.feature_map, MarginFeatures)
+        self.groups, kernel = self.side.feature_map.groups, self.side.feature_map.kernel
         self.sizes, self.at_cells = kernel.sizes, functions.at_cells(kernel)
-        self.at_rows, self.weights = functions.at(release.frame), view_weights(release, "probability")
+        self.draws: Draws | None = None
+        rows, self.weights = distinct_rows(release)
+        self.at_rows = functions.at(release.decode(rows))
+        # the points' shares are those measured, as far as the noise lets them: of few rows most are alike, and so is their mean
+        terms = [functions.leading((j,), _OF_A_COLUMN) for j in range(len(self.at_rows))]
+        centres = [np.zeros(())] * len(terms)
+        values, means = np.hstack([term(self.at_rows, centres) for term in terms]), self.read(terms, centres)
+        noise = np.diag(means.covariance - covariance_of(values, self.weights) * self.side.row_variance)
+        scale = 1 / np.sqrt(np.maximum(noise, _LEAST_NOISE))
+        self.weights = tilted_weights(values * scale, self.weights, means.means * scale, 1.0)
+
+    def counted(self, blocks: Iterable[Array]) -> _Tables:
+        """A sample, counted in these tables; its rows vary as the points do."""
+        other, feature_map, total, n = copy(self), self.side.feature_map, np.zeros(self.side.feature_map.dimension), 0
+        for rows in blocks:
+            total, n = total + feature_map.mean(rows, np.ones(len(rows))), n + len(rows)
+        other.side, other.heavy = Side(self.side.domain, feature_map, total / n, n), 1.0
+        other.draws = Draws.of(np.zeros((len(self.weights), 0)), self.weights, n, 0)
+        return other
 
     def read(self, terms: Sequence[_Term], centres: Sequence[Array]) -> Difference:
         variances = np.hstack([term.variances for term in terms])
@@ -313,13 +354,16 @@ class _Tables(_Side):
                 which = np.concatenate([np.arange(*ends[i : i + 2]) for i in held])
                 weights = square * np.hstack([self._share_of_cells(columns, terms[i]) for i in held])
                 values = weights * np.hstack([self._over(columns, terms[i], centres) for i in held])
-                means[which] += self.measurement.vector[slice(*own)] @ values / math.sqrt(square)
+                means[which] += self.side.mean[slice(*own)] @ values / math.sqrt(square)
                 noise[np.ix_(which, which)] += values.T @ values / square
                 precision[which] += weights
-        noise *= self.measurement.noise_scale**2 / np.outer(precision, precision)
+        noise *= self.side.noise_variance / np.outer(precision, precision)
         rows = np.hstack([term(self.at_rows, centres) for term in terms])
-        sampling = covariance_of(rows, self.weights) / self.measurement.n_rows
-        return Difference(means / precision, noise + sampling, variances, self.heavy)
+        sampling, draws = (
+            covariance_of(rows, self.weights) * self.side.row_variance,
+            self.draws and self.draws.of_values(rows),
+        )
+        return Difference(means / precision, noise + sampling, variances, self.heavy, draws)
 
     def _share_of_cells(self, columns: tuple[int, ...], term: _Term) -> Array:
         """(k,) one over the cells of other columns: the noise of so many is in a sum over them."""
@@ -331,6 +375,6 @@ class _Tables(_Side):
         factors = [
             (j, (self.at_cells[j] - centres[j])[:, own]) for j, own in zip(term.columns, term.chosen, strict=True)
         ]
-        spread = [own.reshape(*(len(own) if j == i else 1 for i in columns), -1) for j, own in factors]
-        found = reduce(np.multiply, spread)
-        return np.broadcast_to(found, (*(self.sizes[j] for j in columns), found.shape[-1])).reshape(-1, found.shape[-1])
+        size, shape = len(term.variances), [self.sizes[j] for j in columns]
+        spread = [own.reshape(*(len(own) if j == i else 1 for i in columns), size) for j, own in factors]
+        return np.broadcast_to(reduce(np.multiply, spread), (*shape, size)).reshape(math.prod(shape), size)
