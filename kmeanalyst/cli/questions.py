@@ -19,7 +19,7 @@ from kmeanalyst.cli.arguments import (
     sample_argument,
     view_option,
 )
-from kmeanalyst.cli.terminal import OnProgress, argument, flag, note, option, say
+from kmeanalyst.cli.terminal import OnProgress, argument, note, option, say
 from kmeanalyst.releases.texts import aligned
 
 if TYPE_CHECKING:
@@ -38,10 +38,6 @@ _of_any_view = (  # of questions that can be asked of either view, and have a ro
     ),
     coverage_option,
 )  # fmt: skip
-_cv_option = flag(
-    "--cv",
-    "Also the coefficient of variation, with E (use with caution) from 16.5 % and F (too unreliable) from 33.3 % on.",
-)
 
 
 def _by_option(answer: str) -> Any:
@@ -49,12 +45,12 @@ def _by_option(answer: str) -> Any:
 
 
 @on_release(
-    "expect", "Expectations and probabilities, with error bars.", _where_option, _by_option("answer"), *_of_any_view, _cv_option,
+    "expect", "Expectations and probabilities, with error bars.", _where_option, _by_option("answer"), *_of_any_view,
     argument("expressions", "EXPRESSION...", None, nargs=-1, required=True), work="answering",
 )  # fmt: skip
 def expect(
     release: Release, expressions: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, kind: str,
-    cv: bool, on_progress: OnProgress,
+    on_progress: OnProgress,
 ) -> Answer:  # fmt: skip
     """Expectations of expressions over the columns, each with its error bar; conditions give probabilities.
 
@@ -70,7 +66,7 @@ def expect(
     estimates, refused = _expectations(
         partial(release.expectation, view=view), expressions, on_progress, _conditions(release, by, where)
     )
-    return partial(estimate_table, estimates, level, kind, cv), lambda: {
+    return partial(estimate_table, estimates, level, kind), lambda: {
         "estimates": [e.to_dict(level, kind) for e in estimates], **refused,
     }  # fmt: skip
 
@@ -121,12 +117,12 @@ def combine(
 
 
 @on_release(
-    "quantile", "Quantiles of a column, with error bars.", _where_option, _by_option("answer"), coverage_option, _cv_option,
+    "quantile", "Quantiles of a column, with error bars.", _where_option, _by_option("answer"), coverage_option,
     argument("column", "COLUMN", None), argument("orders", "Q...", click.FloatRange(0, 1), nargs=-1, required=True),
     work="answering",
 )  # fmt: skip
 def quantile(
-    release: Release, column: str, orders: tuple[float, ...], where: str | None, by: str | None, level: float, cv: bool
+    release: Release, column: str, orders: tuple[float, ...], where: str | None, by: str | None, level: float
 ) -> Answer:
     """Quantiles of a column of numbers, or of an expression, of orders Q from 0 to 1, each with its error bar.
 
@@ -140,7 +136,7 @@ def quantile(
     """
     tables = _answers(partial(release.quantile, column, orders), _conditions(release, by, where))
     estimates = [e for table in tables for e in table]
-    return partial(estimate_table, estimates, level, cv=cv), lambda: {
+    return partial(estimate_table, estimates, level), lambda: {
         "column": column,
         "estimates": [{"q": e.interval_by.q} | e.to_dict(level) for e in estimates],
     }  # fmt: skip
@@ -154,12 +150,12 @@ def _check_columns(columns: tuple[str, ...], **_: Any) -> None:
 
 
 @on_release(
-    "table", "Probabilities of levels, ranges and their pairs.", _where_option, _by_option("table"), *_of_any_view, _cv_option,
+    "table", "Probabilities of levels, ranges and their pairs.", _where_option, _by_option("table"), *_of_any_view,
     argument("columns", "COLUMN [COLUMN]", None, nargs=-1, required=True), work="answering", check=_check_columns,
 )  # fmt: skip
 def table(
     release: Release, columns: tuple[str, ...], where: str | None, by: str | None, view: Any, level: float, kind: str,
-    cv: bool, on_progress: OnProgress,
+    on_progress: OnProgress,
 ) -> Answer:  # fmt: skip
     """Probabilities of a column's levels and ranges, or of each pair of those of two columns, with error bars.
 
@@ -175,7 +171,7 @@ def table(
     conditions = _conditions(release, by, where)
     question = partial(contingency, release, columns, view=view, tables=len(conditions))
     cells = [cell for counted in _answers(question, conditions) for cell in counted]
-    return lambda: estimate_table([e for _, e in cells], level, kind, cv), lambda: {
+    return lambda: estimate_table([e for _, e in cells], level, kind), lambda: {
         "columns": columns,
         "cells": [{"groups": of} | e.to_dict(level, kind) for of, e in _with_progress(cells, on_progress)],
     }  # fmt: skip
@@ -266,17 +262,17 @@ def _answered(word: str, questions: Iterable[tuple[str, Callable[[], Any]]]) -> 
     return answers, {name: str(refusal) for name, refusal in refused.items()}
 
 
-def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default", cv: bool = False) -> str:
-    """Aligned columns: question, value, error, interval, parts; with `cv` the coefficient of variation."""
-    from kmeanalyst.inference.estimate.estimate import flagged, list_of_notes
+def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "default") -> str:
+    """Aligned columns: question, value, error, interval, parts."""
+    from kmeanalyst.inference.estimate.estimate import list_of_notes
 
     interval_of = f"{level:.0%} interval" if kind == "default" else f"{level:.0%} {kind} interval"
-    heads = ("question", "value", "± error", interval_of, "privacy", "sampling", "resolution", *["CV"] * cv)
+    heads = ("question", "value", "± error", interval_of, "privacy", "sampling", "resolution")
     rows: list[tuple[str, ...]] = [heads]
     for e in estimates:
         low, high = (e.written(end) for end in e.interval(level, kind))
         numbers = (e.written(e.value), e.written(e.standard_error), f"{low} to {high}")
-        rows.append((e.question, *numbers, *e.written_parts(), *[flagged(e.value, e.standard_error)] * cv))
+        rows.append((e.question, *numbers, *e.written_parts()))
     lines = aligned(rows, widest=_WIDEST)
     return "\n".join([*lines, f"({estimates[0].view} weights)", *list_of_notes((), estimates)])
 
