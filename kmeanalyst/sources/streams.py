@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
+import pandas as pd
+
+from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.sources.source import BATCH_ROWS, INFERRED, ArrowSource, SourceError
 
 
@@ -13,6 +16,15 @@ class ArrowStream(Protocol):
     """What yields Arrow record batches through the Arrow PyCapsule interface, whatever library it comes from."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+def is_stream(source: object) -> TypeGuard[ArrowStream]:
+    """Whether a table yields Arrow batches whose types were declared: those of pandas would follow from values.
+
+    A release yields batches too, and is no table of plain rows: its rows have weights.
+    """
+    others = isinstance(source, pd.DataFrame | pd.Series | ReleaseData)
+    return hasattr(source, "__arrow_c_stream__") and not others
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -25,7 +25,7 @@ from kmeanalyst.sources.arrow_types import why_refused
 from kmeanalyst.sources.files import File, files_of, is_csv, is_gzipped, open_file
 from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.sql import is_database
-from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of
+from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_stream
 
 TableSource: TypeAlias = (
     str | Path | ArrowSource | ArrowStream | Any
@@ -116,7 +116,7 @@ def table_of(source: TableSource) -> Table | None:
     with _as_domain_errors(SAMPLE):
         if isinstance(source, ArrowSource):
             return Table(SAMPLE, [source])
-        if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series):
+        if is_stream(source):
             return Table(SAMPLE, [Stream.of(source)])
         fragments = fragments_of(source)
         return None if fragments is None else Table(SAMPLE, fragments)
@@ -124,8 +124,7 @@ def table_of(source: TableSource) -> Table | None:
 
 def as_frame(rows: Any) -> Any:
     """Rows of any library of DataFrames (what yields Arrow batches) as a DataFrame of pandas; anything else as it is."""
-    known = isinstance(rows, pd.DataFrame | pd.Series) or not hasattr(rows, "__arrow_c_stream__")
-    return rows if known else read_table(rows)
+    return read_table(rows) if is_stream(rows) else rows
 
 
 def read_table(source: TableSource, domain: Domain | None = None) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import pandas as pd
 
@@ -20,7 +20,7 @@ from kmeanalyst.sources.files import File, files_of, is_csv, is_table, open_file
 from kmeanalyst.sources.source import ArrowSource
 from kmeanalyst.sources.sql import is_database
 from kmeanalyst.sources.sql import sql as table_by_name
-from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of
+from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_stream
 from release_side.errors import PublishError
 from release_side.private_rows.batches import Batches
 from release_side.private_rows.csv_file import CsvFile
@@ -85,11 +85,6 @@ def table_or_path(private: str, from_table: str | None) -> str | ArrowSource:
             "file, or leave --from out."
         )
     return sql(private, from_table)
-
-
-def is_stream(source: PrivateSource) -> TypeGuard[ArrowStream]:
-    """Whether a table yields Arrow batches whose types were declared: those of pandas would follow from private values."""
-    return hasattr(source, "__arrow_c_stream__") and not isinstance(source, pd.DataFrame | pd.Series)
 
 
 def _together(tables: Sequence[PrivateTable], place: str | Path | None = None) -> PrivateTable:

@@ -12,7 +12,7 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_546,
+    "kmeanalyst/cli": 1_542,
     "kmeanalyst/inference": 13_457,
     "kmeanalyst/kernels": 3_286,
     "kmeanalyst/learning": 2_948,
@@ -21,17 +21,17 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/releases": 10_754,
     "kmeanalyst/report": 1_341,
     "kmeanalyst/representation": 4_809,
-    "kmeanalyst/sources": 1_359,
+    "kmeanalyst/sources": 1_370,
     "release_side": 85,
     "release_side/budget": 1_256,
     "release_side/choices": 1_430,
     "release_side/cli": 833,
     "release_side/door": 1_926,
     "release_side/executors": 365,
-    "release_side/private_rows": 1_188,
+    "release_side/private_rows": 1_183,
     "release_side/publishing": 3_226,
     "release_side/quality": 1_472,
-    "tests": 48_464,
+    "tests": 48_505,
 }
 
 

@@ -214,7 +214,7 @@ def test_every_output_says_that_others_declare_the_noise(bureau: ka.Release, tmp
     ka.thin(bureau, 10).write(tmp_path / "thin.kme")
     shown = [
         repr(again), (tmp_path / "page.html").read_text(encoding="utf-8"), *again.mean("sex == 'F'").notes,
-        *ka.mmd_test(again, counts(sex=["F", "M"] * 50)).notes, repr(ka.read_release(tmp_path / "thin.kme")),
+        ka.mmd_test(again, counts(sex=["F", "M"] * 50)).to_text(), repr(ka.read_release(tmp_path / "thin.kme")),
     ]  # fmt: skip
     assert all(claim in text for text in shown)
     asked = json.loads(call("kmeanalyst", "expect", path, "sex == 'F'", "--json").stdout)
