@@ -26,16 +26,23 @@ _MARGIN = 0.1  # of the farther bound, by which a difference may have the other 
 
 def with_differences(draft: Draft, sample: pd.DataFrame) -> Draft:
     """The draft with a rule for each date or number that is near one before it: their difference is a column, new or there."""
+    sample = sample.set_axis([str(name) for name in sample.columns], axis=1)
     columns = {column.name: column for column in draft.domain.columns}
-    values, rules, notes = _values(sample, draft.domain.columns), list(draft.domain.rules), dict(draft.notes)
+    values = _values(sample.iloc[:_MOST_COMPARED], draft.domain.columns)
+    rules, notes, used = list(draft.domain.rules), dict(draft.notes), set[str]()
     for two in values:
         if (one := _nearest(two, values, columns)) is None:
             continue
         text, apart = f"{words.column(two)} - {words.column(one)}", (values[two] - values[one]).round(_DECIMALS)
         present = apart[np.isfinite(apart)]
         ((new, _),) = named_expressions([text]).items()
-        there = [name for name, own in values.items() if np.allclose(own, apart, rtol=0, atol=_SAME, equal_nan=True)]
-        if present.min() == present.max() or (new in columns and not there):
+        there = [
+            name
+            for name in _equal_to(apart, values)
+            if name not in used | {one, two} and not isinstance(columns[name], Date)
+        ]
+        there = [name for name in there if _is_difference(sample, [columns[each] for each in (name, two, one)])][:1]
+        if present.min() == present.max() or (new in columns and not there) or used & {one, two}:
             continue
         if there:
             name, kept = there[0], list(notes.get(there[0], ()))
@@ -50,11 +57,22 @@ def with_differences(draft: Draft, sample: pd.DataFrame) -> Draft:
                 f"{text} is mostly from {low:g} to {high:g}, and tables cut both much coarser. Remove it with its rule if no "
                 "question will compare them"
             )
-            column = draft_number(name, present, len(present) < len(apart), kept)
+            column = draft_number(name, present, columns[one].missing or columns[two].missing, kept)
         columns[name] = _with_both_signs(column)
         notes[name] = [f"CHECK difference: {why}", *kept]
         rules.append(Rule(DERIVE, text, (name,)))
+        used |= {name} if not there else {name, one, two}  # no column has two rules, and none is derived in a circle
     return Draft(replace(draft.domain, columns=tuple(columns.values()), rules=tuple(rules)), notes)
+
+
+def _equal_to(apart: Array, values: Mapping[str, Array]) -> list[str]:
+    return [name for name, own in values.items() if np.allclose(own, apart, rtol=0, atol=_SAME, equal_nan=True)]
+
+
+def _is_difference(sample: pd.DataFrame, columns: Sequence[Column]) -> bool:
+    """Whether the first of these columns is the second less the third in every row of the sample."""
+    found, two, one = _values(sample, columns).values()
+    return bool(_equal_to((two - one).round(_DECIMALS), {"": found}))
 
 
 def _values(sample: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Array]:
@@ -63,9 +81,7 @@ def _values(sample: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Array]
     for column in columns:
         if isinstance(column, Date | Integer | Real):
             low, high = column.natural_bounds
-            cells = (
-                column.parse(text_of(cell) or "") for cell in sample[column.name].iloc[:_MOST_COMPARED].astype(object)
-            )
+            cells = (column.parse(text_of(cell) or "") for cell in sample[column.name].astype(object))
             values = np.array([math.nan if value is None else value for value in cells])
             found[column.name] = np.where((values >= low) & (values <= high), values, math.nan)
     return found

@@ -38,6 +38,8 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 from kmeanalyst.releases.rules.compiled import asked_of
 from kmeanalyst.representation.weights.views import view_weights
 
+_NO_ROWS = 1e-12  # a probability of a condition that is nothing but rounding
+
 
 class Distribution(ABC):
     """Weighted rows of a statistic, given a condition or not, and further rows at which its derivatives must be known (abstract).
@@ -209,7 +211,7 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
 
 
 def positive_probability(probability: float) -> float:
-    if probability <= 0:
+    if probability <= _NO_ROWS:
         raise ValueError(
             f"the condition has probability {probability:.3g} under the released weights, so nothing can be said given "
             'it. Ask a wider condition; where released weights are signed, view="probability" may have an answer.'

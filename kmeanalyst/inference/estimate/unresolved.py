@@ -87,7 +87,7 @@ def values_at_edges(release: ReleaseData, question: str) -> Iterator[tuple[str, 
 
 def _equal_numbers(release: ReleaseData, expression: Expression | None) -> list[tuple[str, str]]:
     names = [each for each in release.domain.names if isinstance(release.domain[each], Number)]
-    return [pair for pair in (expression.equalled if expression else ()) if {*pair} <= {*names}]
+    return [pair for pair in (expression.equalled if expression else ()) if len({*pair} & {*names}) == 2]
 
 
 def _mass_of_equals(release: ReleaseData, one: str, two: str, frame: pd.DataFrame, weights: Array) -> float:

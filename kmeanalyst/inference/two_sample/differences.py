@@ -46,6 +46,7 @@ _OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 12, 4, 1500  # fu
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
 _HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _LEVEL = 0.05
+_LEAST_P = 1e-300  # no p-value is 0
 _LEAST_NOISE = 1e-12  # variance of the noise of a mean; exact tables have none
 
 
@@ -122,13 +123,13 @@ class Differences:
     def pvalue(self) -> float:
         """Of all tests: half of the level is for all columns together, and 2⁻ʳ⁻¹ for the sets of r columns."""
         if self.n_columns == 1:
-            return min([1.0, self.together.pvalue])  # 1 of no function
+            return max(min([1.0, self.together.pvalue]), _LEAST_P)  # 1 of no function
         measured = Counter(map(len, self.sets))
         counts = {r: math.comb(self.n_columns, r) if self.chosen else n for r, n in measured.items()}
         tests = [
             2 ** (len(own) + 1) * counts[len(own)] * each.pvalue for own, each in self.sets.items() if len(each.means)
         ]
-        return min([1.0, 2 * self.together.pvalue, *tests])
+        return max(min([1.0, 2 * self.together.pvalue, *tests]), _LEAST_P)
 
     def result(self, first: ReleaseData, notes: Sequence[str] = ()) -> TestResult:
         """Distances in it are along the functions of single columns."""

@@ -211,15 +211,18 @@ class Expression:
         """The condition that holds where this one is definitely false, which no comparison with a missing cell is."""
         return Expression(self.text, self.columns, denied(self._root))
 
-    def through(self, derived: Mapping[str, Expression]) -> Expression:
-        """The same in terms of derived columns: each name stands where its expression, or a comparison of its two sides, is.
+    def through(self, derived: Mapping[tuple[str, str], tuple[str, float, float]]) -> Expression:
+        """The same condition by derived columns of differences: of columns (a, b) the column of a - b, and numbers between which
+        comparisons with it are those with a - b.
 
-        >>> parse("left - came > 7 or left < came").through({"stay": parse("left - came")}).columns
+        >>> parse("left - came > 7 or left < came").through({("left", "came"): ("stay", -1, 60)}).columns
         ('stay',)
+        >>> parse("left - came > 60").through({("left", "came"): ("stay", -1, 60)}).columns
+        ('left', 'came')
         """
-        if not derived:
+        root = named(self._root, derived) if derived else self._root
+        if root is self._root:
             return self
-        root = named(self._root, {expression._root: name for name, expression in derived.items()})
         columns = dict.fromkeys(part.name for part in parts_of(root) if isinstance(part, Name))
         return Expression(self.text, tuple(columns), root)
 

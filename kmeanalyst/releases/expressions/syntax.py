@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from kmeanalyst.releases.expressions import words
@@ -29,9 +29,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Node:
-    """A part of an expression; equal to another that is written otherwise, or elsewhere."""
+    """A part of an expression."""
 
-    span: Span = field(compare=False)
+    span: Span
 
 
 @dataclass(frozen=True)
@@ -106,27 +106,54 @@ def parts_of(node: Node) -> Iterator[Node]:
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}  # of a comparison read from the right
 
 
-def named(node: Node, names: Mapping[Node, str]) -> Node:
-    """The part with the columns of these names where it has their expressions; a comparison of a with b is one of a - b with 0."""
-    if node in names:
-        return Name(node.span, names[node])
+def named(node: Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]) -> Node:
+    """A condition with derived columns in the place of the differences that it compares with numbers, and of two columns compared.
+
+    columns   (a, b) → the column of a - b, and between which numbers, not at them, a comparison with it is one with a - b.
+    """
     match node:
         case Comparison(first=a, rest=((sign, b),)) if sign in TURNED:
-            for x, y, way in ((a, b, sign), (b, a, TURNED[sign])):
-                if (difference := Arithmetic(node.span, x, (("-", y),))) in names:
-                    return Comparison(node.span, named(difference, names), ((way, Constant(node.span, 0.0)),))
-            return replace(node, first=named(a, names), rest=((sign, named(b, names)),))
-        case Arithmetic(first=a, rest=(("-", b),)) if (turned := Arithmetic(node.span, b, (("-", a),))) in names:
-            return Sign(node.span, "-", named(turned, names))
-        case Arithmetic(first=a, rest=rest) | Comparison(first=a, rest=rest):
-            return replace(node, first=named(a, names), rest=tuple((sign, named(b, names)) for sign, b in rest))
-        case Sign() | Not():
-            return replace(node, operand=named(node.operand, names))
-        case Logic():
-            return replace(node, operands=tuple(named(part, names) for part in node.operands))
-        case Call():
-            return replace(node, arguments=tuple(named(part, names) for part in node.arguments))
+            for left, way, right in ((a, sign, b), (b, TURNED[sign], a)):
+                if (found := _compared(left, right, columns)) is not None:
+                    column, number, turned = found
+                    way = TURNED[way] if turned else way
+                    return Comparison(node.span, column, ((way, Constant(node.span, number)),))
+        case Not(operand=inner):
+            return replace(node, operand=named(inner, columns))
+        case Logic(operands=parts):
+            return replace(node, operands=tuple(named(part, columns) for part in parts))
+        case Call(function="where", arguments=(test, *values)):
+            return replace(node, arguments=(named(test, columns), *values))
     return node
+
+
+def _compared(
+    left: Node, right: Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]
+) -> tuple[Node, float, bool] | None:
+    """The derived column, or its absolute value, that these sides compare, with which number, and whether with turned signs."""
+    apart, number = left, _number(right)
+    if isinstance(left, Name) and isinstance(right, Name):
+        apart, number = Arithmetic(left.span, left, (("-", right),)), 0.0
+    within = isinstance(apart, Call) and apart.function == "abs"
+    match apart.arguments[0] if isinstance(apart, Call) and within else apart:
+        case Arithmetic(first=Name(name=a), rest=(("-", Name(name=b)),)) if number is not None:
+            for pair, turn in (((a, b), 1), ((b, a), -1)):
+                name, lower, upper = columns.get(pair, ("", 0.0, 0.0))
+                column: Node = Name(left.span, name)
+                if within and lower < -abs(number) and abs(number) < upper:
+                    return Call(left.span, "abs", (column,)), number, False
+                if not within and lower < turn * number < upper:
+                    return column, turn * number, turn < 0
+    return None
+
+
+def _number(node: Node) -> float | None:
+    match node:
+        case Constant(value=value) if type(value) in (int, float):
+            return float(value)
+        case Sign(sign="-", operand=inner) if (found := _number(inner)) is not None:
+            return -found
+    return None
 
 
 _DENIED = {

@@ -160,9 +160,18 @@ def _needed(package: str, ending: str) -> Any:
         ) from None
 
 
+_RESERVED = {  # by SPSS and Stata
+    "all", "and", "by", "eq", "ge", "gt", "le", "lt", "ne", "not", "or", "to", "with",
+    "byte", "double", "float", "if", "in", "int", "long", "using", "strl",
+}  # fmt: skip
+
+
 def _for_statistics(frame: pd.DataFrame, most: int) -> tuple[pd.DataFrame, dict[str, str]]:
     """Plain columns under names of letters, digits and _ (at most this long), and the columns' own names."""
-    begun = [name if re.match("[A-Za-z]", name) else f"v_{name}" for name in map(str, frame.columns)]
+    names_now = map(str, frame.columns)
+    begun = [
+        name if re.match("[A-Za-z]", name) and name.lower() not in _RESERVED else f"v_{name}" for name in names_now
+    ]
     names = dict(zip(_allowed_names(begun, "A-Za-z0-9_", most).values(), frame.columns, strict=True))
     return pd.DataFrame({name: _allowed_values(frame[column]) for name, column in names.items()}), names
 

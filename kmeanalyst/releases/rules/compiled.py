@@ -364,10 +364,24 @@ def rules_of(domain: RuledColumns) -> Rules:
 
 
 def asked_of(release: Ruled, question: str) -> Expression:
-    """A question in terms of derived columns: these were measured by themselves, and what they compare in ranges."""
-    columns, derived = release.domain.columns, rules_of(release.domain).derived.items()
-    kinds = (Integer, Real, Boolean)
-    return parse(question).through({columns[j].name: own for j, own in derived if isinstance(columns[j], kinds)})
+    """A question by derived columns of differences, which were measured by themselves, where that has the same meaning.
+
+    It has where the number to compare with lies within the column's bounds, its steps are no coarser than those of the two
+    columns, and it can be missing if they can.
+    """
+    rules, known = rules_of(release.domain), {}
+    for target, expression in rules.derived.items():
+        names = expression.difference
+        d, *sides = (release.domain.columns[j] for j in (target, *map(rules.domain.names.index, names or ())))
+        if names and isinstance(d, Integer | Real) and all(isinstance(side, Number) for side in sides):
+            finer = d.grain is None or all(_is_multiple(side.grain, d.grain) for side in sides)  # type: ignore[attr-defined]
+            if finer and d.missing >= any(side.missing for side in sides):
+                known[names] = (d.name, *d.natural_bounds)
+    return parse(question).through(known)
+
+
+def _is_multiple(step: float | None, of: float) -> bool:
+    return step is not None and math.isclose(step / of, round(step / of), rel_tol=1e-9)
 
 
 def _compiled(rule: Rule, domain: RuledColumns, number: int) -> CompiledRule:

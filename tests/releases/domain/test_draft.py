@@ -317,6 +317,22 @@ def test_a_column_that_is_a_difference_is_computed():
     assert other["after_minus_before"].missing and other["after_minus_before"].grain == 0.1
 
 
+def test_no_column_has_two_rules_of_differences_and_other_rows_decide_whether_one_is_a_difference():
+    rng = np.random.default_rng(2)
+    p, r = rng.integers(0, 10_000, 6000), rng.integers(0, 20, 6000)
+    frame = pd.DataFrame({"p": p, "r": r, "q": p + r, "z": p + 2 * r})
+    rules = draft_domain(frame, this_sample_is_public=True).domain.rules
+    assert [rule.columns[0] for rule in rules] == list(dict.fromkeys(rule.columns[0] for rule in rules)) and len(
+        rules
+    ) >= 1
+    late = draft_domain(
+        frame.drop(columns="z").assign(r=np.where(np.arange(6000) < 5500, r, 3)), this_sample_is_public=True
+    )
+    assert [rule.columns for rule in late.domain.rules] == [("q_minus_p",)]
+    gap = pd.DataFrame({0: np.where(np.arange(6000) < 5200, p, np.nan), 1: p + r})
+    assert draft_domain(gap, this_sample_is_public=True).domain["1_minus_0"].missing
+
+
 def test_rare_levels_are_collapsed_into_one_that_is_the_default():
     own = column(CITIES, collapse_rare=True)
     assert own.levels == ("Basel", "Bern", "other") and own.default == "other"
