@@ -19,7 +19,8 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
-from kmeanalyst.releases.rules.compiled import asked_of
+from kmeanalyst.releases.expressions import parse
+from kmeanalyst.releases.rules.compiled import asked_of, rules_of
 from kmeanalyst.releases.rules.rule import Rule
 from release_side import publish
 from release_side.publishing.methods.adaptive.shares_of_rounds import with_sets
@@ -228,3 +229,24 @@ def test_a_derived_column_with_other_steps_or_without_missing_cells_answers_for_
             (sides[0], replace(sides[1], name="new"), rise), rules=(Rule("derive", "new - old", ("rise",)),)
         )
         assert asked_of(SimpleNamespace(domain=domain), "new < old").columns == ("new", "old")
+
+
+@pytest.mark.parametrize("bounds", [(0, 10), (-3, 30), (-40, 40)])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_question_by_a_derived_column_is_true_of_the_same_rows(bounds, missing):
+    sides = [Integer(name=name, lower=0, upper=20, missing=missing) for name in "abc"]
+    apart = Integer(name="d", lower=bounds[0], upper=bounds[1], missing=missing)
+    domain = Domain((*sides, apart), rules=(Rule("derive", "a - b", ("d",)),))
+    frame = domain.decode(rules_of(domain).with_derived(domain.draw(2000, np.random.default_rng(0))))
+    answered = 0
+    for text in (
+        "a < b", "b >= a", "a == b", "not a != b", "a - b > {}", "{} >= b - a", "abs(b - a) <= {}", "-{} < a - b", "a < b or c > 3",
+        "not (b - a > {} and c < 9)", "a < b < c", "c - (a - b) > {}", "a - b - c > {}", "where(a - b > {}, c, 0)", "a - b",
+    ):  # fmt: skip
+        for number in (0, 1, 9, 12):
+            asked = asked_of(SimpleNamespace(domain=domain), text.format(number))
+            answered += "d" in asked.columns
+            np.testing.assert_array_equal(
+                asked.evaluate(frame, domain), parse(asked.text).evaluate(frame, domain), asked.text
+            )
+    assert answered >= 10
