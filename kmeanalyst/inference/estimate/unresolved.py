@@ -256,6 +256,8 @@ def _missing(release: ReleaseData, columns: list[str]) -> str:
         return f"a release with {option} counts cells of {together}, where this one has smooth features of all columns"
     places = [release.domain.names.index(name) for name in columns]
     if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
+        if release.statement is not None and release.statement.declared_by:
+            return f"{together} is in none of the tables together"
         which = "A release with --workload counts the pairs that it names, one with --target all pairs of a column"
         scored = "its score did not outweigh its table's noise" if release.measurement.scores else "others were drawn"
         return f"{together} was not counted, as {scored}. {which}"
