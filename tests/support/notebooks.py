@@ -1,6 +1,6 @@
 """The tutorials as notebooks that were run, for reading with Jupyter: `python tests/support/notebooks.py FOLDER [PAGE...]`.
 
-Needs jupytext, nbclient and ipykernel (the extra `docs`). Blocks of a terminal become cells of `%%sh`; the outputs that a page
+Needs jupytext, nbclient and ipykernel (the extra `notebooks`). Blocks of a terminal become cells of `%%sh`; the outputs that a page
 shows are left out, as each cell has its own.
 """
 
