@@ -72,13 +72,13 @@ def visits(filled: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 # ---------------------------------------------------------------------- sources that break off
 
 
-def numbers(server: Server) -> None:
-    rows = "select i % 100 as age, i from generate_series(1, 200000) i"
+def numbers(server: Server, n: int = 200_000) -> None:
+    rows = f"select i % 100 as age, i from generate_series(1, {n}) i"
     server.run("drop table if exists numbers cascade", f"create table numbers as {rows}")
 
 
 def killed(server: Server) -> tuple[Any, Callable[[], None]]:
-    numbers(server)
+    numbers(server, 2_000_000)  # more than a busy machine's buffers hold: else the server may have sent all of it
     query = "select pg_terminate_backend(pid, 9000) from pg_stat_activity where query like 'COPY%'"
     return sql(server.uri, "numbers"), lambda: server.run(query)
 
