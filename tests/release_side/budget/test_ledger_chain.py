@@ -206,6 +206,16 @@ def test_facts_that_no_ledger_writes_are_refused_although_the_chain_fits(ledger)
         assert "is not one that this software writes" in refusal(lambda: ledger.record("adult", SPEND)), old
 
 
+def test_a_second_budget_of_a_table_is_refused_however_it_was_written(tmp_path):
+    """Its chain is sound; the larger budget would admit what the first does not."""
+    ledger = Ledger(tmp_path / "budget.ledger")
+    ledger.init("adult", 0.5, 1e-6)
+    with ledger._file.writing() as transaction:
+        transaction.append("budget", {"table": "adult", "epsilon": 9.0, "delta": 1e-6})
+    assert "has a budget already" in refusal(lambda: ledger.record("adult", SPEND))
+    assert "has a budget already" in ledger.verify().problems[0]
+
+
 # ---------------------------------------------------------------------- what a published digest reveals
 
 

@@ -193,6 +193,18 @@ def test_a_finite_image_beyond_the_bound_is_shortened_not_lost():
             assert np.linalg.norm(z) >= (1 - 2.0**-18 - 1e-8) * GRID
 
 
+class ClaimedOfPairs(Claimed):
+    """Of the distance of two images as they are: one that is shortened may be farther from another."""
+
+    pairwise = True
+
+
+def test_an_image_beyond_the_bound_of_a_map_of_pairs_counts_as_zero():
+    features = np.array([[0.6, 0.8], [0.61, 0.81]])
+    z = integer_features(ClaimedOfPairs(features).all_rows, ClaimedOfPairs(features))
+    assert np.abs(z[0]).min() > 0 and not z[1].any()
+
+
 @given(features=arrays(np.float64, (6, 4), elements=COORDINATE), nonnegative=st.booleans())
 def test_the_distance_of_any_two_tables_is_within_the_sensitivity(features, nonnegative):
     """√2 for non-negative features, 2 else; its last bit is covered by the factor 1 + 1e-9 on the noise."""
