@@ -369,7 +369,7 @@ def list_of_notes(notes: Sequence[str], estimates: Sequence[Estimate]) -> list[s
 def flagged(value: float, error: float) -> str:
     """The coefficient of variation, with E (use with caution) from 16.5 % and F (too unreliable to publish) from 33.3 % on.
 
-    Source   Statistics Canada, Guide to the Labour Force Survey (71-543-G), whose cut-offs these are.
+    Source   Statistics Canada's guidelines on the release of survey estimates, whose cut-offs and symbols these are.
 
     >>> flagged(50, 2), flagged(-5, 1), flagged(0, 1)
     ('4 %', '20 % E', 'F')

@@ -12,8 +12,8 @@ from kmeanalyst.inference.variables.nodes import Kind, Node, applied, expression
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.expressions import words
 from kmeanalyst.releases.expressions.arrays import CALCULATE, COMPARE, compared
+from kmeanalyst.releases.expressions.syntax import TURNED
 
-_TURNED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INSTEAD = {
     "mean": "Ask variable.mean().", "average": "Ask variable.mean().",
     "var": "Ask variable.var().", "std": "Ask variable.std().",
@@ -168,7 +168,7 @@ def _calculated(
 
 def _comparison(sign: str, a: Any, b: Any) -> Node:
     if not isinstance(a, Node):
-        a, b, sign = b, a, _TURNED[sign]
+        a, b, sign = b, a, TURNED[sign]
     if isinstance(b, str):
         return _against_text(sign, a, b)
     if isinstance(b, Node) and (a.kind == "levels") != (b.kind == "levels"):

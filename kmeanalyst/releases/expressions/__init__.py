@@ -23,6 +23,7 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.expressions import words
+from kmeanalyst.releases.expressions.differences import named
 from kmeanalyst.releases.expressions.extent import Extent, extent_of
 from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import (
@@ -40,7 +41,6 @@ from kmeanalyst.releases.expressions.syntax import (
     Parser,
     Sign,
     denied,
-    named,
     number_written,
     parts_of,
 )

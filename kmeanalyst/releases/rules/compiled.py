@@ -24,7 +24,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.releases.domain.column import KEPT, Column, Columns, DomainError
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Integer, Number, Real
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Cyclic, Date, Number
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse
 from kmeanalyst.releases.expressions.cuts import cuts_of
 from kmeanalyst.releases.memo import kept
@@ -116,6 +116,29 @@ class Rules:
     def derived(self) -> Mapping[int, Expression]:
         """The expression of each derived column, by its index; each names only columns before it here, or that are not derived."""
         return {one.target: one.expression for one in self._in_order if one.expression}
+
+    @cached_property
+    def differences(self) -> list[tuple[int, int, int]]:
+        """The columns d, a, b of each derived column d = a - b of numbers."""
+        names, columns = self.domain.names, self.domain.columns
+        pairs = ((d, own.difference) for d, own in self.derived.items())
+        found = [(d, names.index(pair[0]), names.index(pair[1])) for d, pair in pairs if pair]
+        return [own for own in found if all(isinstance(columns[j], Number) for j in own)]
+
+    @cached_property
+    def comparable(self) -> Mapping[tuple[str, str], tuple[str, float, float]]:
+        """Columns a, b → the derived column of a - b, and its bounds: comparisons with numbers between them are those with a - b.
+
+        Of columns whose steps are no coarser than those of the two, and that can be missing if these can.
+        """
+        columns, found = self.domain.columns, {}
+        for own in self.differences:
+            d, *sides = (columns[j] for j in own)
+            assert isinstance(d, Number)
+            finer = d.grain is None or all(_is_multiple(side.grain, d.grain) for side in sides)  # type: ignore[attr-defined]
+            if not isinstance(d, Cyclic) and finer and d.missing >= any(side.missing for side in sides):
+                found[sides[0].name, sides[1].name] = (d.name, *d.natural_bounds)
+        return found
 
     @cached_property
     def _in_order(self) -> list[CompiledRule]:
@@ -364,20 +387,8 @@ def rules_of(domain: RuledColumns) -> Rules:
 
 
 def asked_of(release: Ruled, question: str) -> Expression:
-    """A question by derived columns of differences, which were measured by themselves, where that has the same meaning.
-
-    It has where the number to compare with lies within the column's bounds, its steps are no coarser than those of the two
-    columns, and it can be missing if they can.
-    """
-    rules, known = rules_of(release.domain), {}
-    for target, expression in rules.derived.items():
-        names = expression.difference
-        d, *sides = (release.domain.columns[j] for j in (target, *map(rules.domain.names.index, names or ())))
-        if names and isinstance(d, Integer | Real) and all(isinstance(side, Number) for side in sides):
-            finer = d.grain is None or all(_is_multiple(side.grain, d.grain) for side in sides)  # type: ignore[attr-defined]
-            if finer and d.missing >= any(side.missing for side in sides):
-                known[names] = (d.name, *d.natural_bounds)
-    return parse(question).through(known)
+    """A question by derived columns of differences, which were measured by themselves, where that has the same meaning."""
+    return parse(question).through(rules_of(release.domain).comparable)
 
 
 def _is_multiple(step: float | None, of: float) -> bool:

@@ -97,17 +97,9 @@ class _Redrawn:
             cells = self.cells[like, j]
             own = values_in_cells(self.kernel, self.domain, j, cells, self.fine.get(j), self.rng)
             tried[:, j] = _with_named(own, self._special[j], cells, self.rng) if named else own
-        for of_two in self._differences:
+        for of_two in self.rules.differences:
             self._set_apart(tried, like, *of_two)
         return self.rules.with_derived(tried)
-
-    @cached_property
-    def _differences(self) -> list[tuple[int, int, int]]:
-        """The columns d, a, b of each derived column d = a - b of numbers."""
-        names = self.domain.names
-        pairs = ((j, own.difference) for j, own in self.rules.derived.items())
-        found = [(j, names.index(pair[0]), names.index(pair[1])) for j, pair in pairs if pair]
-        return [own for own in found if all(isinstance(self.domain.columns[j], Number) for j in own)]
 
     def _set_apart(self, tried: Array, like: Array, d: int, a: int, b: int) -> None:
         """Draw d in its cell, and a = b + d or b = a - d where that is in its own: draws of a and b seldom give a narrow d."""
