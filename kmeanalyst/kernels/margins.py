@@ -300,6 +300,11 @@ class MarginFeatures(CellFeatures):
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(_groups(self.kernel)))
 
+    @property
+    def sets(self) -> tuple[tuple[int, ...], ...]:
+        """The pairs and larger sets of columns that have a table each."""
+        return tuple(columns for group in self.groups if group.is_of_sets for columns in group.tables)
+
     @cached_property
     def starts(self) -> Array:
         return np.concatenate([*(group.starts for group in self.groups), [self.groups[-1].stop]])

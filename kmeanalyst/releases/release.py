@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
@@ -14,6 +15,7 @@ import pandas as pd
 
 from kmeanalyst.kernels import ChosenMargins, Kernel, KernelMean, Margins
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.lazy import refuse_unknown, spelled_out
 from kmeanalyst.releases.declared_statement import DeclaredStatement, Statement, declared_lines
 from kmeanalyst.releases.derived import Derived, derive, with_derived
@@ -31,6 +33,7 @@ View = Literal["signed", "probability", "resampled", "fitted"]  # of these, "fit
 VIEWS: tuple[View, ...] = ("signed", "probability", "resampled")
 Question = str | Callable[[pd.DataFrame], Any]
 Condition = Question | None  # on the rows that are asked of; None for all
+_MOST_NAMED = 24  # pairs and larger sets that a summary names
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
 _OF_THE_POINTS = ("population fit", "point features", "probability weights")  # derived columns keep these
 
@@ -255,13 +258,21 @@ class ReleaseData(Memoised):
             return lines | {"privacy": "none known: weighted points without a measurement"}
         if self.residual_over_noise is not None:
             lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size"
-        chosen = self.kernel.chosen if isinstance(self.kernel, ChosenMargins) else ()
-        larger = [" × ".join(shortened(self.domain.names[j], 60) for j in own) for own in chosen if len(own) > 2]
-        if larger:
-            lines["together"] = f"counted in one table each, beside pairs: {', '.join(larger)}"
+        if self.measurement is not None and isinstance(self.measurement.feature_map, MarginFeatures):
+            lines |= self._counted_lines(self.measurement.feature_map.sets)
         said = self.statement
         stated = declared_lines(said) if isinstance(said, DeclaredStatement) else guarantee_lines(said)
         return stated | self._noise_lines(said) | lines
+
+    def _counted_lines(self, sets: tuple[tuple[int, ...], ...]) -> dict[str, str]:
+        """Which pairs and larger sets of columns have a table each, the larger sets first; some dozens are named."""
+        possible, pairs = math.comb(len(self.domain), 2), sum(len(columns) == 2 for columns in sets)
+        named = [
+            " × ".join(shortened(self.domain.names[j], 60) for j in own) for own in sorted(sets, key=len, reverse=True)
+        ]
+        more = f", and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        counts = f"{pairs} of {possible} pairs of columns, larger sets: {len(sets) - pairs}"
+        return {"counted": counts + f"; {', '.join(named[:_MOST_NAMED])}{more}" * bool(named)}
 
     def _noise_lines(self, statement: Statement) -> dict[str, str]:
         scale = f"kernel scale {self.kernel.bound:g}"

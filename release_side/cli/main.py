@@ -243,10 +243,10 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
     \b
     Columns:
       noise scale     standard deviation of the noise on each measured coordinate
-      RKHS error      distance of the release from its table, in the kernel's space
-      sampling error  distance of the table from the population it was drawn from
       ± mean          standard error of a column's mean, as a fraction of its range
       ± probability   standard error of a probability near one half
+      1, 2, 3 columns such errors of events of so many columns, in units of what sampling alone gives
+      pairs, sets     how many pairs of columns, and larger sets, are counted in a table each
 
     With --workload a second table has each question's standard error at each ε, and its parts: privacy noise, sampling (at
     the shares of the synthetic table), and resolution, what the measured tables do not show of it.
@@ -270,13 +270,14 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
 
 def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
     """Aligned columns, a line for each ε, and below them the facts that all share."""
-    heads = ("epsilon", "noise scale", "RKHS error", "sampling error", "± mean", "± probability", "seconds", "file")
+    heads = ("epsilon", "noise scale", "± mean", "± probability", "1, 2, 3 columns", "pairs", "sets", "seconds", "file")
     lines: list[tuple[str, ...]] = [heads]
     for p in plans:
-        errors = (f"{p[name]:.2g}" for name in ("rkhs_error", "sampling_error", "se_mean", "se_probability"))
+        errors = (f"{p[name]:.2g}" for name in ("se_mean", "se_probability"))
+        widths = ", ".join("-" if math.isnan(p[f"width_{k}"]) else f"{p[f'width_{k}']:.2g}" for k in (1, 2, 3))
         lines.append((
-            f"{p['epsilon']:g}", f"{p['noise_scale']:.3g}", *errors, f"{p['seconds']:.0f}",
-            f"{p['file_bytes'] / 1000:,.0f} kB",
+            f"{p['epsilon']:g}", f"{p['noise_scale']:.3g}", *errors, widths, f"{p['pairs']}", f"{p['sets']}",
+            f"{p['seconds']:.0f}", f"{p['file_bytes'] / 1000:,.0f} kB",
         ))  # fmt: skip
     same = plans[0]
     facts = f"{rows:,} rows, delta {same['delta']:g}, {same['method']}, {same['points']:,} points"

@@ -57,6 +57,7 @@ NOTE = (
 )
 _SEED = 0  # seed of the simulated noise: the same draw for each ε, so that they can be compared
 _TIMED_ROWS = 2000
+_MOST_EVENTS = 20  # of so many columns each
 
 
 def plan(
@@ -79,6 +80,10 @@ def plan(
                 se_mean          standard error that the analyst sees for the mean of a column of numbers, as a fraction
                                  of the column's range; the median over those columns, NaN if there is none.
                 se_probability   standard error of a probability near one half; the median over one question per column.
+                width_1, _2, _3  standard errors of probabilities of events of so many columns over their sampling part: the
+                                 median over some events, NaN with fewer columns. What the noise costs, kind by kind.
+                pairs, sets      how many pairs of columns, and larger sets, the simulated release counted in a table each
+                                 (which ones depends on the rows); 0 where no tables are measured.
                 seconds          the time that publishing takes on this machine, once the table is read.
                 file_bytes       size of the file.
                 questions        with a workload only: for each of its questions a dictionary of the standard error that the
@@ -223,7 +228,12 @@ def _facts(release: Release) -> dict[str, Any]:
         "points": len(release),
         "features": measurement.feature_map.dimension,
         "noise_scale": measurement.noise_scale,
-    }
+    } | _counted(measurement.feature_map)
+
+
+def _counted(feature_map: FeatureMap) -> dict[str, int]:
+    orders = [len(columns) for columns in feature_map.sets] if isinstance(feature_map, MarginFeatures) else []
+    return {"pairs": orders.count(2), "sets": len(orders) - orders.count(2)}
 
 
 def _errors(release: Release, truth: SyntheticPopulation, size: PopulationSize) -> dict[str, float]:
@@ -232,14 +242,28 @@ def _errors(release: Release, truth: SyntheticPopulation, size: PopulationSize) 
     asked = [(column, truth.rows[:, j]) for j, column in enumerate(columns) if not column.is_text]
     questions = [_near_half(column, cells) for column, cells in asked]
     means = [_mean_error(release, column) for column in numbers]
+    alone = release.expectations(questions) if questions else []
     return {
         "rkhs_error": truth.distance(release),
         "sampling_error": truth.sampling_error(size),
         "se_mean": float(np.median(means)) if means else math.nan,
-        "se_probability": float(
-            np.median([release.probability(ask).standard_error for ask in questions] or [math.nan])
-        ),
+        "se_probability": float(np.median([one.standard_error for one in alone] or [math.nan])),
+        **{f"width_{k}": _width(release, questions, k) for k in (1, 2, 3)},
     }
+
+
+def _width(release: Release, conditions: list[Callable[[pd.DataFrame], Array]], k: int) -> float:
+    """The median of error over sampling error for events of k of the columns, at most `_MOST_EVENTS`; NaN if there is none."""
+    rng, n = np.random.default_rng(_SEED), len(conditions)
+    if n < k:
+        return math.nan
+    chosen = {tuple(sorted(rng.choice(n, k, replace=False))) for _ in range(_MOST_EVENTS)}
+    events = [[conditions[j] for j in columns] for columns in sorted(chosen)]
+    answers = release.expectations(
+        [lambda frame, own=own: np.all([one(frame) for one in own], axis=0) for own in events]
+    )
+    ratios = [one.standard_error / one.parts["sampling"] for one in answers if one.parts["sampling"] > 0]
+    return float(np.median(ratios or [math.nan]))
 
 
 def _mean_error(release: Release, column: Real | Integer) -> float:

@@ -24,7 +24,7 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.release import Release, read_release
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
-from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Integer, Real
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.file import FileRefused
@@ -45,8 +45,8 @@ from release_side.publishing.unfinished import Begun
 SMALL: dict[str, Any] = {"points": 40, "features": 200}
 BUDGET: dict[str, Any] = {"rows": 2000, "delta": 1e-6, "epsilon": [1.0]}
 COLUMNS = [
-    "epsilon", "delta", "rho", "method", "points", "features", "noise_scale",
-    "rkhs_error", "sampling_error", "se_mean", "se_probability", "seconds", "file_bytes",
+    "epsilon", "delta", "rho", "method", "points", "features", "noise_scale", "pairs", "sets",
+    "rkhs_error", "sampling_error", "se_mean", "se_probability", "width_1", "width_2", "width_3", "seconds", "file_bytes",
 ]  # fmt: skip
 
 
@@ -150,6 +150,29 @@ def test_the_errors_are_those_of_the_simulated_release_and_of_its_population(pla
     assert row.se_mean == pytest.approx(np.median([release.mean(name).standard_error / 12 for name in "xy"]))
     questions = [f"{name} > {np.median(truth.rows[:, j])!r}".replace("np.float64", "") for j, name in enumerate("xy")]
     assert row.se_probability == pytest.approx(np.median([release.probability(q).standard_error for q in questions]))
+
+
+def test_widths_are_errors_over_sampling_of_events_of_so_many_columns(planned):
+    row, release = planned[0].iloc[0], planned[1][0]
+    truth = SyntheticPopulation.of(SQUARE, release.kernel, PopulationSize(10**5), public=None)
+    middle = {name: float(np.median(truth.rows[:, j])) for j, name in enumerate("xy")}
+    answers = [release.probability(f"{name} > {middle[name]!r}") for name in "xy"]
+    assert row.width_1 == pytest.approx(np.median([one.standard_error / one.parts["sampling"] for one in answers]))
+    both = release.probability(f"x > {middle['x']!r} and y > {middle['y']!r}")
+    assert row.width_2 == pytest.approx(both.standard_error / both.parts["sampling"])
+    assert np.isnan(row.width_3) and (row.pairs, row.sets) == (0, 0)  # two columns, random features
+
+
+def test_the_pairs_and_sets_are_those_that_the_simulated_release_counted(no_answers):
+    bits = Domain(tuple(Boolean(name=name) for name in "abcd"))
+    table, (release,), _ = simulated(bits, rows=20_000, delta=1e-6, epsilon=[3.0], points=400)
+    sizes = [len(columns) for columns in release.kernel.chosen]
+    assert table.pairs[0] == sizes.count(2) > 0
+    assert table.sets[0] == len(sizes) - sizes.count(2)
+    counted = release.summary()["counted"]
+    assert counted.startswith(f"{sizes.count(2)} of 6 pairs of columns, larger sets: {table.sets[0]}; ")
+    named = counted.partition("; ")[2].split(", ")
+    assert sorted(named) == sorted(" × ".join("abcd"[j] for j in columns) for columns in release.kernel.chosen)
 
 
 def test_progress_goes_to_its_end(planned):
@@ -408,8 +431,9 @@ def test_json_is_one_object_of_numbers_with_null_for_nan(tmp_path):
     assert [p["epsilon"] for p in found["plans"]] == [1.0, 2.0]
     for row in found["plans"]:
         assert list(row) == COLUMNS
-        assert row["se_mean"] is None
-        assert all(isinstance(row[name], int | float) for name in COLUMNS if name not in ("method", "se_mean"))
+        unknown = ["se_mean", "width_2", "width_3"]  # of one column of levels
+        assert [name for name in COLUMNS if row[name] is None] == unknown
+        assert all(isinstance(row[name], int | float) for name in COLUMNS if name not in ("method", *unknown))
 
 
 @pytest.mark.slow
