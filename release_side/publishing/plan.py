@@ -258,12 +258,14 @@ def _width(release: Release, conditions: list[Callable[[pd.DataFrame], Array]], 
     if n < k:
         return math.nan
     chosen = {tuple(sorted(rng.choice(n, k, replace=False))) for _ in range(_MOST_EVENTS)}
-    events = [[conditions[j] for j in columns] for columns in sorted(chosen)]
-    answers = release.expectations(
-        [lambda frame, own=own: np.all([one(frame) for one in own], axis=0) for own in events]
-    )
-    ratios = [one.standard_error / one.parts["sampling"] for one in answers if one.parts["sampling"] > 0]
-    return float(np.median(ratios or [math.nan]))
+    answers = release.expectations([_all_of([conditions[j] for j in columns]) for columns in sorted(chosen)])
+    sampling = [one.parts["sampling"] or math.nan for one in answers]
+    ratios = [one.standard_error / error for one, error in zip(answers, sampling, strict=True)]
+    return float(np.nanmedian(ratios)) if np.isfinite(ratios).any() else math.nan
+
+
+def _all_of(conditions: list[Callable[[pd.DataFrame], Array]]) -> Callable[[pd.DataFrame], Array]:
+    return lambda frame: np.all([holds(frame) for holds in conditions], axis=0)
 
 
 def _mean_error(release: Release, column: Real | Integer) -> float:
