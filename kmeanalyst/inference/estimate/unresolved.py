@@ -1,7 +1,8 @@
 """What of a question the measurement does not show, and which measurement would show more.
 
-A single value of a number has a probability of its own only where it is a cell; else it may be anything up to the mass of its
-cell, and that is the resolution of the answer. A level that no row has may have what the noise on its count leaves possible.
+A single value of a number has the probability that its count shows where it is alone in a cell; else it may have anything up to the
+mass of its cell, and that is the resolution of the answer. A level that no row has may have what the noise on its count leaves
+possible.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish v
 AT_EDGES = (
     0.1  # of a range's mass may be at its first value beyond an even share: tables of strangers.py have .13 to .03
 )
+_Z, _ROUNDING = 1.96, 1e-9
 _RARELY = 0.05  # probability that a level is more frequent than its noisy count leaves possible
 _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
@@ -44,26 +46,44 @@ def unresolved_mass(
     """
     if release.measurement is None:
         return 0.0
-    mass, expression = _mass_of_levels(release, question) / probability, _parsed(question, release)
-    mass += sum(_mass_of_equals(release, *pair, frame, weights) for pair in _equal_numbers(release, expression))
-    for name, value in expression.equated if expression else ():
-        column: Any = release.columns[name] if name in release.domain.names else None
-        if isinstance(column, Number):
-            mass += _mass_near(release, column, value, frame, weights)
+    mass = _mass_of_levels(release, question) / probability + mass_of_equals(release, question, frame, weights)
+    for name, sign, value in _compared(release, question):
+        if sign == "==" and isinstance(value, float):
+            mass += _mass_near(release, name, value, frame, weights)[1]
     return min(mass, 1.0)
 
 
-def equates_numbers(release: ReleaseData, question: str) -> bool:
-    """Whether it asks for single values of a column of numbers that are no atoms and share their cells, or two to be equal."""
-    expression = _parsed(question, release)
-    equated = expression.equated if expression else ()
-    columns = [(release.domain[name], value) for name, value in equated if name in release.domain.names]
-    return bool(columns or _equal_numbers(release, expression)) and all(
-        isinstance(column, Number)
-        and value not in column._numbers(column.atoms)
-        and not _is_alone(release, column, value)
-        for column, value in columns
-    )
+def single_values(
+    release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array, *, given: bool
+) -> Iterator[tuple[str, float, Array, float]]:
+    """Columns of numbers with the values, no atoms, that it asks for; the ends (2,), encoded, of the range that holds a value; and
+    by how much probability the rows' share of it may be wrong.
+
+    given    whether the weights are of rows under a condition: a value that is alone in a range then has what the rows say.
+    """
+    if release.measurement is None:
+        return
+    for name, sign, value in _compared(release, question):
+        column: Any = release.domain[name]
+        if (
+            sign not in ("==", "!=", "in", "not in")
+            or not isinstance(value, float)
+            or value in column._numbers(column.atoms)
+        ):
+            continue
+        alone = _is_alone(release, column, value)
+        codes, own = column.encode(frame[name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
+        least, most = _mass_near(release, name, value, frame, weights)
+        share = float(weights @ (codes == own))
+        if not (given if alone else most - share < _ROUNDING):  # else the rows' share is what was measured
+            yield name, value, _ranges_of(release, column, own)[-1], max(most - share, share - least)
+
+
+def _compared(release: ReleaseData, question: str) -> Iterator[tuple[str, str, Any]]:
+    """The comparisons of columns of numbers with a value."""
+    for name, sign, value in expression.compared if (expression := _parsed(question, release)) else ():
+        if name in release.domain.names and isinstance(release.domain[name], Number):
+            yield name, sign, value
 
 
 def values_at_edges(release: ReleaseData, question: str) -> Iterator[tuple[str, float, Array, Array]]:
@@ -72,61 +92,62 @@ def values_at_edges(release: ReleaseData, question: str) -> Iterator[tuple[str, 
 
     Ranges begin at round numbers, where values heap: `AT_EDGES` of the wider mass may be there, which decides between < and <=.
     """
-    features = None if release.measurement is None else release.measurement.feature_map
-    for name, _, value in expression.compared if (expression := _parsed(question, release)) else ():
-        column: Any = release.domain[name] if name in release.domain.names else None
-        steps = isinstance(features, MarginFeatures) and isinstance(column, Integer | Real) and column.grain
+    if release.measurement is None or not isinstance(release.measurement.feature_map, MarginFeatures):
+        return
+    for name, _, value in _compared(release, question):
+        column: Any = release.domain[name]
+        steps = isinstance(column, Integer | Real) and column.grain
         if not steps or not isinstance(value, float) or value in column.atoms or _is_alone(release, column, value):
             continue
-        assert isinstance(features, MarginFeatures)
-        code = float(column.encode([value])[0][0])
-        ends = _range_of(release, features, column, code)[1]
-        if np.isclose(column.cuts([value])[0], ends[0]):
-            yield name, value, ends, _around_in(column, features.kernel.edges[release.domain.position(name)], code)
+        narrow, wide = _ranges_of(release, column, float(column.encode([value])[0][0]))
+        if np.isclose(column.cuts([value])[0], narrow[0]):
+            yield name, value, narrow, wide
 
 
-def _equal_numbers(release: ReleaseData, expression: Expression | None) -> list[tuple[str, str]]:
-    names = [each for each in release.domain.names if isinstance(release.domain[each], Number)]
-    return [pair for pair in (expression.equalled if expression else ()) if len({*pair} & {*names}) == 2]
+def mass_of_equals(release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array) -> float:
+    """How much probability rows have whose ranges of two columns of numbers that it says are equal, in tables of pairs, overlap."""
+    expression, mass = _parsed(question, release), 0.0
+    for pair in expression.equalled if expression else ():
+        if all(name in release.domain.names and isinstance(release.domain[name], Number) for name in pair):
+            (low, high), (lower, upper) = (_ends_at(release, name, frame.iloc[: len(weights)]) for name in pair)
+            mass += float(np.clip(weights @ ((low < upper) & (lower < high)), 0.0, 1.0))
+    return mass
 
 
-def _mass_of_equals(release: ReleaseData, one: str, two: str, frame: pd.DataFrame, weights: Array) -> float:
-    """How much probability rows have whose ranges of both, in tables of pairs, overlap: in as much may the two be equal."""
+def _ends_at(release: ReleaseData, name: str, frame: pd.DataFrame) -> tuple[Array, Array]:
+    """The ends (n,), in natural units, of the range of a column of numbers, in tables of pairs, in which each row is."""
+    column: Any = release.domain[name]
     features = None if release.measurement is None else release.measurement.feature_map
-    ranges = []
-    for name in (one, two):
-        column: Any = release.domain[name]
-        codes = column.encode(frame[name].iloc[: len(weights)])[0]
-        edges = features.kernel.edges[release.domain.position(name)] if isinstance(features, MarginFeatures) else ()
-        ends = FROM_SCALE[column.scale](np.array([column.ends[0], *edges, column.ends[1]]))
-        place = np.clip(np.searchsorted(edges, codes, side="right"), 0, len(edges))
-        ranges.append((np.where(np.isnan(codes), np.nan, ends[place]), ends[place + 1]))
-    (low, high), (lower, upper) = ranges
-    return float(np.clip(weights @ ((low < upper) & (lower < high)), 0.0, 1.0))
+    codes = column.encode(frame[name])[0]
+    edges = features.kernel.edges[release.domain.position(name)] if isinstance(features, MarginFeatures) else ()
+    ends = FROM_SCALE[column.scale](np.array([column.ends[0], *edges, column.ends[1]]))
+    place = np.clip(np.searchsorted(edges, codes, side="right"), 0, len(edges))
+    return np.where(np.isnan(codes), np.nan, ends[place]), ends[place + 1]
 
 
 def _is_alone(release: ReleaseData, column: Number, value: float) -> bool:
     features = None if release.measurement is None else release.measurement.feature_map
     if column.grain is None or not isinstance(features, MarginFeatures):
         return False
-    below, above = FROM_SCALE[column.scale](
-        _range_of(release, features, column, float(column.encode([value])[0][0]))[1]
-    )
+    below, above = FROM_SCALE[column.scale](_ranges_of(release, column, float(column.encode([value])[0][0]))[0])
     return bool(above - below < 1.5 * column.grain)
 
 
-def _range_of(
-    release: ReleaseData, features: MarginFeatures, column: Number, code: float
-) -> tuple[tuple[float, ...], Array]:
-    """The edges of a column's ranges, and the ends (2,) of the range that holds a code."""
-    j, kernel = release.domain.position(column.name), features.kernel
-    edges = next((edges for other, edges in reversed(kernel.finer_tables) if other == j), kernel.edges[j])
-    return edges, _around_in(column, edges, code)
-
-
-def _around_in(column: Number, edges: Sequence[float], code: float) -> Array:
-    after = int(np.searchsorted(edges, code, side="right"))
-    return np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
+def _ranges_of(release: ReleaseData, column: Number, code: float) -> tuple[Array, Array]:
+    """The ends (2,) of the narrowest range that holds a code, and of the one in tables of pairs; around it in smooth features."""
+    assert release.measurement is not None
+    features, j = release.measurement.feature_map, release.domain.position(column.name)
+    if not isinstance(features, MarginFeatures):
+        around = code + _NEAR * np.ptp(column.bounds) * np.array([-1.0, 1.0])
+        return around, around
+    kernel = features.kernel
+    finest = next((edges for other, edges in reversed(kernel.finer_tables) if other == j), kernel.edges[j])
+    narrow, wide = (
+        np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
+        for edges in (finest, kernel.edges[j])
+        for after in [int(np.searchsorted(edges, code, side="right"))]
+    )
+    return narrow, wide
 
 
 def conditions_joined(question: str) -> list[str]:
@@ -161,14 +182,21 @@ def _most_counted(release: ReleaseData, ranges: dict[int, Array]) -> float | Non
 
     ranges   by the column's index, the ends (2,) of a range of codes. None where none has the ranges as unions of its cells.
     """
+    found = _best_count(release, ranges)
+    return None if found is None else _most(*found)
+
+
+def _best_count(release: ReleaseData, ranges: dict[int, Array]) -> tuple[float, float] | None:
+    """The share of rows within the ranges in the noisy table that shows it best, and its standard deviation."""
     shares = [
-        (float(cells.sum()) / height, noise / height * np.sqrt(cells.size))
+        (float(cells.sum()) / height, noise / height * float(np.sqrt(cells.size)))
         for cells, height, noise in _noisy_cells(release, ranges)
     ]
-    found = min(shares, key=lambda share: share[1], default=None)
-    if found is None:
-        return None
-    share, deviation = found  # the end of a one-sided 95 % interval of a share that is at least 0
+    return min(shares, key=lambda share: share[1], default=None)
+
+
+def _most(share: float, deviation: float) -> float:
+    """The end of a one-sided 95 % interval of a share that is at least 0."""
     return share + deviation * float(-ndtri(_RARELY * ndtr(share / deviation)))
 
 
@@ -207,19 +235,23 @@ def _parsed(question: str, release: ReleaseData | None = None) -> Expression | N
         return None
 
 
-def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.DataFrame, weights: Array) -> float:
-    """The most probability that the values may have which the measurement does not tell from this one."""
-    assert release.measurement is not None
-    features = release.measurement.feature_map
+def _mass_near(
+    release: ReleaseData, name: str, value: float, frame: pd.DataFrame, weights: Array
+) -> tuple[float, float]:
+    """The least and the most probability of the values that the measurement does not tell from this one.
+
+    By the rows, and by the noisy counts of the narrowest range that holds it, and of the one in tables of pairs.
+    """
+    column: Any = release.domain[name]
     if not float(column.lower) <= value <= float(column.upper):
-        return 0.0
-    codes, own = column.encode(frame[column.name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
-    if not isinstance(features, MarginFeatures):
-        return float(np.clip(weights @ (np.abs(codes - own) <= _NEAR * np.ptp(column.bounds)), 0.0, 1.0))
-    j, kernel = release.domain.position(column.name), features.kernel
-    edges, around = _range_of(release, features, column, own)
-    mass = float(weights @ (kernel.cells_of(j, codes, edges) == kernel.cells_of(j, np.array([own]), edges)))
-    return float(np.clip(max(mass, _most_counted(release, {j: around}) or 0.0), 0.0, 1.0))
+        return 0.0, 0.0
+    codes, own = column.encode(frame[name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
+    narrow, wide = _ranges_of(release, column, own)
+    mass = float(weights @ ((codes >= narrow[0]) & (codes < narrow[1])))
+    counts = [_best_count(release, {release.domain.position(name): ends}) for ends in (narrow, wide)]
+    least = counts[0][0] - _Z * counts[0][1] if counts[0] and _is_alone(release, column, value) else 0.0
+    most = max(mass, min((_most(*count) for count in counts if count), default=0.0))
+    return max(least, 0.0), float(np.clip(most, 0.0, 1.0))
 
 
 def _mass_of_levels(release: ReleaseData, question: str) -> float:

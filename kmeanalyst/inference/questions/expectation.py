@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.special import ndtri
 
 from kmeanalyst.inference.declared import declared_by, note_of
 from kmeanalyst.inference.estimate.estimate import Estimate, Estimates
@@ -28,8 +30,9 @@ from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.estimate.unresolved import (
     AT_EDGES,
     conditions_joined,
-    equates_numbers,
+    mass_of_equals,
     mass_of_pair,
+    single_values,
     unresolved_mass,
     values_at_edges,
 )
@@ -39,7 +42,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-9
-_Z = 1.96  # a 95 % interval reaches as far as all the mass that is not resolved
+_Z = float(ndtri(0.975)) * (1 - 1e-12)  # a 95 % interval reaches as far as all the mass that is not resolved
 
 
 def expectation(
@@ -148,45 +151,69 @@ def probability_of(population: Distribution, condition: Any) -> Statistic:
 
 
 def _with_unresolved(population: Distribution, found: Statistic, question: str) -> Statistic:
-    """The mean, with a bias for the mass that the values it asks about may have: all or none of what is not told from them."""
+    """The mean, with a bias for the mass that values may have which the measurement does not tell from others."""
     influence = found.influence
     if not isinstance(population, Population) or influence is None:
         return found
-    frame, weights = population.model.frame, population.weights
-    parts, some = conditions_joined(question), bool(np.nanmax(np.abs(influence)) > 0)
-    if some and (len(parts) > 1 or not equates_numbers(population.release, question)):
-        return _with_heaps(population, found, question)
+    if np.nanmax(np.abs(influence)) > 0:
+        singles = _of_single_values(population, question, float(found.value))
+        error = _Z * estimate(population, found).standard_error if singles > 0 else 0.0
+        bias = np.hypot(_of_heaps(population, question), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
+        return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
+    parts, frame, weights = conditions_joined(question), population.model.frame, population.weights
     if len(parts) > 1:
         known = mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
         mass = unresolved_mass(population.release, question, frame, weights, population.probability)
-    if some:
-        more = mass - float(found.value)
-        if more <= _ROUNDING:
-            return found
-        return replace(found, influence=np.append(influence, max(more, float(found.value)) / _Z))
     if mass == 0:
         return found
     note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
 
 
-def _with_heaps(population: Population, found: Statistic, question: str) -> Statistic:
-    """With a bias for the mass that may heap at the first value of a range with which the question compares."""
-    weights, moved = population.weights, 0.0
+def _of_single_values(population: Population, question: str, answer: float) -> float:
+    """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
+    release, weights = population.release, population.weights
     frame = population.model.frame.iloc[: len(weights)]
-    for name, value, *ranges in values_at_edges(population.release, question):
-        codes = population.release.domain[name].encode(frame[name])[0]
-        inside, around = ((codes >= low) & (codes < high) for low, high in ranges)
-        mass = float(weights[inside].sum())
-        if mass > 0:
-            rows = frame[inside]
-            apart = population.values_at(question, rows.assign(**{name: value})) - population.values_at(question, rows)
-            at_value = min(AT_EDGES * float(weights[around].sum()), mass)
-            moved += (at_value / mass * float(weights[inside] @ np.nan_to_num(apart))) ** 2
-    assert found.influence is not None
-    return replace(found, influence=np.append(found.influence, np.sqrt(moved))) if moved > _ROUNDING**2 else found
+    equal = mass_of_equals(release, question, frame, weights) if len(conditions_joined(question)) == 1 else 0.0
+    square = max(equal - answer, answer) ** 2 if equal - answer > _ROUNDING else 0.0
+    for name, value, ends, departs in single_values(
+        release, question, frame, weights, given=population.given is not None
+    ):
+        moved, mass = _moved(population, question, frame, name, value, ends)
+        square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
+    return float(np.sqrt(square))
+
+
+def _of_heaps(population: Population, question: str) -> float:
+    """By how much the answer may be off, as mass may heap at the first value of a range with which it compares."""
+    weights, square = population.weights, 0.0
+    frame = population.model.frame.iloc[: len(weights)]
+    for name, value, narrow, wide in values_at_edges(population.release, question):
+        moved, mass = _moved(population, question, frame, name, value, narrow)
+        around = float(weights @ _within(population, frame, name, wide))
+        square += (min(AT_EDGES * around, mass) * moved / mass) ** 2 if mass > 0 else 0.0
+    return float(np.sqrt(square))
+
+
+def _within(population: Population, frame: pd.DataFrame, name: str, ends: Array) -> Array:
+    codes = population.release.domain[name].encode(frame[name])[0]
+    return (codes >= ends[0]) & (codes < ends[1])
+
+
+def _moved(
+    population: Population, question: str, frame: pd.DataFrame, name: str, value: float, ends: Array
+) -> tuple[float, float]:
+    """How the answer changes as all rows within a range move to a value of it, and the mass that moves."""
+    inside = _within(population, frame, name, ends)
+    rows, weights = frame[inside], population.weights[inside]
+    if not inside.any():
+        return 0.0, 0.0
+    codes = population.release.domain[name].encode(rows[name])[0]
+    elsewhere = codes != population.release.domain[name].encode([value])[0][0]
+    apart = population.values_at(question, rows.assign(**{name: value})) - population.values_at(question, rows)
+    return float(weights @ np.nan_to_num(apart)), float(weights @ elsewhere)
 
 
 def _most_of_all(population: Population, conditions: Sequence[str]) -> float:

@@ -127,6 +127,30 @@ def test_names_in_texts_are_no_columns_and_derived_columns_stand_for_theirs(marg
     assert any("within the ranges of age" in text for text in found.notes)
 
 
+def test_a_value_whose_own_count_is_noise_may_have_what_its_range_has():
+    """Temperatures in tenths that were Fahrenheit: a value has .03 where an even share of its range is .004."""
+    domain = Domain(
+        (
+            Real(name="t", lower=0.0, upper=30.0, edges=(5.0, 10.0, 15.0, 20.0, 25.0), step=0.1),
+            Categorical(name="g", levels=("a", "b")),
+        )
+    )
+    rng = np.random.default_rng(1)
+    table = np.column_stack([np.rint((rng.integers(32, 86, 4000) - 32) / 1.8 * 10) / 10, rng.integers(0, 2, 4000)])
+    spread = np.column_stack([np.rint(rng.uniform(0, 29.9, 6000) * 10) / 10, rng.integers(0, 2, 6000)])
+    kernel = margin_kernel(domain)
+    for noise, widest in ((0.003, 0.3), (2e-5, 0.02)):
+        rows = spread if noise > 0.001 else table
+        release = measured_release(measured(MarginFeatures(kernel), table, noise_scale=noise), domain, rows)
+        ten, a = table[:, 0] == 10, table[:, 1] == 0
+        for question, holds in (
+            ("t == 10", ten), ("t != 10", ~ten), ("10 == t and g == 'a'", ten & a), ("t == 10 or g == 'a'", ten | a),
+            ("t in [10, 20]", ten | (table[:, 0] == 20)),
+        ):  # fmt: skip
+            low, high = release.probability(question).interval()
+            assert low <= holds.mean() <= high and high - low < widest, (question, noise, low, holds.mean(), high)
+
+
 def pays(n: int, rng: np.random.Generator) -> pd.DataFrame:
     """Half of the pays stay as they were; the others rise a little."""
     old = np.rint(rng.uniform(1_000, 90_000, n)).astype(int)
