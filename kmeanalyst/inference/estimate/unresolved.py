@@ -54,12 +54,10 @@ def unresolved_mass(
 
 
 def single_values(
-    release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array, *, given: bool
+    release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array
 ) -> Iterator[tuple[str, float, Array, float]]:
     """Columns of numbers with the values, no atoms, that it asks for; the ends (2,), encoded, of the range that holds a value; and
-    by how much probability the rows' share of it may be wrong.
-
-    given    whether the weights are of rows under a condition: a value that is alone in a range then has what the rows say.
+    by how much probability the share of it that the rows (n,) have may be wrong.
     """
     if release.measurement is None:
         return
@@ -75,7 +73,7 @@ def single_values(
         codes, own = column.encode(frame[name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
         least, most = _mass_near(release, name, value, frame, weights)
         share = float(weights @ (codes == own))
-        if not (given if alone else most - share < _ROUNDING):  # else the rows' share is what was measured
+        if alone or most - share > _ROUNDING:  # else the rows' share is what was measured
             yield name, value, _ranges_of(release, column, own)[-1], max(most - share, share - least)
 
 

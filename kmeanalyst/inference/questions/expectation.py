@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtri
 
 from kmeanalyst.inference.declared import declared_by, note_of
@@ -174,46 +173,50 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
 
 def _of_single_values(population: Population, question: str, answer: float) -> float:
     """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
-    release, weights = population.release, population.weights
-    frame = population.model.frame.iloc[: len(weights)]
-    equal = mass_of_equals(release, question, frame, weights) if len(conditions_joined(question)) == 1 else 0.0
+    whole = (
+        population if population.given is None else population_of(population.release, view=cast(View, population.view))
+    )
+    frame = whole.model.frame.iloc[: len(whole.weights)]
+    equal = (
+        mass_of_equals(whole.release, question, frame, population.weights)
+        if len(conditions_joined(question)) == 1
+        else 0.0
+    )
     square = max(equal - answer, answer) ** 2 if equal - answer > _ROUNDING else 0.0
-    for name, value, ends, departs in single_values(
-        release, question, frame, weights, given=population.given is not None
-    ):
-        moved, mass = _moved(population, question, frame, name, value, ends)
+    for name, value, ends, departs in single_values(whole.release, question, frame, whole.weights):
+        moved, mass = _moved(population, question, whole, name, value, ends)
         square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
     return float(np.sqrt(square))
 
 
 def _of_heaps(population: Population, question: str) -> float:
     """By how much the answer may be off, as mass may heap at the first value of a range with which it compares."""
-    weights, square = population.weights, 0.0
-    frame = population.model.frame.iloc[: len(weights)]
+    square = 0.0
     for name, value, narrow, wide in values_at_edges(population.release, question):
-        moved, mass = _moved(population, question, frame, name, value, narrow)
-        around = float(weights @ _within(population, frame, name, wide))
+        moved, mass = _moved(population, question, population, name, value, narrow)
+        around = float(population.weights @ _within(population, name, wide))
         square += (min(AT_EDGES * around, mass) * moved / mass) ** 2 if mass > 0 else 0.0
     return float(np.sqrt(square))
 
 
-def _within(population: Population, frame: pd.DataFrame, name: str, ends: Array) -> Array:
-    codes = population.release.domain[name].encode(frame[name])[0]
+def _within(population: Population, name: str, ends: Array) -> Array:
+    """Which of the weighted rows are in a range of a column, (M,)."""
+    codes = population.release.domain[name].encode(population.model.frame[name].iloc[: len(population.weights)])[0]
     return (codes >= ends[0]) & (codes < ends[1])
 
 
 def _moved(
-    population: Population, question: str, frame: pd.DataFrame, name: str, value: float, ends: Array
+    population: Population, question: str, source: Population, name: str, value: float, ends: Array
 ) -> tuple[float, float]:
-    """How the answer changes as all rows within a range move to a value of it, and the mass that moves."""
-    inside = _within(population, frame, name, ends)
-    rows, weights = frame[inside], population.weights[inside]
+    """How the answer changes as all rows within a range move to a value of it; and their mass elsewhere, in another population."""
+    inside = _within(population, name, ends)
+    rows = population.model.frame.iloc[: len(inside)][inside]
     if not inside.any():
         return 0.0, 0.0
-    codes = population.release.domain[name].encode(rows[name])[0]
-    elsewhere = codes != population.release.domain[name].encode([value])[0][0]
+    column = population.release.domain[name]
+    elsewhere = column.encode(rows[name])[0] != column.encode([value])[0][0]
     apart = population.values_at(question, rows.assign(**{name: value})) - population.values_at(question, rows)
-    return float(weights @ np.nan_to_num(apart)), float(weights @ elsewhere)
+    return float(population.weights[inside] @ np.nan_to_num(apart)), float(source.weights[inside] @ elsewhere)
 
 
 def _most_of_all(population: Population, conditions: Sequence[str]) -> float:
