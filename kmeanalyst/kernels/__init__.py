@@ -5,7 +5,7 @@
 >>> kernel.gram([[0.0]], [[1.0], [2.0]])
 array([[1.066..., 0.6741... ]])
 >>> sorted(ka.kernels.KERNELS)[1:4]  # by the names that files have
-['exponential-dot', 'gaussian', 'indicator']
+['gaussian', 'indicator', 'laplacian']
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kmeanalyst.kernels.continuous import (
     median_lengthscale,
 )
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
-from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
+from kmeanalyst.kernels.dot_product import Polynomial
 from kmeanalyst.kernels.embedding import KernelMean
 from kmeanalyst.kernels.margins import ChosenMargins, Margins
 from kmeanalyst.kernels.strings import StringSpectrum
 
 _ALL: tuple[type[Kernel], ...] = (
     Gaussian, Laplacian, Matern, RationalQuadratic, MultiScale, Indicator, SoftenedProduct, Sum, Product, Scaled, OnColumns,
-    Margins, ChosenMargins, Polynomial, ExponentialDot, Periodic, StringSpectrum,
+    Margins, ChosenMargins, Polynomial, Periodic, StringSpectrum,
 )  # fmt: skip
 KERNELS = {kernel.name: kernel for kernel in _ALL}
 _DEEPEST = 8
@@ -63,7 +63,7 @@ def _revive(value: Any, depth: int) -> Any:
 
 
 __all__ = [
-    "KERNELS", "ChosenMargins", "ExponentialDot", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "Matern",
+    "KERNELS", "ChosenMargins", "Gaussian", "Indicator", "Kernel", "KernelMean", "Laplacian", "Margins", "Matern",
     "MultiScale", "OnColumns", "Periodic", "Polynomial", "Product", "RationalQuadratic", "Scaled", "SoftenedProduct",
     "StringSpectrum", "Sum", "kernel_from_dict", "median_lengthscale",
 ]  # fmt: skip

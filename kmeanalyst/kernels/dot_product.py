@@ -1,13 +1,13 @@
-"""Dot-product kernels on a bounded domain: polynomial and exponential (Kar & Karnick 2012).
+"""The polynomial kernel on a bounded domain (Kar & Karnick 2012).
 
-k(x, y) = f(s), s = Σ_j u_j v_j / d, u and v the rows with each column brought from its public bounds to [−1, 1], and clamped there.
-f(s) = Σ a_n s^n with a_n ≥ 0 is positive definite (Schoenberg 1942). A missing cell counts as the middle of its column.
+k(x, y) = (offset + s)^degree, s = Σ_j u_j v_j / d, u and v the rows with each column brought from its public bounds to [−1, 1], and
+clamped there: a series in s whose coefficients are not negative is positive definite (Schoenberg 1942). A missing cell counts as
+the middle of its column.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,32 +27,37 @@ from kmeanalyst.kernels.base import (
 
 _MOST_DEGREE = 20
 _MOST_OFFSET = 1000.0
-_MOST_RATE = 50.0
 
 
-class DotProduct(Kernel):
-    """A kernel f(⟨u, v⟩/d) of rows scaled to [−1, 1]^d (abstract); members have the fields lower and upper."""
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """(offset + s)^degree, s = Σ_j u_j v_j / d of columns scaled to [−1, 1]; bound (offset + 1)^(degree/2).
 
+    degree         1 to 20. Its mean embedding holds the moments up to this degree, and nothing else.
+    offset         0 to 1000; 0 leaves lower moments out.
+    lower, upper   the columns' public bounds, encoded; rows outside are clamped.
+
+    >>> ka.kernels.Polynomial(degree=2, offset=1.0, lower=(0.0,), upper=(10.0,)).gram([[10.0]], [[10.0], [5.0]])
+    array([[4., 1.]])
+    """
+
+    degree: int
+    offset: float
     lower: tuple[float, ...]
     upper: tuple[float, ...]
+    name: ClassVar[str] = "polynomial"
 
-    @abstractmethod
-    def of_product(self, s: Array) -> Array:
-        """f(s) for s in [−1, 1], elementwise.
-
-        >>> ka.kernels.Polynomial(2, 1.0, lower=(0.0,), upper=(1.0,)).of_product(np.array([0.5, 1.0]))
-        array([2.25, 4.  ])
-        """
-
-    @abstractmethod
-    def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
-        """`count` whole numbers n ≥ 0 with probability a_n/f(1), f(s) = Σ a_n s^n.
-
-        >>> ka.kernels.ExponentialDot(1.0, lower=(0.0,), upper=(1.0,)).draw_degrees(np.random.default_rng(0), 4).shape
-        (4,)
-        """
-
-    def _check_bounds(self) -> None:
+    def __post_init__(self) -> None:
+        if not is_whole(self.degree) or not 1 <= self.degree <= _MOST_DEGREE:
+            raise ValueError(
+                f"degree must be a whole number from 1 to {_MOST_DEGREE}, got {self.degree!r:.80}: it is the highest moment "
+                "that the kernel sees. Pass e.g. 2."
+            )
+        if not is_number(self.offset) or not 0 <= self.offset <= _MOST_OFFSET:
+            raise ValueError(
+                f"offset must be between 0 and {_MOST_OFFSET:g}, got {self.offset!r:.80}: (offset + s)^degree is no kernel "
+                "below 0. Pass e.g. 1.0."
+            )
         ends = [*self.lower, *self.upper] if isinstance(self.lower, tuple) and isinstance(self.upper, tuple) else []
         numbers = all(is_number(v) and abs(v) < 1e100 for v in ends)
         if not (ends and numbers and len(self.lower) == len(self.upper)):
@@ -97,39 +102,12 @@ class DotProduct(Kernel):
         """√f(1): reached where every column is at one of its bounds."""
         return math.sqrt(float(self.of_product(np.array(1.0))))
 
-
-@dataclass(frozen=True)
-class Polynomial(DotProduct):
-    """(offset + s)^degree, s = Σ_j u_j v_j / d of columns scaled to [−1, 1]; bound (offset + 1)^(degree/2).
-
-    degree         1 to 20. Its mean embedding holds the moments up to this degree, and nothing else.
-    offset         0 to 1000; 0 leaves lower moments out.
-    lower, upper   the columns' public bounds, encoded; rows outside are clamped.
-
-    >>> ka.kernels.Polynomial(degree=2, offset=1.0, lower=(0.0,), upper=(10.0,)).gram([[10.0]], [[10.0], [5.0]])
-    array([[4., 1.]])
-    """
-
-    degree: int
-    offset: float
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
-    name: ClassVar[str] = "polynomial"
-
-    def __post_init__(self) -> None:
-        if not is_whole(self.degree) or not 1 <= self.degree <= _MOST_DEGREE:
-            raise ValueError(
-                f"degree must be a whole number from 1 to {_MOST_DEGREE}, got {self.degree!r:.80}: it is the highest moment "
-                "that the kernel sees. Pass e.g. 2."
-            )
-        if not is_number(self.offset) or not 0 <= self.offset <= _MOST_OFFSET:
-            raise ValueError(
-                f"offset must be between 0 and {_MOST_OFFSET:g}, got {self.offset!r:.80}: (offset + s)^degree is no kernel "
-                "below 0. Pass e.g. 1.0."
-            )
-        self._check_bounds()
-
     def of_product(self, s: Array) -> Array:
+        """(offset + s)^degree for s in [−1, 1], elementwise.
+
+        >>> ka.kernels.Polynomial(2, 1.0, lower=(0.0,), upper=(1.0,)).of_product(np.array([0.5, 1.0]))
+        array([2.25, 4.  ])
+        """
         base = np.asarray(self.offset + s)
         total = base.copy()
         for _ in range(self.degree - 1):
@@ -141,41 +119,9 @@ class Polynomial(DotProduct):
         return self.offset >= 1 or self.degree % 2 == 0
 
     def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
-        """C(degree, n) offset^(degree − n)/(offset + 1)^degree: a binomial distribution."""
+        """`count` whole numbers n with probability C(degree, n) offset^(degree − n)/(offset + 1)^degree: a binomial distribution.
+
+        >>> ka.kernels.Polynomial(2, 1.0, lower=(0.0,), upper=(1.0,)).draw_degrees(np.random.default_rng(0), 4).shape
+        (4,)
+        """
         return rng.binomial(self.degree, 1 / (1 + self.offset), count)
-
-
-@dataclass(frozen=True)
-class ExponentialDot(DotProduct):
-    """exp(rate · s), s = Σ_j u_j v_j / d of columns scaled to [−1, 1]; bound e^(rate/2).
-
-    rate           0 < rate ≤ 50: how far beyond first moments the kernel looks.
-    lower, upper   the columns' public bounds, encoded; rows outside are clamped.
-
-    >>> ka.kernels.ExponentialDot(1.0, lower=(0.0,), upper=(10.0,)).gram([[10.0]], [[10.0], [5.0], [0.0]])
-    array([[2.718..., 1.        , 0.3678...]])
-    """
-
-    rate: float
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
-    name: ClassVar[str] = "exponential-dot"
-
-    def __post_init__(self) -> None:
-        if not is_number(self.rate) or not 1e-6 <= self.rate <= _MOST_RATE:
-            raise ValueError(
-                f"rate must be between 1e-6 and {_MOST_RATE:g}, got {self.rate!r:.80}: exp(rate·s) is no kernel below 0. "
-                "Pass e.g. 1.0."
-            )
-        self._check_bounds()
-
-    def of_product(self, s: Array) -> Array:
-        return np.exp(self.rate * s)
-
-    @property
-    def nonnegative(self) -> bool:
-        return True
-
-    def draw_degrees(self, rng: np.random.Generator, count: int) -> Array:
-        """e^−rate rate^n/n!: the Poisson distribution."""
-        return rng.poisson(self.rate, count)

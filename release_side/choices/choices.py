@@ -75,14 +75,14 @@ class Choices:
     )  # fmt: skip
     family: str | None = _option(
         None,
-        "Of random features: fourier (default), binning (laplacian kernel) or maclaurin (polynomial, exponential-dot).",
+        "Of random features: fourier (default), binning (laplacian kernel) or maclaurin (polynomial kernel).",
         choices=FAMILIES,
     )
     kernel: Any = _option(
         None,
         '"adaptive" (default), "table" (default for texts and cyclic columns), "margins", "gaussian:lengthscale=158.1", '
         '"laplacian:lengthscale=2", "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2", '
-        '"polynomial:degree=2,offset=1", "exponential-dot:rate=1".',
+        '"polynomial:degree=2,offset=1".',
         metavar="SPEC",
     )
     target: Any = _option(

@@ -39,7 +39,7 @@ DOMAIN = Domain((Real(name="x", lower=-4, upper=4), Real(name="y", lower=-4, upp
 DELTA = 1e-6
 SUBSPACE = "subspace"  # Algorithm 1, whose features are its points
 FAMILIES = {
-    "fourier": "gaussian:lengthscale=1.5", "binning": "laplacian:lengthscale=3", "maclaurin": "exponential-dot:rate=2",
+    "fourier": "gaussian:lengthscale=1.5", "binning": "laplacian:lengthscale=3", "maclaurin": "polynomial:degree=3",
     SUBSPACE: "gaussian:lengthscale=1.5",
 }  # fmt: skip
 

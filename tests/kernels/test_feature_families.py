@@ -17,7 +17,7 @@ from contracts import DOT_PRODUCTS, HATS, KernelCase, bounds_of, every
 from feature_cases import hoeffding, largest_error
 
 from kmeanalyst import kernels
-from kmeanalyst.kernels import ExponentialDot, Gaussian, Laplacian, Polynomial, Scaled
+from kmeanalyst.kernels import Gaussian, Laplacian, Polynomial, Scaled
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
@@ -43,7 +43,7 @@ def binned(F: int, seed: int) -> FeatureMap:
 
 
 def expanded(law: str, F: int, seed: int) -> FeatureMap:
-    return RandomMaclaurin.draw(ExponentialDot(1.5, (-1.0, -1.0), (1.0, 1.0)), dimension=F, law=law, rng=seed)
+    return RandomMaclaurin.draw(Polynomial(3, 1.0, (-1.0, -1.0), (1.0, 1.0)), dimension=F, law=law, rng=seed)
 
 
 @every([
@@ -112,7 +112,7 @@ def test_a_row_is_in_one_cell_of_each_grid_and_no_row_is_nearer_to_the_diameter_
 def test_maclaurin_features_approximate_their_kernel(case: KernelCase, law: str):
     """With missing cells. Means of F products of range 2B² by coordinates (Hoeffding); by signs a product of degree n is
     as large as d^n and rows are shortened: six standard errors, the variance of degree n being 3^n at most."""
-    assert isinstance(case.kernel, Polynomial | ExponentialDot)
+    assert isinstance(case.kernel, Polynomial)
     rows, F = case.rows(np.random.default_rng(0), 12), 60_000
     feature_map = RandomMaclaurin.draw(case.kernel, dimension=F, law=law, rng=1)
     square = case.kernel.bound**2
@@ -141,7 +141,7 @@ def test_features_of_signs_are_shortened_where_their_norm_would_exceed_the_bound
 
 def test_features_of_coordinates_need_no_shortening():
     """They are products of numbers in [−1, 1]: B is kept by each row, and reached at every corner."""
-    kernel = ExponentialDot(3.0, (-1.0,) * 3, (1.0,) * 3)
+    kernel = Polynomial(4, 1.0, (-1.0,) * 3, (1.0,) * 3)
     corners = np.random.default_rng(0).choice([-1.0, 1.0], (50, 3))
     feature_map = RandomMaclaurin.draw(kernel, dimension=77, rng=0)
     np.testing.assert_allclose(np.linalg.norm(feature_map(corners), axis=1), kernel.bound, rtol=1e-14)
@@ -152,8 +152,6 @@ def test_degrees_are_distributed_as_the_maclaurin_coefficients():
     degrees = Polynomial(3, 2.0, (0.0,), (1.0,)).draw_degrees(np.random.default_rng(0), 100_000)
     shares = np.bincount(degrees, minlength=4) / 100_000
     assert np.abs(shares - np.array([8, 12, 6, 1]) / 27).max() <= hoeffding(1.0, terms=100_000, pairs=4)
-    degrees = ExponentialDot(2.5, (0.0,), (1.0,)).draw_degrees(np.random.default_rng(0), 100_000)
-    assert degrees.mean() == pytest.approx(2.5, abs=0.03)
 
 
 G, P = Gaussian(1.0), Polynomial(2, 1.0, (0.0,), (1.0,))

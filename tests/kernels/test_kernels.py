@@ -18,7 +18,6 @@ from scipy.special import gamma, kv
 import kmeanalyst
 from kmeanalyst import kernels
 from kmeanalyst.kernels import (
-    ExponentialDot,
     Gaussian,
     Indicator,
     Kernel,
@@ -67,7 +66,6 @@ def test_dot_products_have_values_worked_by_hand():
     polynomial = Polynomial(3, 2.0, (-10.0, 2.0), (10.0, 6.0))
     assert polynomial.gram(u, v).item() == pytest.approx(2.0**3, rel=1e-14)
     assert polynomial.gram(u, u).item() == pytest.approx((2 + 5 / 8) ** 3, rel=1e-14)
-    assert ExponentialDot(1.6, (-10.0, 2.0), (10.0, 6.0)).gram(u, u).item() == pytest.approx(np.e, rel=1e-14)
 
 
 @every([0.5, 1.5, 2.5, 6.5, 10.5], of="nu")
@@ -299,7 +297,6 @@ def test_kernels_that_magnify_rounding_have_a_larger_bound():
     assert 64 * 2.0**-53 * 4 < off <= kernel_error(kernel, 1)
     for made in (Scaled(1.0, kernel), OnColumns(kernel, (0,)), kernel * kernel, SoftenedProduct((kernel,), 0.5)):
         assert kernel_error(made, 1) >= kernel_error(kernel, 1)
-    assert kernel_error(ExponentialDot(50.0, (0.0,), (1.0,)), 1) > 302 * 2.0**-53 * np.exp(50.0)
 
 
 def exactly(kernel: Any, x: float, y: float) -> Any:

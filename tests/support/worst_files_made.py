@@ -12,13 +12,13 @@ import pyarrow as pa
 from simulated_releases import statement_of
 
 from kmeanalyst.kernels import (
-    ExponentialDot,
     Gaussian,
     Kernel,
     Laplacian,
     Margins,
     MultiScale,
     OnColumns,
+    Polynomial,
     Product,
     Scaled,
     StringSpectrum,
@@ -274,7 +274,7 @@ def margins(path: Path, d: int, n: int | None, cuts: int = 1) -> None:
 
 
 def maclaurin(path: Path) -> None:
-    columns, kernel = reals(2), ExponentialDot(rate=1.0, lower=(0.0, 0.0), upper=(1.0, 1.0))
+    columns, kernel = reals(2), Polynomial(20, 1.0, (0.0, 0.0), (1.0, 1.0))
     projections = np.zeros((50_000, 2))
     features = RandomMaclaurin(kernel, np.full(50, 1000.0), projections, np.ones((2, 50)))
     written(path, columns, _rows_for(2 * 100_000 + 50), kernel, feature_map=features)

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, Sum, as_rows
 from kmeanalyst.kernels.continuous import Gaussian, Laplacian, Matern, MultiScale, Periodic, RationalQuadratic
 from kmeanalyst.kernels.discrete import Indicator, SoftenedProduct
-from kmeanalyst.kernels.dot_product import ExponentialDot, Polynomial
+from kmeanalyst.kernels.dot_product import Polynomial
 from kmeanalyst.kernels.features.nystroem import Nystroem, lower_triangle
 from kmeanalyst.kernels.features.pivots import CERTIFIED, FITTED, ROUNDING, STRETCH, kernel_error
 from kmeanalyst.kernels.margins import ChosenMargins, Margins
@@ -20,7 +20,7 @@ from kmeanalyst.kernels.strings import StringSpectrum
 MOST_CERTIFIED_POINTS = 3000  # the certificate takes some products of matrices of this size, also on reading
 _JITTERS = tuple(10.0**power for power in range(-9, -4))  # relative to sup k(x, x)
 _LEAVES = (
-    Gaussian, Laplacian, Matern, MultiScale, RationalQuadratic, Indicator, Polynomial, ExponentialDot, Margins, Periodic,
+    Gaussian, Laplacian, Matern, MultiScale, RationalQuadratic, Indicator, Polynomial, Margins, Periodic,
     ChosenMargins, StringSpectrum,
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from kmeanalyst.kernels.base import Array, as_rows, check_positive, slices
-from kmeanalyst.kernels.dot_product import DotProduct
+from kmeanalyst.kernels.dot_product import Polynomial
 from kmeanalyst.kernels.features.base import FeatureMap
 
 LAWS = ("coordinates", "signs")
@@ -32,7 +32,7 @@ class RandomMaclaurin(FeatureMap):
     signs         (d, F) ±1: σ_i(x) is the product of those of the columns whose cells are missing.
     """
 
-    kernel: DotProduct
+    kernel: Polynomial
     degrees: Array
     projections: Array
     signs: Array
@@ -57,7 +57,7 @@ class RandomMaclaurin(FeatureMap):
 
     @classmethod
     def draw(
-        cls, kernel: DotProduct, *, dimension: int, law: str = "coordinates",
+        cls, kernel: Polynomial, *, dimension: int, law: str = "coordinates",
         rng: np.random.Generator | int | None = None,
     ) -> RandomMaclaurin:  # fmt: skip
         check_positive("dimension", dimension, "there must be features.", "Pass a whole number, such as 2000.")
@@ -97,10 +97,10 @@ class RandomMaclaurin(FeatureMap):
 
 
 def _check_dot_product(kernel: object) -> None:
-    if not isinstance(kernel, DotProduct):
+    if not isinstance(kernel, Polynomial):
         raise ValueError(
-            f"random Maclaurin features are of dot-product kernels, got {getattr(kernel, 'name', kernel)!r:.80}. "
-            "Pass e.g. a Polynomial kernel."
+            f"random Maclaurin features are of the polynomial kernel, got {getattr(kernel, 'name', kernel)!r:.80}. "
+            "Pass a Polynomial kernel."
         )
 
 

@@ -12,7 +12,6 @@ from scipy.linalg import lapack, solve_triangular
 from kmeanalyst.kernels.base import Array, Kernel, OnColumns, Product, Scaled, Sum, as_rows
 from kmeanalyst.kernels.continuous import Periodic
 from kmeanalyst.kernels.discrete import SoftenedProduct
-from kmeanalyst.kernels.dot_product import ExponentialDot
 from kmeanalyst.kernels.features.nystroem import Nystroem
 from kmeanalyst.kernels.margins import ChosenMargins, Margins
 
@@ -159,13 +158,11 @@ def _roundings(kernel: Kernel, n_columns: int) -> float:
 
 
 def _magnified(kernel: Kernel) -> float:
-    """How much steeper than 1 the kernel's parts are, in sum: √κ of a periodic one, the rate of an exponential one.
+    """How much steeper than 1 the kernel's parts are, in sum: √κ of a periodic one.
 
     Of a part of a softened product as if it stood alone: p/(1 − (1 − p)^d) ≤ 1 of it counts.
     """
     if isinstance(kernel, Periodic):
         return kernel.period / (2 * np.pi * min(kernel.lengthscales))
-    if isinstance(kernel, ExponentialDot):
-        return kernel.rate
     inside = kernel.kernels if isinstance(kernel, SoftenedProduct) else getattr(kernel, "parts", ())
     return sum(map(_magnified, inside))

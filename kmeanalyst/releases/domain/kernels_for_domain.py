@@ -330,8 +330,8 @@ def kernel_from_spec(
     """A kernel from its text, such as "table" or "gaussian:lengthscale=158.1"; DomainError if it cannot be.
 
     Lengthscales are in the columns' own units, log units for log columns. None is "table". The parameters are named as
-    the kernel's fields are: "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2". Dot-product kernels
-    ("polynomial:degree=2,offset=1", "exponential-dot:rate=1") are of columns scaled from their bounds to [−1, 1].
+    the kernel's fields are: "matern:nu=1.5,lengthscale=2", "rational-quadratic:alpha=1,lengthscale=2". That of
+    "polynomial:degree=2,offset=1" is of columns scaled from their bounds to [−1, 1].
     target                 a column that the kernel generator crosses with the others; margins give its pairs more height.
     noise, finer           of `margin_kernel`; other kernels ignore them.
     """
@@ -390,17 +390,15 @@ _OF_NUMBERS = {  # what may be written
     "matern": "nu=1.5,lengthscale=1.0",
     "rational-quadratic": "alpha=1.0,lengthscale=1.0",
     "polynomial": "degree=2,offset=1.0",
-    "exponential-dot": "rate=1.0",
 }
-_DOT_PRODUCTS = {"polynomial": {"degree": 2.0, "offset": 1.0}, "exponential-dot": {"rate": 1.0}}  # and their defaults
 
 
 def _kernel_of_numbers(name: str, domain: Domain, parameters: dict[str, Any]) -> Kernel:
-    if name not in _DOT_PRODUCTS:
+    if name != "polynomial":
         return KERNELS[name](**parameters)
-    parameters = _DOT_PRODUCTS[name] | parameters
-    if (degree := parameters.get("degree", 0.5)).is_integer() and abs(degree) < 1e9:
-        parameters["degree"] = int(degree)  # of any other number the kernel says what is wrong
+    parameters = {"degree": 2.0, "offset": 1.0} | parameters
+    if parameters["degree"].is_integer() and abs(parameters["degree"]) < 1e9:
+        parameters["degree"] = int(parameters["degree"])  # of any other number the kernel says what is wrong
     ends = zip(*(column.bounds for column in domain.columns), strict=True)
     return KERNELS[name](**parameters, **dict(zip(("lower", "upper"), ends, strict=True)))
 

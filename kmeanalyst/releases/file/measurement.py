@@ -18,7 +18,7 @@ import numpy as np
 
 from kmeanalyst.kernels import Kernel, Margins
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.dot_product import DotProduct
+from kmeanalyst.kernels.dot_product import Polynomial
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.certified import MOST_CERTIFIED_POINTS, CertifiedNystroem
@@ -285,9 +285,9 @@ def maclaurin(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
     names = ("degrees", "projections", "signs")
     _check_no_texts(RandomMaclaurin.name, domain)
     _check_names(RandomMaclaurin.name, arrays, names, domain, "signs")
-    if not isinstance(kernel, DotProduct):
+    if not isinstance(kernel, Polynomial):
         raise refusal(
-            "feature_map, field name", f"the kernel {kernel.name} is no dot product, and has no such features"
+            "feature_map, field name", f"the kernel {kernel.name} is not polynomial, and has no such features"
         )
     with refusing("feature_map"):
         return RandomMaclaurin(kernel, *(arrays[name] for name in names))

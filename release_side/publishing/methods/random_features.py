@@ -4,7 +4,7 @@ The families of features, all drawn from public facts alone:
 
 fourier     random Fourier features, the default (Rahimi & Recht 2007)
 binning     random binning of the laplacian kernel (Rahimi & Recht 2007): diameter √2 instead of 2
-maclaurin   of polynomial and exponential-dot kernels, and their default (Kar & Karnick 2012)
+maclaurin   of the polynomial kernel, and its default (Kar & Karnick 2012)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.dot_product import DotProduct
+from kmeanalyst.kernels.dot_product import Polynomial
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.binning import RandomBinning
 from kmeanalyst.kernels.features.composed import margins_in
@@ -114,7 +114,7 @@ def features_of(family: str | None, kernel: Kernel, domain: Domain, dimension: i
 
     family   None for maclaurin if the kernel is a dot product, else fourier.
     """
-    family = family or ("maclaurin" if isinstance(kernel, DotProduct) else "fourier")
+    family = family or ("maclaurin" if isinstance(kernel, Polynomial) else "fourier")
     rng = public_generator("frequencies" if family == "fourier" else family, kernel, domain, dimension)
     missing = tuple(domain.missing_columns)
     if family == "fourier":

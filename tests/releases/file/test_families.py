@@ -26,7 +26,7 @@ from file_tools import (
 
 import kmeanalyst as ka
 import release_side
-from kmeanalyst.kernels import ExponentialDot, KernelMean, Matern, Polynomial, RationalQuadratic
+from kmeanalyst.kernels import KernelMean, Matern, Polynomial, RationalQuadratic
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import Domain
@@ -48,10 +48,10 @@ FOURIER = {
 }  # fmt: skip
 SEARCHED = {
     "binning": ("binning", "laplacian:lengthscale=3"),
-    "polynomial": (None, "polynomial:degree=2,offset=1"), "exponential": ("maclaurin", "exponential-dot:rate=1.5"),
+    "polynomial": (None, "polynomial:degree=2,offset=1"),
 }  # fmt: skip
 WAYS = FOURIER | SEARCHED
-MAPS = {"binning": "random-binning", "polynomial": "random-maclaurin", "exponential": "random-maclaurin"}
+MAPS = {"binning": "random-binning", "polynomial": "random-maclaurin"}
 
 
 def table(n: int = 3000, seed: int = 0) -> pd.DataFrame:
@@ -167,7 +167,7 @@ def test_more_points_than_candidates_are_padded(monkeypatch):
     assert len(published("binning", points=80)) == 80
 
 
-@pytest.mark.parametrize("kernel", ["matern:nu=0.5,lengthscale=2", "polynomial:degree=3", "exponential-dot"])
+@pytest.mark.parametrize("kernel", ["matern:nu=0.5,lengthscale=2", "polynomial:degree=3"])
 def test_a_subspace_can_be_of_the_new_kernels(kernel: str, tmp_path: Path):
     release = release_side.publish(table(), DOMAIN, method="subspace", kernel=kernel, points=40, **BUDGET)
     release.write(tmp_path / "a.kme")
@@ -193,7 +193,6 @@ def test_kernels_are_read_from_text():
         ("rational-quadratic:alpha=0.5,lengthscale=3", RationalQuadratic(0.5, 3.0)),
         ("polynomial", Polynomial(2, 1.0, *bounds)),
         ("polynomial:degree=3,offset=0.5", Polynomial(3, 0.5, *bounds)),
-        ("exponential-dot:rate=2", ExponentialDot(2.0, *bounds)),
     ):
         assert kernel_from_spec(text, DOMAIN) == kernel
 
