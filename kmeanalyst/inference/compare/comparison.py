@@ -16,22 +16,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.compare import functionals
-from kmeanalyst.inference.compare.functionals import GroupTest, RidgeProjector, reference_rows
+from kmeanalyst.inference.compare.functionals import Seen, differences_seen, holm
 from kmeanalyst.inference.compare.witness import Witness, witness_of, witness_rows
-from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.questions.expectation import expectation, probability
-from kmeanalyst.inference.two_sample.differences import Differences, differences_of
+from kmeanalyst.inference.two_sample.differences import differences_of
 from kmeanalyst.inference.two_sample.mmd_test import alone, counts_tables, mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
-from kmeanalyst.inference.two_sample.sides import SampleRows, Side, measured_side
+from kmeanalyst.inference.two_sample.sides import SampleRows, measured_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.marginal import marginal
 from kmeanalyst.releases.release import ReleaseData
-from kmeanalyst.releases.texts import shortened
+from kmeanalyst.releases.texts import aligned, shortened
 from kmeanalyst.representation.weights.views import view_weights
 from kmeanalyst.sources.tables import Recode, Rename, translated
 
@@ -61,16 +59,12 @@ def sections(comparison: Comparison, top: int) -> list[tuple[str, pd.DataFrame |
     return found
 
 
-def aligned(frame: pd.DataFrame) -> str:
+def table_text(frame: pd.DataFrame) -> str:
     """A table of texts: words to the left, numbers to the right."""
-    shown = _shown(frame)
-    cells = [[str(name) for name in shown.columns], *shown.to_numpy().tolist()]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(shown.columns))]
-    right = [pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]
-    pad = [str.rjust if numeric else str.ljust for numeric in right]
-    return "\n".join(
-        "  " + "  ".join(p(cell, w) for p, cell, w in zip(pad, row, widths, strict=True)).rstrip() for row in cells
-    )
+    shown, kinds = _shown(frame), enumerate(frame.dtypes)
+    rows = [[str(name) for name in shown.columns], *shown.to_numpy().tolist()]
+    words = [i for i, kind in kinds if not pd.api.types.is_numeric_dtype(kind)]
+    return "\n".join(f"  {line}" for line in aligned(rows, left=words))
 
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:
@@ -88,7 +82,6 @@ def _cell(value: Any) -> str:
 
 
 _SOME_ROWS = 2000  # rows of the sample that show its columns' distributions, and where its mass is
-_FEWEST_ROWS = 10  # with fewer, functions are read at the domain's rows: at two rows' own, columns differed .10
 _BLURRED = 0.5  # share seen below which a verdict is noted to be blurred
 
 
@@ -173,7 +166,7 @@ class Comparison:
         """
         blocks = [verdict(self)]
         for title, frame in sections(self, top):
-            blocks.append(title if frame is None else f"{title}\n{aligned(frame)}")
+            blocks.append(title if frame is None else f"{title}\n{table_text(frame)}")
         notes = "\n".join(f"note: {note}" for note in self.notes)
         return "\n\n".join([*blocks, notes] if notes else blocks)
 
@@ -224,56 +217,38 @@ def compare(
         function = witness_of(release, evidence, other, some)
         shown, spread = witness_rows(function, release, some), function.spread
     if isinstance(other, ReleaseData) or counts_tables(release):
-        found = differences_of(release, other)
-        overall, tables = found.result(release, about), _tables_of(found, release.domain.names, level)
+        differences = differences_of(release, other)
+        overall = differences.result(release, about)
+        found = {own: Seen(each.pvalue, np.nan) for own, each in differences.sets.items()}
+        tested = list(combinations(range(len(release.domain)), 2))
     else:
         overall = mmd_test(release, other, columns=columns)
-        tables = attributed(evidence, other, some, max(0.0, overall.mmd_squared) / max(spread, 1e-12), level)
-        notes = _notes(tables[0], len(tables[1]))
-    differences, more = standardised_differences(release, other)
-    own_columns, pairs = tables
-    family = functionals.holm(np.array([overall.pvalue, *own_columns["pvalue"], *pairs["pvalue"]], dtype=float))
-    for frame, own in ((own_columns, family[1 : len(own_columns) + 1]), (pairs, family[len(own_columns) + 1 :])):
-        frame["adjusted"], frame["differs"] = own, own <= level
+        found = differences_seen(evidence, other, some, max(0.0, overall.mmd_squared) / max(spread, 1e-12))
+        tested = [own for own in found if len(own) == 2]
+    family, own_columns, pairs = _tables_of(found, release.domain.names, tested, overall.pvalue, level)
+    lines, more = standardised_differences(release, other)
+    notes += _notes(own_columns, len(pairs))
     return Comparison(
         overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=own_columns, pairs=pairs,
-        differences=differences, witness=shown, level=level, notes=(*overall.notes, *more, *notes), function=function,
+        differences=lines, witness=shown, level=level, notes=(*overall.notes, *more, *notes), function=function,
     )  # fmt: skip
 
 
-def _tables_of(found: Differences, names: Sequence[str], level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Pairs that not both sides measured have p = 1, and count in the correction for their number."""
-    every = list(combinations(range(len(names)), 2))
-    tests = [
-        GroupTest(found.sets[own].pvalue, np.nan) if own in found.sets else GroupTest(1.0, 0.0)
-        for own in [*((j,) for j in range(len(names))), *every]
-    ]
-    columns, pairs = (functionals.verdicts(some, level) for some in (tests[: len(names)], tests[len(names) :]))
-    pairs = pd.DataFrame([(names[i], names[j]) for i, j in every], columns=["first", "second"]).join(pairs)
-    pairs = pairs.sort_values("pvalue", kind="stable", ignore_index=True)
-    return columns.set_axis(pd.Index(names, name="column")), pairs
+def _tables_of(
+    found: dict[tuple[int, ...], Seen], names: Sequence[str], pairs: Sequence[tuple[int, ...]], overall: float, level: float
+) -> tuple[Array, pd.DataFrame, pd.DataFrame]:  # fmt: skip
+    """Adjusted p-values of all tests, the overall one first, and the tables of columns and of these pairs.
 
-
-def attributed(
-    evidence: Side, rows: SampleRows, some: Array, elsewhere: float, level: float
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Verdicts on each column and on pairs of columns, of smooth features: the tables of Comparison.
-
-    some        rows of the sample.
-    elsewhere   the relative variance by which the two populations differ as a whole.
+    Pairs that not both sides measured have p = 1, and count as tests.
     """
-    names = evidence.domain.names
-    home = some if len(some) >= _FEWEST_ROWS else evidence.domain.draw(_SOME_ROWS, 0)
-    projector = RidgeProjector(evidence, reference_rows(evidence, home))
-    functions = functionals.Columns(projector)
-    tests, shifts = functionals.column_tests(functions, projector, rows, elsewhere)
-    columns = functionals.verdicts(tests, level).set_axis(pd.Index(names, name="column"))
-    known = [shift * differs for shift, differs in zip(shifts, columns["differs"], strict=True)]
-    chosen = functionals.pairs_to_test(columns["pvalue"].to_numpy())
-    of_pairs = functionals.pair_tests(chosen, functions, known, projector, rows, elsewhere, some)
-    pairs = pd.DataFrame([(names[i], names[j]) for i, j in chosen], columns=["first", "second"])
-    pairs = pairs.join(functionals.verdicts(of_pairs, level))
-    return columns, pairs.sort_values("pvalue", kind="stable", ignore_index=True)
+    d, tests = len(names), [found.get(own, Seen(1.0, 0.0)) for own in [*((j,) for j in range(len(names))), *pairs]]
+    pvalues = np.array([one.pvalue for one in tests], dtype=float)
+    family = holm(np.append(overall, pvalues))
+    seen, adjusted = np.array([one.seen for one in tests], dtype=float), family[1:]
+    every = pd.DataFrame({"pvalue": pvalues, "adjusted": adjusted, "differs": adjusted <= level, "seen": seen})
+    of_pairs = pd.DataFrame([(names[i], names[j]) for i, j in pairs], columns=["first", "second"])
+    of_pairs = of_pairs.join(every[d:].reset_index(drop=True)).sort_values("pvalue", kind="stable", ignore_index=True)
+    return family, every[:d].set_axis(pd.Index(names, name="column")), of_pairs
 
 
 def _notes(columns: pd.DataFrame, n_pairs: int) -> list[str]:
@@ -346,7 +321,7 @@ class _Sums:
 
 @dataclass(frozen=True)
 class _Released:
-    """The same of a column of a second release."""
+    """The same of a column of a release."""
 
     release: ReleaseData
     column: Column
@@ -354,21 +329,30 @@ class _Released:
     missing: float = 0.0
 
     @property
+    def _known(self) -> tuple[Array, Array]:
+        """The released cells that are not missing, encoded, and their probabilities."""
+        cells = self.release.encoded_points[:, self.release.domain.position(self.column.name)]
+        known = ~np.isnan(cells)
+        return cells[known], view_weights(self.release, "probability")[known]
+
+    @property
     def counts(self) -> Array:
-        codes, p = (
-            self.release.encoded_points[:, self.release.domain.position(self.column.name)],
-            view_weights(self.release, "probability"),
-        )
-        known = ~np.isnan(codes)
-        return np.bincount(codes[known].astype(np.intp), p[known], minlength=len(self.column.levels))  # type: ignore[attr-defined]
+        codes, p = self._known
+        return np.bincount(codes.astype(np.intp), p, minlength=len(self.column.levels))  # type: ignore[attr-defined]
 
     def share(self, _: float, condition: _Condition) -> tuple[float, float]:
         found = probability(self.release, condition)
         return found.value, found.standard_error
 
     def moments(self) -> tuple[float, float, float]:
-        found = _released_mean(self.release, self.column)
-        return found.value, found.standard_error, _released_variance(self.release, self.column)
+        found = expectation(
+            self.release,
+            lambda frame: np.nan_to_num(natural(self.column, self.column.encode(frame[self.column.name])[0])),
+            where=_condition(self.column, lambda x: ~np.isnan(x)) if self.column.missing else None,
+        )
+        cells, p = self._known
+        x = natural(self.column, cells)
+        return found.value, found.standard_error, float(p @ (x - p @ x / p.sum()) ** 2 / p.sum())
 
 
 def natural(column: Column, encoded: Array) -> Array:
@@ -396,7 +380,7 @@ def standardised_differences(release: ReleaseData, sample: SampleRows | ReleaseD
     lines = [
         line
         for column, other in zip(release.domain.columns, theirs, strict=True)
-        for line in _lines_of(release, column, other, notes)
+        for line in _lines_of(column, _Released(release, column), other, notes)
     ]
     names = ["column", "quantity", "release", "sample", "difference", "standard_error"]
     frame = pd.DataFrame(lines, columns=names)
@@ -407,69 +391,50 @@ def standardised_differences(release: ReleaseData, sample: SampleRows | ReleaseD
 _Line = tuple[str, str, float, float, float, float]
 
 
-def _lines_of(release: ReleaseData, column: Column, own: _Sums | _Released, notes: list[str]) -> Iterator[_Line]:
+def _lines_of(column: Column, released: _Released, own: _Sums | _Released, notes: list[str]) -> Iterator[_Line]:
     if isinstance(column, Categorical):
         most = np.argsort(-own.counts, kind="stable")[:_MOST_LEVELS]
         if len(most) < len(own.counts):
             notes.append(f"{column.name}: differences of the {len(most)} levels that the sample has most of")
         for code in most:
             equals = _condition(column, partial(np.equal, float(code)))
-            yield _share(release, column, column.levels[code], equals, *own.share(own.counts[code], equals))
+            yield _share(column.levels[code], equals, released, own, own.counts[code])
     elif column.is_text:
         notes.append(f"{column.name}: strings have neither means nor levels; the tests compare them by their kernel")
     else:
-        yield _mean(release, column, own, notes)
+        yield _mean(released, own, notes)
     if column.missing:
-        is_missing = _condition(column, np.isnan)
-        yield _share(release, column, "missing", is_missing, *own.share(own.missing, is_missing))
+        yield _share("missing", _condition(column, np.isnan), released, own, own.missing)
 
 
 def _condition(column: Column, holds: Callable[[Array], Array]) -> _Condition:
     return lambda frame: holds(column.encode(frame[column.name])[0].reshape(len(frame), -1)[:, 0]).astype(float)
 
 
-def _share(
-    release: ReleaseData, column: Column, what: str, condition: _Condition, share: float, its_error: float
-) -> _Line:
+def _share(what: str, condition: _Condition, released: _Released, own: _Sums | _Released, count: float) -> _Line:
     """Shares p, over √(p(1 − p)) at the mean of both."""
-    found = probability(release, condition)
-    middle = float(np.clip((found.value + share) / 2, 0, 1))
-    error = np.hypot(found.standard_error, its_error)
-    return (column.name, what, found.value, share, *_over(found.value - share, error, np.sqrt(middle * (1 - middle))))
+    (value, error), (share, its_error) = released.share(count, condition), own.share(count, condition)
+    middle = float(np.clip((value + share) / 2, 0, 1))
+    over = _over(value - share, np.hypot(error, its_error), np.sqrt(middle * (1 - middle)))
+    return (released.column.name, what, value, share, *over)
 
 
-def _mean(release: ReleaseData, column: Column, own: _Sums | _Released, notes: list[str]) -> _Line:
+def _mean(released: _Released, own: _Sums | _Released, notes: list[str]) -> _Line:
     """Means of the numbers that are there, over the root of the mean of both variances."""
+    name = released.column.name
     try:
-        found, (mean, its_error, variance) = _released_mean(release, column), own.moments()
+        (value, error, spread), (mean, its_error, variance) = released.moments(), own.moments()
     except ValueError as refusal:  # no released weight where the column has a number
-        notes.append(f"{column.name}: {refusal}")
-        return (column.name, "mean", np.nan, own.mean, np.nan, np.nan)
+        notes.append(f"{name}: {refusal}")
+        return (name, "mean", np.nan, own.mean, np.nan, np.nan)
     if np.isnan(variance):
-        notes.append(f"{column.name}: fewer than two rows of the sample have a number")
-        return (column.name, "mean", found.value, np.nan, np.nan, np.nan)
-    pooled = np.sqrt((_released_variance(release, column) + variance) / 2)
-    error = np.hypot(found.standard_error, its_error)
-    return (column.name, "mean", found.value, mean, *_over(found.value - mean, error, pooled))
-
-
-def _released_mean(release: ReleaseData, column: Column) -> Estimate:
-    return expectation(
-        release,
-        lambda frame: np.nan_to_num(natural(column, column.encode(frame[column.name])[0])),
-        where=_condition(column, lambda x: ~np.isnan(x)) if column.missing else None,
-    )
+        notes.append(f"{name}: fewer than two rows of the sample have a number")
+        return (name, "mean", value, np.nan, np.nan, np.nan)
+    over = _over(value - mean, np.hypot(error, its_error), np.sqrt((spread + variance) / 2))
+    return (name, "mean", value, mean, *over)
 
 
 def _over(difference: float, error: float, spread: float) -> tuple[float, float]:
     if spread <= 0:
         return (0.0 if abs(difference) < 1e-12 else np.nan), np.nan
     return float(difference / spread), float(error / spread)
-
-
-def _released_variance(release: ReleaseData, column: Column) -> float:
-    values = natural(column, release.encoded_points[:, release.domain.position(column.name)])
-    known = ~np.isnan(values)
-    p = view_weights(release, "probability")[known]
-    centred = values[known] - p @ values[known] / p.sum()
-    return float(p @ centred**2 / p.sum())

@@ -13,19 +13,19 @@ populations elsewhere enters the test, and the null distribution includes its li
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import combinations, pairwise
 
 import numpy as np
-import pandas as pd
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
-from kmeanalyst.inference.two_sample.noise_aware import noise_aware_test
+from kmeanalyst.inference.two_sample.differences import HEAVY, USUAL_DIFFERENCE, Difference
 from kmeanalyst.inference.two_sample.resampled import Draws
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, sample_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.principal import Directions
+from kmeanalyst.releases.statement import is_pure
 
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
 _AWAY = 0.1  # share of the second half's cells that are the domain's, and of the first half's that are the rows'
@@ -47,10 +47,8 @@ def reference_rows(evidence: Side, rows: Array, weights: Array | None = None) ->
     return np.where((rng.random(chosen.shape) < share)[:, domain.column_of], domain.draw(n, rng), drawn)
 
 
-USUAL_DIFFERENCE = 0.1  # relative variance between populations that differ: a shift of 0.3 standard deviations
 _INTERCEPT = 100.0  # prior variance of a function's constant, in units of a row's squared norm
 _LEAST_RIDGE = 1e-6  # smallest ridge, in the same units
-_LEAST_SIZE = 1e-8  # smallest share of the variance of correlated functions that a direction counts with
 _RIDGE_OF_OTHERS = 0.15  # ridge, as a share of a function's variance, where other functions are projected out
 _RIDGES = (1.0, 10.0, 100.0)  # ridges that are tried, in units of the smallest
 
@@ -94,6 +92,11 @@ class Functionals:
         """S (k, k): what is read of each function where each moves by itself, Cov(bᵀφ, u) over the reference."""
         fitted = self.values - self.residuals
         return (fitted - fitted.mean(axis=0)).T @ self.values / len(fitted)
+
+    @property
+    def missed(self) -> Array:
+        """(k, k), mean products of the residuals."""
+        return self.residuals.T @ self.residuals / len(self.residuals)
 
     @property
     def seen(self) -> float:
@@ -154,168 +157,90 @@ class _Ridge:
         return cho_solve(self._factor, values)
 
 
-def whitened_test(
-    vectors: Array,
-    differences: Array,
-    signal: Array,
-    covariance: Array,
-    shrink: float,
-    evidence: Side,
-    draws: Draws | None = None,
-) -> tuple[float, float]:
-    """(statistic, pvalue) of differences z = bᵀd (k,), weighted by their signal.
-
-    vectors      b (F, k).
-    signal       (k, k) covariance of z that a difference of relative variance 1 would give it, up to a factor.
-    covariance   (k, k) of bᵀφ(x) over rows x, of which z has the part `shrink`; the noise is added to it.
-    draws        of samples, as vectorsᵀφ(x).
-    z is rotated to coordinates of variance 1 under the hypothesis, in which the signal has variances g; the statistic is
-    the sum of their squares, weighted g/(1 + Dg).
-    """
-    null = shrink * covariance + evidence.noise_variance * (vectors.T @ vectors)
-    scale = np.sqrt(np.maximum(null.diagonal(), 1e-300))
-    size, turn = np.linalg.eigh(null / scale / scale[:, None])
-    white = turn / np.sqrt(np.maximum(size, _LEAST_SIZE)) / scale[:, None]
-    gain, along = np.linalg.eigh(white.T @ signal @ white)
-    gain = np.maximum(gain, 0.0)
-    if gain.max(initial=0.0) <= 0:
-        return 0.0, 1.0  # nothing of the functions is seen
-    gain /= 1 + USUAL_DIFFERENCE * gain
-    turned = white @ along * np.sqrt(gain / gain.max())
-    turned *= np.sign(turned[np.abs(turned).argmax(axis=0), np.arange(len(gain))])  # or rounding errors choose it
-    directions = Directions(vectors @ turned, np.ones(len(gain)))
-    difference = np.linalg.lstsq(vectors.T, differences, rcond=None)[0]
-    draws = draws and draws.along(turned)
-    return noise_aware_test(difference, directions, turned.T @ covariance @ turned, shrink, evidence.measurement, draws)
-
-
 _OF_A_COLUMN = 6  # functions of each column
 _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # products: most of a pair, fewest, about all
 _MOST_PAIRED = 30  # columns whose pairs are all tested
+_FEWEST_ROWS = 10  # with fewer, functions are read at the domain's rows: at two rows' own, columns differed .10
 
 
 @dataclass(frozen=True)
-class GroupTest:
-    """p-value of a group of functions (NaN for an empty group), and the share of their variance that the features see."""
+class Seen:
+    """The p-value of a test of some functions (NaN of none), and the share of their variance that the features see."""
 
     pvalue: float
     seen: float
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Functions that are tested together.
+def differences_seen(evidence: Side, sample: SampleRows, some: Array, elsewhere: float) -> dict[tuple[int, ...], Seen]:
+    """Does each column, and each pair of columns, have the same distribution on both sides? Two passes over the sample.
 
-    read        how they are read.
-    variances   (k,) prior ones, as a signal.
-    expected    (k,) the part of the difference of their means that something else explains.
-    elsewhere   the relative variance by which the two populations may differ in the unseen part of the functions.
+    some        rows of the sample.
+    elsewhere   the relative variance by which the two populations differ as a whole. So much of it may enter a test through the
+                unseen part of its functions; into a product's, as much as its columns differ too.
+    Of many columns, the pairs of those that differ most are tested.
     """
-
-    read: Functionals
-    variances: Array
-    expected: Array
-    elsewhere: float
-
-
-def difference_tests(
-    groups: Sequence[Group], projector: RidgeProjector, sample: SampleRows
-) -> tuple[list[GroupTest], Array]:
-    """A test of each group: do its functions have one mean in the release's population and in the sample's?
-
-    Returns   the tests, and the differences of all means (Σk,). One pass over the sample.
-    """
-    tests, evidence, stop = list[GroupTest](), projector.evidence, 0
-    vectors = np.hstack([np.zeros((projector.dimension, 0)), *(projector.vectors(group.read) for group in groups)])
-    moments = sample_side(evidence, Directions(vectors, np.ones(vectors.shape[1])), sample.blocks())
-    assert moments.covariance is not None
-    every = np.eye(vectors.shape[1])
-    differences = vectors.T @ (evidence.mean - moments.mean)
-    shrink = evidence.row_variance + moments.row_variance
-    for group in groups:
-        part = slice(stop, stop := stop + len(group.variances))
-        missed = group.read.residuals.T @ group.read.residuals / len(group.read.residuals)
-        beyond = group.elsewhere * missed
-        covariance = moments.covariance[part, part] + beyond / shrink
-        draws = moments.draws and replace(moments.draws.along(every[:, part]), beyond=beyond)
-        signal = (group.read.signal * group.variances) @ group.read.signal.T
-        excess = differences[part] - group.expected
-        if len(excess):
-            _, pvalue = whitened_test(vectors[:, part], excess, signal, covariance, shrink, evidence, draws)
-            tests.append(GroupTest(pvalue, group.read.seen))
-        else:
-            tests.append(GroupTest(np.nan, 0.0))
-    return tests, differences
-
-
-class Columns:
-    """A handful of functions of each column, and how they are read.
-
-    functions   of each column.
-    read        all of them, one column's after the other's.
-    """
-
-    def __init__(self, projector: RidgeProjector) -> None:
-        domain = projector.evidence.domain
-        self.functions = [column_functions(domain, (j,), projector.rows, _OF_A_COLUMN) for j in range(len(domain))]
-        self.owner = np.repeat(np.arange(len(domain)), [len(each) for each in self.functions])
-        self.read = projector.functionals(np.hstack([each(projector.rows) for each in self.functions]))
-
-    def __getitem__(self, j: int) -> Functionals:
-        """The functionals of column j."""
-        return self.read[self.owner == j]
-
-
-def column_tests(
-    columns: Columns, projector: RidgeProjector, sample: SampleRows, elsewhere: float
-) -> tuple[list[GroupTest], list[Array]]:
-    """Does each column have the same distribution on both sides? The tests, and the differences of its functions' means.
-
-    elsewhere   the relative variance by which the two populations differ as a whole.
-    """
-    groups = []
-    for j, each in enumerate(columns.functions):
-        alone = columns[j].orthogonalised_against(columns.read[columns.owner != j])
-        groups.append(Group(alone, each.variances, np.zeros(len(each)), elsewhere))
-    tests, differences = difference_tests(groups, projector, sample)
-    return tests, [differences[columns.owner == j] for j in range(len(tests))]
-
-
-def pairs_to_test(pvalues: Array) -> list[tuple[int, int]]:
-    """All pairs of columns; of many columns, those of the columns that differ most."""
-    first = np.sort(np.argsort(pvalues, kind="stable")[:_MOST_PAIRED])
-    return list(combinations((int(j) for j in first), 2))
-
-
-def pair_tests(
-    pairs: Sequence[tuple[int, int]],
-    columns: Columns,
-    shifts: Sequence[Array],
-    projector: RidgeProjector,
-    sample: SampleRows,
-    elsewhere: float,
-    some: Array,
-) -> list[GroupTest]:
-    """Does each pair of columns have the same association on both sides? Products of functions centred at `some` rows.
-
-    shifts   for each column the differences of its functions' means; 0 if the column is not known to differ. They explain
-             the product of the means. Their size also decides how much of the columns' own differences may enter through
-             the unseen part of a product.
-    """
-    centres = [each(some).mean(axis=0) for each in columns.functions]
+    domain = evidence.domain
+    home = some if len(some) >= _FEWEST_ROWS else domain.draw(2 * _REFERENCE_ROWS, 0)
+    projector = RidgeProjector(evidence, reference_rows(evidence, home))
+    functions = [column_functions(domain, (j,), projector.rows, _OF_A_COLUMN) for j in range(len(domain))]
+    values, owner = (
+        [each(projector.rows) for each in functions],
+        np.repeat(range(len(domain)), list(map(len, functions))),
+    )
+    every = projector.functionals(np.hstack(values))
+    alone = [every[owner == j].orthogonalised_against(every[owner != j]) for j in range(len(domain))]
+    of_columns = _tested(projector, sample, alone, [each.variances for each in functions], [elsewhere] * len(domain))
+    found = {(j,): own for j, (own, _) in enumerate(of_columns)}
+    shifts = [shift for _, shift in of_columns]
+    # around the middle of both sides: that columns shift by themselves then moves no mean of a product
+    centres = [each(some).mean(axis=0) + shift / 2 for each, shift in zip(functions, shifts, strict=True)]
+    differ = np.sort(np.argsort([found[j,].pvalue for j in range(len(domain))], kind="stable")[:_MOST_PAIRED])
+    pairs = list(combinations(map(int, differ), 2))
     most = int(np.clip(_ALL_PRODUCTS / max(len(pairs), 1), _FEWEST_PRODUCTS, _PRODUCTS))
-    groups = []
+    read, variances, doubts = [], [], []
     for i, j in pairs:
-        (a, b), variances = leading_products([columns.functions[i], columns.functions[j]], most)
-        values = products([columns[i].values - centres[i], columns[j].values - centres[j]], (a, b))
-        read = projector.functionals(values).orthogonalised_against(columns.read)
-        doubt = elsewhere + _mean_square(shifts[i]) + _mean_square(shifts[j])
-        groups.append(Group(read, variances, shifts[i][a] * shifts[j][b], doubt))
-    return difference_tests(groups, projector, sample)[0]
+        chosen, own = leading_products([functions[i], functions[j]], most)
+        product = projector.functionals(products([values[i] - centres[i], values[j] - centres[j]], chosen))
+        read.append(product.orthogonalised_against(every))
+        variances.append(own)
+        doubts.append(elsewhere + sum(float(np.square(shifts[k]).mean()) for k in (i, j) if len(shifts[k])))
+    tested = _tested(projector, sample, read, variances, doubts)
+    return found | {pair: own for pair, (own, _) in zip(pairs, tested, strict=True)}
 
 
-def _mean_square(values: Array) -> float:
-    return float(np.square(values).mean()) if len(values) else 0.0
+def _tested(
+    projector: RidgeProjector, sample: SampleRows, groups: Sequence[Functionals], variances: Sequence[Array],
+    doubts: Sequence[float],
+) -> list[tuple[Seen, Array]]:  # fmt: skip
+    """The test of each group of functions, of these prior variances, and the differences of their means, in one pass."""
+    evidence, ends = projector.evidence, np.cumsum([0, *map(len, variances)])
+    vectors = np.hstack([np.zeros((projector.dimension, 0)), *map(projector.vectors, groups)])
+    moments = sample_side(evidence, Directions(vectors, np.ones(ends[-1])), sample.blocks())
+    assert moments.draws is not None
+    differences, shrink = vectors.T @ (evidence.mean - moments.mean), evidence.row_variance + moments.row_variance
+    found = []
+    for group, own, doubt, (start, stop) in zip(groups, variances, doubts, pairwise(ends), strict=True):
+        draws = moments.draws.along(np.eye(ends[-1])[:, start:stop])
+        covariance = shrink * draws.of_a_row + doubt * group.missed
+        signal = (group.signal * own) @ group.signal.T
+        one = seen_difference(vectors[:, start:stop], differences[start:stop], covariance, evidence, draws)
+        found.append((Seen(one.whitened(signal).pvalue, group.seen), differences[start:stop]))
+    return found
+
+
+def seen_difference(
+    vectors: Array, means: Array, covariance: Array, evidence: Side, draws: Draws | None = None
+) -> Difference:
+    """Means z (k,) that are read along b (F, k) of a measurement, whose noise is added to their covariance (k, k).
+
+    Squares of a sum of Laplace numbers vary the less, the more there are.
+    """
+    heavy = 1.0
+    if evidence.measurement is not None and is_pure(evidence.measurement.noise_law) and vectors.size:
+        shares = np.square(vectors) / np.square(vectors).sum(axis=0)
+        heavy += (HEAVY - 1) * float(np.square(shares).sum(axis=0).max())
+    noise = evidence.noise_variance * (vectors.T @ vectors)
+    return Difference(means, covariance + noise, np.ones(len(means)), heavy, draws)
 
 
 def holm(pvalues: Array) -> Array:
@@ -326,11 +251,3 @@ def holm(pvalues: Array) -> Array:
     steps = pvalues[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted
-
-
-def verdicts(tests: Sequence[GroupTest], level: float) -> pd.DataFrame:
-    """pvalue, adjusted (Holm), differs at the level, and the share seen: a row for each test."""
-    pvalues = np.array([test.pvalue for test in tests], dtype=float)
-    adjusted = holm(pvalues)
-    seen = np.array([test.seen for test in tests], dtype=float)
-    return pd.DataFrame({"pvalue": pvalues, "adjusted": adjusted, "differs": adjusted <= level, "seen": seen})

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows, whitened_test
+from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows, seen_difference
 from kmeanalyst.inference.contingency.contingency_test import (
     Contrasts,
     departures,
@@ -294,16 +294,14 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     spread = points.covariance(missed)
     u, v = (points.covariance(each) for each in at_points)
     sampling = u[np.ix_(a, a)] * v[np.ix_(b, b)]  # Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′)
-    covariance = sampling + points.doubt / evidence.row_variance * spread
-    signal = np.diag(variances)
-    statistic, pvalue = whitened_test(vectors, estimates, signal, covariance, evidence.row_variance, evidence)
-    noise = evidence.noise_variance * np.einsum("fk,fk->k", vectors, vectors)
-    bias = noise + evidence.row_variance * sampling.diagonal()
+    one = seen_difference(vectors, estimates, evidence.row_variance * sampling + points.doubt * spread, evidence)
+    tested = one.whitened(np.diag(variances))
+    bias = one.covariance.diagonal() - points.doubt * spread.diagonal()
     seen = 1 - float(spread.trace() / max(points.covariance(values).trace(), 1e-12))
     return result_about(
         release,
-        statistic=statistic,
-        pvalue=pvalue,
+        statistic=tested.statistic,
+        pvalue=float(np.nan_to_num(tested.pvalue, nan=1.0)),  # where nothing of the products is seen
         mmd_squared=float(variances @ (estimates**2 - bias)),
         estimator="biased",
         method=_METHOD,

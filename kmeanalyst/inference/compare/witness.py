@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.compare.functionals import USUAL_DIFFERENCE
+from kmeanalyst.inference.two_sample.differences import USUAL_DIFFERENCE
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, directions_of, sample_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import row_blocks

@@ -44,7 +44,9 @@ from kmeanalyst.representation.weights.views import distinct_rows, systematic_in
 
 _OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 12, 4, 1500  # functions of a column, of a set, of all
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
-_HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
+USUAL_DIFFERENCE = 0.1  # D, relative variance between populations that differ: a shift of 0.3 standard deviations
+_LEAST_SIZE = 1e-8  # smallest share of the variance of correlated functions that a direction counts with
+HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _LEVEL = 0.05
 _LEAST_P = 1e-300  # no p-value is 0
 _LEAST_NOISE = 1e-12  # variance of the noise of a mean; exact tables have none
@@ -75,6 +77,22 @@ class Difference:
         draws = self.draws and self.draws.along(np.eye(len(self.means))[:, part])
         return Difference(self.means[part], self.covariance[part, part], self.variances[part], self.heavy, draws)
 
+    def whitened(self, signal: Array) -> Difference:
+        """In coordinates of variance 1 under the hypothesis, weighted by their signal g/(1 + Dg), for smooth features.
+
+        signal   (k, k) covariance of d that a difference of relative variance 1 would give it, up to a factor; g its variances.
+        Nothing is left where nothing is seen of the functions.
+        """
+        scale = np.sqrt(np.maximum(np.diag(self.covariance), 1e-300))
+        size, turn = np.linalg.eigh(self.covariance / scale / scale[:, None])
+        white = turn / np.sqrt(np.maximum(size, _LEAST_SIZE)) / scale[:, None]
+        gain, along = np.linalg.eigh(white.T @ signal @ white)
+        keep = gain > 0
+        gain, turned = gain[keep] / (1 + USUAL_DIFFERENCE * gain[keep]), white @ along[:, keep]
+        turned *= np.sign(turned[np.abs(turned).argmax(axis=0), np.arange(len(gain))])  # or rounding errors choose it
+        draws = self.draws and self.draws.along(turned)
+        return Difference(self.means @ turned, turned.T @ self.covariance @ turned, gain, self.heavy, draws)
+
     @property
     def form(self) -> NormalQuadraticForm:
         """The statistic's, in coordinates √λ d."""
@@ -94,9 +112,9 @@ class Difference:
         normal = NormalQuadraticForm(e, degrees=degrees).sf(self.statistic)
         if self.draws is None:
             return normal
-        rest = partial(iter, [self.covariance - self.draws.covariance / self.draws.n_rows])
         weights, shrink = self.variances / np.diag(self.covariance), 1 / self.draws.n_rows
-        drawn = null_tail(self.statistic, weights, self.draws.covariance, shrink, rest, self.draws)
+        rest = partial(iter, [self.covariance - shrink * self.draws.of_a_row])
+        drawn = null_tail(self.statistic, weights, self.draws.of_a_row, shrink, rest, self.draws)
         return drawn if self.heavy == 1 else max(drawn, normal)
 
 
@@ -292,7 +310,7 @@ def _rows_of_cells(domain: Domain, cells: Cells) -> Array:
 class _Side(ABC):
     def __init__(self, release: ReleaseData, side: Side, functions: _Functions) -> None:
         self.side = side
-        self.heavy = 1.0 if side.measurement is None or not is_pure(side.measurement.noise_law) else _HEAVY
+        self.heavy = 1.0 if side.measurement is None or not is_pure(side.measurement.noise_law) else HEAVY
         self.prepare(release, functions)
 
     @abstractmethod

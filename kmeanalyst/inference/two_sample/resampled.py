@@ -31,26 +31,26 @@ class Draws:
 
     values, weights   (m, K), (m,): the points and their probabilities.
     n_rows            n.
-    beyond            (K, K) what else the difference varies by.
     share             of the points' covariance in that of a row; the rest is of the sample's own.
     counts            (B, m) how often each point is among the rows of a covariance, over their number; None for many rows.
     means             (B, K) of all rows of each draw.
+    blended           (K, K) the covariance of a row as both say; None where it is the points'.
     """
 
     values: Array
     weights: Array
     n_rows: int
-    beyond: Array
     share: float
     counts: csr_array | None = None
     means: Array | None = None
+    blended: Array | None = None
 
     @classmethod
     def of(cls, values: Array, weights: Array, n_rows: int, n_left_out: int) -> Draws:
         """`n_left_out` of the rows have no part in a covariance."""
         values = values - weights @ values
         share = _POINTS_COUNT_AS / (_POINTS_COUNT_AS + n_rows)
-        every = cls(values, weights, n_rows, np.zeros((values.shape[1],) * 2), share)
+        every = cls(values, weights, n_rows, share)
         if n_rows > _MOST_ROWS:
             return every
         uniform = np.random.default_rng(0).random((_DRAWS, n_rows))
@@ -62,23 +62,28 @@ class Draws:
     def covariance(self) -> Array:
         return (self.values.T * self.weights) @ self.values
 
+    @property
+    def of_a_row(self) -> Array:
+        return self.covariance if self.blended is None else self.blended
+
     def of_values(self, values: Array) -> Draws | None:
         """The same samples with these values (m, K) of the points, whose covariance is a row's; None of many rows."""
         if self.counts is None:
             return None
-        values, beyond = values - self.weights @ values, np.zeros((values.shape[1],) * 2)
-        return replace(self, values=values, beyond=beyond, share=1.0, means=self.counts @ values)
+        values = values - self.weights @ values
+        return replace(self, values=values, share=1.0, means=self.counts @ values)
 
     def along(self, form: Array) -> Draws:
         """The same in other coordinates, those times `form` (K, k)."""
         means = None if self.means is None else self.means @ form
-        return replace(self, values=self.values @ form, means=means, beyond=form.T @ self.beyond @ form)
+        blended = None if self.blended is None else form.T @ self.blended @ form
+        return replace(self, values=self.values @ form, means=means, blended=blended)
 
     def ratios(self, weights: Array, shrink: float, noises: Noises) -> Array:
         """(B,): Σ w_k d_k² of each draw, over its mean under the draw's own covariance."""
         assert self.counts is not None and self.means is not None
         rng, points, n = np.random.default_rng(1), self.covariance, self.n_rows
-        others = (shrink - 1 / n) * points + self.beyond  # the release's own rows
+        others = (shrink - 1 / n) * points  # the release's own rows
         parts = np.array_split(self.means, sum(1 for _ in noises()))
         drawn = [
             part + rng.standard_normal(part.shape) @ _root(others + noise)
@@ -87,7 +92,7 @@ class Draws:
         squares = self.counts @ (np.square(self.values) @ weights) - np.square(self.means) @ weights
         spread = (1 - self.share) * squares * n / (n - 1) + self.share * (weights @ np.diag(points))
         ratios: Array = np.square(np.vstack(drawn)) @ weights
-        return ratios / (shrink * spread + weights @ np.diag(self.beyond + _mean(noises)))
+        return ratios / (shrink * spread + weights @ np.diag(_mean(noises)))
 
 
 def null_tail(

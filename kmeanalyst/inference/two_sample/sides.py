@@ -144,6 +144,7 @@ def sample_side(other: Side, directions: Directions, blocks: Iterable[Array], *,
     draws = Draws.of(values, weights, n, len(left_out))
     variance += draws.share * (of_points - variance)
     covariance += draws.share * (draws.covariance - covariance)
+    draws = replace(draws, blended=covariance)
     return Side(
         other.domain, feature_map, mean, n, mean_square=mean_square, variance=variance, covariance=covariance, draws=draws
     )  # fmt: skip

@@ -14,6 +14,7 @@ from simulated_releases import measured_release, measurement_of
 import kmeanalyst as ka
 from kmeanalyst.inference.compare import comparison, functionals, witness
 from kmeanalyst.inference.compare.comparison import standardised_differences
+from kmeanalyst.inference.compare.functionals import Seen
 from kmeanalyst.inference.two_sample import column_functions
 from kmeanalyst.inference.two_sample.differences import differences_of
 from kmeanalyst.inference.two_sample.sides import SampleRows, directions_of, measured_side
@@ -102,8 +103,11 @@ def tables_of(release: Release, rows: np.ndarray) -> tuple[pd.DataFrame, pd.Data
     """The verdicts on columns and pairs of a comparison."""
     sample, known = SampleRows(release, rows), measured_side(release)
     if isinstance(known.feature_map, MarginFeatures):
-        return comparison._tables_of(differences_of(release, sample), release.domain.names, 0.05)
-    return comparison.attributed(known, sample, rows, 0.0, 0.05)
+        found = {own: Seen(one.pvalue, np.nan) for own, one in differences_of(release, sample).sets.items()}
+    else:
+        found = functionals.differences_seen(known, sample, rows, 0.0)
+    pairs = [own for own in found if len(own) == 2]
+    return comparison._tables_of(found, release.domain.names, pairs, 1.0, 0.05)[1:]
 
 
 def verdicts(
@@ -254,12 +258,23 @@ def test_a_test_gives_little_weight_to_a_function_that_is_mostly_noise():
     scale = np.sqrt(known.noise_variance)
     vectors = np.zeros((known.feature_map.dimension, 2))
     vectors[0, 0], vectors[1, 1] = 100, 3000
-    small = np.eye(2) * 1e-12
     p = [
-        functionals.whitened_test(vectors, scale * np.array(z), np.eye(2), small, 1e-3, known)[1]
+        functionals.seen_difference(vectors, scale * np.array(z), np.zeros((2, 2)), known).whitened(np.eye(2)).pvalue
         for z in ([350.0, 0.0], [0.0, 10500.0])
     ]
     assert p[0] < 1e-3 and p[1] > 10 * p[0]
+
+
+def test_a_sum_of_laplace_numbers_has_squares_that_vary_as_its_kurtosis_says():
+    """Var z² of z = Σ b ξ is 2 + 3 Σ b⁴ / (Σ b²)², ξ of variance 1: for one number 5, 2.5 times that of a normal one."""
+    known, flat = measured_side(released(0)[0]), np.ones((MAPS["margins"].dimension, 1))
+    heavy = dataclasses.replace(known.measurement, noise_law="discrete laplace")
+    for vectors, factor in ((np.eye(len(flat))[:, :1], 2.5), (flat, 1 + 1.5 / len(flat))):
+        found = functionals.seen_difference(
+            vectors, np.ones(1), np.eye(1), dataclasses.replace(known, measurement=heavy)
+        )
+        assert found.heavy == pytest.approx(factor)
+        assert functionals.seen_difference(vectors, np.ones(1), np.eye(1), known).heavy == 1.0
 
 
 def test_two_levels_that_both_grow_rarer_explain_their_product():
@@ -285,10 +300,11 @@ def test_holm_adjusts_as_published():
 
 def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypatch):
     monkeypatch.setattr(functionals, "_MOST_PAIRED", 2)
-    assert functionals.pairs_to_test(np.array([0.5, 0.01, 0.2, np.nan])) == [(1, 2)]
     release, rng = released(0, "random-features")
     found = ka.compare(release, population(50, rng))
-    assert len(found.pairs) == 1 and any("pairs were tested among" in note for note in found.notes)
+    two = set(found.columns["pvalue"].nsmallest(2).index)
+    assert len(found.pairs) == 1 and set(found.pairs.loc[0, ["first", "second"]]) == two
+    assert any("pairs were tested among" in note for note in found.notes)
 
 
 # ---------------------------------------------------------------- the witness
