@@ -19,7 +19,7 @@ from kmeanalyst.cli.arguments import (
     sample_argument,
     view_option,
 )
-from kmeanalyst.cli.terminal import OnProgress, argument, note, option, say
+from kmeanalyst.cli.terminal import OnProgress, argument, note, option
 from kmeanalyst.releases.texts import aligned
 
 if TYPE_CHECKING:
@@ -303,29 +303,18 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> A
     return result.to_text(level), lambda: result.to_dict() | facts
 
 
-def _refuse_drawing(sample_path: str, plot: str | None, **_: Any) -> None:
-    if plot is not None and sample_path.endswith(".kme"):
-        raise ValueError(
-            "--plot draws where rows of a sample are more frequent, and this is another release: its rows are not known. "
-            "Leave --plot out, or name a table, such as a .csv or .parquet file."
-        )
-
-
 @on_release(
     "compare", "Test a sample, and show where it differs.", sample_argument, _false_alarm_option,
     option("--top", "At most this many lines for each table.", click.IntRange(min=1), 10),
-    option("--plot", "Draw the witness of the columns.", "file", metavar="OUT.png"),
-    columns_option, *own_options, work="comparing", check=_refuse_drawing,
+    columns_option, *own_options, work="comparing",
 )  # fmt: skip
-def compare(
-    release: Release, source: Any, level: float, top: int, plot: str | None, own: Any, on_progress: OnProgress
-) -> Answer:
+def compare(release: Release, source: Any, level: float, top: int, own: Any) -> Answer:
     """Test whether SAMPLE (a table or another .kme, as of mmd-test) is from the release's population, and show where they differ.
 
     \b
     Examples:
       kmeanalyst compare adult.kme my_sample.csv
-      kmeanalyst compare adult.kme my_sample.csv --top 5 --plot witness.png
+      kmeanalyst compare adult.kme my_sample.csv --top 5
     """
     from kmeanalyst.inference.compare.comparison import compare as compare_rows
     from kmeanalyst.release import Release
@@ -333,13 +322,7 @@ def compare(
 
     sample = source if isinstance(source, Release) else read_table(source, release.domain)
     comparison = compare_rows(release, sample, level=level, **own)
-    if plot is not None:
-        from kmeanalyst.plots.witness import save_witness
-
-        on_progress("drawing", None)
-        save_witness(comparison, plot, most=top)
-        say(f"wrote {plot}", err=True)
-    return lambda: comparison.to_text(top), lambda: comparison.to_dict() | {"plot": plot}
+    return lambda: comparison.to_text(top), comparison.to_dict
 
 
 @on_release(

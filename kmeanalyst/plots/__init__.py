@@ -10,6 +10,5 @@ form as well as in colour: a grey print and colour-blind readers distinguish the
 from kmeanalyst.plots.distributions import histogram
 from kmeanalyst.plots.joint import table
 from kmeanalyst.plots.overview import overview
-from kmeanalyst.plots.witness import save_witness, witness
 
-__all__ = ["histogram", "overview", "save_witness", "table", "witness"]
+__all__ = ["histogram", "overview", "table"]

@@ -12,11 +12,11 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_542,
-    "kmeanalyst/inference": 13_522,
+    "kmeanalyst/cli": 1_525,
+    "kmeanalyst/inference": 13_286,
     "kmeanalyst/kernels": 3_234,
     "kmeanalyst/learning": 2_948,
-    "kmeanalyst/plots": 967,
+    "kmeanalyst/plots": 834,
     "kmeanalyst/release": 439,
     "kmeanalyst/releases": 10_844,
     "kmeanalyst/report": 1_341,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_252,
     "release_side/quality": 1_472,
-    "tests": 48_636,
+    "tests": 48_540,
 }
 
 

@@ -268,19 +268,14 @@ def test_series_differ_in_line_and_marker_and_not_in_colour_alone():
         assert luminance("white") - luminance(one.colour) > 0.3  # each line is dark enough on paper
 
 
-def comparison(release: Release) -> ka.Comparison:
-    return ka.compare(release, release.resample(200, rng=1))
-
-
 DRAWN: dict[str, Callable[[Release, Any], Any]] = {
     "histogram": lambda r, ax: plots.histogram(r, "x", ax=ax),
     "table": lambda r, ax: plots.table(r, "x", "y", ax=ax),
-    "witness": lambda r, ax: plots.witness(comparison(r), "x", ax=ax),
 }
 
 
 def test_every_drawing_is_in_the_list_below():
-    assert set(DRAWN) == set(plots.__all__) - {"save_witness", "overview"}
+    assert set(DRAWN) == set(plots.__all__) - {"overview"}
 
 
 def test_axes_in_are_axes_out_and_pyplot_knows_no_figure_and_the_caption_states_the_guarantee(numeric_release):
@@ -292,7 +287,7 @@ def test_axes_in_are_axes_out_and_pyplot_knows_no_figure_and_the_caption_states_
         assert DRAWN[name](numeric_release, ax) is ax
         assert ax.get_xlabel() and ax.get_ylabel() and not ax.spines["top"].get_visible()
         assert "N = 2,000 rows · ε = 1, δ = 1e-06" in caption_of(ax)
-        assert name == "witness" or "fitted weights" in caption_of(ax)
+        assert "fitted weights" in caption_of(ax)
         assert not any("NOT PRIVATE" in text.get_text() for text in ax.texts)
     assert pyplot.get_fignums() == []
 
@@ -309,7 +304,7 @@ def test_without_axes_pyplot_makes_a_new_figure(numeric_release):
 def test_a_rehearsal_is_stamped_not_private_in_every_drawing(rehearsal):
     drawings = [
         plots.histogram(rehearsal, "hour", ax=axes()), plots.table(rehearsal, "hour", "code", ax=axes()),
-        plots.witness(comparison(rehearsal), "hour", ax=axes()), plots.histogram(rehearsal["hour"], ax=axes()),
+        plots.histogram(rehearsal["hour"], ax=axes()),
     ]  # fmt: skip
     for ax in drawings:
         assert "NOT PRIVATE" in [text.get_text() for text in ax.texts] and "NOT PRIVATE" in caption_of(ax)

@@ -1,1 +1,1 @@
-"""Where do two sides differ? Columns and pairs that account for the distance, the witness function, and independence."""
+"""Where do two sides differ? Columns and pairs that account for the distance, and independence."""

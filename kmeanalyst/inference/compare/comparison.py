@@ -1,7 +1,7 @@
 """Is a sample, or a second release, from a release's population, and if not, where do they differ?
 
-The two-sample test answers the first question; tests of each column and of each pair of columns, standardised
-differences and the witness function answer the second. All of them account for the privacy noise.
+The two-sample test answers the first question; tests of each column and of each pair of columns, and standardised
+differences, answer the second. All of them account for the privacy noise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import Seen, differences_seen, holm
-from kmeanalyst.inference.compare.witness import Witness, witness_of, witness_rows
 from kmeanalyst.inference.questions.expectation import expectation, probability
 from kmeanalyst.inference.two_sample.differences import differences_of
 from kmeanalyst.inference.two_sample.mmd_test import alone, counts_tables, mmd_test
@@ -34,7 +33,6 @@ from kmeanalyst.representation.weights.views import view_weights
 from kmeanalyst.sources.tables import Recode, Rename, translated
 
 _WIDEST = 24  # characters of a cell
-_NO_WITNESS = "of two releases no row is known, so none is shown where one has more"
 
 
 def verdict(comparison: Comparison) -> str:
@@ -53,9 +51,6 @@ def sections(comparison: Comparison, top: int) -> list[tuple[str, pd.DataFrame |
         title = f"{n} (p-values adjusted for their number)" if len(differ) else n
         found.append((title, differ.head(top) if len(differ) else None))
     found.append(("differences of means and shares, in standard deviations of a row", comparison.differences.head(top)))
-    witness, first = comparison.witness, (top + 1) // 2
-    ends = witness if len(witness) <= top else pd.concat([witness.head(first), witness.tail(top - first)])
-    found.append(("where the release has more (witness > 0), and where the sample has", ends if len(witness) else None))
     return found
 
 
@@ -100,12 +95,8 @@ class Comparison:
     differences  a row for each mean, share of a level and share of missing cells: the release's value, the sample's,
                  their difference in standard deviations of one row, and its standard_error, privacy noise included; those
                  first that are most standard errors.
-    witness      released points and rows of the sample, from where the release has most mass beyond the sample's
-                 (witness > 0) to the contrary, with standard_error (as if both had one population) and z. These rows
-                 are selected: the largest of many z is often beyond 2 even if both have one population. Of two releases empty.
     level        of the verdicts.
     notes        what a reader should know.
-    function     the witness as a function of encoded rows; None of two releases.
 
     >>> comparison.differs  # of ka.compare(release, sample.assign(age=sample["age"] + 5))
     True
@@ -126,10 +117,8 @@ class Comparison:
     columns: pd.DataFrame
     pairs: pd.DataFrame
     differences: pd.DataFrame
-    witness: pd.DataFrame
     level: float
     notes: tuple[str, ...]
-    function: Witness | None = field(repr=False)
 
     @property
     def differs(self) -> bool:
@@ -142,7 +131,7 @@ class Comparison:
         >>> comparison.to_dict()["differs"]
         True
         """
-        others = {"pairs": self.pairs, "differences": self.differences, "witness": self.witness}
+        others = {"pairs": self.pairs, "differences": self.differences}
         tables = {"columns": self.columns.reset_index(), **others}
         return {
             "overall": _plain(self.overall.to_dict() | {"adjusted": self.adjusted}),
@@ -205,7 +194,7 @@ def compare(
             "for two tables, or put the release first and the rows second."
         )
     known, release, sample = release.columns.names, marginal(release, columns), translated(sample, rename, recode)
-    about, function, shown, notes = alone(release, columns), None, pd.DataFrame(), [_NO_WITNESS]
+    about = alone(release, columns)
     other = marginal(sample, columns) if isinstance(sample, ReleaseData) else SampleRows(release, sample, known)
     if isinstance(other, SampleRows):
         if other.read_once:
@@ -213,24 +202,26 @@ def compare(
                 "compare goes through the sample several times, and a generator or a reader can be gone through only once. "
                 "Pass a DataFrame, a table, or the path of a file."
             )
-        about, notes, some, evidence = (*about, *other.notes), [], other.some(_SOME_ROWS), measured_side(release)
-        function = witness_of(release, evidence, other, some)
-        shown, spread = witness_rows(function, release, some), function.spread
+        about = (*about, *other.notes)
     if isinstance(other, ReleaseData) or counts_tables(release):
         differences = differences_of(release, other)
         overall = differences.result(release, about)
         found = {own: Seen(each.pvalue, np.nan) for own, each in differences.sets.items()}
         tested = list(combinations(range(len(release.domain)), 2))
     else:
-        overall = mmd_test(release, other, columns=columns)
+        overall, evidence, some = (
+            mmd_test(release, other, columns=columns),
+            measured_side(release),
+            other.some(_SOME_ROWS),
+        )
+        spread = float(evidence.feature_map(some).var(axis=0).sum())
         found = differences_seen(evidence, other, some, max(0.0, overall.mmd_squared) / max(spread, 1e-12))
         tested = [own for own in found if len(own) == 2]
     family, own_columns, pairs = _tables_of(found, release.domain.names, tested, overall.pvalue, level)
     lines, more = standardised_differences(release, other)
-    notes += _notes(own_columns, len(pairs))
     return Comparison(
         overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=own_columns, pairs=pairs,
-        differences=lines, witness=shown, level=level, notes=(*overall.notes, *more, *notes), function=function,
+        differences=lines, level=level, notes=(*overall.notes, *more, *_notes(own_columns, len(pairs))),
     )  # fmt: skip
 
 

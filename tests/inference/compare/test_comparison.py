@@ -1,4 +1,4 @@
-"""Comparing a release with a sample: levels of the tests of columns and pairs, what is flagged, witness, differences."""
+"""Comparing a release with a sample: levels of the tests of columns and pairs, what is flagged, differences."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from simulated_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
-from kmeanalyst.inference.compare import comparison, functionals, witness
+from kmeanalyst.inference.compare import comparison, functionals
 from kmeanalyst.inference.compare.comparison import standardised_differences
 from kmeanalyst.inference.compare.functionals import Seen
 from kmeanalyst.inference.two_sample import column_functions
 from kmeanalyst.inference.two_sample.differences import differences_of
-from kmeanalyst.inference.two_sample.sides import SampleRows, directions_of, measured_side
+from kmeanalyst.inference.two_sample.sides import SampleRows, measured_side
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -307,97 +307,6 @@ def test_of_many_columns_the_pairs_of_those_that_differ_most_are_tested(monkeypa
     assert any("pairs were tested among" in note for note in found.notes)
 
 
-# ---------------------------------------------------------------- the witness
-
-
-def witness_between(release: Release, rows: np.ndarray) -> witness.Witness:
-    return witness.witness_of(release, measured_side(release), SampleRows(release, rows), rows)
-
-
-@pytest.mark.parametrize("method", ["margins", "subspace"])
-def test_the_witness_is_positive_where_the_release_has_more(method):
-    release, rng = released(4, method, n=20_000)
-    f = witness_between(release, population(5000, rng, shift=1.0))
-    low, high = f(population(300, rng, shift=-1.0)), f(population(300, rng, shift=2.0))
-    assert (low[0] > 0).mean() > 0.85 and (high[0] < 0).mean() > 0.85
-    part, error = f.part(0, np.array([-1.5, 2.0]))
-    assert part[0] > 3 * error[0] and part[1] < -3 * error[1]
-
-
-def test_the_witness_is_the_shrunk_difference_along_its_directions():
-    rng = np.random.default_rng(4)
-    release, rows, at = noisy(MAPS["margins"], population(N, rng), rng), population(L, rng), population(9, rng)
-    f = witness_between(release, rows)
-    known, features = measured_side(release), MAPS["margins"]
-    along = directions_of(release, known.feature_map, rows)
-    c = 1 / N + 1 / L
-    s = 0.1 * along.variances / (0.1 * along.variances + c * along.variances + known.noise_variance)
-    difference = known.mean - features(rows).mean(axis=0)
-    np.testing.assert_allclose(
-        f(at)[0], (features(at) @ along.vectors * s) @ (along.vectors.T @ difference), atol=1e-12
-    )
-    replaced = f.around.copy()
-    replaced[:, 2] = 1.0
-    part, error = f.part(2, np.array([1.0]))
-    assert part[0] == pytest.approx(f(replaced)[0].mean()) and 0 < error[0] < f(replaced)[1].max()
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 0.1])
-@pytest.mark.levels(but="0.1")
-def test_the_witness_spreads_as_its_standard_errors_say(epsilon):
-    """40 tables, noises and samples: the root mean square of z is about 1."""
-    rng = np.random.default_rng(5)
-    at, z = population(20, rng), []
-    for _ in range(40):
-        release = noisy(MAPS["random-features"], population(500, rng), rng, epsilon=epsilon)
-        f, error = witness_between(release, population(150, rng))(at)
-        z.append(f / error)
-    found = np.sqrt(np.mean(np.square(z)))
-    assert found == pytest.approx(1, abs=0.17)
-    assert np.mean(z) == pytest.approx(0, abs=0.4)
-
-
-def test_the_table_of_the_witness_shows_different_rows_from_most_to_least():
-    rng = np.random.default_rng(6)
-    release = noisy(MAPS["margins"], population(N, rng), rng, points=population(300, rng))
-    found = ka.compare(release, population(L, rng, shift=1.0))
-    table = found.witness
-    assert list(table.columns) == [*DOMAIN.names, "side", "witness", "standard_error", "z"]
-    assert table["witness"].is_monotonic_decreasing and table["witness"].iloc[0] > 0 > table["witness"].iloc[-1]
-    assert len(table) <= 40 and set(table["side"]) <= {"release", "sample"}
-    np.testing.assert_allclose(table["z"], table["witness"] / table["standard_error"])
-    at_rows = found.function(DOMAIN.encode(table))
-    np.testing.assert_allclose(at_rows[0], table["witness"], atol=1e-12)
-    unit = found.function.coordinates(DOMAIN.encode(table))
-    unit /= np.linalg.norm(unit, axis=1)[:, None]
-    above = table["witness"].to_numpy() > 0
-    for side in (above, ~above):
-        cosines = unit[side] @ unit[side].T - 2 * np.eye(side.sum())
-        assert cosines.max() <= 0.8 + 1e-9
-
-
-def test_plots_draw_on_axes_and_return_them(tmp_path):
-    from matplotlib import pyplot
-
-    release, rng = released(7)
-    found = ka.compare(release, population(L, rng, shift=1.0))
-    ax = pyplot.subplots()[1]
-    assert ka.plots.witness(found, "x", ax=ax) is ax
-    line = ax.get_lines()[1]
-    f, _ = found.function.part(0, line.get_xdata())
-    np.testing.assert_allclose(line.get_ydata(), f, atol=1e-12)
-    bars = ka.plots.witness(found, "city")
-    assert [label.get_text() for label in bars.get_xticklabels()] == list(DOMAIN["city"].levels)  # type: ignore[attr-defined]
-    assert len(bars.patches) == 3
-    assert ka.plots.witness(found, "kids").get_xticklabels()[-1].get_text() == "missing"  # type: ignore[attr-defined]
-    assert ka.plots.witness(found).get_xlabel() == "x"
-    with pytest.raises(KeyError, match=r"no column 'nothing'.*x, kids, city"):
-        ka.plots.witness(found, "nothing")
-    ka.plots.save_witness(found, tmp_path / "all.png")
-    assert (tmp_path / "all.png").read_bytes()[:4] == b"\x89PNG"
-    pyplot.close("all")
-
-
 # ---------------------------------------------------------------- differences
 
 
@@ -481,17 +390,7 @@ def test_a_comparison_of_any_release_is_whole_and_plain(name, request):
     assert found.overall == ka.mmd_test(release, release.resample(60, rng=0))
     assert found.columns["pvalue"].between(0, 1).all() and found.columns["seen"].dropna().between(0, 1).all()
     written = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert set(written) == {
-        "overall",
-        "pvalue",
-        "differs",
-        "level",
-        "columns",
-        "pairs",
-        "differences",
-        "witness",
-        "notes",
-    }
+    assert set(written) == {"overall", "pvalue", "differs", "level", "columns", "pairs", "differences", "notes"}
     assert written["columns"][0]["column"] == release.domain.names[0]
 
 
@@ -503,7 +402,7 @@ def test_weighted_points_are_compared_as_a_fixed_distribution():
     assert not same.columns["differs"].any() and not same.pairs["differs"].any()
     different = ka.compare(fixed, population(400, rng, shift=0.6))
     assert different.differs and list(different.columns.index[different.columns["differs"]]) == ["x"]
-    assert different.witness["witness"].iloc[0] > 0 and any("fixed distribution" in note for note in different.notes)
+    assert any("fixed distribution" in note for note in different.notes)
 
 
 def test_a_comparison_reads_as_text_and_as_a_table():
@@ -517,7 +416,7 @@ def test_a_comparison_reads_as_text_and_as_a_table():
     assert text.splitlines()[5].split()[:1] == ["column"] and text.splitlines()[6].split()[0] == "x"
     assert len(found.to_text(top=2).splitlines()) < len(text.splitlines())
     html = found._repr_html_()
-    assert html.count("<table") == 3 and "extra&quot;" in html
+    assert html.count("<table") == 2 and "extra&quot;" in html
 
 
 def test_the_headline_is_of_all_tests_as_one_family(monkeypatch):
