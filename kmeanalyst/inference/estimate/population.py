@@ -103,7 +103,7 @@ def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) ->
 
 
 _MOST_OF_VARIANCE = 0.5  # a larger share of resolution in an answer's variance is said in a note
-_BLOCK = 2**24  # numbers of influence functions whose errors are computed at once
+_TOGETHER = 32  # questions whose errors are computed at once
 Where = Question | Sequence[Question] | None
 
 
@@ -264,8 +264,8 @@ def expecting_relations(population: Population, influence: Array) -> Array:
 def _parts(model: ErrorModel | IndependentErrors, influences: Sequence[Array]) -> Parts:
     longest = max(map(len, influences))
     influences = [one if len(one) == longest else np.append(one, 0.0) for one in influences]  # without a bias
-    step = max(1, _BLOCK // longest)
-    blocks = [model.parts(np.column_stack(influences[k : k + step])) for k in range(0, len(influences), step)]
+    some = range(0, len(influences), _TOGETHER)
+    blocks = [model.parts(np.column_stack(influences[k : k + _TOGETHER])) for k in some]
     known = [name for name in PARTS if blocks[0][name] is not None]
     return dict.fromkeys(PARTS) | {name: np.concatenate([block[name] for block in blocks]) for name in known}
 
