@@ -13,7 +13,7 @@ divided among sets of columns, each with a κ of its own (`interactions`): any a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any, ClassVar
@@ -76,6 +76,10 @@ class FeatureCovariance:
 
     def __matmul__(self, A: Array) -> Array:
         return self.with_features(self.features @ A) - np.outer(self.mean, self.mean @ A)
+
+    def at_rows(self, a: Array) -> Array:
+        """aᵀ(φ − E_p φ) at the rows, (n,) or (n, k), of a (F,) or (F, k)."""
+        return self.features @ a - self.mean @ a
 
     def with_features(self, values: Array) -> Array:
         return self.transposed @ (self.weights[:, None] * values)
@@ -207,6 +211,14 @@ class _System:
     noise_variance: float
     inverse: Any  # nearly, `_Blocks` or an identity
 
+    @classmethod
+    def of(cls, measurement: Measurement, covariance: FeatureCovariance, spread: float) -> _System:
+        noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
+        assert isinstance(measurement.feature_map, MarginFeatures)
+        return cls(
+            covariance, spread, noise_variance, _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
+        )
+
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A
 
@@ -299,9 +311,9 @@ def spread_from_independence(
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.vector - covariance.mean, probes])
     kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2
-    inverse = _Blocks.of(covariance, measurement.feature_map, kappa, _solvable_noise(variance, covariance, kappa))
+    system = _System.of(measurement, covariance, kappa)
     for _ in range(_SPREAD_STEPS):
-        system = _System(covariance, kappa, _solvable_noise(variance, covariance, kappa), inverse)
+        system = replace(system, spread=kappa, noise_variance=_solvable_noise(variance, covariance, kappa))
         found = system.solved(B, _until(_NEARLY), most=_STEPS_OF_PROBES)
         image = covariance @ found
         determined = kappa * float((probes * image[:, 1:]).sum(axis=0).mean())
@@ -354,7 +366,8 @@ class CellFit:
     def covariance(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
         """Joint covariances (k, k) by source of means of values (n, k) at the rows, or of coefficients with these influences."""
         a, centred = self._solved(influence)
-        rest, bias = self._rest(centred, a), self._still_to_go(centred, a)
+        rest = centred - self.system.covariance.at_rows(a)
+        bias = _STILL_TO_GO * (self.weights - self.probabilities) @ rest  # how far more steps would move the answers
         privacy = self.measurement.noise_scale**2 * a.T @ a
         sampling = (self.probabilities[:, None] * centred).T @ centred / self.measurement.n_rows
         left_open, related = self.interactions.left_open(rest, np.ptp(influence, axis=0))
@@ -382,20 +395,6 @@ class CellFit:
                     precision[j] += square * kernel.sizes[j] / (stop - start)
         return self.measurement.noise_scale**2 / precision
 
-    def _rest(self, centred: Array, a: Array) -> Array:
-        covariance = self.system.covariance
-        return centred - (covariance.features @ a - covariance.mean @ a)
-
-    def _still_to_go(self, centred: Array, a: Array) -> Array:
-        """(k,) errors that stand for how far the answers are still from where more steps would move them."""
-        moved, with_features = self._moved
-        return _STILL_TO_GO * (moved @ centred - with_features @ a)
-
-    @cached_property
-    def _moved(self) -> tuple[Array, Array]:
-        moved = self.weights - self.probabilities
-        return moved, self.system.covariance.transposed @ moved
-
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
 
@@ -404,16 +403,15 @@ class CellFit:
         size = len(self.system.covariance.mean)
         f = wider * np.sqrt(self._validation) * self.interactions.prior_draws(k, rng)
         noise = self.measurement.noise_scale * rng.standard_normal((size, k))
-        moved, with_features = self._moved
-        bias = _STILL_TO_GO * (moved - self._fitted(with_features[:, None])[:, 0])
+        moved = self.weights - self.probabilities
+        bias = _STILL_TO_GO * (moved - self._fitted(self.system.covariance.transposed @ moved[:, None])[:, 0])
         followed = self._fitted(self.system.covariance.transposed @ f + noise)
         return f - followed + np.outer(bias, rng.standard_normal(k))
 
     def _fitted(self, sums: Array) -> Array:
         """(n, k) the weights p (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ sums that a fit adds for measured sums of features (F, k)."""
-        covariance = self.system.covariance
         b = self.spread * self.system.solved(sums, _until(_DRAWN, fewest=_PATIENCE + 1))
-        return self.probabilities[:, None] * (covariance.features @ b - covariance.mean @ b)
+        return self.probabilities[:, None] * self.system.covariance.at_rows(b)
 
     @property
     def _validation(self) -> float:
@@ -480,12 +478,9 @@ def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: floa
 def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float) -> CellFit:
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
-    noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
-    inverse = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
-    system = _System(covariance, spread, noise_variance, inverse)
+    system = _System.of(measurement, covariance, spread)
     b = spread * system.solved_exactly(measurement.vector - covariance.mean)
-    answers = weights * (1 + covariance.features @ b - covariance.mean @ b)
-    return CellFit(rows, answers, system, determined, measurement)
+    return CellFit(rows, weights * (1 + covariance.at_rows(b)), system, determined, measurement)
 
 
 def _until(share: float, *, fewest: int = 1) -> Callable[[Array], Array]:

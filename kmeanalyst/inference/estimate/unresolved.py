@@ -16,8 +16,8 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, Integer, Number, Real
 from kmeanalyst.releases.domain.tree_column import Tree
@@ -26,9 +26,7 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.rules.compiled import asked_of
 
 _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish values that are nearer
-AT_EDGES = (
-    0.1  # of a range's mass may be at its first value beyond an even share: tables of strangers.py have .13 to .03
-)
+AT_EDGES = 0.1  # of a range's mass may be at its first value beyond an even share: .13 to .03 in real tables
 _RARELY = 0.05  # probability that a level is more frequent than its noisy count leaves possible
 _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
@@ -47,8 +45,7 @@ def unresolved_mass(
     mass, expression = _mass_of_levels(release, question) / probability, _parsed(question, release)
     mass += sum(_mass_of_equals(release, *pair, frame, weights) for pair in _equal_numbers(release, expression))
     for name, value in expression.equated if expression else ():
-        column: Any = release.columns[name] if name in release.domain.names else None
-        if isinstance(column, Number):
+        if isinstance(column := _column(release, name), Number):
             mass += _mass_near(release, column, value, frame, weights)
     return min(mass, 1.0)
 
@@ -72,13 +69,14 @@ def values_at_edges(release: ReleaseData, question: str) -> Iterator[tuple[str, 
 
     Ranges begin at round numbers, where values heap: `AT_EDGES` of the wider mass may be there, which decides between < and <=.
     """
-    features = None if release.measurement is None else release.measurement.feature_map
-    for name, _, value in expression.compared if (expression := _parsed(question, release)) else ():
-        column: Any = release.domain[name] if name in release.domain.names else None
-        steps = isinstance(features, MarginFeatures) and isinstance(column, Integer | Real) and column.grain
-        if not steps or not isinstance(value, float) or value in column.atoms or _is_alone(release, column, value):
+    features, expression = _tables(release), _parsed(question, release)
+    for name, _, value in expression.compared if expression and features else ():
+        column = _column(release, name)
+        if not isinstance(column, Integer | Real) or not column.grain or not isinstance(value, float):
             continue
-        assert isinstance(features, MarginFeatures)
+        if value in column.atoms or _is_alone(release, column, value):
+            continue
+        assert features is not None
         code = float(column.encode([value])[0][0])
         ends = _range_of(release, features, column, code)[1]
         if np.isclose(column.cuts([value])[0], ends[0]):
@@ -92,12 +90,11 @@ def _equal_numbers(release: ReleaseData, expression: Expression | None) -> list[
 
 def _mass_of_equals(release: ReleaseData, one: str, two: str, frame: pd.DataFrame, weights: Array) -> float:
     """How much probability rows have whose ranges of both, in tables of pairs, overlap: in as much may the two be equal."""
-    features = None if release.measurement is None else release.measurement.feature_map
-    ranges = []
+    features, ranges = _tables(release), []
     for name in (one, two):
         column: Any = release.domain[name]
         codes = column.encode(frame[name].iloc[: len(weights)])[0]
-        edges = features.kernel.edges[release.domain.position(name)] if isinstance(features, MarginFeatures) else ()
+        edges = features.kernel.edges[release.domain.position(name)] if features else ()
         ends = FROM_SCALE[column.scale](np.array([column.ends[0], *edges, column.ends[1]]))
         place = np.clip(np.searchsorted(edges, codes, side="right"), 0, len(edges))
         ranges.append((np.where(np.isnan(codes), np.nan, ends[place]), ends[place + 1]))
@@ -106,12 +103,11 @@ def _mass_of_equals(release: ReleaseData, one: str, two: str, frame: pd.DataFram
 
 
 def _is_alone(release: ReleaseData, column: Number, value: float) -> bool:
-    features = None if release.measurement is None else release.measurement.feature_map
-    if column.grain is None or not isinstance(features, MarginFeatures):
+    features = _tables(release)
+    if column.grain is None or features is None:
         return False
-    below, above = FROM_SCALE[column.scale](
-        _range_of(release, features, column, float(column.encode([value])[0][0]))[1]
-    )
+    ends = _range_of(release, features, column, float(column.encode([value])[0][0]))[1]
+    below, above = FROM_SCALE[column.scale](ends)
     return bool(above - below < 1.5 * column.grain)
 
 
@@ -143,12 +139,11 @@ def mass_of_pair(release: ReleaseData, conditions: Sequence[str]) -> float | Non
     """The most, at 95 %, that a level of one column may have with one of another; None unless their table was measured."""
     ranges: dict[int, Array] = {}
     for name, texts in filter(None, (parse(each).asked_of for each in conditions)):
-        column: Any = release.domain[name] if name in release.domain.names else None
+        column: Any = _column(release, name)
         plain = len(texts) == 1 and isinstance(column, Categorical) and not isinstance(column, Tree)
         if plain and (code := column.parse(texts[0])) is not None:
             ranges[release.domain.position(name)] = _around(int(code), int(code) + 1)
-    both = release.measurement is not None and len(conditions) == len(ranges) == 2
-    return _most_counted(release, ranges) if both else None
+    return _most_counted(release, ranges) if len(conditions) == len(ranges) == 2 else None
 
 
 def _around(first: int, end: int) -> Array:
@@ -174,9 +169,8 @@ def _most_counted(release: ReleaseData, ranges: dict[int, Array]) -> float | Non
 
 def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tuple[Array, float, float]]:
     """The cells within the ranges, what a row counts there, and their noise, in each table that has the ranges' columns."""
-    assert release.measurement is not None
-    measurement, features, domain = release.measurement, release.measurement.feature_map, release.domain
-    if not isinstance(features, MarginFeatures):
+    measurement, features, domain = release.measurement, _tables(release), release.domain
+    if measurement is None or features is None:
         return
     kernel = features.kernel
     columns = [*range(len(kernel.edges)), *kernel.finer]
@@ -200,6 +194,16 @@ def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
     return slice(int(first), int(last)) if exact else None
 
 
+def _tables(release: ReleaseData) -> MarginFeatures | None:
+    """The features of what was measured, if these are cells of tables."""
+    features = None if release.measurement is None else release.measurement.feature_map
+    return features if isinstance(features, MarginFeatures) else None
+
+
+def _column(release: ReleaseData, name: str) -> Column | None:
+    return release.domain[name] if name in release.domain.names else None
+
+
 def _parsed(question: str, release: ReleaseData | None = None) -> Expression | None:
     try:
         return asked_of(release, question) if release else parse(question)
@@ -209,12 +213,11 @@ def _parsed(question: str, release: ReleaseData | None = None) -> Expression | N
 
 def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.DataFrame, weights: Array) -> float:
     """The most probability that the values may have which the measurement does not tell from this one."""
-    assert release.measurement is not None
-    features = release.measurement.feature_map
+    features = _tables(release)
     if not float(column.lower) <= value <= float(column.upper):
         return 0.0
     codes, own = column.encode(frame[column.name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
-    if not isinstance(features, MarginFeatures):
+    if features is None:
         return float(np.clip(weights @ (np.abs(codes - own) <= _NEAR * np.ptp(column.bounds)), 0.0, 1.0))
     j, kernel = release.domain.position(column.name), features.kernel
     edges, around = _range_of(release, features, column, own)
@@ -226,7 +229,7 @@ def _mass_of_levels(release: ReleaseData, question: str) -> float:
     """The most that levels may add up to by their noisy counts, at 95 % each; 0 for a question that asks for more than levels."""
     expression = _parsed(question, release)
     name, texts = (expression and expression.asked_of) or ("", ())
-    column: Any = release.domain[name] if name in release.domain.names else None
+    column = _column(release, name)
     if not isinstance(column, Categorical):
         return 0.0
     j, mass = release.domain.position(name), 0.0
@@ -245,23 +248,23 @@ def what_would_help(release: ReleaseData, question: str) -> str:
 
 
 def _missing(release: ReleaseData, columns: list[str]) -> str:
-    assert release.measurement is not None
-    feature_map: FeatureMap = release.measurement.feature_map
+    measurement, features = release.measurement, _tables(release)
+    assert measurement is not None
     together = " × ".join(map(words.written, columns))
     numbers = [words.written(name) for name in columns if isinstance(release.domain[name], Number)]
     if not columns:
         return ""
-    if not isinstance(feature_map, MarginFeatures):
+    if features is None:
         option = "--kernel adaptive" if len(columns) == 1 else "a --workload that names them"
         return f"a release with {option} counts cells of {together}, where this one has smooth features of all columns"
     places = [release.domain.names.index(name) for name in columns]
-    if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
+    if not all(measurement.counted_together(i, j) for i, j in combinations(places, 2)):
         if release.statement is not None and release.statement.declared_by:
             return f"{together} is in none of the tables together"
         which = "A release with --workload counts the pairs that it names, one with --target all pairs of a column"
-        scored = "its score did not outweigh its table's noise" if release.measurement.scores else "others were drawn"
+        scored = "its score did not outweigh its table's noise" if measurement.scores else "others were drawn"
         return f"{together} was not counted, as {scored}. {which}"
-    kernel = feature_map.kernel
+    kernel = features.kernel
     counted = isinstance(kernel, ChosenMargins) and any(set(places) <= set(each) for each in kernel.chosen)
     if len(places) > 2 and not counted:
         how = "A release with one of them as --target looks for sets of columns with it first"

@@ -294,7 +294,9 @@ def test_what_answers_have_still_to_go_is_twice_what_a_second_step_adds():
         assert gone[best] == pytest.approx(share, abs=0.02)
         a, centred = fits[best]._solved(x)
         own = gone[best]
-        assert abs(fits[best]._still_to_go(centred, a)[0]) == pytest.approx(2 * own * (1 - own) * 0.2, rel=0.02)
+        rest = centred - fits[best].system.covariance.at_rows(a)
+        still_to_go = cell_fit._STILL_TO_GO * (fits[best].weights - even) @ rest
+        assert abs(still_to_go[0]) == pytest.approx(2 * own * (1 - own) * 0.2, rel=0.02)
 
 
 def test_intervals_hold_the_population_and_would_not_without_their_parts(rough_representation: None):

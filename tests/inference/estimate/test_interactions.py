@@ -85,7 +85,7 @@ def test_no_event_departs_by_more_than_half_of_the_distance_that_the_score_allow
 def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_says():
     """h = ±1: Σ|p(1 + ρh) − p| = ρ moves E h by ρ, by 1 at most; without a score ρ has a deviation of a half."""
     for distance, moved in [(0.0, 0.0), (0.3, 0.3), (1.5, 1.0), (np.nan, 0.5)]:
-        found = sets((0.0,), squared=distance**2).variances(interaction(), np.array([200.0]))[1]
+        found = sets((0.0,), squared=distance**2).left_open(interaction(), np.array([200.0]))[1]
         assert np.sqrt(found) == pytest.approx(np.array([moved]), abs=1e-9)
     bounded = sets((0.0,), most=0.1, squared=1.0).left_open(interaction(), np.array([2.0]))[1]
     assert 1.96 * np.sqrt(bounded) == pytest.approx(np.array([0.1]))  # half of the distance, for a range of 2
