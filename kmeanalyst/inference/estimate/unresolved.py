@@ -32,8 +32,16 @@ _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
 
 
+def readable(release: ReleaseData, question: str) -> Expression | None:
+    """A question as an expression; None of the name of a function, or of another text that is none."""
+    try:
+        return asked_of(release, question)
+    except ExpressionError:
+        return None
+
+
 def unresolved_mass(
-    release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array, probability: float = 1.0
+    release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array, probability: float = 1.0
 ) -> float:
     """How much probability the values may have that a question equates columns with, if none of the rows has them.
 
@@ -42,20 +50,18 @@ def unresolved_mass(
     """
     if release.measurement is None:
         return 0.0
-    mass, expression = _mass_of_levels(release, question) / probability, _parsed(question, release)
-    mass += sum(_mass_of_equals(release, *pair, frame, weights) for pair in _equal_numbers(release, expression))
-    for name, value in expression.equated if expression else ():
+    mass = _mass_of_levels(release, asked) / probability
+    mass += sum(_mass_of_equals(release, *pair, frame, weights) for pair in _equal_numbers(release, asked))
+    for name, value in asked.equated:
         if isinstance(column := _column(release, name), Number):
             mass += _mass_near(release, column, value, frame, weights)
     return min(mass, 1.0)
 
 
-def equates_numbers(release: ReleaseData, question: str) -> bool:
+def equates_numbers(release: ReleaseData, asked: Expression) -> bool:
     """Whether it asks for single values of a column of numbers that are no atoms and share their cells, or two to be equal."""
-    expression = _parsed(question, release)
-    equated = expression.equated if expression else ()
-    columns = [(release.domain[name], value) for name, value in equated if name in release.domain.names]
-    return bool(columns or _equal_numbers(release, expression)) and all(
+    columns = [(release.domain[name], value) for name, value in asked.equated if name in release.domain.names]
+    return bool(columns or _equal_numbers(release, asked)) and all(
         isinstance(column, Number)
         and value not in column._numbers(column.atoms)
         and not _is_alone(release, column, value)
@@ -63,14 +69,14 @@ def equates_numbers(release: ReleaseData, question: str) -> bool:
     )
 
 
-def values_at_edges(release: ReleaseData, question: str) -> Iterator[tuple[str, float, Array, Array]]:
+def values_at_edges(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, float, Array, Array]]:
     """Columns of steps with the values that it compares them with, if these begin a range of several, and the ends (2,), encoded,
     of that range and of the one in tables of pairs.
 
     Ranges begin at round numbers, where values heap: `AT_EDGES` of the wider mass may be there, which decides between < and <=.
     """
-    features, expression = _tables(release), _parsed(question, release)
-    for name, _, value in expression.compared if expression and features else ():
+    features = _tables(release)
+    for name, _, value in asked.compared if features else ():
         column = _column(release, name)
         if not isinstance(column, Integer | Real) or not column.grain or not isinstance(value, float):
             continue
@@ -83,9 +89,9 @@ def values_at_edges(release: ReleaseData, question: str) -> Iterator[tuple[str, 
             yield name, value, ends, _around_in(column, features.kernel.edges[release.domain.position(name)], code)
 
 
-def _equal_numbers(release: ReleaseData, expression: Expression | None) -> list[tuple[str, str]]:
+def _equal_numbers(release: ReleaseData, asked: Expression) -> list[tuple[str, str]]:
     names = [each for each in release.domain.names if isinstance(release.domain[each], Number)]
-    return [pair for pair in (expression.equalled if expression else ()) if len({*pair} & {*names}) == 2]
+    return [pair for pair in asked.equalled if len({*pair} & {*names}) == 2]
 
 
 def _mass_of_equals(release: ReleaseData, one: str, two: str, frame: pd.DataFrame, weights: Array) -> float:
@@ -125,10 +131,10 @@ def _around_in(column: Number, edges: Sequence[float], code: float) -> Array:
     return np.array([column.ends[0], *edges, column.ends[1]])[after : after + 2]
 
 
-def conditions_joined(question: str) -> list[str]:
-    """The conditions of which all must hold, as texts, those of the same columns as one; none of a text that is no expression."""
+def conditions_joined(asked: Expression) -> list[str]:
+    """The conditions of which all must hold, as texts, those of the same columns as one."""
     by_columns: dict[frozenset[str], list[str]] = {}
-    for part in expression.joined if (expression := _parsed(question)) else ():
+    for part in asked.joined:
         by_columns.setdefault(frozenset(parse(part).columns), []).append(part)
     return [
         parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts) for parts in by_columns.values()
@@ -204,13 +210,6 @@ def _column(release: ReleaseData, name: str) -> Column | None:
     return release.domain[name] if name in release.domain.names else None
 
 
-def _parsed(question: str, release: ReleaseData | None = None) -> Expression | None:
-    try:
-        return asked_of(release, question) if release else parse(question)
-    except ExpressionError:
-        return None
-
-
 def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.DataFrame, weights: Array) -> float:
     """The most probability that the values may have which the measurement does not tell from this one."""
     features = _tables(release)
@@ -225,10 +224,9 @@ def _mass_near(release: ReleaseData, column: Number, value: float, frame: pd.Dat
     return float(np.clip(max(mass, _most_counted(release, {j: around}) or 0.0), 0.0, 1.0))
 
 
-def _mass_of_levels(release: ReleaseData, question: str) -> float:
+def _mass_of_levels(release: ReleaseData, asked: Expression) -> float:
     """The most that levels may add up to by their noisy counts, at 95 % each; 0 for a question that asks for more than levels."""
-    expression = _parsed(question, release)
-    name, texts = (expression and expression.asked_of) or ("", ())
+    name, texts = asked.asked_of or ("", ())
     column = _column(release, name)
     if not isinstance(column, Categorical):
         return 0.0

@@ -30,12 +30,14 @@ from kmeanalyst.inference.estimate.unresolved import (
     conditions_joined,
     equates_numbers,
     mass_of_pair,
+    readable,
     unresolved_mass,
     values_at_edges,
 )
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.expressions import Expression
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-9
@@ -152,15 +154,17 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     influence = found.influence
     if not isinstance(population, Population) or influence is None:
         return found
+    if (asked := readable(population.release, question)) is None:
+        return found
     frame, weights = population.model.frame, population.weights
-    parts, some = conditions_joined(question), bool(np.nanmax(np.abs(influence)) > 0)
-    if some and (len(parts) > 1 or not equates_numbers(population.release, question)):
-        return _with_heaps(population, found, question)
+    parts, some = conditions_joined(asked), bool(np.nanmax(np.abs(influence)) > 0)
+    if some and (len(parts) > 1 or not equates_numbers(population.release, asked)):
+        return _with_heaps(population, found, asked)
     if len(parts) > 1:
         known = mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
-        mass = unresolved_mass(population.release, question, frame, weights, population.probability)
+        mass = unresolved_mass(population.release, asked, frame, weights, population.probability)
     if some:
         more = mass - float(found.value)
         if more <= _ROUNDING:
@@ -172,17 +176,18 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
 
 
-def _with_heaps(population: Population, found: Statistic, question: str) -> Statistic:
+def _with_heaps(population: Population, found: Statistic, asked: Expression) -> Statistic:
     """With a bias for the mass that may heap at the first value of a range with which the question compares."""
     weights, moved = population.weights, 0.0
     frame = population.model.frame.iloc[: len(weights)]
-    for name, value, *ranges in values_at_edges(population.release, question):
+    for name, value, *ranges in values_at_edges(population.release, asked):
         codes = population.release.domain[name].encode(frame[name])[0]
         inside, around = ((codes >= low) & (codes < high) for low, high in ranges)
         mass = float(weights[inside].sum())
         if mass > 0:
             rows = frame[inside]
-            apart = population.values_at(question, rows.assign(**{name: value})) - population.values_at(question, rows)
+            moves = rows.assign(**{name: value})
+            apart = population.values_at(asked.text, moves) - population.values_at(asked.text, rows)
             at_value = min(AT_EDGES * float(weights[around].sum()), mass)
             moved += (at_value / mass * float(weights[inside] @ np.nan_to_num(apart))) ** 2
     assert found.influence is not None
