@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_542,
-    "kmeanalyst/inference": 13_372,
+    "kmeanalyst/inference": 13_375,
     "kmeanalyst/kernels": 3_286,
     "kmeanalyst/learning": 2_948,
     "kmeanalyst/plots": 967,

@@ -173,9 +173,9 @@ class MeasuredErrors(ErrorModel):
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
-        """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from the fit's; each sums to 0.
+        """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from `weights`; each sums to 0.
 
-        Their covariances are those of privacy and resolution, for the model of view="fitted".
+        Their covariances are those of privacy and resolution.
         """
         drawn = np.zeros((len(self.frame), k))
         drawn[self.at] = self.fit.deviations(k, rng, wider)

@@ -103,7 +103,7 @@ def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) ->
 
 
 _MOST_OF_VARIANCE = 0.5  # a larger share of resolution in an answer's variance is said in a note
-_TOGETHER = 32  # questions whose errors are computed at once
+_TOGETHER = 64  # questions whose errors are computed at once
 Where = Question | Sequence[Question] | None
 
 
