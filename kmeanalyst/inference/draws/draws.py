@@ -146,7 +146,7 @@ def _drawn(
     centre = np.append(model.weights, np.zeros(len(frame) - n_first))
     base = model.fit.probabilities
     if not model.fit.on_points:
-        base = np.append((1 - _OF_POINTS) * base, _OF_POINTS * np.maximum(model.point_weights, 0.0))
+        base = np.append((1 - _OF_POINTS) * base, _OF_POINTS * np.maximum(release.weights, 0.0))
         base /= base.sum()
     positive = PositiveWeights.of(frame, base, centre)
     nearest = positive.nearest(centre[:, None] + np.column_stack([np.zeros(len(centre)), deviations]))

@@ -13,7 +13,7 @@ divided among sets of columns, each with a κ of its own (`interactions`): any a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from scipy.sparse import eye_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from kmeanalyst.inference.estimate.interactions import Interactions, unknown
+from kmeanalyst.inference.estimate.interactions import Interactions, unknown, with_diagonal
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -49,7 +49,7 @@ _MOST_ALONE, _LARGEST, _MOST_TOGETHER = 400, 512, 2000  # cells of single column
 _RELATED = 0.85  # canonical correlation of columns whose tables are one block of the preconditioner
 _ROUNDING, _NOTHING = 1e-9, 1e-30
 _MOST_STEPS, _PATIENCE, _GAIN = 100, 2, 0.01  # the solver stops when 2 steps narrow no interval by more than 1 %
-_TOGETHER = 32  # questions
+_TOGETHER = 32  # questions that are solved for together: more would not fit into a processor's cache
 _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with less the solver would not end
 _MORE_CELLS = 1.5  # times as many as rows
 _DRAWN, _NEARLY = 1e-3, 1e-4  # draws are solved for to this share, and probes
@@ -76,6 +76,10 @@ class FeatureCovariance:
 
     def __matmul__(self, A: Array) -> Array:
         return self.with_features(self.features @ A) - np.outer(self.mean, self.mean @ A)
+
+    def at_rows(self, a: Array) -> Array:
+        """aᵀ(φ − E_p φ) at the rows, (n,) or (n, k), of a (F,) or (F, k)."""
+        return self.features @ a - self.mean @ a
 
     def with_features(self, values: Array) -> Array:
         return self.transposed @ (self.weights[:, None] * values)
@@ -207,6 +211,14 @@ class _System:
     noise_variance: float
     inverse: Any  # nearly, `_Blocks` or an identity
 
+    @classmethod
+    def of(cls, measurement: Measurement, covariance: FeatureCovariance, spread: float) -> _System:
+        noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
+        assert isinstance(measurement.feature_map, MarginFeatures)
+        return cls(
+            covariance, spread, noise_variance, _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
+        )
+
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A
 
@@ -299,9 +311,9 @@ def spread_from_independence(
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
     B = np.column_stack([measurement.vector - covariance.mean, probes])
     kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2
-    inverse = _Blocks.of(covariance, measurement.feature_map, kappa, _solvable_noise(variance, covariance, kappa))
+    system = _System.of(measurement, covariance, kappa)
     for _ in range(_SPREAD_STEPS):
-        system = _System(covariance, kappa, _solvable_noise(variance, covariance, kappa), inverse)
+        system = replace(system, spread=kappa, noise_variance=_solvable_noise(variance, covariance, kappa))
         found = system.solved(B, _until(_NEARLY), most=_STEPS_OF_PROBES)
         image = covariance @ found
         determined = kappa * float((probes * image[:, 1:]).sum(axis=0).mean())
@@ -351,29 +363,25 @@ class CellFit:
     def interactions(self) -> Interactions:
         return Interactions.of(self.measurement, self.rows, self.probabilities, self.spread)
 
-    def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
-        noise, variance, left_open, bias, least = np.hstack(
-            [self._squares(block, relation) for block in _few_columns(influence)]
-        )
-        privacy = self.measurement.noise_scale**2 * noise
-        return {
-            "privacy": np.sqrt(privacy),
-            "sampling": np.sqrt(variance / self.measurement.n_rows),
-            "resolution": np.sqrt(np.maximum(self._validation * left_open + bias**2, least - privacy)),
-        }
-
-    def _squares(self, influence: Array, relation: bool) -> Array:
-        """(5, k) ‖a‖², Var h, what is left open of h − aᵀφ, a bias, and the least variance of privacy and resolution together."""
+    def covariance(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of means of values (n, k) at the rows, or of coefficients with these influences."""
         a, centred = self._solved(influence)
-        noise, variance, rest = (a**2).sum(axis=0), self.probabilities @ centred**2, self._rest(centred, a)
-        ranges = np.ptp(influence, axis=0)
-        left_open = self.interactions.variances(rest, ranges)
+        rest = centred - self.system.covariance.at_rows(a)
+        bias = _STILL_TO_GO * (self.weights - self.probabilities) @ rest  # how far more steps would move the answers
+        privacy = self.measurement.noise_scale**2 * a.T @ a
+        sampling = (self.probabilities[:, None] * centred).T @ centred / self.measurement.n_rows
+        left_open, related = self.interactions.left_open(rest, np.ptp(influence, axis=0))
+        along = self.interactions.of_columns(centred, self._noises)
+        least, own = (along**2).sum(axis=0) - privacy.diagonal(), left_open.diagonal()
         if relation:
-            error = self.measurement.noise_scale**2 * noise + variance / self.measurement.n_rows + left_open
-            more = np.maximum(self.interactions.variances(rest, ranges, relation=True) - left_open, 0.0)
-            left_open = left_open + more * unknown(variance, self.probabilities @ (centred * (centred - rest)), error)
-        least = (self.interactions.of_columns(centred, self._noises) ** 2).sum(axis=0)
-        return np.array([noise, variance, left_open, self._still_to_go(centred, a), least])
+            variance = self.measurement.n_rows * sampling.diagonal()
+            followed = self.probabilities @ (centred * (centred - rest))
+            error = (privacy + sampling + left_open).diagonal()
+            own = own + np.maximum(related - own, 0.0) * unknown(variance, followed, error)
+        resolution = self._validation * left_open + np.outer(bias, bias)
+        resolution += with_diagonal(along.T @ along, np.maximum(least - resolution.diagonal(), 0.0))
+        variances = np.maximum(self._validation * own + bias**2, least)
+        return {"privacy": privacy, "sampling": sampling, "resolution": with_diagonal(resolution, variances)}
 
     @cached_property
     def _noises(self) -> Array:
@@ -387,35 +395,6 @@ class CellFit:
                     precision[j] += square * kernel.sizes[j] / (stop - start)
         return self.measurement.noise_scale**2 / precision
 
-    def _rest(self, centred: Array, a: Array) -> Array:
-        covariance = self.system.covariance
-        return centred - (covariance.features @ a - covariance.mean @ a)
-
-    def _still_to_go(self, centred: Array, a: Array) -> Array:
-        """(k,) errors that stand for how far the answers are still from where more steps would move them."""
-        moved, with_features = self._moved
-        return _STILL_TO_GO * (moved @ centred - with_features @ a)
-
-    @cached_property
-    def _moved(self) -> tuple[Array, Array]:
-        moved = self.weights - self.probabilities
-        return moved, self.system.covariance.transposed @ moved
-
-    def covariance(self, influence: Array) -> dict[str, Array]:
-        each = [self._solved(block) for block in _few_columns(influence)]
-        a, centred = (np.hstack(part) for part in zip(*each, strict=True))
-        left_open = self.interactions.covariance(self._rest(centred, a), np.ptp(influence, axis=0))
-        bias, privacy = self._still_to_go(centred, a), self.measurement.noise_scale**2 * a.T @ a
-        resolution = self._validation * left_open + np.outer(bias, bias)
-        along = self.interactions.of_columns(centred, self._noises)
-        least, known = (along**2).sum(axis=0), np.diag(privacy + resolution)
-        along *= np.sqrt(np.maximum(1 - known / np.maximum(least, 1e-300), 0.0))
-        return {
-            "privacy": privacy,
-            "sampling": (self.probabilities[:, None] * centred).T @ centred / self.measurement.n_rows,
-            "resolution": resolution + along.T @ along,
-        }
-
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
 
@@ -424,16 +403,15 @@ class CellFit:
         size = len(self.system.covariance.mean)
         f = wider * np.sqrt(self._validation) * self.interactions.prior_draws(k, rng)
         noise = self.measurement.noise_scale * rng.standard_normal((size, k))
-        moved, with_features = self._moved
-        bias = _STILL_TO_GO * (moved - self._fitted(with_features[:, None])[:, 0])
+        moved = self.weights - self.probabilities
+        bias = _STILL_TO_GO * (moved - self._fitted(self.system.covariance.transposed @ moved[:, None])[:, 0])
         followed = self._fitted(self.system.covariance.transposed @ f + noise)
         return f - followed + np.outer(bias, rng.standard_normal(k))
 
     def _fitted(self, sums: Array) -> Array:
         """(n, k) the weights p (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ sums that a fit adds for measured sums of features (F, k)."""
-        covariance = self.system.covariance
         b = self.spread * self.system.solved(sums, _until(_DRAWN, fewest=_PATIENCE + 1))
-        return self.probabilities[:, None] * (covariance.features @ b - covariance.mean @ b)
+        return self.probabilities[:, None] * self.system.covariance.at_rows(b)
 
     @property
     def _validation(self) -> float:
@@ -442,7 +420,10 @@ class CellFit:
     def _solved(self, influence: Array) -> tuple[Array, Array]:
         """a (F, k), and the centred influence (n, k)."""
         centred = influence - self.probabilities @ influence
-        with_features = self.system.covariance.with_features(centred)
+        blocks = [centred[:, first : first + _TOGETHER] for first in range(0, centred.shape[1], _TOGETHER)]
+        return np.hstack([self._solved_together(block) for block in blocks]), centred
+
+    def _solved_together(self, centred: Array) -> Array:
         variance = self.probabilities @ centred**2
         most = (self.spread + 1 / self.measurement.n_rows) * variance  # the squared error before the first step
 
@@ -450,7 +431,7 @@ class CellFit:
             now = most - gains.sum(axis=0)
             return (len(gains) >= _PATIENCE) & (gains[-_PATIENCE:].sum(axis=0) <= 2 * _GAIN * now)
 
-        return self.system.solved(self.spread * with_features, narrow), centred
+        return self.system.solved(self.spread * self.system.covariance.with_features(centred), narrow)
 
     @cached_property
     def compatible(self) -> CompatiblePopulations:
@@ -497,20 +478,11 @@ def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: floa
 def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float) -> CellFit:
     assert isinstance(measurement.feature_map, MarginFeatures)
     covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
-    noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
-    inverse = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
-    system = _System(covariance, spread, noise_variance, inverse)
+    system = _System.of(measurement, covariance, spread)
     b = spread * system.solved_exactly(measurement.vector - covariance.mean)
-    answers = weights * (1 + covariance.features @ b - covariance.mean @ b)
-    return CellFit(rows, answers, system, determined, measurement)
+    return CellFit(rows, weights * (1 + covariance.at_rows(b)), system, determined, measurement)
 
 
 def _until(share: float, *, fewest: int = 1) -> Callable[[Array], Array]:
     """Whether none of the last steps, of this many at least, gained more than this share of what all of them did."""
     return lambda gains: (len(gains) >= fewest) & (gains[-_PATIENCE:].max(axis=0) < share * gains.sum(axis=0))
-
-
-def _few_columns(values: Array) -> Iterator[Array]:
-    """Values (n, k) in blocks of columns that are solved for together: more would not fit into a processor's cache."""
-    for first in range(0, values.shape[1], _TOGETHER):
-        yield values[:, first : first + _TOGETHER]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,53 +46,45 @@ class ErrorModel(ABC):
     notes: tuple[str, ...]
 
     def parts(self, influence: Array, *, relation: bool = False) -> Parts:
-        """Standard errors by their source, in the units of the influence.
+        """Standard errors by their source, in the units of the influence: roots of the diagonals of `covariance`.
 
-        influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once. Finite at rows with weights; a NaN at
-                    other rows (a division by zero) counts as the mean of the others.
-        relation    whether they are coefficients, of which a relation is expected (`interactions`).
+        influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once.
         Returns     a number for each part, or (k,); None for a part that is not known.
         """
-        at_rows, bias = self._split(influence)
-        parts = self._parts(at_rows, relation)
-        if bias is not None:
-            known = parts["resolution"]
-            parts["resolution"] = np.abs(bias) if known is None else np.hypot(known, bias)
+        covariance = self.covariance(influence.reshape(len(influence), -1), relation=relation)
+        known = {name: np.sqrt(one.diagonal()) for name, one in covariance.items() if one is not None}
         if influence.ndim == 1:
-            return {name: None if part is None else float(part[0]) for name, part in parts.items()}
-        return parts
+            known = {name: float(part[0]) for name, part in known.items()}
+        return dict.fromkeys(PARTS) | known
 
-    def covariance(self, influence: Array) -> Parts:
-        """Joint covariances (k, k) by source of k statistics (n, k), whose diagonals are the squared parts."""
+    def covariance(self, influence: Array, *, relation: bool = False) -> Parts:
+        """Joint covariances (k, k) by source of k statistics (n, k).
+
+        influence   finite at rows with weights; a NaN at other rows (a division by zero) counts as the mean of the others.
+        relation    whether they are coefficients, of which a relation is expected (`interactions`).
+        """
         at_rows, bias = self._split(influence)
-        covariance = self._covariance(at_rows)
+        covariance = self._covariance(at_rows, relation)
         if bias is not None:  # one more error, common to all
             known = covariance["resolution"]
             covariance["resolution"] = np.outer(bias, bias) + (0.0 if known is None else known)
         return covariance
 
+    def _split(self, influence: Array) -> tuple[Array, Array | None]:
+        """The influence at the rows (n, k), and the biases (k,), None where it has none."""
+        n = len(self.frame)
+        return influence[:n], influence[n] if len(influence) > n else None
+
+    @abstractmethod
+    def _covariance(self, influence: Array, relation: bool) -> Parts: ...
+
+    @abstractmethod
     def least_change(self, influence: Array, level: float) -> float:
         """The least first-order change of a statistic over all populations that the release allows.
 
         influence   (n,) at the rows of `frame`.
         level       simultaneous confidence of what they must agree with. ValueError where nothing bounds them.
         """
-        at_rows, bias = self._split(influence)
-        return self._least_change(at_rows[:, 0], level) - (0.0 if bias is None else abs(float(bias[0])))
-
-    def _split(self, influence: Array) -> tuple[Array, Array | None]:
-        """The influence at the rows (n, k), and the biases (k,), None where it has none."""
-        n, columns = len(self.frame), influence.reshape(len(influence), -1)
-        return columns[:n], columns[n] if len(columns) > n else None
-
-    @abstractmethod
-    def _parts(self, influence: Array, relation: bool) -> Parts: ...
-
-    @abstractmethod
-    def _covariance(self, influence: Array) -> Parts: ...
-
-    @abstractmethod
-    def _least_change(self, influence: Array, level: float) -> float: ...
 
 
 Terms = tuple[tuple[ErrorModel, Array], ...]  # the influence function of a statistic on each release
@@ -123,12 +115,7 @@ def fitted_model(release: ReleaseData) -> MeasuredErrors:
             'that the exponential mechanism drew. Ask view="signed" or "probability".'
         )
 
-    def make() -> MeasuredErrors:
-        of, n = _measured(release, release.weights), len(release)
-        frame = of.frame if of.fit.on_points else pd.concat([of.frame.iloc[n:], of.frame.iloc[:n]], ignore_index=True)
-        return MeasuredErrors(release, frame, release.weights, of.fit, first="fit", notes=of.notes)
-
-    return kept(release, "fitted", make)
+    return kept(release, "fitted", lambda: _measured(release, None))
 
 
 def fitted_frame(release: ReleaseData) -> pd.DataFrame:
@@ -137,13 +124,21 @@ def fitted_frame(release: ReleaseData) -> pd.DataFrame:
     return model.frame.iloc[:n].assign(weight=model.weights)
 
 
-def _measured(release: ReleaseData, weights: Array) -> MeasuredErrors:
+def _measured(release: ReleaseData, weights: Array | None) -> MeasuredErrors:
+    """Of means over the points under weights (M,) of a view; where there are none, over the rows of the fit."""
     fit, points = kept(release, "population fit", lambda: _fit(release)), release.encoded_points
-    rows = kept(
-        release, "rows to ask", lambda: release.decode(points if fit.on_points else np.vstack([points, fit.rows]))
-    )
+    if fit.on_points:
+        rows, at = points, slice(None)
+        apart = np.zeros(len(points)) if weights is None else weights - fit.weights
+    elif weights is None:
+        rows, at = np.vstack([fit.rows, points]), slice(len(fit.rows))
+        apart = _SECOND_MODEL * np.append(-fit.weights, release.weights)
+    else:
+        rows, at = np.vstack([points, fit.rows]), slice(len(points), None)
+        apart = np.append(weights, -fit.weights)
     declared = (release.statement.claim,) if isinstance(release.statement, DeclaredStatement) else ()
-    return MeasuredErrors(release, rows, weights, fit, notes=(*declared, *contradiction_notes(release)))
+    notes, weights = (*declared, *contradiction_notes(release)), fit.weights if weights is None else weights
+    return MeasuredErrors(release, release.decode(rows), notes, weights, fit, at, apart)
 
 
 def _fit(release: ReleaseData) -> Fit:
@@ -157,71 +152,41 @@ def _fit(release: ReleaseData) -> Fit:
 class MeasuredErrors(ErrorModel):
     """The errors of means over the points of a release with a measurement, or over the rows of its fit.
 
-    point_weights  (M,) of the released points, in a view.
-    fit            the populations that the measurement allows.
-    first          whose rows come first in `frame`, and whose means have these errors: the points' or the fit's own.
+    weights   of the first rows of `frame`, over which means are taken.
+    fit       the populations that the measurement allows, with its rows `at` these places of `frame`.
+    apart     (n,) weights of which answers are one more error. Of means over the points, how far these are from the fit. Of the
+              fit's own, half of that where it has rows of its own: the standard error of two models of the population. A fit
+              around the points has what is left of it in its own errors.
     """
 
     release: ReleaseData
     frame: pd.DataFrame
-    point_weights: Array
+    notes: tuple[str, ...]
+    weights: Array
     fit: Fit
-    first: Literal["points", "fit"] = "points"
-    notes: tuple[str, ...] = ()
+    at: slice
+    apart: Array
 
-    @property
-    def weights(self) -> Array:
-        return self.point_weights if self.first == "points" else self.fit.weights
-
-    def _parts(self, influence: Array, relation: bool) -> Parts:
-        at_rows, distance = self._compared(influence)
-        parts = self.fit.parts(at_rows, relation=relation)
-        return parts | {"resolution": np.hypot(parts["resolution"], distance)}
-
-    def _covariance(self, influence: Array) -> Parts:
-        """The fit's; how far the points are from it counts as one more error, common to all statistics."""
-        at_rows, distance = self._compared(influence)
-        covariance = self.fit.covariance(at_rows)
+    def _covariance(self, influence: Array, relation: bool) -> Parts:
+        influence = _finite(influence)
+        covariance, distance = self.fit.covariance(influence[self.at], relation=relation), self.apart @ influence
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
-        """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from the fit's; each sums to 0.
+        """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from `weights`; each sums to 0.
 
-        Their covariances are those of privacy and resolution; ValueError unless the fit's rows come first.
+        Their covariances are those of privacy and resolution.
         """
-        if self.first != "fit":
-            raise ValueError('draws are of the fitted population. Take the model of view="fitted".')
-        drawn = self.fit.deviations(k, rng, wider)
-        if self.fit.on_points:
-            return drawn
-        distance = np.append(-self.fit.weights, self.point_weights)
-        rest = np.zeros((len(self.point_weights), k))
-        return np.vstack([drawn, rest]) + _SECOND_MODEL * np.outer(distance, rng.standard_normal(k))
+        drawn = np.zeros((len(self.frame), k))
+        drawn[self.at] = self.fit.deviations(k, rng, wider)
+        return drawn + np.outer(self.apart, rng.standard_normal(k)) if self.apart.any() else drawn
 
-    def _least_change(self, influence: Array, level: float) -> float:
+    def least_change(self, influence: Array, level: float) -> float:
         """Over probability weights on rows of the fit that agree with the measurement (see `CompatiblePopulations`)."""
-        at_points, at_rows = self._halves(_finite(influence[:, None])[:, 0])
-        here = float(self.weights @ (at_points if self.first == "points" else at_rows))
-        return self.fit.least(at_rows, level) - here
-
-    def _compared(self, influence: Array) -> tuple[Array, Array]:
-        """Influences at the fit's rows (n, k), and the errors (k,) in which points and fit disagree.
-
-        Of means over the points, their distance from the fit's. Of the fit's own, half of it where the fit has rows of its own: the
-        standard error of two models of the population. A fit around the points has what is left of it in its parts.
-        """
-        at_points, at_rows = self._halves(_finite(influence))
-        distance = self.point_weights @ at_points - self.fit.weights @ at_rows
-        if self.first == "points":
-            return at_rows, distance
-        return at_rows, np.zeros_like(distance) if self.fit.on_points else _SECOND_MODEL * distance
-
-    def _halves(self, influence: Array) -> tuple[Array, Array]:
-        if self.fit.on_points:
-            return influence, influence
-        n = len(self.weights)
-        first, second = influence[:n], influence[n:]
-        return (first, second) if self.first == "points" else (second, first)
+        at_rows, bias = self._split(influence)
+        values = _finite(at_rows[:, None])[:, 0]
+        here = float(self.weights @ values[: len(self.weights)])
+        return self.fit.least(values[self.at], level) - here - (0.0 if bias is None else abs(float(bias)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,18 +218,14 @@ class SamplingErrors(ErrorModel):
         share = kurtosis / (kurtosis + 1 / (p @ p))
         return np.maximum(own, own + share * (q @ (there - q @ there) ** 2 - own))
 
-    def _parts(self, influence: Array, relation: bool) -> Parts:
-        p = self.probabilities
-        return {"privacy": None, "sampling": np.sqrt(self._variances(influence) * (p @ p)), "resolution": None}
-
-    def _covariance(self, influence: Array) -> Parts:
+    def _covariance(self, influence: Array, relation: bool) -> Parts:
         p = self.probabilities
         centred = influence[: len(p)] - p @ influence[: len(p)]
         covariance = (p[:, None] * centred).T @ centred
         np.fill_diagonal(covariance, self._variances(influence))
         return {"privacy": None, "sampling": covariance * (p @ p), "resolution": None}
 
-    def _least_change(self, influence: Array, level: float) -> float:
+    def least_change(self, influence: Array, level: float) -> float:
         raise ValueError(
             "a robust interval is the range over all populations that agree with a measurement, and there is none here (a "
             'sample has none either). Ask kind="default".'

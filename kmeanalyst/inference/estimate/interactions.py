@@ -168,38 +168,35 @@ class Interactions:
         pairs = {pair: over_pair(table, columns, pair) for pair in combinations(columns, 2)}
         return float(np.abs(table - implied_by_pairs(columns, pairs)).sum())
 
-    def variances(self, rest: Array, ranges: Array, relation: bool = False) -> Array:
-        """(k,) what is left open of questions, or of relations: of the rest r (n, k), of mean 0, and with these ranges (k,)."""
-        total, alone, singles = self._totals(rest)
-        left = total - singles
-        found = max(self.spread, OF_RELATIONS * relation) * singles + self._heaps(rest, total)[0] + self._ties(rest)[0]
-        sets = [
-            (own, self._wanted(i, own, size, ranges, relation))
-            for i, own, size, _ in self._of_pairs(rest, total, alone)
-        ]
-        if not sets:
-            return found + self.further * left
-        owned = sum(own for own, _ in sets)
-        share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
-        return found + share * sum(wanted for _, wanted in sets) + self.further * np.maximum(left - owned, 0.0)
+    def left_open(self, rest: Array, ranges: Array) -> tuple[Array, Array]:
+        """(k, k) joint covariances of what is left open of questions, and (k,) variances of it where they are relations.
 
-    def covariance(self, rest: Array, ranges: Array) -> Array:
-        """(k, k) the same jointly: each set's part along E[r | cells], with the variance that `variances` gives it."""
-        total, alone, singles = self._totals(rest)
-        left = total - singles
-        owned = sum((own for _, own, _, _ in self._of_pairs(rest, total, alone)), np.zeros_like(total))
-        share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
+        rest     r (n, k), of mean 0: each set has its part along E[r | cells].
+        ranges   (k,) of the questions.
+        """
         among = rest[self.chosen]
         joint = (self.weights[:, None] * among).T @ among
-        further = self.further * np.maximum(left - owned, 0.0) + self.spread * singles
-        scale = np.sqrt(np.divide(further, total, out=np.zeros_like(total), where=total > 0))
-        added = scale[:, None] * joint * scale
+        total = joint.diagonal()
+        alone = dict(enumerate(own for own, _, _ in self._between([(j,) for j in range(len(self.cells))], rest, total)))
+        singles = np.minimum(sum(alone.values()), total)
+        owned, related, of_pairs = np.zeros_like(total), np.zeros_like(total), np.zeros_like(joint)
         for i, own, size, means in self._of_pairs(rest, total, alone):
-            wanted = share * self._wanted(i, own, size, ranges)
-            added += _along(means, wanted)
-        for found, along in (self._heaps(rest, total), self._ties(rest)):
-            added += _along(along, found)
-        return added
+            most = (self.most[i] * ranges / (2 * _BOUND)) ** 2  # what its score allows, whatever the question
+            usual = self.spreads[i] * own
+            of_pairs += _along(means, np.minimum(usual, most))
+            related += np.minimum(np.maximum(usual, self._of_relation(i, own, size)), most)
+            owned += own
+        left = total - singles
+        share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
+        further, within = self.further * np.maximum(left - owned, 0.0), self._heaps(rest, total) + self._ties(rest)
+        of_pairs *= np.sqrt(np.outer(share, share))
+        relations = max(self.spread, OF_RELATIONS) * singles + share * related + further + within.diagonal()
+        return with_diagonal(joint, self.spread * singles + further) + of_pairs + within, relations
+
+    def _of_relation(self, i: int, own: Array, size: Array) -> Array:
+        """(k,) variance that one pair gives to relations: as its score alone says, at most all of its own."""
+        along = self.squared[i] * np.divide(own, size, out=np.zeros_like(own), where=size > 0) ** 2
+        return np.where(np.isnan(along), OF_RELATIONS * own, np.minimum(along, own))
 
     def prior_draws(self, k: int, rng: np.random.Generator) -> Array:
         """(n, k) draws of how the weights of all rows may depart before anything is measured; each sums to 0 nearly."""
@@ -239,27 +236,12 @@ class Interactions:
             along.append(np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum()))  # they sum to 1
         return np.vstack(along)
 
-    def _wanted(self, i: int, own: Array, size: Array, ranges: Array, relation: bool = False) -> Array:
-        """(k,) variance that one pair gives: at most what its score allows, whatever the question."""
-        found = self.spreads[i] * own
-        if relation:
-            along = self.squared[i] * np.divide(own, size, out=np.zeros_like(own), where=size > 0) ** 2
-            found = np.maximum(found, np.where(np.isnan(along), OF_RELATIONS * own, np.minimum(along, own)))
-        return np.minimum(found, (self.most[i] * ranges / (2 * _BOUND)) ** 2)
-
     def _places(self, columns: tuple[int, ...]) -> tuple[Array, Array]:
         """The cell of each row (m,), and the cells' shares."""
         places = self.cells[columns[0]]
         for j in columns[1:]:
             places = places * self.sizes[j] + self.cells[j]
         return places, np.bincount(places, self.weights, minlength=math.prod(self.sizes[j] for j in columns))
-
-    def _totals(self, rest: Array) -> tuple[Array, dict[int, Array], Array]:
-        """Var r (k,), its part in each single column, and in all of them."""
-        total = self.weights @ rest[self.chosen] ** 2
-        between = self._between([(j,) for j in range(len(self.cells))], rest, total)
-        alone = {j: own for j, (own, _, _) in enumerate(between)}
-        return total, alone, np.minimum(np.array(list(alone.values())).sum(axis=0), total)
 
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array]
@@ -298,8 +280,8 @@ class Interactions:
                 chance = (cells - 1) * np.maximum(total - between, 0.0) / max(effective - cells, 1.0)
                 yield np.maximum(between - chance, 0.0), means, roots
 
-    def _heaps(self, rest: Array, total: Array) -> tuple[Array, Array]:
-        """(k,) variance from mass that heaps within cells, and what it is along (parts of all cells, k)."""
+    def _heaps(self, rest: Array, total: Array) -> Array:
+        """(k, k) from mass that heaps within cells."""
         weighted = self.weights[:, None] * rest[self.chosen]
         effective = 1 / float(self.weights @ self.weights)
         found, along = np.zeros_like(total), []
@@ -316,10 +298,10 @@ class Interactions:
             chance = _OF_HEAPS * float((mass[:, 0] - own[:, 0]).sum()) * total / effective
             found += np.maximum((steps**2).sum(axis=0) - chance, 0.0)
             along.append(steps)
-        return found, np.vstack(along)
+        return _along(np.vstack(along), found)
 
-    def _ties(self, rest: Array) -> tuple[Array, Array]:
-        """(k,) variance from how tied columns depend within their cells, and what it is along (parts of pairs' cells, k)."""
+    def _ties(self, rest: Array) -> Array:
+        """(k, k) from how tied columns depend within their cells."""
         found, along = np.zeros(rest.shape[1]), [np.zeros((1, rest.shape[1]))]
         weighted = self.weights[:, None] * rest[self.chosen] if self._tied else rest
         for tie in self._tied:
@@ -336,7 +318,7 @@ class Interactions:
             of_cells = np.bincount(tie.cells, shares)
             found += _WITHIN_PAIRS * kept * ((tie.lifted * np.sqrt(of_cells))[:, None] * np.sqrt(own)).sum(axis=0) ** 2
             along.append(np.sqrt(shares)[:, None] * apart)
-        return found, np.vstack(along)
+        return _along(np.vstack(along), found)
 
     @cached_property
     def _tied(self) -> list[_Tie]:
@@ -395,9 +377,14 @@ def _sums(places: Array, size: int, values: Array) -> Array:
 
 def _along(means: Array, variances: Array) -> Array:
     """(k, k) a covariance along means (c, k) with these variances (k,) on its diagonal."""
-    between = (means**2).sum(axis=0)
-    scaled = np.sqrt(np.divide(variances, between, out=np.zeros_like(variances), where=between > 0)) * means
-    return scaled.T @ scaled
+    return with_diagonal(means.T @ means, variances)
+
+
+def with_diagonal(covariance: Array, variances: Array) -> Array:
+    """(k, k) the covariance of as correlated numbers with these variances (k,); 0 of those that had none."""
+    own = covariance.diagonal()
+    scale = np.sqrt(np.divide(variances, own, out=np.zeros_like(own), where=own > 0))
+    return scale[:, None] * covariance * scale
 
 
 def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[Array, Array]:

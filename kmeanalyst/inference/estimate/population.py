@@ -9,7 +9,7 @@ need not sum to one, and nothing is normalised silently.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,7 +66,7 @@ class Distribution(ABC):
     def values(self, question: Any) -> Array:
         """A question at the points, then at the other rows: (n,) float64, finite at the points."""
 
-    def bounds(self, column: Any) -> tuple[float, float] | None:
+    def bounds(self, question: Any) -> tuple[float, float] | None:
         """Between which values a question lies on every row, by the domain's bounds; None where these do not say."""
         return None
 
@@ -103,7 +103,7 @@ def infeasible_value(what: str, feasible: Any, value: Callable[[Any], float]) ->
 
 
 _MOST_OF_VARIANCE = 0.5  # a larger share of resolution in an answer's variance is said in a note
-_BLOCK = 2**24  # numbers of influence functions whose errors are computed at once
+_TOGETHER = 64  # questions whose errors are computed at once
 Where = Question | Sequence[Question] | None
 
 
@@ -133,10 +133,11 @@ class Population(Distribution):
             return column
         return words.column(column)
 
-    def bounds(self, column: Question) -> tuple[float, float] | None:
-        asked = self.question(column)
-        extent = asked_of(self.release, asked).extent(self.release.columns) if isinstance(asked, str) else None
-        return (extent.low, extent.high) if extent is not None and extent.bounded else None
+    def bounds(self, question: Question) -> tuple[float, float] | None:
+        if not isinstance(question, str):
+            return None
+        extent = asked_of(self.release, question).extent(self.release.columns)
+        return (extent.low, extent.high) if extent.bounded else None
 
     def values(self, question: Question) -> Array:
         """A question at the rows of model.frame, (n,) float64: finite at every point of the population.
@@ -151,8 +152,9 @@ class Population(Distribution):
         _check_met(self.release, question, values)
         if self.given is not None:
             values[~self.given] = 0.0
-        by_where = f'where, such as "{_a_condition(question, self.release.columns)}"'
-        check_defined(values[:n_points], getattr(question, "exclusion", by_where))
+        if not np.isfinite(values[:n_points]).all():
+            by_where = f'where, such as "{_a_condition(question, self.release.columns)}"'
+            check_defined(values[:n_points], getattr(question, "exclusion", by_where))
         return values
 
     def values_at(self, question: Question, rows: pd.DataFrame) -> Array:
@@ -237,16 +239,11 @@ def answer(
 
 
 def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Estimates:
-    influences = [statistic.influence for statistic in statistics if statistic.influence is not None]
-    parts = _parts(distribution.model, influences) if influences else {}
-    answers, index = [], 0
-    for statistic in statistics:
-        its_parts: dict[str, float | None] = dict.fromkeys(PARTS, np.nan)
-        if statistic.influence is not None:
-            its_parts = {name: None if part is None else float(part[index]) for name, part in parts.items()}
-            index += 1
-        answers.append(_estimate(distribution, statistic, its_parts))
-    return Estimates(answers)
+    known = _parts(distribution.model, [one.influence for one in statistics if one.influence is not None])
+    unknown: Parts = dict.fromkeys(PARTS, np.nan)
+    return Estimates(
+        _estimate(distribution, one, unknown if one.influence is None else next(known)) for one in statistics
+    )
 
 
 def expecting_relations(population: Population, influence: Array) -> Array:
@@ -261,13 +258,15 @@ def expecting_relations(population: Population, influence: Array) -> Array:
     return np.vstack([influence, np.sqrt(np.maximum(larger**2 - usual**2, 0.0))])
 
 
-def _parts(model: ErrorModel | IndependentErrors, influences: Sequence[Array]) -> Parts:
-    longest = max(map(len, influences))
-    influences = [one if len(one) == longest else np.append(one, 0.0) for one in influences]  # without a bias
-    step = max(1, _BLOCK // longest)
-    blocks = [model.parts(np.column_stack(influences[k : k + step])) for k in range(0, len(influences), step)]
-    known = [name for name in PARTS if blocks[0][name] is not None]
-    return dict.fromkeys(PARTS) | {name: np.concatenate([block[name] for block in blocks]) for name in known}
+def _parts(model: ErrorModel | IndependentErrors, influences: Sequence[Array]) -> Iterator[Parts]:
+    """The parts of each of many errors."""
+    for first in range(0, len(influences), _TOGETHER):
+        some = influences[first : first + _TOGETHER]
+        longest = max(map(len, some))
+        padded = [one if len(one) == longest else np.append(one, 0.0) for one in some]  # some have no bias
+        found = model.parts(np.column_stack(padded))
+        for k in range(len(some)):
+            yield {name: None if part is None else float(part[k]) for name, part in found.items()}
 
 
 def estimate(distribution: Distribution, statistic: Statistic) -> Estimate:

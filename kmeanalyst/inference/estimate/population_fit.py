@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import linprog
 from scipy.special import logsumexp, ndtri
 
-from kmeanalyst.inference.estimate.interactions import OF_RELATIONS, unknown
+from kmeanalyst.inference.estimate.interactions import OF_RELATIONS, unknown, with_diagonal
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -165,40 +165,30 @@ class PopulationFit:
         first = np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
         return self.compatible.least(first, level)
 
-    def parts(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
-        variance = self.weights @ (influence - self.weights @ influence) ** 2
-        a, rest, refit = self._split(self.cloud_means(influence))
-        known = np.einsum("ik,ik->k", a, self.error @ a)
-        refit_bias = refit.mean(axis=0) ** 2 + np.maximum(refit.var(axis=0, ddof=1) - known, 0.0)
-        free = self.prior_variance @ rest**2
-        if relation:
-            free = np.maximum(free, self._of_relation(influence, rest, known + free))
-        return {
-            "privacy": self.noise_scale * np.sqrt(np.einsum("ik,ik->k", a, a)),
-            "sampling": np.sqrt(variance / self.n_rows),
-            "resolution": np.sqrt(free + refit_bias),
-        }
-
-    def _of_relation(self, influence: Array, rest: Array, error: Array) -> Array:
-        """(k,) variance of what is left open of expected relations: (1 − s)² Var h/4 as far as it is unknown."""
-        h = self.cloud_means(influence)
-        h = h - self.mass @ h
-        variance = self.mass @ h**2
-        left = self.mass @ (h * rest)
-        most = OF_RELATIONS * np.divide(left**2, variance, out=np.zeros_like(variance), where=variance > 0)
-        return most * unknown(variance, variance - left, error)
-
-    def covariance(self, influence: Array) -> dict[str, Array]:
-        a, rest, refit = self._split(self.cloud_means(influence))
+    def covariance(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of means of values (n, k) at the rows, or of coefficients with these influences."""
         centred = influence - self.weights @ influence
-        around = refit - refit.mean(axis=0)
-        excess = around.T @ around / (len(refit) - 1) - a.T @ self.error @ a
-        refit_bias = np.outer(refit.mean(axis=0), refit.mean(axis=0)) + _positive_part(excess)
+        h = self.cloud_means(influence)
+        a, rest, refit = self._split(h)
+        known, free = a.T @ self.error @ a, (self.prior_variance[:, None] * rest).T @ rest
+        away = refit.mean(axis=0)
+        excess = (refit - away).T @ (refit - away) / (len(refit) - 1) - known
+        bias = np.outer(away, away) + _positive_part(excess)
+        resolution = free + bias
+        if relation:
+            larger = self._of_relation(h - self.mass @ h, rest, (known + free).diagonal())
+            resolution = with_diagonal(resolution, np.maximum(free.diagonal(), larger) + bias.diagonal())
         return {
             "privacy": self.noise_scale**2 * a.T @ a,
             "sampling": (self.weights[:, None] * centred).T @ centred / self.n_rows,
-            "resolution": (self.prior_variance[:, None] * rest).T @ rest + refit_bias,
+            "resolution": resolution,
         }
+
+    def _of_relation(self, h: Array, rest: Array, error: Array) -> Array:
+        """(k,) variance of what is left open of expected relations h (n_clouds, k): (1 − s)² Var h/4 as far as it is unknown."""
+        variance, left = self.mass @ h**2, self.mass @ (h * rest)
+        most = OF_RELATIONS * np.divide(left**2, variance, out=np.zeros_like(variance), where=variance > 0)
+        return most * unknown(variance, variance - left, error)
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
@@ -439,6 +429,4 @@ def _covariance(A: Array, p: Array) -> Array:
 def _positive_part(S: Array) -> Array:
     """A positive semi-definite matrix with the diagonal of S, cut off at 0, from a symmetric S (k, k)."""
     eigenvalues, vectors = np.linalg.eigh(S)
-    positive = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
-    scale = np.sqrt(np.maximum(np.diag(S), 0.0) / np.maximum(np.diag(positive), 1e-300))
-    return scale[:, None] * positive * scale
+    return with_diagonal((vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T, np.maximum(S.diagonal(), 0.0))

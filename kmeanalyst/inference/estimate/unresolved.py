@@ -17,8 +17,8 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
+from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, Integer, Number, Real
 from kmeanalyst.releases.domain.tree_column import Tree
@@ -27,17 +27,23 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.rules.compiled import asked_of
 
 _NEAR = 0.02  # of a column's range: a smooth measurement does not distinguish values that are nearer
-AT_EDGES = (
-    0.1  # of a range's mass may be at its first value beyond an even share: tables of strangers.py have .13 to .03
-)
+AT_EDGES = 0.1  # of a range's mass may be at its first value beyond an even share: .13 to .03 in real tables
 _Z, _ROUNDING = 1.96, 1e-9
 _RARELY = 0.05  # probability that a level is more frequent than its noisy count leaves possible
 _STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
 
 
+def readable(release: ReleaseData, question: str) -> Expression | None:
+    """A question as an expression; None of the name of a function, or of another text that is none."""
+    try:
+        return asked_of(release, question)
+    except ExpressionError:
+        return None
+
+
 def unresolved_mass(
-    release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array, probability: float = 1.0
+    release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array, probability: float = 1.0
 ) -> float:
     """How much probability the values may have that a question equates columns with, if none of the rows has them.
 
@@ -46,67 +52,60 @@ def unresolved_mass(
     """
     if release.measurement is None:
         return 0.0
-    mass = _mass_of_levels(release, question) / probability + mass_of_equals(release, question, frame, weights)
-    for name, sign, value in _compared(release, question):
-        if sign == "==" and isinstance(value, float):
+    mass = _mass_of_levels(release, asked) / probability + mass_of_equals(release, asked, frame, weights)
+    for name, sign, value in _compared(release, asked):
+        if sign == "==":
             mass += _mass_near(release, name, value, frame, weights)[1]
     return min(mass, 1.0)
 
 
 def single_values(
-    release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array
+    release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array
 ) -> Iterator[tuple[str, float, Array, float]]:
     """Columns of numbers with the values, no atoms, that it asks for; the ends (2,), encoded, of the range that holds a value; and
     by how much probability the share of it that the rows (n,) have may be wrong.
     """
     if release.measurement is None:
         return
-    for name, sign, value in _compared(release, question):
+    for name, sign, value in _compared(release, asked):
         column: Any = release.domain[name]
-        if (
-            sign not in ("==", "!=", "in", "not in")
-            or not isinstance(value, float)
-            or value in column._numbers(column.atoms)
-        ):
+        if sign not in ("==", "!=", "in", "not in") or value in column._numbers(column.atoms):
             continue
-        alone = _is_alone(release, column, value)
         codes, own = column.encode(frame[name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
         least, most = _mass_near(release, name, value, frame, weights)
         share = float(weights @ (codes == own))
-        if alone or most - share > _ROUNDING:  # else the rows' share is what was measured
+        if _is_alone(release, column, value) or most - share > _ROUNDING:  # else the rows' share is what was measured
             yield name, value, _ranges_of(release, column, own)[-1], max(most - share, share - least)
 
 
-def _compared(release: ReleaseData, question: str) -> Iterator[tuple[str, str, Any]]:
-    """The comparisons of columns of numbers with a value."""
-    for name, sign, value in expression.compared if (expression := _parsed(question, release)) else ():
-        if name in release.domain.names and isinstance(release.domain[name], Number):
+def _compared(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, str, float]]:
+    """The comparisons of columns of numbers with a number."""
+    for name, sign, value in asked.compared:
+        if isinstance(_column(release, name), Number) and isinstance(value, float):
             yield name, sign, value
 
 
-def values_at_edges(release: ReleaseData, question: str) -> Iterator[tuple[str, float, Array, Array]]:
+def values_at_edges(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, float, Array, Array]]:
     """Columns of steps with the values that it compares them with, if these begin a range of several, and the ends (2,), encoded,
     of that range and of the one in tables of pairs.
 
     Ranges begin at round numbers, where values heap: `AT_EDGES` of the wider mass may be there, which decides between < and <=.
     """
-    if release.measurement is None or not isinstance(release.measurement.feature_map, MarginFeatures):
-        return
-    for name, _, value in _compared(release, question):
+    for name, _, value in _compared(release, asked) if _tables(release) else ():
         column: Any = release.domain[name]
         steps = isinstance(column, Integer | Real) and column.grain
-        if not steps or not isinstance(value, float) or value in column.atoms or _is_alone(release, column, value):
+        if not steps or value in column.atoms or _is_alone(release, column, value):
             continue
         narrow, wide = _ranges_of(release, column, float(column.encode([value])[0][0]))
         if np.isclose(column.cuts([value])[0], narrow[0]):
             yield name, value, narrow, wide
 
 
-def mass_of_equals(release: ReleaseData, question: str, frame: pd.DataFrame, weights: Array) -> float:
+def mass_of_equals(release: ReleaseData, asked: Expression, frame: pd.DataFrame, weights: Array) -> float:
     """How much probability rows have whose ranges of two columns of numbers that it says are equal, in tables of pairs, overlap."""
-    expression, mass = _parsed(question, release), 0.0
-    for pair in expression.equalled if expression else ():
-        if all(name in release.domain.names and isinstance(release.domain[name], Number) for name in pair):
+    mass = 0.0
+    for pair in asked.equalled:
+        if all(isinstance(_column(release, name), Number) for name in pair):
             (low, high), (lower, upper) = (_ends_at(release, name, frame.iloc[: len(weights)]) for name in pair)
             mass += float(np.clip(weights @ ((low < upper) & (lower < high)), 0.0, 1.0))
     return mass
@@ -115,17 +114,15 @@ def mass_of_equals(release: ReleaseData, question: str, frame: pd.DataFrame, wei
 def _ends_at(release: ReleaseData, name: str, frame: pd.DataFrame) -> tuple[Array, Array]:
     """The ends (n,), in natural units, of the range of a column of numbers, in tables of pairs, in which each row is."""
     column: Any = release.domain[name]
-    features = None if release.measurement is None else release.measurement.feature_map
-    codes = column.encode(frame[name])[0]
-    edges = features.kernel.edges[release.domain.position(name)] if isinstance(features, MarginFeatures) else ()
+    features, codes = _tables(release), column.encode(frame[name])[0]
+    edges = features.kernel.edges[release.domain.position(name)] if features else ()
     ends = FROM_SCALE[column.scale](np.array([column.ends[0], *edges, column.ends[1]]))
     place = np.clip(np.searchsorted(edges, codes, side="right"), 0, len(edges))
     return np.where(np.isnan(codes), np.nan, ends[place]), ends[place + 1]
 
 
 def _is_alone(release: ReleaseData, column: Number, value: float) -> bool:
-    features = None if release.measurement is None else release.measurement.feature_map
-    if column.grain is None or not isinstance(features, MarginFeatures):
+    if column.grain is None or _tables(release) is None:
         return False
     below, above = FROM_SCALE[column.scale](_ranges_of(release, column, float(column.encode([value])[0][0]))[0])
     return bool(above - below < 1.5 * column.grain)
@@ -133,9 +130,8 @@ def _is_alone(release: ReleaseData, column: Number, value: float) -> bool:
 
 def _ranges_of(release: ReleaseData, column: Number, code: float) -> tuple[Array, Array]:
     """The ends (2,) of the narrowest range that holds a code, and of the one in tables of pairs; around it in smooth features."""
-    assert release.measurement is not None
-    features, j = release.measurement.feature_map, release.domain.position(column.name)
-    if not isinstance(features, MarginFeatures):
+    features, j = _tables(release), release.domain.position(column.name)
+    if features is None:
         around = code + _NEAR * np.ptp(column.bounds) * np.array([-1.0, 1.0])
         return around, around
     kernel = features.kernel
@@ -148,10 +144,10 @@ def _ranges_of(release: ReleaseData, column: Number, code: float) -> tuple[Array
     return narrow, wide
 
 
-def conditions_joined(question: str) -> list[str]:
-    """The conditions of which all must hold, as texts, those of the same columns as one; none of a text that is no expression."""
+def conditions_joined(asked: Expression) -> list[str]:
+    """The conditions of which all must hold, as texts, those of the same columns as one."""
     by_columns: dict[frozenset[str], list[str]] = {}
-    for part in expression.joined if (expression := _parsed(question)) else ():
+    for part in asked.joined:
         by_columns.setdefault(frozenset(parse(part).columns), []).append(part)
     return [
         parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts) for parts in by_columns.values()
@@ -162,12 +158,11 @@ def mass_of_pair(release: ReleaseData, conditions: Sequence[str]) -> float | Non
     """The most, at 95 %, that a level of one column may have with one of another; None unless their table was measured."""
     ranges: dict[int, Array] = {}
     for name, texts in filter(None, (parse(each).asked_of for each in conditions)):
-        column: Any = release.domain[name] if name in release.domain.names else None
+        column: Any = _column(release, name)
         plain = len(texts) == 1 and isinstance(column, Categorical) and not isinstance(column, Tree)
         if plain and (code := column.parse(texts[0])) is not None:
             ranges[release.domain.position(name)] = _around(int(code), int(code) + 1)
-    both = release.measurement is not None and len(conditions) == len(ranges) == 2
-    return _most_counted(release, ranges) if both else None
+    return _most_counted(release, ranges) if len(conditions) == len(ranges) == 2 else None
 
 
 def _around(first: int, end: int) -> Array:
@@ -200,9 +195,8 @@ def _most(share: float, deviation: float) -> float:
 
 def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tuple[Array, float, float]]:
     """The cells within the ranges, what a row counts there, and their noise, in each table that has the ranges' columns."""
-    assert release.measurement is not None
-    measurement, features, domain = release.measurement, release.measurement.feature_map, release.domain
-    if not isinstance(features, MarginFeatures):
+    measurement, features, domain = release.measurement, _tables(release), release.domain
+    if measurement is None or features is None:
         return
     kernel = features.kernel
     columns = [*range(len(kernel.edges)), *kernel.finer]
@@ -226,11 +220,14 @@ def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
     return slice(int(first), int(last)) if exact else None
 
 
-def _parsed(question: str, release: ReleaseData | None = None) -> Expression | None:
-    try:
-        return asked_of(release, question) if release else parse(question)
-    except ExpressionError:
-        return None
+def _tables(release: ReleaseData) -> MarginFeatures | None:
+    """The features of what was measured, if these are cells of tables."""
+    features = None if release.measurement is None else release.measurement.feature_map
+    return features if isinstance(features, MarginFeatures) else None
+
+
+def _column(release: ReleaseData, name: str) -> Column | None:
+    return release.domain[name] if name in release.domain.names else None
 
 
 def _mass_near(
@@ -252,11 +249,10 @@ def _mass_near(
     return max(least, 0.0), float(np.clip(most, 0.0, 1.0))
 
 
-def _mass_of_levels(release: ReleaseData, question: str) -> float:
+def _mass_of_levels(release: ReleaseData, asked: Expression) -> float:
     """The most that levels may add up to by their noisy counts, at 95 % each; 0 for a question that asks for more than levels."""
-    expression = _parsed(question, release)
-    name, texts = (expression and expression.asked_of) or ("", ())
-    column: Any = release.domain[name] if name in release.domain.names else None
+    name, texts = asked.asked_of or ("", ())
+    column = _column(release, name)
     if not isinstance(column, Categorical):
         return 0.0
     j, mass = release.domain.position(name), 0.0
@@ -275,23 +271,23 @@ def what_would_help(release: ReleaseData, question: str) -> str:
 
 
 def _missing(release: ReleaseData, columns: list[str]) -> str:
-    assert release.measurement is not None
-    feature_map: FeatureMap = release.measurement.feature_map
+    measurement, features = release.measurement, _tables(release)
+    assert measurement is not None
     together = " × ".join(map(words.written, columns))
     numbers = [words.written(name) for name in columns if isinstance(release.domain[name], Number)]
     if not columns:
         return ""
-    if not isinstance(feature_map, MarginFeatures):
+    if features is None:
         option = "--kernel adaptive" if len(columns) == 1 else "a --workload that names them"
         return f"a release with {option} counts cells of {together}, where this one has smooth features of all columns"
     places = [release.domain.names.index(name) for name in columns]
-    if not all(release.measurement.counted_together(i, j) for i, j in combinations(places, 2)):
+    if not all(measurement.counted_together(i, j) for i, j in combinations(places, 2)):
         if release.statement is not None and release.statement.declared_by:
             return f"{together} is in none of the tables together"
         which = "A release with --workload counts the pairs that it names, one with --target all pairs of a column"
-        scored = "its score did not outweigh its table's noise" if release.measurement.scores else "others were drawn"
+        scored = "its score did not outweigh its table's noise" if measurement.scores else "others were drawn"
         return f"{together} was not counted, as {scored}. {which}"
-    kernel = feature_map.kernel
+    kernel = features.kernel
     counted = isinstance(kernel, ChosenMargins) and any(set(places) <= set(each) for each in kernel.chosen)
     if len(places) > 2 and not counted:
         how = "A release with one of them as --target looks for sets of columns with it first"

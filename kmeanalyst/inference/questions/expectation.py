@@ -31,6 +31,7 @@ from kmeanalyst.inference.estimate.unresolved import (
     conditions_joined,
     mass_of_equals,
     mass_of_pair,
+    readable,
     single_values,
     unresolved_mass,
     values_at_edges,
@@ -38,6 +39,7 @@ from kmeanalyst.inference.estimate.unresolved import (
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.expressions import Expression
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
 
 _ROUNDING = 1e-9
@@ -154,46 +156,46 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     influence = found.influence
     if not isinstance(population, Population) or influence is None:
         return found
+    if (asked := readable(population.release, question)) is None:
+        return found
     if np.nanmax(np.abs(influence)) > 0:
-        singles = _of_single_values(population, question, float(found.value))
+        singles = _of_single_values(population, asked, float(found.value))
         error = _Z * estimate(population, found).standard_error if singles > 0 else 0.0
-        bias = np.hypot(_of_heaps(population, question), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
+        bias = np.hypot(_of_heaps(population, asked), np.sqrt(max(singles**2 - error**2, 0.0)) / _Z)
         return replace(found, influence=np.append(influence, bias)) if bias > _ROUNDING else found
-    parts, frame, weights = conditions_joined(question), population.model.frame, population.weights
+    parts, frame, weights = conditions_joined(asked), population.model.frame, population.weights
     if len(parts) > 1:
         known = mass_of_pair(population.release, parts)
         mass = _most_of_all(population, parts) if known is None else min(known / population.probability, 1.0)
     else:
-        mass = unresolved_mass(population.release, question, frame, weights, population.probability)
+        mass = unresolved_mass(population.release, asked, frame, weights, population.probability)
     if mass == 0:
         return found
     note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
 
 
-def _of_single_values(population: Population, question: str, answer: float) -> float:
+def _of_single_values(population: Population, asked: Expression, answer: float) -> float:
     """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
     whole = (
         population if population.given is None else population_of(population.release, view=cast(View, population.view))
     )
     frame = whole.model.frame.iloc[: len(whole.weights)]
     equal = (
-        mass_of_equals(whole.release, question, frame, population.weights)
-        if len(conditions_joined(question)) == 1
-        else 0.0
+        mass_of_equals(whole.release, asked, frame, population.weights) if len(conditions_joined(asked)) == 1 else 0.0
     )
     square = max(equal - answer, answer) ** 2 if equal - answer > _ROUNDING else 0.0
-    for name, value, ends, departs in single_values(whole.release, question, frame, whole.weights):
-        moved, mass = _moved(population, question, whole, name, value, ends)
+    for name, value, ends, departs in single_values(whole.release, asked, frame, whole.weights):
+        moved, mass = _moved(population, asked.text, whole, name, value, ends)
         square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
     return float(np.sqrt(square))
 
 
-def _of_heaps(population: Population, question: str) -> float:
+def _of_heaps(population: Population, asked: Expression) -> float:
     """By how much the answer may be off, as mass may heap at the first value of a range with which it compares."""
     square = 0.0
-    for name, value, narrow, wide in values_at_edges(population.release, question):
-        moved, mass = _moved(population, question, population, name, value, narrow)
+    for name, value, narrow, wide in values_at_edges(population.release, asked):
+        moved, mass = _moved(population, asked.text, population, name, value, narrow)
         around = float(population.weights @ _within(population, name, wide))
         square += (min(AT_EDGES * around, mass) * moved / mass) ** 2 if mass > 0 else 0.0
     return float(np.sqrt(square))

@@ -100,9 +100,10 @@ def quantiles_of(population: Distribution, column: Any, orders: Array) -> list[S
         raise ValueError(
             f"q must lie between 0 and 1, got {orders.tolist()!r:.80}: it is a probability. Pass e.g. 0.5."
         )
-    x = population.values(population.question(column))
+    asked = population.question(column)
+    x = population.values(asked)
     support, cumulative = _steps(x[: len(population.weights)], population.weights)
-    bounds = population.bounds(column) or (float(support[0]), float(support[-1]))
+    bounds = population.bounds(asked) or (float(support[0]), float(support[-1]))
 
     def elsewhere() -> Array:
         return np.unique(x[np.isfinite(x) & (True if population.given is None else population.given)])

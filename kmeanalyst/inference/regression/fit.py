@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from kmeanalyst.inference.estimate.error_model import Parts, total
+from kmeanalyst.inference.estimate.interactions import with_diagonal
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
 from kmeanalyst.inference.regression.equations import (
@@ -62,12 +63,10 @@ class Fit:
         """Joint covariances (k, k) by source; resolution is scaled to that of relations."""
         model = self.population.model
         covariance = model.covariance(self.influence)
-        if covariance["resolution"] is None:
+        relations = model.parts(self.influence, relation=True)["resolution"]
+        if relations is None:
             return covariance
-        usual = np.sqrt(np.maximum(np.diag(covariance["resolution"]), 0.0))
-        larger = np.maximum(model.parts(self.influence, relation=True)["resolution"], usual)
-        factor = np.divide(larger, usual, out=np.ones_like(usual), where=usual > 0)
-        return covariance | {"resolution": covariance["resolution"] * np.outer(factor, factor)}
+        return covariance | {"resolution": with_diagonal(covariance["resolution"], relations**2)}
 
     @cached_property
     def total_covariance(self) -> Array:

@@ -16,7 +16,7 @@ from public_names import ready_names
 import kmeanalyst as ka
 from kmeanalyst.inference.draws.draws import PositiveWeights, column_shares, draws, products_of_scores, replicates  # noqa: F401
 from kmeanalyst.inference.draws.folder import write_draws
-from kmeanalyst.inference.estimate.error_model import error_model, fitted_model  # noqa: F401  # in refusals.txt
+from kmeanalyst.inference.estimate.error_model import fitted_model
 from kmeanalyst.releases.expressions import parse
 
 SMOOTH = ready_names(["release"])["release"]

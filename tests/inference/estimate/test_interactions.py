@@ -42,6 +42,10 @@ def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, square
     )  # fmt: skip
 
 
+def variances(own: Interactions, rest: Array, ranges: Array) -> Array:
+    return own.left_open(rest, ranges)[0].diagonal()
+
+
 def interaction() -> Array:
     """(4000, 1): +1 where the two columns agree, else −1."""
     return np.where(CELLS[0] == CELLS[1], 1.0, -1.0)[:, None]
@@ -52,7 +56,7 @@ def test_each_set_of_columns_has_a_spread_of_its_own():
     column, kind = 2.0 * CELLS[0] - 1, 2.0 * (np.arange(4000) % 2) - 1
     other = np.where(np.arange(4000) // 2 % 2, 1.0, -1.0)
     h = np.column_stack([column, interaction()[:, 0], kind, other])
-    found = sets((0.3,)).variances(h, np.full(4, 2.0))
+    found = variances(sets((0.3,)), h, np.full(4, 2.0))
     triples, heaps = interactions._OF_TRIPLES, interactions._OF_HEAPS
     # within a cell of half of the mass the kind has all of its variance: in both columns
     assert found == pytest.approx([0.01, 0.3, 2 * heaps / 2 + triples, triples], rel=0.02)
@@ -68,29 +72,29 @@ def test_a_larger_set_that_was_counted_has_a_spread_of_its_own_of_what_no_pair_h
         spreads=np.array([0.3, 0.3, 0.3, 0.2]), most=np.full(4, 1e9), squared=np.full(4, np.nan), spread=0.01,
     )  # fmt: skip
     h = np.column_stack([signs.prod(axis=0), signs[0] * signs[1]])
-    assert found.variances(h, np.full(2, 2.0)) == pytest.approx([0.2, 0.3], rel=0.03)
-    assert np.diag(found.covariance(h, np.full(2, 2.0))) == pytest.approx([0.2, 0.3], rel=0.03)
+    assert variances(found, h, np.full(2, 2.0)) == pytest.approx([0.2, 0.3], rel=0.03)
 
 
 def test_no_event_departs_by_more_than_half_of_the_distance_that_the_score_allows():
     """An event has range 1: 1.96 standard errors are at most half of the largest distance."""
     event = (interaction() + 1) / 2
-    found = sets((0.9,), most=0.1).variances(event - 0.5, np.array([1.0]))
+    found = variances(sets((0.9,), most=0.1), event - 0.5, np.array([1.0]))
     assert 1.96 * np.sqrt(found) == pytest.approx(np.array([0.05]))
 
 
 def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_says():
     """h = ±1: Σ|p(1 + ρh) − p| = ρ moves E h by ρ, by 1 at most; without a score ρ has a deviation of a half."""
     for distance, moved in [(0.0, 0.0), (0.3, 0.3), (1.5, 1.0), (np.nan, 0.5)]:
-        found = sets((0.0,), squared=distance**2).variances(interaction(), np.array([200.0]), relation=True)
+        found = sets((0.0,), squared=distance**2).left_open(interaction(), np.array([200.0]))[1]
         assert np.sqrt(found) == pytest.approx(np.array([moved]), abs=1e-9)
-    bounded = sets((0.0,), most=0.1, squared=1.0).variances(interaction(), np.array([2.0]), relation=True)
+    bounded = sets((0.0,), most=0.1, squared=1.0).left_open(interaction(), np.array([2.0]))[1]
     assert 1.96 * np.sqrt(bounded) == pytest.approx(np.array([0.1]))  # half of the distance, for a range of 2
 
 
 def test_columns_that_copy_each_other_do_not_add_up():
     """The interaction is one of four pairs of columns, and no more than all of its variance."""
-    assert sets((0.3, 0, 0.3, 0.3, 0, 0.3), columns=4).variances(interaction(), np.array([2.0])) == pytest.approx([0.3])
+    found = variances(sets((0.3, 0, 0.3, 0.3, 0, 0.3), columns=4), interaction(), np.array([2.0]))
+    assert found == pytest.approx([0.3])
 
 
 def test_scores_of_larger_sets_say_how_far_they_and_all_further_ones_may_depart():
@@ -133,7 +137,7 @@ def test_draws_of_what_may_be_have_the_variances_of_their_sets():
     assert np.abs(drawn.sum(axis=0)).max() < 1e-12
     kind = (2.0 * (np.arange(4000) % 2) - 1)[:, None]
     h = np.hstack([interaction(), kind])
-    wanted = [*(own.variances(h, np.full(2, 2.0)) + np.array([interactions._OF_TRIPLES, 0.0]))]
+    wanted = [*(variances(own, h, np.full(2, 2.0)) + np.array([interactions._OF_TRIPLES, 0.0]))]
     assert (h.T @ drawn).var(axis=1) == pytest.approx(wanted, rel=0.25)
 
 
@@ -176,10 +180,9 @@ def test_variances_are_the_diagonals_of_joint_covariances_and_signs_are_kept():
     rest = np.hstack([interaction(), -2 * interaction(), np.random.default_rng(0).normal(size=(4000, 1))])
     rest -= rest.mean(axis=0)
     own, ranges = sets((0.04,)), np.array([2.0, 4.0, 8.0])
-    joint = own.covariance(rest, ranges)
-    np.testing.assert_allclose(np.diag(joint), own.variances(rest, ranges))
+    joint = own.left_open(rest, ranges)[0]
     for k in range(3):
-        np.testing.assert_allclose(own.variances(rest[:, [k]], ranges[[k]]), joint[k, k])
+        np.testing.assert_allclose(variances(own, rest[:, [k]], ranges[[k]]), joint[k, k])
     assert joint[0, 1] == pytest.approx(-2 * joint[0, 0]) and np.linalg.eigvalsh(joint).min() > -1e-12
     assert joint[2, 2] == pytest.approx(interactions._OF_TRIPLES, rel=0.3)  # chance alone puts little between cells
 
@@ -223,7 +226,7 @@ def test_what_chance_gives_to_many_cells_is_no_departure():
         pairs=((0, 1),), spreads=np.array([0.3]), most=np.array([1e9]), squared=np.array([np.nan]), spread=0.01,
     )  # fmt: skip
     h = rng.standard_normal((n, 20))
-    assert many.variances(h - h.mean(axis=0), np.full(20, 8.0)).mean() < 0.05
+    assert variances(many, h - h.mean(axis=0), np.full(20, 8.0)).mean() < 0.05
 
 
 def test_columns_that_are_tied_across_their_ranges_may_be_so_within_them():
@@ -240,9 +243,7 @@ def test_columns_that_are_tied_across_their_ranges_may_be_so_within_them():
             n=n, chosen=slice(None), weights=weights, cells=np.stack([cell, other]), sizes=(10, 10), within=within,
             pairs=((0, 1),), spreads=np.full(1, 1e-4), most=np.full(1, 1e9), squared=np.full(1, np.nan), spread=1e-4,
         )  # fmt: skip
-        joint = both.covariance(h, np.ones(3))
-        np.testing.assert_allclose(np.diag(joint), both.variances(h, np.ones(3)), rtol=1e-6)
-        return np.asarray(np.sqrt(np.diag(joint)))
+        return np.sqrt(variances(both, h, np.ones(3)))
 
     tied, free = found(cell), found(rng.permutation(cell))
     assert tied[0] > 0.5 / 1.96  # the whole of ½ is within the interval

@@ -112,7 +112,7 @@ def test_tables_by_another_column_are_bounded_together(tmp_path):
 
 def test_errors_in_blocks_are_those_at_once(mixed_release, monkeypatch: pytest.MonkeyPatch):
     at_once = table(mixed_release, "city", "married")
-    monkeypatch.setattr("kmeanalyst.inference.estimate.population._BLOCK", 1)
+    monkeypatch.setattr("kmeanalyst.inference.estimate.population._TOGETHER", 1)
     pd.testing.assert_frame_equal(table(mixed_release, "city", "married"), at_once, rtol=1e-9)
 
 
