@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows, seen_difference
+from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows
 from kmeanalyst.inference.contingency.contingency_test import (
     Contrasts,
     departures,
@@ -34,8 +34,9 @@ from kmeanalyst.inference.contingency.contingency_test import (
 )
 from kmeanalyst.inference.contingency.strata import strata_of
 from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
+from kmeanalyst.inference.two_sample.differences import difference_along
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
-from kmeanalyst.inference.two_sample.sides import Side, measured_side
+from kmeanalyst.inference.two_sample.sides import Side, covariance_of, measured_side
 from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
 from kmeanalyst.kernels.base import Array, as_rows
 from kmeanalyst.kernels.features.nystroem import Nystroem
@@ -265,8 +266,7 @@ class _Points:
         return self.weights @ values
 
     def covariance(self, values: Array) -> Array:
-        centred = values - self.mean(values)
-        return (centred.T * self.weights) @ centred
+        return covariance_of(values, self.weights)
 
 
 def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> TestResult:
@@ -289,12 +289,13 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     vectors = projector.vectors(read)
     values = product(*at_points)
     missed = values - points.features @ vectors
-    missed -= points.mean(missed)
     estimates = points.mean(values) + vectors.T @ points.gap
     spread = points.covariance(missed)
     u, v = (points.covariance(each) for each in at_points)
     sampling = u[np.ix_(a, a)] * v[np.ix_(b, b)]  # Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′)
-    one = seen_difference(vectors, estimates, evidence.row_variance * sampling + points.doubt * spread, evidence)
+    one = difference_along(
+        vectors, estimates, evidence.row_variance * sampling + points.doubt * spread, evidence.measurement
+    )
     tested = one.whitened(np.diag(variances))
     bias = one.covariance.diagonal() - points.doubt * spread.diagonal()
     seen = 1 - float(spread.trace() / max(points.covariance(values).trace(), 1e-12))

@@ -107,7 +107,7 @@ def witness_of(release: ReleaseData, evidence: Side, sample: SampleRows, some: A
     if evidence.measurement is not None:
         along = directions_of(release, evidence.feature_map, some)
     moments = sample_side(evidence, along, sample.blocks())
-    assert moments.covariance is not None
+    assert moments.draws is not None
     shrink = evidence.row_variance + moments.row_variance
     variance = shrink * along.variances + evidence.noise_variance
     signal = USUAL_DIFFERENCE * along.variances
@@ -117,7 +117,7 @@ def witness_of(release: ReleaseData, evidence: Side, sample: SampleRows, some: A
         directions=along.vectors,
         shrinkage=signal / (signal + variance),
         differences=along.vectors.T @ (evidence.mean - moments.mean),
-        covariance=shrink * moments.covariance + evidence.noise_variance * np.eye(len(variance)),
+        covariance=shrink * moments.draws.of_a_row + evidence.noise_variance * np.eye(len(variance)),
         spread=float(moments.mean_square - moments.mean @ moments.mean),
         around=some[:_AROUND],
         statement=release.statement,
