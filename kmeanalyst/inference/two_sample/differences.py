@@ -92,6 +92,8 @@ class Difference:
         signal   (k, k) covariance of d that a difference of relative variance 1 would give it, up to a factor; g its variances.
         Nothing is left where nothing is seen of the functions.
         """
+        if not len(self.means):
+            return self
         scale = np.sqrt(np.maximum(np.diag(self.covariance), 1e-300))
         size, turn = np.linalg.eigh(self.covariance / scale / scale[:, None])
         white = turn / np.sqrt(np.maximum(size, _LEAST_SIZE)) / scale[:, None]

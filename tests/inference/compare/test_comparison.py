@@ -548,11 +548,12 @@ def test_a_release_that_shows_little_says_so():
     assert any("less than half of what these columns are like: v0" in note for note in found.notes)
 
 
-def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others():
+@pytest.mark.parametrize("method", ["margins", "random-features"])
+def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others(method):
     rng = np.random.default_rng(11)
     domain = Domain((Real(name="x", lower=0, upper=1), Categorical(name="one", levels=("only",))))
     rows = np.column_stack([rng.random(500), np.zeros(500)])
-    found = ka.compare(noisy(features_of("margins", domain), rows, rng, domain=domain), rows[:50])
+    found = ka.compare(noisy(features_of(method, domain), rows, rng, domain=domain), rows[:50])
     assert np.isnan(found.columns.loc["one", "adjusted"]) and not found.columns.loc["one", "differs"]
     alone = pd.Series([found.overall.pvalue, found.columns.loc["x", "pvalue"], *found.pairs["pvalue"]]).dropna()
     assert found.pvalue == min(1.0, len(alone) * alone.min()) and len(alone) < 4
