@@ -85,7 +85,7 @@ def _told_no_noise(release: ka.Release, sample: pd.DataFrame) -> float:
     shrink = 1 / measurement.n_rows + 1 / moments.n_rows
     no_noise = replace(measurement, noise_scale=1e-300, noise_law="discrete gaussian")
     difference = measurement.vector - moments.mean
-    return noise_aware.noise_aware_test(difference, directions, moments.covariance, shrink, no_noise)[1]
+    return noise_aware.noise_aware_test(difference, directions, moments.draws.of_a_row, shrink, no_noise)[1]
 
 
 def all_pvalues(setting: Setting, releases: int, pool: ProcessPoolExecutor) -> Array:

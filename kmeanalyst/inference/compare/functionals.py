@@ -20,12 +20,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
-from kmeanalyst.inference.two_sample.differences import HEAVY, USUAL_DIFFERENCE, Difference
-from kmeanalyst.inference.two_sample.resampled import Draws
+from kmeanalyst.inference.two_sample.differences import USUAL_DIFFERENCE, difference_along
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, sample_side
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.principal import Directions
-from kmeanalyst.releases.statement import is_pure
 
 _REFERENCE_ROWS = 600  # mostly of the domain, and as many mostly of the columns of given rows
 _AWAY = 0.1  # share of the second half's cells that are the domain's, and of the first half's that are the rows'
@@ -223,24 +221,9 @@ def _tested(
         draws = moments.draws.along(np.eye(ends[-1])[:, start:stop])
         covariance = shrink * draws.of_a_row + doubt * group.missed
         signal = (group.signal * own) @ group.signal.T
-        one = seen_difference(vectors[:, start:stop], differences[start:stop], covariance, evidence, draws)
+        one = difference_along(vectors[:, start:stop], differences[start:stop], covariance, evidence.measurement, draws)
         found.append((Seen(one.whitened(signal).pvalue, group.seen), differences[start:stop]))
     return found
-
-
-def seen_difference(
-    vectors: Array, means: Array, covariance: Array, evidence: Side, draws: Draws | None = None
-) -> Difference:
-    """Means z (k,) that are read along b (F, k) of a measurement, whose noise is added to their covariance (k, k).
-
-    Squares of a sum of Laplace numbers vary the less, the more there are.
-    """
-    heavy = 1.0
-    if evidence.measurement is not None and is_pure(evidence.measurement.noise_law) and vectors.size:
-        shares = np.square(vectors) / np.square(vectors).sum(axis=0)
-        heavy += (HEAVY - 1) * float(np.square(shares).sum(axis=0).max())
-    noise = evidence.noise_variance * (vectors.T @ vectors)
-    return Difference(means, covariance + noise, np.ones(len(means)), heavy, draws)
 
 
 def holm(pvalues: Array) -> Array:

@@ -12,19 +12,15 @@ released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothes
   the table, itself a sample of N rows: Σ_A ⊗ Σ_B / N, the products' covariance if the columns are independent;
   the part of the products that the features do not measure, in which the table may differ from the released points: κ times
   the covariance of that part over the points (κ: `_Points.doubt`).
-
-Plain rows are tested by permutation (Gretton et al. 2008).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows, seen_difference
+from kmeanalyst.inference.compare.functionals import RidgeProjector, reference_rows
 from kmeanalyst.inference.contingency.contingency_test import (
     Contrasts,
     departures,
@@ -34,24 +30,15 @@ from kmeanalyst.inference.contingency.contingency_test import (
 )
 from kmeanalyst.inference.contingency.strata import strata_of
 from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
+from kmeanalyst.inference.two_sample.differences import difference_along
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
-from kmeanalyst.inference.two_sample.sides import Side, measured_side
-from kmeanalyst.kernels import Gaussian, Kernel, median_lengthscale
-from kmeanalyst.kernels.base import Array, as_rows
-from kmeanalyst.kernels.features.nystroem import Nystroem
-from kmeanalyst.kernels.features.principal import principal_components
+from kmeanalyst.inference.two_sample.sides import Side, covariance_of, measured_side
+from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import MarginFeatures
-from kmeanalyst.releases.domain.draft import draft_domain
-from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import view_weights
-from kmeanalyst.sources.tables import as_frame
 
 Names = str | int | Sequence[str] | Sequence[int]
-
-_MOST_WHOLE = 500  # rows: up to so many, Gram matrices are used as they are; above, coordinates in a subspace
-_BASIS = 100  # points that span this subspace
-_NEGLIGIBLE = 1e-7  # share of the largest eigenvalue below which an eigenvalue is left out
 
 
 def positions_of(names: Sequence[str], columns: Names) -> tuple[int, ...]:
@@ -73,76 +60,6 @@ def two_sides(names: Sequence[str], columns_a: Names, columns_b: Names) -> tuple
     return sides
 
 
-def hsic_permutation_test(
-    data: Any,
-    columns_a: Names,
-    columns_b: Names,
-    *,
-    permutations: int,
-    rng: np.random.Generator | int | None,
-    kernel: Kernel | tuple[Kernel, Kernel] | None,
-) -> TestResult:
-    """HSIC = tr(KHLH)/n² with one side's rows permuted, p = (b + 1)/(B + 1): exact for every n and B.
-
-    Numbers have a Gaussian kernel at the median distance, tables with other columns the table kernel. With more than 500
-    rows, each Gram matrix is that of the rows' coordinates in the span of 100 of them, chosen at random: this can change
-    the power, and never the level.
-    """
-    if permutations < 1:
-        raise ValueError(
-            f"permutations must be at least 1, got {permutations}: the distribution is made of them. Pass e.g. 999."
-        )
-    kernels = kernel if isinstance(kernel, tuple) else (kernel, kernel)
-    rng = np.random.default_rng(rng)
-    sides = zip(_two_sides(data, columns_a, columns_b), kernels, strict=True)
-    u, v = (_coordinates(*_rows_and_kernel(frame, given), rng) for frame, given in sides)
-    n = len(u)
-    statistics = np.empty(permutations + 1)
-    statistics[0] = np.square(u.T @ v).sum() / n**2
-    for i in range(1, permutations + 1):
-        statistics[i] = np.square(u[rng.permutation(n)].T @ v).sum() / n**2
-    exceed = int((statistics[1:] >= statistics[0] * (1 - 1e-9)).sum())
-    return TestResult(
-        statistic=float(statistics[0]),
-        pvalue=(exceed + 1) / (permutations + 1),
-        mmd_squared=float(statistics[0]),
-        estimator="biased",
-        method=f"HSIC permutation test ({permutations} permutations) of plain rows",
-        n_sample_rows=n,
-    )
-
-
-def _two_sides(data: Any, columns_a: Names, columns_b: Names) -> list[pd.DataFrame]:
-    frame = data if isinstance(data, pd.DataFrame) else pd.DataFrame(as_rows(data))
-    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-    sides = two_sides(list(frame.columns), columns_a, columns_b)
-    if len(frame) < 4:
-        raise ValueError(f"a test of independence needs at least four rows, got {len(frame)}. Add rows.")
-    return [frame.iloc[:, list(side)] for side in sides]
-
-
-def _rows_and_kernel(frame: pd.DataFrame, given: Kernel | None) -> tuple[Array, Kernel]:
-    if given is not None:
-        return as_rows(frame), given
-    if all(pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes) and not frame.isna().to_numpy().any():
-        rows = frame.to_numpy(dtype=float)
-        rows = (rows - rows.mean(axis=0)) / np.where(np.ptp(rows, axis=0) > 0, rows.std(axis=0), 1.0)
-        return rows, Gaussian(median_lengthscale(rows))
-    domain = draft_domain(frame).domain
-    return domain.encode(frame), table_kernel(domain)
-
-
-def _coordinates(rows: Array, kernel: Kernel, rng: np.random.Generator) -> Array:
-    """U (n, r) of mean 0 with U Uᵀ the centred Gram matrix, or nearly so."""
-    if len(rows) <= _MOST_WHOLE:
-        found, n = principal_components(kernel.gram(rows, rows), negligible=_NEGLIGIBLE), len(rows)
-        keep = n * found.variances > 1e-12
-        return found.vectors[:, keep] * np.sqrt(n * found.variances[keep])
-    basis = rows[rng.permutation(len(rows))[:_BASIS]]
-    coordinates = Nystroem.fit(kernel, basis, tolerance=_NEGLIGIBLE)(rows)
-    return coordinates - coordinates.mean(axis=0)
-
-
 _FUNCTIONS = 8  # functions of each side's columns
 _PRODUCTS = 24
 _MOST_POINTS = 4000
@@ -152,63 +69,45 @@ _INDEPENDENT_ROWS = "the table's rows are taken to be independent draws from the
 
 
 def independence_test(
-    data: ReleaseData | Any,
-    columns_a: Names,
-    columns_b: Names,
-    *,
-    permutations: int = 999,
-    rng: np.random.Generator | int | None = None,
-    kernel: Kernel | tuple[Kernel, Kernel] | None = None,
-    given: str | None = None,
+    release: ReleaseData, columns_a: Names, columns_b: Names, *, given: str | None = None
 ) -> TestResult:
-    """Test whether columns A are independent of columns B.
+    """Test whether columns A of a release are independent of columns B.
 
-    data           a Release, or plain rows: a DataFrame, or an array (n, d) with columns named by position.
-    columns_a, columns_b   a name or several; distinct.
-    permutations, rng, kernel   for plain rows only: kernel is one for both sides, or one for each.
-    given          of a release: a third column. Tested is independence within each of its cells; a table of the three must
-                   have been measured (publish with one of them as --target), or else ValueError says so.
+    columns_a, columns_b   a name or several, or positions; distinct.
+    given          a third column. Tested is independence within each of its cells; a table of the three must have been
+                   measured (publish with one of them as --target), or else ValueError says so.
     Returns        TestResult. Of a release of tables the statistic is that of the pair with the least p-value, which is multiplied
                    by the number of pairs, and mmd_squared the sum of its cells' squared departures, less what noise and
                    sampling add. A pair that no table holds has p = 1: chosen pairs are tested validly for that. Of smooth
-                   features, and of rows, mmd_squared is the criterion; of features over the leading functions, less the
-                   contributions of noise and sampling.
+                   features mmd_squared is the criterion over the leading functions, less the contributions of noise and sampling.
     Assumes        for a release of smooth features, that its points represent the population where the features see nothing. Of
-                   tables, independent rows alone; numbers are compared by their ranges. Plain rows are permuted, and the
-                   test is exact.
+                   tables, independent rows alone; numbers are compared by their ranges.
 
     >>> ka.independence_test(release, "age", "income").pvalue < 0.001
     True
-    >>> ka.independence_test(sample.head(200), "age", ["sex", "income"], rng=0).pvalue  # of rows of your own
-    0.001
     >>> ka.independence_test(counted, "sex", "marital-status", given="income").pvalue < 0.001
     True
     """
-    if not isinstance(data, ReleaseData):
-        if given is not None:
-            raise ValueError(
-                "given goes with releases. Test plain rows within each group: rows of one group at a time."
-            )
-        return hsic_permutation_test(
-            as_frame(data), columns_a, columns_b, permutations=permutations, rng=rng, kernel=kernel
+    if not isinstance(release, ReleaseData):
+        raise ValueError(
+            "independence_test is of a release, whose noise it accounts for. Rows of your own have no noise: test them with "
+            "scipy.stats.chi2_contingency, or with hyppo.independence.Hsic."
         )
-    if kernel is not None:
-        raise ValueError("kernel goes with plain rows: a release has been measured with its own. Leave it out.")
-    if data.measurement is None:
+    if release.measurement is None:
         raise ValueError(
             "a release without a measurement cannot be tested for independence: how its points vary is unknown. "
-            "Test rows of your own, or a release with a measurement."
+            "Test a release with a measurement."
         )
-    names = data.domain.names
+    names = release.domain.names
     sides = two_sides(names, columns_a, columns_b)
-    if isinstance(data.measurement.feature_map, MarginFeatures):
-        return test_of_tables(data, [(names[i], names[j]) for i in sides[0] for j in sides[1]], given)
+    if isinstance(release.measurement.feature_map, MarginFeatures):
+        return test_of_tables(release, [(names[i], names[j]) for i in sides[0] for j in sides[1]], given)
     if given is not None:
         raise ValueError(
             "independence given a column needs a measured table of the three, and this release has smooth features. Publish "
             "with one of the three as --target, for which larger sets of columns are looked for first."
         )
-    return _noise_aware_test(data, sides)
+    return _noise_aware_test(release, sides)
 
 
 def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given: str | None = None) -> TestResult:
@@ -265,8 +164,7 @@ class _Points:
         return self.weights @ values
 
     def covariance(self, values: Array) -> Array:
-        centred = values - self.mean(values)
-        return (centred.T * self.weights) @ centred
+        return covariance_of(values, self.weights)
 
 
 def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> TestResult:
@@ -289,12 +187,13 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     vectors = projector.vectors(read)
     values = product(*at_points)
     missed = values - points.features @ vectors
-    missed -= points.mean(missed)
     estimates = points.mean(values) + vectors.T @ points.gap
     spread = points.covariance(missed)
     u, v = (points.covariance(each) for each in at_points)
     sampling = u[np.ix_(a, a)] * v[np.ix_(b, b)]  # Cov of u_a v_b under independence: Σ_A(a, a′) Σ_B(b, b′)
-    one = seen_difference(vectors, estimates, evidence.row_variance * sampling + points.doubt * spread, evidence)
+    one = difference_along(
+        vectors, estimates, evidence.row_variance * sampling + points.doubt * spread, evidence.measurement
+    )
     tested = one.whitened(np.diag(variances))
     bias = one.covariance.diagonal() - points.doubt * spread.diagonal()
     seen = 1 - float(spread.trace() / max(points.covariance(values).trace(), 1e-12))

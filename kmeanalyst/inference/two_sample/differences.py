@@ -16,10 +16,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from itertools import combinations, pairwise, product
 
 import numpy as np
@@ -37,6 +37,7 @@ from kmeanalyst.kernels.cells import Cells
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.numbers import Number
+from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.weights.reweight import tilted_weights
@@ -46,10 +47,16 @@ _OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 12, 4, 1500  # fu
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
 USUAL_DIFFERENCE = 0.1  # D, relative variance between populations that differ: a shift of 0.3 standard deviations
 _LEAST_SIZE = 1e-8  # smallest share of the variance of correlated functions that a direction counts with
+_LAPLACE_DRAWS = 64  # draws of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
+_FEW_FEATURES = 1000
 HEAVY = 2.5  # squares of Laplace noise vary as those of so many times fewer Gaussian numbers
 _LEVEL = 0.05
 _LEAST_P = 1e-300  # no p-value is 0
 _LEAST_NOISE = 1e-12  # variance of the noise of a mean; exact tables have none
+
+
+def _no_deviation() -> Iterator[Array]:
+    return iter([np.zeros(())])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +68,7 @@ class Difference:
     variances   λ (k,) of the kernel along the functions.
     heavy       how many times fewer Gaussian numbers vary as the squares of the noise.
     draws       of samples as small as the one that is a side; None without.
+    deviations  by how much V may differ in truth, each as likely: of noise of random variance. Its mean is about 0.
     """
 
     means: Array
@@ -68,6 +76,7 @@ class Difference:
     variances: Array
     heavy: float
     draws: Draws | None = None
+    deviations: Callable[[], Iterator[Array]] = _no_deviation
 
     def __sub__(self, other: Difference) -> Difference:
         covariance, heavy = self.covariance + other.covariance, max(self.heavy, other.heavy)
@@ -83,6 +92,8 @@ class Difference:
         signal   (k, k) covariance of d that a difference of relative variance 1 would give it, up to a factor; g its variances.
         Nothing is left where nothing is seen of the functions.
         """
+        if not len(self.means):
+            return self
         scale = np.sqrt(np.maximum(np.diag(self.covariance), 1e-300))
         size, turn = np.linalg.eigh(self.covariance / scale / scale[:, None])
         white = turn / np.sqrt(np.maximum(size, _LEAST_SIZE)) / scale[:, None]
@@ -90,8 +101,13 @@ class Difference:
         keep = gain > 0
         gain, turned = gain[keep] / (1 + USUAL_DIFFERENCE * gain[keep]), white @ along[:, keep]
         turned *= np.sign(turned[np.abs(turned).argmax(axis=0), np.arange(len(gain))])  # or rounding errors choose it
-        draws = self.draws and self.draws.along(turned)
-        return Difference(self.means @ turned, turned.T @ self.covariance @ turned, gain, self.heavy, draws)
+        draws, covariance = self.draws and self.draws.along(turned), turned.T @ self.covariance @ turned
+
+        def deviations() -> Iterator[Array]:
+            return (turned.T @ each @ turned for each in self.deviations())
+
+        others = _no_deviation if self.deviations is _no_deviation else deviations
+        return Difference(self.means @ turned, covariance, gain, self.heavy, draws, others)
 
     @property
     def form(self) -> NormalQuadraticForm:
@@ -108,14 +124,39 @@ class Difference:
         """NaN of no function."""
         if not len(self.means):
             return math.nan
+        weights, sample, shrink = self.variances / np.diag(self.covariance), np.zeros(()), 0.0
+        if self.draws is not None:
+            sample, shrink = self.draws.of_a_row, 1 / self.draws.n_rows
+
+        def rest() -> Iterator[Array]:
+            return (self.covariance - shrink * sample + each for each in self.deviations())
+
+        drawn = null_tail(self.statistic, weights, sample, shrink, rest, self.draws)
+        if self.heavy == 1:
+            return drawn
         e, degrees = self.heavy * self.form.coefficients, np.full(len(self.means), 1 / self.heavy)
         normal = NormalQuadraticForm(e, degrees=degrees).sf(self.statistic)
-        if self.draws is None:
-            return normal
-        weights, shrink = self.variances / np.diag(self.covariance), 1 / self.draws.n_rows
-        rest = partial(iter, [self.covariance - shrink * self.draws.of_a_row])
-        drawn = null_tail(self.statistic, weights, self.draws.of_a_row, shrink, rest, self.draws)
-        return drawn if self.heavy == 1 else max(drawn, normal)
+        return normal if self.draws is None else max(drawn, normal)
+
+
+def difference_along(
+    vectors: Array, means: Array, covariance: Array, noise: Measurement | None, draws: Draws | None = None
+) -> Difference:
+    """Means (k,) that are read along vectors (F, k) of features, to whose covariance (k, k) the noise of a measurement adds.
+
+    Laplace noise is Gaussian of a random variance, exponential with mean τ²: given the variances the distribution is exact, and
+    the p-value is its mean over draws of them from a fixed seed.
+    """
+    variance, size = 0.0 if noise is None else noise.noise_scale**2, len(vectors)
+
+    def drawn() -> Iterator[Array]:
+        rng = np.random.default_rng(0)
+        for _ in range(8 * _LAPLACE_DRAWS if size <= _FEW_FEATURES else _LAPLACE_DRAWS):  # many features average out
+            yield (vectors.T * (variance * (rng.exponential(size=size) - 1))) @ vectors
+
+    of_laplace = noise is not None and is_pure(noise.noise_law)
+    whole = covariance + variance * (vectors.T @ vectors)
+    return Difference(means, whole, np.ones(len(means)), 1.0, draws, drawn if of_laplace else _no_deviation)
 
 
 @dataclass(frozen=True, eq=False)

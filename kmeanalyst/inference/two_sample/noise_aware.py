@@ -3,23 +3,23 @@
 All that a release shows of its table X, N rows, is y = mean φ(X) + τξ, ξ the noise. The sample is Y, L rows. If both have
 one population, d = y − mean φ(Y) has covariance cΣ + τ²I, c = 1/N + 1/L and Σ the covariance of φ. The statistic is
 Σ w_i (v_iᵀd)² along directions v_i of reference rows, with variances λ_i there. Its distribution is a weighted sum of χ²
-(for Laplace noise a mixture of such sums). The weights w_i = cλ_i/(cλ_i + r)² are those of a spectral regularized test
-(Harchaoui, Bach & Moulines 2008; Hagrass, Sriperumbudur & Li 2024), 1/(cλ_i + r), damped where the noise hides a
-direction. The noise acts as a ridge: r = τ², or more where rows are few. The weighted statistic finds shifts that ‖d‖², the
-statistic of a plain MMD test, misses.
+(for Laplace noise a mixture of such sums: see `difference_along`). The weights w_i = cλ_i/(cλ_i + r)² are those of a spectral
+regularized test (Harchaoui, Bach & Moulines 2008; Hagrass, Sriperumbudur & Li 2024), 1/(cλ_i + r), damped where the noise
+hides a direction. The noise acts as a ridge: r = τ², or more where rows are few. The weighted statistic finds shifts that
+‖d‖², the statistic of a plain MMD test, misses.
 A test that leaves τ out rejects a true hypothesis every time at ε = 0.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
-from kmeanalyst.inference.two_sample.resampled import Draws, null_tail
+from kmeanalyst.inference.two_sample.differences import HEAVY, difference_along
+from kmeanalyst.inference.two_sample.resampled import Draws
 from kmeanalyst.inference.two_sample.sides import Side
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
 from kmeanalyst.kernels.base import Array
@@ -27,8 +27,6 @@ from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.releases.statement import is_pure
 
-_LAPLACE_DRAWS = 64  # draws of the variances of Laplace noise; eight times as many for up to _FEW_FEATURES
-_FEW_FEATURES = 1000
 _ROWS_PER_DIRECTION = 5  # with 3, a true hypothesis was rejected 8 times in 100 at 5 %, low noise
 _MOST_EFFECTIVE = 150  # with 460, 11 times in 100 (mixed table, 3,000 rows)
 _LEVEL = 0.05
@@ -37,15 +35,16 @@ _LEVEL = 0.05
 def test_with_noise(a: Side, b: Side, directions: Directions) -> dict[str, Any]:
     """The fields of a TestResult of a release and a sample; the rows' spread is the sample's and the points' (see `resampled`)."""
     shrink, difference = a.row_variance + b.row_variance, a.mean - b.mean
-    assert b.covariance is not None and b.variance is not None
-    statistic, pvalue = noise_aware_test(difference, directions, b.covariance, shrink, a.measurement, b.draws)
+    assert b.draws is not None and b.variance is not None
+    covariance, noise = b.draws.of_a_row, a.measurement
+    statistic, pvalue = noise_aware_test(difference, directions, covariance, shrink, noise, b.draws)
     return {
         "statistic": statistic,
         "pvalue": pvalue,
         "mmd_squared": a.squared_norm + b.squared_norm - 2 * float(a.mean @ b.mean),
         "method": "noise-aware weighted MMD, release against sample",
         "n_sample_rows": b.n_rows,
-        **size_of_difference(difference, directions, b.covariance, b.variance, shrink, a.measurement),
+        **size_of_difference(difference, directions, covariance, b.variance, shrink, noise),
     }
 
 
@@ -74,28 +73,15 @@ def noise_aware_test(
     """(statistic, pvalue) for d ~ N(0, shrink·Σ) + the noise of a measurement, with `direction_weights`.
 
     difference   d (F,). covariance: Σ along the directions (K, K). shrink: c, the sum of 1/rows over both sides.
-    Gaussian noise adds τ²I to the covariance. Laplace noise is Gaussian of a random variance, exponential with mean
-    τ²: given the variances the distribution is exact, and the p-value is its mean over draws of them from a fixed seed.
     """
     vectors, variance = directions.vectors, _variance(noise)
-    weights = direction_weights(directions, shrink, variance)
-    statistic = float(weights @ (vectors.T @ difference) ** 2)
-
-    def drawn() -> Iterator[Array]:
-        rng, size = np.random.default_rng(0), len(vectors)
-        for _ in range(8 * _LAPLACE_DRAWS if size <= _FEW_FEATURES else _LAPLACE_DRAWS):  # many features average out
-            yield (vectors.T * (variance * rng.exponential(size=size))) @ vectors
-
-    noises = drawn if _is_laplace(noise) else partial(iter, [variance * (vectors.T @ vectors)])
-    return statistic, null_tail(statistic, weights, covariance, shrink, noises, draws)
+    one = difference_along(vectors, vectors.T @ difference, shrink * covariance, noise, draws)
+    one = replace(one, variances=direction_weights(directions, shrink, variance) * np.diag(one.covariance))
+    return one.statistic, one.pvalue
 
 
 def _variance(noise: Measurement | None) -> float:
     return 0.0 if noise is None else noise.noise_scale**2
-
-
-def _is_laplace(noise: Measurement | None) -> bool:
-    return noise is not None and is_pure(noise.noise_law)
 
 
 def size_of_difference(
@@ -119,7 +105,7 @@ def size_of_difference(
     remaining = len(difference) - len(covariance)
     left_over = max(float(difference @ difference) - float(along @ along), 0.0)
     spread = max(shrink * (variance - float(np.trace(covariance))), 0.0) / max(remaining, 1) + tau2
-    heavy = 2.5 if _is_laplace(noise) else 1.0  # Laplace noise: ‖ξ‖² varies as 5F, not 2F
+    heavy = HEAVY if noise is not None and is_pure(noise.noise_law) else 1.0  # Laplace noise: ‖ξ‖² varies as 5F, not 2F
     everywhere = NormalQuadraticForm(
         np.append(eigenvalues, spread * heavy)[: len(difference)],
         degrees=np.append(np.ones(len(eigenvalues)), remaining / heavy)[: len(difference)],

@@ -44,8 +44,8 @@ class Side:
     measurement   with its noise; None for rows and for a fixed distribution.
     mean_square   E ‖φ‖²; NaN where it was not asked for.
     variance      trace of the rows' covariance in all of feature space; None where the other side's is used.
-    covariance    (K, K) of the rows along the test's directions; None where the other side's is used.
-    draws         of a sample: samples of as many rows from the release's points, along the test's directions.
+    draws         of a sample: samples of as many rows from the release's points, along the test's directions, in which its rows'
+                  covariance is too.
     release       that was read; None for rows.
     """
 
@@ -56,7 +56,6 @@ class Side:
     measurement: Measurement | None = None
     mean_square: float = np.nan
     variance: float | None = None
-    covariance: Array | None = None
     draws: Draws | None = None
     release: ReleaseData | None = None
 
@@ -143,11 +142,8 @@ def sample_side(other: Side, directions: Directions, blocks: Iterable[Array], *,
     values, of_points = _points_along(points, weights, feature_map, vectors)
     draws = Draws.of(values, weights, n, len(left_out))
     variance += draws.share * (of_points - variance)
-    covariance += draws.share * (draws.covariance - covariance)
-    draws = replace(draws, blended=covariance)
-    return Side(
-        other.domain, feature_map, mean, n, mean_square=mean_square, variance=variance, covariance=covariance, draws=draws
-    )  # fmt: skip
+    draws = replace(draws, blended=covariance + draws.share * (draws.covariance - covariance))
+    return Side(other.domain, feature_map, mean, n, mean_square=mean_square, variance=variance, draws=draws)
 
 
 def _population(release: ReleaseData) -> tuple[Array, Array]:

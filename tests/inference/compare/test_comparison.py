@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from simulated_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
@@ -16,7 +17,7 @@ from kmeanalyst.inference.compare import comparison, functionals
 from kmeanalyst.inference.compare.comparison import standardised_differences
 from kmeanalyst.inference.compare.functionals import Seen
 from kmeanalyst.inference.two_sample import column_functions
-from kmeanalyst.inference.two_sample.differences import differences_of
+from kmeanalyst.inference.two_sample.differences import difference_along, differences_of
 from kmeanalyst.inference.two_sample.sides import SampleRows, measured_side
 from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.fourier import RandomFourier
@@ -259,22 +260,24 @@ def test_a_test_gives_little_weight_to_a_function_that_is_mostly_noise():
     vectors = np.zeros((known.feature_map.dimension, 2))
     vectors[0, 0], vectors[1, 1] = 100, 3000
     p = [
-        functionals.seen_difference(vectors, scale * np.array(z), np.zeros((2, 2)), known).whitened(np.eye(2)).pvalue
+        difference_along(vectors, scale * np.array(z), np.zeros((2, 2)), known.measurement).whitened(np.eye(2)).pvalue
         for z in ([350.0, 0.0], [0.0, 10500.0])
     ]
     assert p[0] < 1e-3 and p[1] > 10 * p[0]
 
 
-def test_a_sum_of_laplace_numbers_has_squares_that_vary_as_its_kurtosis_says():
-    """Var z² of z = Σ b ξ is 2 + 3 Σ b⁴ / (Σ b²)², ξ of variance 1: for one number 5, 2.5 times that of a normal one."""
+def test_laplace_noise_of_one_feature_makes_a_large_mean_less_surprising_and_of_many_it_is_normal():
     known, flat = measured_side(released(0)[0]), np.ones((MAPS["margins"].dimension, 1))
-    heavy = dataclasses.replace(known.measurement, noise_law="discrete laplace")
-    for vectors, factor in ((np.eye(len(flat))[:, :1], 2.5), (flat, 1 + 1.5 / len(flat))):
-        found = functionals.seen_difference(
-            vectors, np.ones(1), np.eye(1), dataclasses.replace(known, measurement=heavy)
+    laws = [dataclasses.replace(known.measurement, noise_law=law) for law in ("discrete gaussian", "discrete laplace")]
+    factors = []
+    for vectors in (np.eye(len(flat))[:, :1], flat):
+        far = 4 * np.sqrt(known.noise_variance * (vectors**2).sum())
+        normal, laplace = (
+            difference_along(vectors, np.array([far]), np.zeros((1, 1)), law).whitened(np.eye(1)).pvalue for law in laws
         )
-        assert found.heavy == pytest.approx(factor)
-        assert functionals.seen_difference(vectors, np.ones(1), np.eye(1), known).heavy == 1.0
+        assert normal == pytest.approx(2 * norm.sf(4), rel=1e-6)
+        factors.append(laplace / normal)
+    assert factors[0] > 20 and 1 < factors[1] < 4  # of one number exp(−4 √2) = 3.5e-3
 
 
 def test_two_levels_that_both_grow_rarer_explain_their_product():
@@ -444,11 +447,12 @@ def test_a_release_that_shows_little_says_so():
     assert any("less than half of what these columns are like: v0" in note for note in found.notes)
 
 
-def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others():
+@pytest.mark.parametrize("method", ["margins", "random-features"])
+def test_a_column_of_one_level_has_no_test_and_takes_none_from_the_others(method):
     rng = np.random.default_rng(11)
     domain = Domain((Real(name="x", lower=0, upper=1), Categorical(name="one", levels=("only",))))
     rows = np.column_stack([rng.random(500), np.zeros(500)])
-    found = ka.compare(noisy(features_of("margins", domain), rows, rng, domain=domain), rows[:50])
+    found = ka.compare(noisy(features_of(method, domain), rows, rng, domain=domain), rows[:50])
     assert np.isnan(found.columns.loc["one", "adjusted"]) and not found.columns.loc["one", "differs"]
     alone = pd.Series([found.overall.pvalue, found.columns.loc["x", "pvalue"], *found.pairs["pvalue"]]).dropna()
     assert found.pvalue == min(1.0, len(alone) * alone.min()) and len(alone) < 4

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import refusals
-from scipy.stats import kstest
 from simulated_releases import measured_release, measurement_of
 
 import kmeanalyst as ka
@@ -115,40 +113,6 @@ def test_the_result_says_what_it_assumes_and_how_much_is_seen():
     notes = " ".join(result.notes)
     assert "% of the variance of the product functions" in notes and "represent the population" in notes
     assert "independence" in result.method and 0 <= result.pvalue <= 1
-
-
-# ---------------------------------------------------------------- plain rows
-
-
-def test_the_permutation_test_is_exact():
-    rng = np.random.default_rng(6)
-    p = [ka.independence_test(rng.normal(size=(25, 2)), 0, 1, permutations=39, rng=i).pvalue for i in range(150)]
-    assert kstest(p, "uniform").pvalue > 1e-4
-
-
-def test_the_statistic_of_plain_rows_is_hsic():
-    """tr(KHLH)/n² written out (Gretton et al. 2008, equation 4)."""
-    rng = np.random.default_rng(7)
-    x, y = rng.normal(size=(30, 1)), rng.normal(size=(30, 2))
-    H = np.eye(30) - 1 / 30
-    K = np.exp(-((x - x.T) ** 2) / 2)
-    L = np.exp(-((y[:, None] - y[None]) ** 2).sum(-1) / 2 / 4)
-    result = ka.independence_test(np.hstack([x, y]), 0, [1, 2], kernel=(Gaussian(1.0), Gaussian(2.0)), rng=0)
-    assert result.statistic == pytest.approx(np.trace(K @ H @ L @ H) / 900, rel=1e-5)
-    assert not result.noise_aware and result.n_sample_rows == 30 and result.estimator == "biased"
-
-
-@pytest.mark.parametrize("n", [200, 700])
-def test_dependence_without_correlation_is_found_in_plain_rows(n):
-    rng = np.random.default_rng(8)
-    x = rng.normal(size=n)
-    frame = pd.DataFrame({"x": x, "y": x**2 + rng.normal(size=n), "level": np.where(abs(x) > 1, "far", "near")})
-    for other in ("y", "level"):
-        result = ka.independence_test(frame, "x", other, permutations=199, rng=1)
-        assert result.pvalue == 1 / 200
-        assert result.pvalue == ka.independence_test(frame, "x", other, permutations=199, rng=1).pvalue
-    shuffled = frame.assign(y=rng.permutation(frame["y"]))
-    assert ka.independence_test(shuffled, "x", "y", permutations=199, rng=1).pvalue > 0.01
 
 
 # ---------------------------------------------------------------- refusals

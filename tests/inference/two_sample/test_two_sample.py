@@ -115,7 +115,7 @@ def test_a_population_that_fills_little_of_its_domain_is_in_sight():
         found.append(ka.mmd_test(release, DOMAIN.decode(sample)).pvalue)
         even = sides.directions_of(release, release.measurement.feature_map)
         moments = sides.sample_side(sides.measured_side(release), even, [sample])
-        null = (even, moments.covariance, 1 / N + 1 / L, release.measurement)
+        null = (even, moments.draws.of_a_row, 1 / N + 1 / L, release.measurement)
         blind.append(noise_aware.noise_aware_test(release.measurement.vector - moments.mean, *null)[1])
     assert np.median(found) < 0.4 * np.median(blind)
 
@@ -193,8 +193,8 @@ def test_moments_are_those_of_all_rows_whatever_the_blocks_but_the_covariance_of
         along = (features @ directions.vectors)[kept]
         share = 100 / 170  # the points count as 100 rows
         expected = (1 - share) * np.cov(along.T) + share * moments.draws.covariance
-        np.testing.assert_allclose(moments.covariance, expected, atol=1e-10)
-        assert moments.variance >= np.trace(moments.covariance) * (1 - 1e-6)
+        np.testing.assert_allclose(moments.draws.of_a_row, expected, atol=1e-10)
+        assert moments.variance >= np.trace(moments.draws.of_a_row) * (1 - 1e-6)
         assert moments.n_rows == 70
 
 
