@@ -15,7 +15,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/cli": 1_525,
     "kmeanalyst/inference": 13_096,
     "kmeanalyst/kernels": 3_234,
-    "kmeanalyst/learning": 2_948,
+    "kmeanalyst/learning": 2_919,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 439,
     "kmeanalyst/releases": 10_844,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_252,
     "release_side/quality": 1_472,
-    "tests": 48_493,
+    "tests": 48_478,
 }
 
 

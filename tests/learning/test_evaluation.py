@@ -137,7 +137,7 @@ def test_intervals_hold_the_scores_on_the_population(view, epsilon):
     """24 releases, 95 %: 19 or fewer covered has probability 0.006 for one metric. At ε = 1 they are not too wide."""
     everyone = pd.DataFrame(sim.population(200_000, np.random.default_rng(0)), columns=["x0", "x1"])
     everyone["high"] = everyone["x1"] > 0
-    classes, numbers = ["accuracy", "f1", "log_loss", "matthews_corrcoef"], ["r2", "mean_absolute_error"]
+    classes, numbers = ["accuracy", "f1", "log_loss", "balanced_accuracy"], ["r2", "mean_absolute_error"]
     ranks = ["roc_auc", "average_precision"] if epsilon == 1.0 else []  # at 0.1 a view may have no event at all
     truth = [e.value for e in (*score(High(), everyone, classes + ranks), *score(Number(), everyone, numbers))]
     held, widths, errors = [], [], []
@@ -261,7 +261,7 @@ def test_errors_on_samples_are_the_spread_of_samples():
     assert (np.abs(values.mean(axis=0) - truth) < 5 * errors.mean(axis=0) / np.sqrt(80)).all()
 
 
-METRICS = ["accuracy", "f1", "matthews_corrcoef", "log_loss", "roc_auc", "average_precision"]
+METRICS = ["accuracy", "f1", "balanced_accuracy", "log_loss", "roc_auc", "average_precision"]
 
 
 def test_a_release_and_a_sample_are_compared_as_independent_in_either_order():

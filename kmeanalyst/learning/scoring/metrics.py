@@ -16,7 +16,6 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import xlogy
 
 from kmeanalyst.inference.estimate.statistic import Statistic, mean_of_rows
 from kmeanalyst.kernels.base import Array
@@ -136,19 +135,6 @@ def _balanced_accuracy(rows: Predictions) -> Statistic:
     return _average([_correct(rows, k) / rows.sum(rows.truth == k) for k in classes])
 
 
-def _matthews(rows: Predictions) -> Statistic:
-    """Gorodkin 2004: (c s - Σ t p) / √((s² - Σ p²)(s² - Σ t²)) of the sums of weights; 0 where the root is."""
-    classes = np.unique(np.concatenate([rows.truth, rows.predicted]))
-    t, p = ([rows.sum(side == k) for k in classes] for side in (rows.truth, rows.predicted))
-    c, s = rows.sum(rows.truth == rows.predicted), rows.total
-
-    def dot(a: list[Statistic], b: list[Statistic]) -> Any:
-        return sum(x * y for x, y in zip(a, b, strict=True))
-
-    spread = (s * s - dot(p, p)) * (s * s - dot(t, t))
-    return _ratio(c * s - dot(t, p), spread**0.5)
-
-
 def _of_ranks(area: Callable[[Predictions, Array, Array], Statistic]) -> Formula:
     return lambda rows: _average(
         [area(rows, rows.truth == k, rows.scores[:, k]) for k in rows.classes_among(rows.truth)]
@@ -218,28 +204,14 @@ def _r2(rows: Predictions) -> Statistic:
     return 1 - _squared(rows) / (rows.mean(centred**2) - rows.mean(centred) ** 2)
 
 
-def _poisson(rows: Predictions) -> Statistic:
-    y, mu = rows.truth, rows.predicted
-    if (rows.at_weighted_rows(y) < 0).any() or (rows.at_weighted_rows(mu) <= 0).any():
-        raise ValueError(
-            "the Poisson deviance needs a target of at least 0 and predictions above 0, and some are not: it contains "
-            'logarithms. Ask for another metric, such as "mean_squared_error", or use a model of positive numbers.'
-        )
-    inside = (y >= 0) & (mu > 0)
-    y, mu = np.where(inside, y, np.nan), np.where(inside, mu, np.nan)
-    return rows.mean(2 * (xlogy(y, y / mu) - y + mu))
-
-
 CLASSIFICATION = {
     metric.name: metric
     for metric in (
         Metric("accuracy", lambda rows: rows.mean(rows.truth == rows.predicted)),
         Metric("balanced_accuracy", _balanced_accuracy),
-        Metric("zero_one_loss", lambda rows: rows.mean(rows.truth != rows.predicted)),
         Metric("precision", _f_measure(0)),
         Metric("recall", _f_measure(1)),
         Metric("f1", _f_measure(1 / 2)),
-        Metric("matthews_corrcoef", _matthews, bounds=(-1.0, 1.0)),
         Metric("log_loss", _log_loss, "probabilities", (0.0, np.inf)),
         Metric("brier_score_loss", _brier, "probabilities", (0.0, 2.0)),
         Metric("roc_auc", _of_ranks(_roc_area), "scores", ranks=True),
@@ -253,7 +225,6 @@ REGRESSION = {
         Metric("mean_squared_error", _squared, bounds=(0.0, np.inf)),
         Metric("root_mean_squared_error", lambda rows: _squared(rows) ** 0.5, bounds=(0.0, np.inf)),
         Metric("mean_absolute_error", _absolute, bounds=(0.0, np.inf)),
-        Metric("mean_poisson_deviance", _poisson, bounds=(0.0, np.inf)),
     )
 }
 
