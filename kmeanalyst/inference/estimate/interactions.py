@@ -11,7 +11,9 @@ decomposition; columns that copy each other are counted twice, so that all sets 
                                        what the release assumed of it. Before it is seen u is exponential with a mean in proportion
                                        to r = Σ √E over the cells' shares E; all scores give the proportion. κ_S = π/2 E[u²]/r²,
                                        times 9 for events, which add departures of one sign, but no event departs by more than
-                                       half of the distance. Without a score, that of strong usual pairs.
+                                       half of the distance. Without a score, that of strong usual pairs; where the rows did not
+                                       say which pairs to leave out, that of the strongest, as far as both columns' own shares
+                                       allow it.
     within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
     within a cell of a pair            columns that are tied across their ranges may be tied within them, in all cells alike: one
                                        date is before the other, in each. The more, the likelier the cell is than by chance.
@@ -42,7 +44,8 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.estimates import free_cells, implied_by_pairs, over_pair
 
 _OF_EVENTS = 9.0  # squared departure of an event, relative to that of independent cells
-_NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored
+_NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored, where the rows drew others first
+_NOT_LOOKED_AT = 0.12  # κ of a pair that others left out: of the strongest in a table, too
 _OF_TRIPLES, _LEAST_OF_TRIPLES = 0.004, 1e-5  # κ of all further sets
 _FEWEST_SETS = 6  # that show what usual sets are like
 OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
@@ -68,7 +71,8 @@ class Interactions:
     cells     (d, m) of each column; sizes their numbers.
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     pairs     the columns of each pair, and of each larger set that was counted or scored.
-    spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score;
+    spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score, and
+              infinite where nobody looked;
               squared (P,) that of the population as its score alone says, NaN where there is none; 0 of larger sets that were
               only scored, of which no relation is expected.
     spread    κ of single columns; further that of all other sets.
@@ -120,7 +124,10 @@ class Interactions:
 
     def _score(self, measurement: Measurement, left: Array) -> None:
         if not measurement.scores:
-            self.spreads[left] = _NOT_SCORED
+            if measurement.chosen_by_rows:
+                self.spreads[left] = _NOT_SCORED
+            else:
+                self.spreads[left], self.most[left] = _NOT_LOOKED_AT, np.inf
             return
         last = measurement.scores[-1]
         expected = self._expected(self.pairs[: len(last.noisy)])
@@ -174,8 +181,8 @@ class Interactions:
         left = total - singles
         found = max(self.spread, OF_RELATIONS * relation) * singles + self._heaps(rest, total)[0] + self._ties(rest)[0]
         sets = [
-            (own, self._wanted(i, own, size, ranges, relation))
-            for i, own, size, _ in self._of_pairs(rest, total, alone)
+            (own, self._wanted(i, own, size, most, relation))
+            for i, own, size, most, _ in self._of_pairs(rest, total, alone, ranges)
         ]
         if not sets:
             return found + self.further * left
@@ -187,15 +194,15 @@ class Interactions:
         """(k, k) the same jointly: each set's part along E[r | cells], with the variance that `variances` gives it."""
         total, alone, singles = self._totals(rest)
         left = total - singles
-        owned = sum((own for _, own, _, _ in self._of_pairs(rest, total, alone)), np.zeros_like(total))
+        owned = sum((own for _, own, *_ in self._of_pairs(rest, total, alone, ranges)), np.zeros_like(total))
         share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
         among = rest[self.chosen]
         joint = (self.weights[:, None] * among).T @ among
         further = self.further * np.maximum(left - owned, 0.0) + self.spread * singles
         scale = np.sqrt(np.divide(further, total, out=np.zeros_like(total), where=total > 0))
         added = scale[:, None] * joint * scale
-        for i, own, size, means in self._of_pairs(rest, total, alone):
-            wanted = share * self._wanted(i, own, size, ranges)
+        for i, own, size, most, means in self._of_pairs(rest, total, alone, ranges):
+            wanted = share * self._wanted(i, own, size, most)
             added += _along(means, wanted)
         for found, along in (self._heaps(rest, total), self._ties(rest)):
             added += _along(along, found)
@@ -221,31 +228,56 @@ class Interactions:
         np.add.at(of_all, self.chosen, drawn)
         return of_all
 
-    def of_columns(self, centred: Array, noises: Array) -> Array:
+    def of_columns(self, centred: Array, noises: Sequence[Array]) -> Array:
         """(cells, k) along which single columns' shares are off where noise drowns them, for functions (n, k) of mean 0.
 
-        noises   (d,) variance of the noise on the share of a cell of each column, by all tables that count it.
+        noises   of each column the variance of the noise on each of its cells' shares (a,), by all tables that count it.
 
         What is left of a usual column's variance after a share with noise is known, 1/(1/noise + 1/prior), counts as far as the
         noise is half of the share: in more frequent cells the answers' own errors are the noise's.
         """
         single = [(j,) for j in range(len(self.cells))]
         along = []
-        for j, (_, means, roots) in enumerate(self._between(single, centred, np.zeros(centred.shape[1]))):
+        for j, (_, means, roots, cells) in enumerate(self._between(single, centred, np.zeros(centred.shape[1]))):
             shares = (roots**2 + 1 / self.sizes[j]) / 2  # rows may have followed noise alone
             prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
-            drowned = np.minimum(_DROWNED * noises[j] / roots**4, 1.0)
-            variances, values = drowned * prior * noises[j] / (noises[j] + prior), means / roots[:, None]
+            noise = noises[j][cells]
+            drowned = np.minimum(_DROWNED * noise / roots**4, 1.0)
+            variances, values = drowned * prior * noise / (noise + prior), means / roots[:, None]
             along.append(np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum()))  # they sum to 1
         return np.vstack(along)
 
-    def _wanted(self, i: int, own: Array, size: Array, ranges: Array, relation: bool = False) -> Array:
-        """(k,) variance that one pair gives: at most what its score allows, whatever the question."""
+    def _wanted(self, i: int, own: Array, size: Array, most: Array, relation: bool = False) -> Array:
+        """(k,) variance that one pair gives: no interval is longer than the most that the answers may move for it."""
         found = self.spreads[i] * own
         if relation:
             along = self.squared[i] * np.divide(own, size, out=np.zeros_like(own), where=size > 0) ** 2
             found = np.maximum(found, np.where(np.isnan(along), OF_RELATIONS * own, np.minimum(along, own)))
-        return np.minimum(found, (self.most[i] * ranges / (2 * _BOUND)) ** 2)
+        return np.minimum(found, (most / _BOUND) ** 2)
+
+    def _most(self, i: int, ranges: Array, cells: Array, means: Array, roots: Array) -> Array:
+        """(k,) how far answers may move for a pair: half of its distance for an event; without a score, what its columns allow.
+
+        With the shares of one column as they are, the rows of each of its cells move within what E[r | cells] has there.
+        """
+        if np.isfinite(self.most[i]):
+            return self.most[i] * ranges / 2
+        values, shares, places = (
+            means / roots[:, None],
+            roots[:, None] ** 2,
+            divmod(cells, self.sizes[self.pairs[i][1]]),
+        )
+        reach = []
+        for rows, columns in (places, places[::-1]):
+            effects, mass = (
+                _sums(columns[:, None], int(columns.max()) + 1, each) for each in (shares * values, shares)
+            )
+            apart = values - (effects / np.maximum(mass, 1e-300))[columns]
+            ends = np.full((2, int(rows.max()) + 1, len(ranges)), -np.inf)
+            np.maximum.at(ends[0], rows, apart)
+            np.maximum.at(ends[1], rows, -apart)
+            reach.append((shares * ends.sum(axis=0)[rows]).sum(axis=0) / 2)
+        return np.minimum(*reach)
 
     def _places(self, columns: tuple[int, ...]) -> tuple[Array, Array]:
         """The cell of each row (m,), and the cells' shares."""
@@ -258,30 +290,33 @@ class Interactions:
         """Var r (k,), its part in each single column, and in all of them."""
         total = self.weights @ rest[self.chosen] ** 2
         between = self._between([(j,) for j in range(len(self.cells))], rest, total)
-        alone = {j: own for j, (own, _, _) in enumerate(between)}
+        alone = {j: own for j, (own, *_) in enumerate(between)}
         return total, alone, np.minimum(np.array(list(alone.values())).sum(axis=0), total)
 
     def _of_pairs(
-        self, rest: Array, total: Array, alone: dict[int, Array]
-    ) -> Iterator[tuple[int, Array, Array, Array]]:
-        """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, means (c, k) by roots of shares.
+        self, rest: Array, total: Array, alone: dict[int, Array], ranges: Array
+    ) -> Iterator[tuple[int, Array, Array, Array, Array]]:
+        """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, the most (k,) that answers may move
+        for it, means (c, k) by roots of shares.
 
         And for each larger set that was counted, after all pairs.
         """
         known = dict[tuple[int, ...], Array]()
-        for i, (between, means, roots) in enumerate(self._between(self.pairs, rest, total)):
+        for i, (between, means, roots, cells) in enumerate(self._between(self.pairs, rest, total)):
             pair = self.pairs[i]
             parts = [alone[j] for j in pair]
             parts += [own for part, own in known.items() if set(part) < set(pair)] if len(pair) > 2 else []
             own, raw = np.maximum(between - sum(parts), 0.0), (means**2).sum(axis=0)
             known[pair] = own
             size = roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0))
-            yield i, own, size, means
+            yield i, own, size, self._most(i, ranges, cells, means, roots), means
 
     def _between(
         self, sets: Sequence[tuple[int, ...]], rest: Array, total: Array
-    ) -> Iterator[tuple[Array, Array, Array]]:
-        """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, and these."""
+    ) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, these, and which
+        cells (c,) they are of.
+        """
         weighted = self.weights[:, None] * rest[self.chosen]
         effective = 1 / float(self.weights @ self.weights)
         for first in range(0, len(sets), _TOGETHER):
@@ -296,7 +331,7 @@ class Interactions:
                 between = (means**2).sum(axis=0)
                 cells = len(roots)
                 chance = (cells - 1) * np.maximum(total - between, 0.0) / max(effective - cells, 1.0)
-                yield np.maximum(between - chance, 0.0), means, roots
+                yield np.maximum(between - chance, 0.0), means, roots, np.flatnonzero(used)
 
     def _heaps(self, rest: Array, total: Array) -> tuple[Array, Array]:
         """(k,) variance from mass that heaps within cells, and what it is along (parts of all cells, k)."""

@@ -161,19 +161,15 @@ def _most_counted(release: ReleaseData, ranges: dict[int, Array]) -> float | Non
 
     ranges   by the column's index, the ends (2,) of a range of codes. None where none has the ranges as unions of its cells.
     """
-    shares = [
-        (float(cells.sum()) / height, noise / height * np.sqrt(cells.size))
-        for cells, height, noise in _noisy_cells(release, ranges)
-    ]
-    found = min(shares, key=lambda share: share[1], default=None)
+    found = min(_noisy_shares(release, ranges), key=lambda share: share[1], default=None)
     if found is None:
         return None
     share, deviation = found  # the end of a one-sided 95 % interval of a share that is at least 0
     return share + deviation * float(-ndtri(_RARELY * ndtr(share / deviation)))
 
 
-def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tuple[Array, float, float]]:
-    """The cells within the ranges, what a row counts there, and their noise, in each table that has the ranges' columns."""
+def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tuple[float, float]]:
+    """The share within the ranges and the deviation of its noise, in each table that has the ranges' columns."""
     assert release.measurement is not None
     measurement, features, domain = release.measurement, release.measurement.feature_map, release.domain
     if not isinstance(features, MarginFeatures):
@@ -188,8 +184,12 @@ def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tup
                 continue
             inside = [_inside(domain.columns[columns[t]], edges[t], ranges[columns[t]]) for t in asked]
             if None not in inside:
-                cells = measurement.vector[first:last].reshape(-1, *(group.sizes[t] for t in asked))
-                yield cells[:, *inside], float(np.sqrt(square)), measurement.noise_scale
+                shape = (-1, *(group.sizes[t] for t in asked))
+                share, variance = (
+                    float(each[first:last].reshape(shape)[:, *inside].sum())
+                    for each in (measurement.vector, measurement.variances)
+                )
+                yield share / square**0.5, (variance / square) ** 0.5
 
 
 def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
