@@ -62,10 +62,8 @@ def combine(
     >>> both.mean("age")
     age: 38.36 ± 0.27 (95 %: 37.83 to 38.89; privacy 0.12, sampling 0.22, resolution 0.11)
     """
-    several = (
-        isinstance(sample, list | tuple) and len(sample) > 0 and all(isinstance(one, ReleaseData) for one in sample)
-    )
-    others = tuple(sample) if several else (sample,) if isinstance(sample, ReleaseData) else ()
+    listed = tuple(sample) if isinstance(sample, list | tuple) else (sample,)
+    others = listed if all(isinstance(one, ReleaseData) for one in listed) else ()
     if overlap not in _OF or (overlap != "disjoint" and others):
         raise ValueError(
             f"overlap must be {', '.join(_OF)}, and disjoint of two releases, got {overlap!r:.80}: it says whether the sample's "
@@ -133,7 +131,7 @@ def _of_both(question: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Combination(Printed):
-    """A release and a sample, or a second release, asked together; made by `combine`.
+    """A release and a sample, or other releases, asked together; made by `combine`.
 
     release  the release; with a bound, answers are of its population.
     other    the sample's rows as points of equal weight, or the second release.
@@ -250,13 +248,14 @@ class Combination(Printed):
         shown = [f"{each.written(each.value)} ± {each.written(each.standard_error)}" for each in sides]
         note = f"{ours.question}: {shown[0]} by the release and {', '.join(shown[1:])} by the {self._name}"
         differ = heterogeneity_of(sides) if self.overlap == "disjoint" else None
-        note += f", which differ with {differ}" if differ else ""
+        apart = abs(ours.value - others[0].value) / np.hypot(ours.standard_error, others[0].standard_error)
+        note += f", which are {apart:.1f} standard errors apart" if len(sides) == 2 else ", which differ"
+        note += f" ({differ})" if differ else ""
         has = "have weights" if self.further else "has a weight"
         note += f"; the {self._name} {has} of {', '.join(f'{weight:.2f}' for weight in weights[1:])}"
         if len(sides) < len(self.n_rows):
-            note += (
-                f"; of {len(self.n_rows)} releases {len(self.n_rows) - len(sides)} had no answer: {shortened(why, 200)}"
-            )
+            refused = len(self.n_rows) - len(sides)
+            note += f"; of {len(self.n_rows)} releases {refused} had no answer: {shortened(why, 200)}"
         if self.bound is not None:
             note += "; the interval allows for the bound, and the error does not"
             found = replace(found, interval_by=WithinBound(found, ratio), terms=())

@@ -12,15 +12,15 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_542,
-    "kmeanalyst/inference": 13_462,
+    "kmeanalyst/cli": 1_555,
+    "kmeanalyst/inference": 13_573,
     "kmeanalyst/kernels": 3_286,
     "kmeanalyst/learning": 2_948,
     "kmeanalyst/plots": 967,
     "kmeanalyst/release": 439,
-    "kmeanalyst/releases": 10_835,
+    "kmeanalyst/releases": 10_944,
     "kmeanalyst/report": 1_341,
-    "kmeanalyst/representation": 4_801,
+    "kmeanalyst/representation": 4_803,
     "kmeanalyst/sources": 1_370,
     "release_side": 85,
     "release_side/budget": 1_256,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_226,
     "release_side/quality": 1_472,
-    "tests": 48_597,
+    "tests": 48_991,
 }
 
 

@@ -141,7 +141,7 @@ def test_answers_of_several_sites_say_how_far_they_differ_beyond_their_errors():
     assert found.heterogeneity.statistic == pytest.approx(q) and found.heterogeneity.df == 2
     assert found.heterogeneity.pvalue == pytest.approx(chi2.sf(q, 2)) and found.heterogeneity.pvalue < 1e-6
     assert found.heterogeneity.i_squared == pytest.approx(1 - 2 / q)
-    assert f"differ with {found.heterogeneity}; the other releases have weights of 0.3" in found.notes[2]
+    assert f"which differ ({found.heterogeneity}); the other releases have weights of 0.3" in found.notes[2]
     ps = [ka.mmd_test(sites[0], one).pvalue for one in sites[1:]]
     assert f"p = {ps[0]:.2g} and {ps[1]:.2g}" in repr(both) and "rows and other releases of 2,000 and 2,000" in repr(
         both

@@ -333,7 +333,7 @@ def test_what_was_measured_is_written_for_mbi_and_means_the_same_tables(tmp_path
     weights, noisy = (np.reshape(arrays[2][name], (3, 2)) for name in ("weights", "noisy_measurement"))
     assert noisy / weights == pytest.approx(pair.table) and header["measurements"][2]["stddev"] == pytest.approx(8)
     assert header["measurements"][2]["stddev"] / weights == pytest.approx(pair.scale)
-    smooth = publish(people(500, 0), DOMAIN, epsilon=1.0, delta=1e-6, kernel="default", n_points=50)
+    smooth = publish(people(500, 0), DOMAIN, epsilon=1.0, delta=1e-6, kernel="default", points=50)
     with pytest.raises(ValueError, match="random-fourier features of all columns"):
         export_mbi(smooth, tmp_path / "b.json")
     with pytest.raises(ValueError, match="this release has no measurement"):

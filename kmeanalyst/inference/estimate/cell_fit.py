@@ -382,13 +382,11 @@ class CellFit:
         """Of each column the variance of the noise on the share of each of its cells (a,), by all tables that count it."""
         assert isinstance(self.measurement.feature_map, MarginFeatures)
         kernel = self.measurement.feature_map.kernel
-        columns, precision = (
-            [*range(len(kernel.edges)), *kernel.finer],
-            [np.full(size, 1e-300) for size in kernel.sizes],
-        )
+        columns, noise = [*range(len(kernel.edges)), *kernel.finer], self.measurement.variances
+        precision = [np.full(size, 1e-300) for size in kernel.sizes]
         for group in self.measurement.feature_map.groups:
             for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-                variances = self.measurement.variances[start:stop].reshape([group.sizes[t] for t in table])
+                variances = noise[start:stop].reshape([group.sizes[t] for t in table])
                 for axis, j in enumerate(columns[t] for t in table):
                     apart = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1).sum(axis=1)
                     if group.kind == "finer":

@@ -139,10 +139,11 @@ class Heterogeneity:
     def i_squared(self) -> float:
         return max(0.0, 1 - self.df / self.statistic) if self.statistic > 0 else 0.0
 
+    def to_dict(self) -> dict[str, float]:
+        return {"q": self.statistic, "df": self.df, "pvalue": self.pvalue, "i_squared": self.i_squared}
+
     def __repr__(self) -> str:
-        return f"Q = {self.statistic:.2g} on {self.df} df, p = {self.pvalue:.2g}, I² = {self.i_squared:.0%}".replace(
-            "%", " %"
-        )
+        return f"Q = {self.statistic:.2g} on {self.df} df, p = {self.pvalue:.2g}, I² = {100 * self.i_squared:.0f} %"
 
 
 def heterogeneity_of(estimates: Sequence[Estimate]) -> Heterogeneity | None:
@@ -296,10 +297,11 @@ class Estimate(Differentiable, Printed):
         >>> release.mean("age").to_dict()["parts"]
         {'privacy': 0.2625..., 'sampling': 0.1803..., 'resolution': 0.2403...}
         """
+        differ = {} if self.heterogeneity is None else {"heterogeneity": self.heterogeneity.to_dict()}
         return {
             "expression": self.question, "value": self.value, "standard_error": self.standard_error,
             "interval": list(self.interval(level, kind)), "level": level, "interval_kind": kind, "view": self.view,
-            "parts": dict(self.parts), "notes": list(self.notes),
+            "parts": dict(self.parts), "notes": list(self.notes), **differ,
         }  # fmt: skip
 
     def _numbers(self) -> str:

@@ -262,20 +262,15 @@ class Interactions:
         """
         if np.isfinite(self.most[i]):
             return self.most[i] * ranges / 2
-        values, shares, places = (
-            means / roots[:, None],
-            roots[:, None] ** 2,
-            divmod(cells, self.sizes[self.pairs[i][1]]),
-        )
-        reach = []
+        reach, places = [], divmod(cells, self.sizes[self.pairs[i][1]])
+        values, shares = means / roots[:, None], roots[:, None] ** 2
         for rows, columns in (places, places[::-1]):
-            effects, mass = (
-                _sums(columns[:, None], int(columns.max()) + 1, each) for each in (shares * values, shares)
-            )
-            apart = values - (effects / np.maximum(mass, 1e-300))[columns]
+            mass = np.bincount(columns, shares[:, 0])
+            effects = _sums(columns[:, None], len(mass), shares * values) / np.maximum(mass, 1e-300)[:, None]
+            apart = values - effects[columns]
             ends = np.full((2, int(rows.max()) + 1, len(ranges)), -np.inf)
-            np.maximum.at(ends[0], rows, apart)
-            np.maximum.at(ends[1], rows, -apart)
+            for end, each in zip(ends, (apart, -apart), strict=True):
+                np.maximum.at(end, rows, each)
             reach.append((shares * ends.sum(axis=0)[rows]).sum(axis=0) / 2)
         return np.minimum(*reach)
 

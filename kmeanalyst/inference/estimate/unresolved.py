@@ -174,7 +174,7 @@ def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tu
     measurement, features, domain = release.measurement, release.measurement.feature_map, release.domain
     if not isinstance(features, MarginFeatures):
         return
-    kernel = features.kernel
+    kernel, variances = features.kernel, measurement.variances
     columns = [*range(len(kernel.edges)), *kernel.finer]
     edges = [*kernel.edges, *(edges for _, edges in kernel.finer_tables)]
     for group in features.groups:
@@ -185,11 +185,10 @@ def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tu
             inside = [_inside(domain.columns[columns[t]], edges[t], ranges[columns[t]]) for t in asked]
             if None not in inside:
                 shape = (-1, *(group.sizes[t] for t in asked))
-                share, variance = (
-                    float(each[first:last].reshape(shape)[:, *inside].sum())
-                    for each in (measurement.vector, measurement.variances)
-                )
-                yield share / square**0.5, (variance / square) ** 0.5
+                sums = [
+                    float(each[first:last].reshape(shape)[:, *inside].sum()) for each in (measurement.vector, variances)
+                ]
+                yield sums[0] / square**0.5, (sums[1] / square) ** 0.5
 
 
 def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
