@@ -17,6 +17,7 @@ from command_line import call
 from file_tools import SCHEMA_TEST, forged, header_of, npy, opened
 
 import kmeanalyst as ka
+from kmeanalyst.inference.contingency.strata import measured_table
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
@@ -154,6 +155,31 @@ def test_each_cell_has_the_noise_that_is_declared_for_it() -> None:
     listed = counts(x=np.repeat([*"abcd"], 3), y=[*"uvw"] * 4, count=noisy.ravel(), variance=deviations.ravel() ** 2)
     same = ka.from_measurements(domain, [listed.iloc[::-1]], n_rows=4000).expectations(questions)
     assert [one.value for one in same] == pytest.approx([one.value for one in found[-1]], rel=1e-9)
+
+
+def test_tests_and_bounds_read_the_noise_of_the_cells_that_they_use() -> None:
+    """A shift in precise cells is found that the largest noise would hide; the sum of a column's cells has the sum of its variances."""
+    deviations = np.array([[2.0, 2], [2, 2], [200, 200]])
+    table = np.array([[900.0, 700], [800, 600], [1600, 1400]])
+
+    def release(counts: Any, scale: Any) -> ka.Release:
+        given = NoisyTable(np.array(counts, dtype=float), ["city", "rich"], scale=scale)
+        return ka.from_measurements(Domain(DOMAIN.columns[1:]), [given], n_rows=6000)
+
+    shifted = table + np.array([[110.0, -110], [-110, 110], [0, 0]])
+    by_cell, at_most = (
+        [release(each, scale) for each in (table, shifted)] for scale in (deviations, np.full((3, 2), 200.0))
+    )
+    assert ka.mmd_test(*by_cell).pvalue < 1e-3 < 0.2 < ka.mmd_test(*at_most).pvalue
+    measurement = cast(Measurement, by_cell[0].measurement)
+    shares, noise = cast(Any, measured_table(measurement, [1]))
+    assert noise == pytest.approx(np.sqrt(2 * 4 + 200**2) / 6000, rel=0.01) and shares == pytest.approx([0.55, 0.45])
+    counts_now = np.array([[0.0, 1700], [1400, 1400], [1000, 500]])
+    asked = [
+        release(counts_now, scale).probability("city == 'Basel' and not rich")
+        for scale in (deviations, np.full((3, 2), 200.0))
+    ]
+    assert asked[0].interval(0.95)[1] < 0.003 and asked[1].interval(0.95)[1] > 0.03
 
 
 def test_a_pair_in_no_table_may_be_as_related_as_the_strongest_usual_ones() -> None:
