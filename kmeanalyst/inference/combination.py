@@ -150,7 +150,7 @@ class Combination(Printed):
     >>> both.probability("age > 50").notes[2]
     'age > 50: 0.202 ± 0.015 by the release and 0.192 ± 0.018 by the sample, ...'
     >>> ka.combine(release, sample.head(500)).mean("age").heterogeneity
-    Q = 0.12 on 1 df, p = 0.73, I² = 0 %
+    Q = 0.018 on 1 df, p = 0.89, I² = 0 %
     >>> both.mean("age"), both.std("age"), both.quantile("age", 0.9)
     (age: 38.58 ± 0.37 (95 %: 37.85 to 39.32; privacy 0.23, sampling 0.20, resolution 0.21),
      std(age): 13.91 ± 0.35 (95 %: 13.16 to 14.67; privacy 0.24, sampling 0.19, resolution 0.16),

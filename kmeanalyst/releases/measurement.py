@@ -130,8 +130,8 @@ class Measurement:
     ((1000,), 'discrete gaussian', 0.0003333...)
     >>> round(measurement.grid_sensitivity / 2**28, 3), round(measurement.grid_steps / 2**28, 3), sorted(measurement.to_dict())
     (2.0, 1.0, ['n_rows', 'noise_law', 'noise_scale'])
-    >>> measurement.chosen_by_rows, measurement.counted_together(0, 1)
-    (False, True)
+    >>> measurement.chosen_by_rows, measurement.counted_together(0, 1), measurement.variances.shape
+    (False, True, (1000,))
     >>> public = {"n_rows": 6000, "feature_map": measurement.feature_map, "noise_law": measurement.noise_law}
     >>> type(measurement).from_sum(measurement.noisy_sum, grid_scale=1e6, **public).vector.shape
     (1000,)

@@ -158,7 +158,7 @@ def test_each_cell_has_the_noise_that_is_declared_for_it() -> None:
 
 
 def test_tests_and_bounds_read_the_noise_of_the_cells_that_they_use() -> None:
-    """A shift in precise cells is found that the largest noise would hide; the sum of a column's cells has the sum of its variances."""
+    """A shift in precise cells is found that the largest noise would hide; sums of cells have the sum of their variances."""
     deviations = np.array([[2.0, 2], [2, 2], [200, 200]])
     table = np.array([[900.0, 700], [800, 600], [1600, 1400]])
 
@@ -359,7 +359,7 @@ def test_what_was_measured_is_written_for_mbi_and_means_the_same_tables(tmp_path
     weights, noisy = (np.reshape(arrays[2][name], (3, 2)) for name in ("weights", "noisy_measurement"))
     assert noisy / weights == pytest.approx(pair.table) and header["measurements"][2]["stddev"] == pytest.approx(8)
     assert header["measurements"][2]["stddev"] / weights == pytest.approx(pair.scale)
-    smooth = publish(people(500, 0), DOMAIN, epsilon=1.0, delta=1e-6, kernel="default", points=50)
+    smooth = publish(people(500, 0), DOMAIN, epsilon=1.0, delta=1e-6, kernel="table", points=50)
     with pytest.raises(ValueError, match="random-fourier features of all columns"):
         export_mbi(smooth, tmp_path / "b.json")
     with pytest.raises(ValueError, match="this release has no measurement"):
