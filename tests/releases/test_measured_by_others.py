@@ -322,13 +322,16 @@ def test_a_file_with_a_declaration_is_read_only_if_it_is_about_its_numbers(burea
 def test_the_command_makes_the_release_that_its_file_of_tables_describes(tmp_path: Path) -> None:
     (tmp_path / "domain.toml").write_text(domain_toml(SEXES), encoding="utf-8")
     counts(sex=["F", "M"], count=[612.0, 391.0]).to_csv(tmp_path / "a.csv", index=False)
-    counts(sex=["F", "M"], count=[600.0, 400.0], variance=1.0).to_parquet(tmp_path / "b.parquet")
+    counts(sex=["F", "M"], count=[600.0, 400.0], variance=[1.0, 4.0]).to_parquet(tmp_path / "b.parquet")
     listed = 'domain = "domain.toml"\nn_rows = 1000\ndeclared_by = "us"\n[[table]]\nfile = "a.csv"\nnoise = "laplace"\nscale = 5\n'
     (tmp_path / "tables.toml").write_text(listed + '[[table]]\nfile = "b.parquet"\n', encoding="utf-8")
     result = call("kmeanalyst", "import", tmp_path / "tables.toml", "--output", tmp_path / "a.kme")
     assert result.exit_code == 0 and "as declared by us; not verified" in result.stderr
     release = ka.read_release(tmp_path / "a.kme")
     assert release.probability("sex == 'F'").value == pytest.approx(0.6003, abs=2e-3)
+    assert (
+        release.measurement is not None and release.measurement.relative_noise is not None
+    )  # of the Parquet file's rows
     (tmp_path / "tables.toml").write_text(listed + "sigma = 2\n", encoding="utf-8")
     result = call("kmeanalyst", "import", tmp_path / "tables.toml", "--output", tmp_path / "b.kme")
     assert result.exit_code == 1 and "'sigma'] is unknown" in result.stderr and not (tmp_path / "b.kme").exists()
