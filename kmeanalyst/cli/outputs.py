@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 
 def _check_export(
     output: str | None, view: str, rows: int | None, n_draws: int | None, n_replicates: int | None, columns: str | None,
-    sdnist: str | None, **_: Any,
+    sdnist: str | None, mbi: str | None, **_: Any,
 ) -> None:  # fmt: skip
-    if (output is None) == (sdnist is None):
-        raise click.UsageError("Name either OUT.{csv,parquet,nc,xlsx,dta,sav} or --sdnist DIR.")
-    if sdnist is not None:
+    if [output, sdnist, mbi].count(None) != 2:
+        raise click.UsageError("Name either OUT.{csv,parquet,nc,xlsx,dta,sav}, --sdnist DIR or --mbi OUT.{json,npz}.")
+    if mbi is not None:
+        if (view, rows, n_draws, n_replicates, columns) != ("signed", None, None, None, None):
+            raise click.UsageError("--mbi writes what was measured, and no rows: leave options of rows out.")
+    elif sdnist is not None:
         if view not in ("signed", "resampled"):
             raise click.UsageError("--sdnist writes rows of equal weight: leave --view out.")
     elif n_draws is not None or n_replicates is not None:
@@ -82,10 +85,11 @@ def _check_export(
         "its own excerpts of the American Community Survey: other releases are refused.",
         "folder", metavar="DIR",
     ),
+    option("--mbi", "Instead of OUT: the noisy tables as the package mbi takes them.", metavar="OUT.{json,npz}"),
     work="writing", check=_check_export,
 )  # fmt: skip
 def export_command(
-    release: Release, path: str, output: Any, keep_formulas: bool, sdnist: str | None, **asked: Any
+    release: Release, path: str, output: Any, keep_formulas: bool, sdnist: str | None, mbi: str | None, **asked: Any
 ) -> Answer:
     """Write the points and weights for other tools.
 
@@ -98,13 +102,22 @@ def export_command(
     With --sdnist DIR: FILE's name with .csv, as many rows as points unless --rows says otherwise, "N" where a cell is missing; the
     same with .json, labels (ε, δ, method, columns); and the command that makes NIST's report is printed.
 
+    With --mbi OUT: each table's clique, noisy counts and stddev, for mbi's LinearMeasurement.
+
     \b
     Examples:
       kmeanalyst export adult.kme rows.csv --view resampled --rows 10000
       kmeanalyst export adult.kme draws --draws 20
       kmeanalyst export adult.kme model --draws 20 --columns income,age,sex
       kmeanalyst export adult.kme weighted --replicates 100
+      kmeanalyst export adult.kme --mbi adult.json
     """
+    if mbi is not None:
+        from kmeanalyst.releases.file.export import export_mbi
+
+        header = export_mbi(release, mbi)
+        say(f"wrote {len(header['measurements'])} tables to {mbi}", err=True)
+        return None, lambda: {"output": mbi} | header
     if sdnist is not None:
         frame = release.to_frame("resampled", rows=asked["rows"], rng=asked["seed"])
         return _sdnist(release, Path(path).stem, sdnist, frame)

@@ -8,9 +8,10 @@ interval that allows for it (Armstrong & Kolesár 2018, *Optimal inference in a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import ncx2
 
 from kmeanalyst.inference.estimate.error_model import SamplingErrors, joint_parts, total
-from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates
+from kmeanalyst.inference.estimate.estimate import SAMPLE, Estimate, Estimates, heterogeneity_of
 from kmeanalyst.inference.estimate.statistic import IntervalRule
 from kmeanalyst.inference.questions import expectation as means
 from kmeanalyst.inference.questions import moments, quantiles
@@ -49,7 +50,8 @@ def combine(
 ) -> Combination:  # fmt: skip
     """A release and a sample of your own, to be asked together: answers are the best weighted means of both sides' answers.
 
-    sample   a DataFrame in natural units, or a table of any other source, as of `mmd_test`; or a second release, of other persons.
+    sample   a DataFrame in natural units, or a table of any other source, as of `mmd_test`; or a second release, or a list of
+             several, such as other sites', all of other persons.
     overlap  whether the sample's persons are in the released table: "disjoint", "contained", or "unknown", the wider of both.
     bound    None: one population is assumed. Else how far the sample's may be from the released one, which answers are then of: the
              most that a statistic differs, in standard deviations of a row (`Comparison.differences` has them).
@@ -60,19 +62,21 @@ def combine(
     >>> both.mean("age")
     age: 38.36 ± 0.27 (95 %: 37.83 to 38.89; privacy 0.12, sampling 0.22, resolution 0.11)
     """
-    if overlap not in _OF or (overlap != "disjoint" and isinstance(sample, ReleaseData)):
+    listed = tuple(sample) if isinstance(sample, list | tuple) else (sample,)
+    others = listed if all(isinstance(one, ReleaseData) for one in listed) else ()
+    if overlap not in _OF or (overlap != "disjoint" and others):
         raise ValueError(
             f"overlap must be {', '.join(_OF)}, and disjoint of two releases, got {overlap!r:.80}: it says whether the sample's "
             'persons are in the table. Pass overlap="unknown" of a sample if you do not know.'
         )
-    if bound is not None and not 0 <= bound < np.inf:
+    if bound is not None and not (0 <= bound < np.inf and len(others) < 2):
         raise ValueError(
             f"bound must be a number from 0 on, got {bound!r:.80}: it is the most that a statistic of the sample's population "
-            "differs from the released one's, in standard deviations of a row. Pass e.g. 0.1."
+            "differs from the released one's, in standard deviations of a row. Pass e.g. 0.1, and none with several releases."
         )
     n, of_units = _rows_behind(release), release.statement is not None and release.statement.protects_units
-    if isinstance(sample, ReleaseData):
-        return Combination(release, sample, (n, _rows_behind(sample)), overlap, bound)
+    if others:
+        return Combination(release, others[0], (n, *map(_rows_behind, others)), overlap, bound, further=others[1:])
     rows, notes = as_release(release, translated(sample, rename, recode))
     if not 2 <= len(rows) <= (n if overlap == "contained" else np.inf):
         raise ValueError(
@@ -127,13 +131,16 @@ def _of_both(question: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Combination(Printed):
-    """A release and a sample, or a second release, asked together; made by `combine`.
+    """A release and a sample, or other releases, asked together; made by `combine`.
 
     release  the release; with a bound, answers are of its population.
     other    the sample's rows as points of equal weight, or the second release.
-    n_rows   behind the release, and of the sample or behind the second release.
+    n_rows   behind the release, and of the sample or behind the other releases.
     overlap, bound   as in `combine`.
     notes    on the sample's cells and the release's units.
+    further  releases after the second, in order.
+
+    Answers of different persons have `heterogeneity`: how far the sides' answers differ beyond their errors. It changes nothing.
 
     Its methods are those of `Release` of these names. What the sample has no answer to is the release's alone.
 
@@ -142,6 +149,8 @@ class Combination(Printed):
     (0.14..., 2)
     >>> both.probability("age > 50").notes[2]
     'age > 50: 0.202 ± 0.015 by the release and 0.192 ± 0.018 by the sample, ...'
+    >>> ka.combine(release, sample.head(500)).mean("age").heterogeneity
+    Q = 0.018 on 1 df, p = 0.89, I² = 0 %
     >>> both.mean("age"), both.std("age"), both.quantile("age", 0.9)
     (age: 38.58 ± 0.37 (95 %: 37.85 to 39.32; privacy 0.23, sampling 0.20, resolution 0.21),
      std(age): 13.91 ± 0.35 (95 %: 13.16 to 14.67; privacy 0.24, sampling 0.19, resolution 0.16),
@@ -156,11 +165,12 @@ class Combination(Printed):
 
     release: ReleaseData
     other: ReleaseData
-    n_rows: tuple[int, int]
+    n_rows: tuple[int, ...]
     overlap: Overlap = "disjoint"
     bound: float | None = None
     notes: tuple[str, ...] = ()
-    _shared: SamplingErrors | None = None  # of what both sides have in common; None of a second release
+    _shared: SamplingErrors | None = None  # of what both sides have in common; None of releases
+    further: tuple[ReleaseData, ...] = ()
 
     expectation, expectations = _of_both(means.expectation), _of_both(means.expectations)
     mean, probability = _of_both(means.mean), _of_both(means.probability)
@@ -169,12 +179,12 @@ class Combination(Printed):
 
     @cached_property
     def check(self) -> TestResult:
-        """What `mmd_test` finds; ValueError where it cannot test these."""
+        """What `mmd_test` finds, of two sides; ValueError where it cannot test these."""
         return mmd_test(self.release, self.other if self._shared is None else self.other.frame)
 
     @property
     def _name(self) -> str:
-        return "second release" if self._shared is None else "sample"
+        return "sample" if self._shared else "other releases" if self.further else "second release"
 
     @cached_property
     def assumptions(self) -> tuple[str, ...]:
@@ -185,7 +195,8 @@ class Combination(Printed):
         )  # fmt: skip
         try:
             found = f"p = {self.check.pvalue:.2g}"
-            if self.check.detectable_mmd is not None:
+            found += "".join(f" and {mmd_test(self.release, each).pvalue:.2g}" for each in self.further)
+            if not self.further and self.check.detectable_mmd is not None:
                 found += f", differences from an MMD of {self.check.detectable_mmd:.2g} on are found four times in five"
         except ValueError as refusal:
             found = f"no test, as {refusal}"
@@ -195,56 +206,69 @@ class Combination(Printed):
         return f"{first}; {_OF[self.overlap]}", found, *self.notes
 
     def __repr__(self) -> str:
-        sides = f"{self.n_rows[0]:,} released rows and a {self._name} of {self.n_rows[1]:,}"
+        sides = f"{self.n_rows[0]:,} released rows and {'' if self.further else 'a '}{self._name} of "
+        sides += " and ".join(f"{n:,}" for n in self.n_rows[1:])
         return "\n ".join([f"kmeanalyst.Combination of {sides}", *self.assumptions])
 
     def _ask(self, question: Callable[..., Any], arguments: tuple[Any, ...], asked: dict[str, Any]) -> Any:
         ours = question(self.release, *arguments, **asked)
         if isinstance(ours, MatrixEstimate):  # of the same columns, where none were named
             arguments, asked = (), asked | {"columns": list(ours.names)}
-        try:
-            theirs = question(self.other, *arguments, **asked | ({"view": "probability"} if self._shared else {}))
-        except ValueError as refusal:
-            why = str(refusal)
-            return _each(ours, lambda one, _: self._alone(one, why), ours)
-        return _each(ours, self._together, theirs)
+        found, why = [ours], ""
+        for other in (self.other, *self.further):
+            try:
+                found.append(question(other, *arguments, **asked | ({"view": "probability"} if self._shared else {})))
+            except ValueError as refusal:
+                why = str(refusal)
+        return _each(found, lambda answers: self._together(answers, why))
 
     def _alone(self, ours: Estimate, why: str) -> Estimate:
         note = f"{ours.question}: the release's alone, as the {self._name} has no answer: {shortened(why, 200)}"
         return replace(ours, notes=(note, *ours.notes))
 
-    def _together(self, ours: Estimate, theirs: Estimate) -> Estimate:
+    def _together(self, answers: Sequence[Estimate], why: str) -> Estimate:
+        ours, *others = answers
         if ours.standard_error == 0:
             return ours  # by declaration, or whatever the rows are
-        if not (ours.terms and theirs.terms and np.isfinite([ours.standard_error, theirs.standard_error]).all()):
-            return self._alone(ours, "the error of one of them is not known")
+        others = [each for each in others if each.terms and np.isfinite(each.standard_error)]
+        if not (others and ours.terms and np.isfinite(ours.standard_error)):
+            return self._alone(ours, why or "the error of one of them is not known")
         if self._shared is not None:
-            theirs = replace(theirs, view=SAMPLE)
-        first, second = ours.interval_by, theirs.interval_by
-        if isinstance(first, InverseCdf) and isinstance(second, InverseCdf):
-            # the weighted distribution function, inverted
-            found, weight, ratio = self._weighted(_of_cdf(ours, first), _of_cdf(theirs, second))
-            values = np.union1d(first.values, second.values)
-            known = (1 - weight) * first.known(values) + weight * second.known(values)
-            curve = replace(first, values=values, cumulative=known, standard_error=found.standard_error)
+            others = [replace(each, view=SAMPLE) for each in others]
+        sides = [ours, *others]
+        curves = [each.interval_by for each in sides if isinstance(each.interval_by, InverseCdf)]
+        if len(curves) == len(sides):  # the weighted distribution function, inverted
+            found, weights, ratio = self._weighted([_of_cdf(*pair) for pair in zip(sides, curves, strict=True)])
+            values = np.unique(np.concatenate([each.values for each in curves]))
+            known = sum(weight * each.known(values) for weight, each in zip(weights, curves, strict=True))
+            curve = replace(curves[0], values=values, cumulative=known, standard_error=found.standard_error)
             found = replace(-curve.slope * found, value=curve.at(curve.q), interval_by=curve)
         else:
-            found, weight, ratio = self._weighted(ours, theirs)
-        shown = [f"{each.written(each.value)} ± {each.written(each.standard_error)}" for each in (ours, theirs)]
-        apart = abs(ours.value - theirs.value) / np.hypot(ours.standard_error, theirs.standard_error)
-        note = (
-            f"{ours.question}: {shown[0]} by the release and {shown[1]} by the {self._name}, which are {apart:.1f} standard errors "
-            f"apart; the {self._name} has a weight of {weight:.2f}"
-        )
+            found, weights, ratio = self._weighted(sides)
+        shown = [f"{each.written(each.value)} ± {each.written(each.standard_error)}" for each in sides]
+        note = f"{ours.question}: {shown[0]} by the release and {', '.join(shown[1:])} by the {self._name}"
+        differ = heterogeneity_of(sides) if self.overlap == "disjoint" else None
+        apart = abs(ours.value - others[0].value) / np.hypot(ours.standard_error, others[0].standard_error)
+        note += f", which are {apart:.1f} standard errors apart" if len(sides) == 2 else ", which differ"
+        note += f" ({differ})" if differ else ""
+        has = "have weights" if self.further else "has a weight"
+        note += f"; the {self._name} {has} of {', '.join(f'{weight:.2f}' for weight in weights[1:])}"
+        if len(sides) < len(self.n_rows):
+            refused = len(self.n_rows) - len(sides)
+            note += f"; of {len(self.n_rows)} releases {refused} had no answer: {shortened(why, 200)}"
         if self.bound is not None:
             note += "; the interval allows for the bound, and the error does not"
             found = replace(found, interval_by=WithinBound(found, ratio), terms=())
         notes = (*self.assumptions, note, *(f"of the release's: {each}" for each in ours.notes))
-        return replace(found, question=ours.question, possible=ours.possible, notes=notes)
+        return replace(found, question=ours.question, possible=ours.possible, notes=notes, heterogeneity=differ)
 
-    def _weighted(self, ours: Estimate, theirs: Estimate) -> tuple[Estimate, float, float]:
-        """The weighted mean, the weight of the other side, and how many standard errors the mean may be off under the bound."""
-        released, n = self.n_rows
+    def _weighted(self, sides: Sequence[Estimate]) -> tuple[Estimate, Sequence[float], float]:
+        """The weighted mean, the weights, and how many standard errors the mean may be off under the bound."""
+        if len(sides) > 2:
+            precisions = np.array([each.standard_error for each in sides]).clip(_TINY**0.5) ** -2.0
+            weights = [float(each) for each in precisions / precisions.sum()]
+            return reduce(operator.add, map(operator.mul, weights, sides)), weights, 0.0
+        (ours, theirs), (released, n) = sides, self.n_rows[:2]
         common = 0.0 if self.overlap == "disjoint" else min(n / released, 1.0)
         variances = ours.standard_error**2, theirs.standard_error**2
         bias = (self.bound or 0.0) * n**0.5 * (theirs.parts["sampling"] or 0.0)
@@ -253,16 +277,16 @@ class Combination(Printed):
         if self._shared is not None and common:
             in_both = replace(theirs, value=0.0, terms=tuple((self._shared, each) for _, each in theirs.terms))
             found = found + (2 * weight * (1 - weight) * common) ** 0.5 * in_both
-        return found, weight, weight * bias / max(found.standard_error, _TINY)
+        return found, (1 - weight, weight), weight * bias / max(found.standard_error, _TINY)
 
 
-def _each(ours: Any, joined: Callable[[Estimate, Estimate], Estimate], theirs: Any) -> Any:
-    """An answer of either side, joined estimate by estimate."""
-    if isinstance(ours, Estimate):
-        return joined(ours, theirs)
+def _each(answers: Sequence[Any], joined: Callable[[Sequence[Estimate]], Estimate]) -> Any:
+    """An answer of every side, joined estimate by estimate."""
+    if isinstance(ours := answers[0], Estimate):
+        return joined(answers)
     if isinstance(ours, MatrixEstimate):
-        return replace(ours, estimates=_each(ours.estimates, joined, theirs.estimates))
-    return Estimates(joined(*pair) for pair in zip(ours, theirs, strict=True))
+        return replace(ours, estimates=_each([each.estimates for each in answers], joined))
+    return Estimates(joined(each) for each in zip(*answers, strict=True))
 
 
 def _of_cdf(quantile: Estimate, by: InverseCdf) -> Estimate:

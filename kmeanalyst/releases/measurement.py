@@ -123,14 +123,15 @@ class Measurement:
     choices       rounds in which the exponential mechanism drew pairs of columns, whose tables are in φ.
     beforehand    pairs of columns whose tables were measured before any score, because a public workload names them.
     drawn         the last rounds but one, in which larger sets of columns were drawn and scored; None without.
+    relative_noise   (F,) of tables that others measured with noise by cell, its standard deviations over `noise_scale`: at most 1.
 
     >>> measurement = release.measurement
     >>> measurement.vector.shape, measurement.noise_law, measurement.sensitivity
     ((1000,), 'discrete gaussian', 0.0003333...)
     >>> round(measurement.grid_sensitivity / 2**28, 3), round(measurement.grid_steps / 2**28, 3), sorted(measurement.to_dict())
     (2.0, 1.0, ['n_rows', 'noise_law', 'noise_scale'])
-    >>> measurement.chosen_by_rows, measurement.counted_together(0, 1)
-    (False, True)
+    >>> measurement.chosen_by_rows, measurement.counted_together(0, 1), measurement.variances.shape
+    (False, True, (1000,))
     >>> public = {"n_rows": 6000, "feature_map": measurement.feature_map, "noise_law": measurement.noise_law}
     >>> type(measurement).from_sum(measurement.noisy_sum, grid_scale=1e6, **public).vector.shape
     (1000,)
@@ -146,6 +147,7 @@ class Measurement:
     choices: tuple[Choice, ...] = ()
     beforehand: tuple[tuple[int, int], ...] = ()
     drawn: DrawnSets | None = None
+    relative_noise: Array | None = None
 
     def __post_init__(self) -> None:
         if self.vector.shape != (self.feature_map.dimension,) or self.noisy_sum.shape != self.vector.shape:
@@ -157,6 +159,9 @@ class Measurement:
             self._check_chosen()
         if not 0 < self.noise_scale < np.inf:
             raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
+        own = self.relative_noise
+        if own is not None and not (own.shape == self.vector.shape and (own > 0).all() and (own <= 1).all()):
+            raise ValueError("the relative noise has a positive number of at most 1 for each feature. Correct it.")
 
     def _check_chosen(self) -> None:
         kernel = self.feature_map.kernel
@@ -197,6 +202,12 @@ class Measurement:
             feature_map=feature_map,
             noisy_sum=noisy_sum,
         )
+
+    @property
+    def variances(self) -> Array:
+        """(F,) variance of the noise on each coordinate."""
+        relative = np.ones(len(self.vector)) if self.relative_noise is None else self.relative_noise
+        return (self.noise_scale * relative) ** 2
 
     @property
     def sensitivity(self) -> float:
@@ -246,6 +257,8 @@ class Measurement:
     def to_dict(self) -> dict[str, Any]:
         """The measurement's header entries; its arrays are stored as files of their own."""
         fields: dict[str, Any] = {"noise_law": self.noise_law, "noise_scale": self.noise_scale, "n_rows": self.n_rows}
+        if self.relative_noise is not None:
+            fields["relative_noise"] = True
         if self.scores:
             fields["scores"] = [score.step for score in self.scores]
         if self.choices:
@@ -301,6 +314,7 @@ def of_tables(
     return Measurement(
         vector=measurement.vector[indices] * scale, noise_scale=measurement.noise_scale * scale, noise_law=measurement.noise_law,
         n_rows=measurement.n_rows, feature_map=MarginFeatures(alone), noisy_sum=measurement.noisy_sum[indices],
+        relative_noise=None if measurement.relative_noise is None else measurement.relative_noise[indices],
     )  # fmt: skip
 
 

@@ -57,5 +57,6 @@ def test_combine_prints_and_writes_what_python_answers(files):
     found = answer(call("kmeanalyst", *asked[:-1], "--bound", "0.1", "--json"))
     bounded = ka.combine(ka.read_release(files.release), files.sample, bound=0.1)
     assert found["estimates"][1] == bounded.probability("wage > 100").to_dict() | {"notes": ANY}
+    assert found["estimates"][1]["heterogeneity"]["df"] == 1
     assert found["check"]["pvalue"] == both.check.pvalue and (found["bound"], found["overlap"]) == (0.1, "disjoint")
     assert "by the second release, which" in call("kmeanalyst", "combine", files.release, files.signed, "age").stdout

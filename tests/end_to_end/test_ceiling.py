@@ -12,15 +12,15 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_525,
-    "kmeanalyst/inference": 13_096,
+    "kmeanalyst/cli": 1_538,
+    "kmeanalyst/inference": 13_207,
     "kmeanalyst/kernels": 3_234,
     "kmeanalyst/learning": 2_919,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 439,
-    "kmeanalyst/releases": 10_844,
+    "kmeanalyst/releases": 10_953,
     "kmeanalyst/report": 1_341,
-    "kmeanalyst/representation": 4_801,
+    "kmeanalyst/representation": 4_803,
     "kmeanalyst/sources": 1_370,
     "release_side": 85,
     "release_side/budget": 1_256,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_252,
     "release_side/quality": 1_472,
-    "tests": 48_478,
+    "tests": 48_904,
 }
 
 

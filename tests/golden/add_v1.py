@@ -43,6 +43,8 @@ def values(release: Release) -> dict[str, object]:
             "vector": release.measurement.vector.tolist(),
             "feature_mean": feature_mean(feature_map, points, release.weights).tolist(),
         }
+        if (relative := release.measurement.relative_noise) is not None:
+            found["relative_noise"] = relative.tolist()
     return found
 
 

@@ -11,11 +11,12 @@ import paths
 import pytest
 import refusals
 from make_tutorial_files import demo_rows
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 import kmeanalyst as ka
 from kmeanalyst.inference.combination import _best_weight, _wider
 from kmeanalyst.inference.estimate.error_model import SamplingErrors
+from kmeanalyst.inference.estimate.estimate import heterogeneity_of
 from release_side.publishing.publish import publish
 
 SAMPLE = demo_rows("sample").head(500)
@@ -111,8 +112,61 @@ def test_two_releases_and_files_in_other_codes_are_combined_and_the_rest_is_refu
     assert ka.combine(released(), other).corr().names == released().corr().names
     units = ka.read_release(paths.TESTS / "golden" / "v1" / "persons.kme")
     assert "each unit the same weight" in ka.combine(units, units.frame).mean("x").notes[2]
+    with pytest.raises(ValueError, match="none with several releases"):
+        ka.combine(released(), [other, units], bound=0.1)
     names = {"ka": ka, "r": released(), "s": SAMPLE, "frame": ka.from_frame(SAMPLE.assign(weight=1))}
     refusals.check(Path(__file__).parent / "refusals_combination.txt", lambda text: eval(text, dict(names)))
+
+
+SITES = ka.Domain((ka.Boolean(name="ill"), ka.Categorical(name="arm", levels=("u", "v", "w"))))
+
+
+def site(seed: int, ill: float = 0.4, n: int = 2000) -> ka.Release:
+    """A site's noisy table of two columns, a share of whose persons is ill."""
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(n, np.outer([1 - ill, ill], [0.5, 0.3, 0.2]).ravel()).reshape(2, 3)
+    return ka.from_measurements(
+        SITES, {("ill", "arm"): ka.NoisyTable(counts + rng.normal(0, 5, (2, 3)), scale=5.0)}, n_rows=n
+    )
+
+
+def test_answers_of_several_sites_say_how_far_they_differ_beyond_their_errors():
+    """Q, its p-value and I² by hand; the pooled answer is their weighted mean; it says which sites had no answer."""
+    sites = [site(0), site(1), site(2, ill=0.5)]
+    both, each = ka.combine(sites[0], sites[1:]), [one.probability("ill") for one in sites]
+    found, values, weights = both.probability("ill"), *np.array([(e.value, e.standard_error**-2) for e in each]).T
+    mean = float(weights @ values / weights.sum())
+    assert (found.value, found.standard_error) == pytest.approx((mean, weights.sum() ** -0.5))
+    q = float(weights @ (values - mean) ** 2)
+    assert found.heterogeneity.statistic == pytest.approx(q) and found.heterogeneity.df == 2
+    assert found.heterogeneity.pvalue == pytest.approx(chi2.sf(q, 2)) and found.heterogeneity.pvalue < 1e-6
+    assert found.heterogeneity.i_squared == pytest.approx(1 - 2 / q)
+    assert f"which differ ({found.heterogeneity}); the other releases have weights of 0.3" in found.notes[2]
+    ps = [ka.mmd_test(sites[0], one).pvalue for one in sites[1:]]
+    assert f"p = {ps[0]:.2g} and {ps[1]:.2g}" in repr(both) and "rows and other releases of 2,000 and 2,000" in repr(
+        both
+    )
+    assert (found + 0).heterogeneity is None and ka.combine(released(), SAMPLE).mean("age").heterogeneity.df == 1
+    assert ka.combine(released(), SAMPLE, overlap="contained").mean("age").heterogeneity is None
+    no_arm = ka.from_measurements(
+        ka.Domain(SITES.columns[:1]), {"ill": ka.NoisyTable([1200.0, 800.0], scale=5.0)}, n_rows=2000
+    )
+    asked = ka.combine(sites[0], [sites[1], no_arm]).probability("arm == 'u'")
+    assert "of 3 releases 1 had no answer" in asked.notes[2]
+
+
+@pytest.mark.levels
+def test_heterogeneity_has_its_level_and_finds_a_site_of_another_population():
+    """Forty sets of three sites: rejected at 5 % in .05, with room for three standard errors, and mostly where one differs."""
+    same, found = [], []
+    for i in range(40):
+        alike = [site(100 + 3 * i + k).probability("ill") for k in range(3)]
+        same.append(heterogeneity_of(alike).pvalue)
+        found.append(heterogeneity_of([*alike[:2], site(400 + i, ill=0.46).probability("ill")]).pvalue)
+    assert (
+        np.mean(np.array(same) < 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 40) and np.mean(np.array(same) < 0.5) > 0.25
+    )
+    assert np.mean(np.array(found) < 0.05) >= 0.85
 
 
 @pytest.mark.slow

@@ -46,6 +46,8 @@ def test_a_file_of_format_1_reads_as_on_the_day_it_was_written(name: str):
         return
     assert release.measurement is not None
     np.testing.assert_allclose(release.measurement.vector, expected["vector"], rtol=1e-15)
+    relative = release.measurement.relative_noise
+    assert (None if relative is None else relative.tolist()) == expected.get("relative_noise")
     mean = feature_mean(release.measurement.feature_map, points, release.weights)
     np.testing.assert_allclose(mean, expected["feature_mean"], atol=1e-9)
 

@@ -14,14 +14,16 @@ import pandas as pd
 import pytest
 import refusals
 from command_line import call
-from file_tools import SCHEMA_TEST, forged, header_of, opened
+from file_tools import SCHEMA_TEST, forged, header_of, npy, opened
 
 import kmeanalyst as ka
+from kmeanalyst.inference.contingency.strata import measured_table
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.noisy_tables import NoisyTable, cells_of_table
 from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.file.export import export_mbi
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.tables_of_others import measurement_of_tables
 from release_side import publish
@@ -79,6 +81,11 @@ def frames_of(measurement: Measurement, domain: Domain) -> list[pd.DataFrame]:
     return found
 
 
+def noisier(value: float) -> dict[str, bytes]:
+    """The member of the noise by cell with another number in front."""
+    return {"measurement/relative_noise.npy": npy(np.array([value, 1.0]))}
+
+
 def _cells(domain: Domain, j: int, edges: Sequence[float]) -> list[Any]:
     column: Any = domain.columns[j]
     lows = [column.lower, *np.ceil(edges).astype(int)] if isinstance(column, Integer) else []
@@ -123,6 +130,64 @@ def test_intervals_of_tables_of_others_hold_the_truth(law: str, known: bool) -> 
         held.append([low <= truth <= high for (low, high), truth in zip(ends, truths, strict=True)])
     shares = np.mean(held, axis=0)
     assert np.mean(held) >= 0.93 and shares.min() >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 60), shares
+
+
+def test_each_cell_has_the_noise_that_is_declared_for_it() -> None:
+    """Noise from 2 to 60 rows: the privacy part of a cell is at most its own noise, near that of precise ones; all are held .95
+    of the time, as rows are: 25 draws of 12 cells, with room for three standard errors of independent ones.
+    """
+    rng, held, found = np.random.default_rng(5), [], []
+    domain = Domain((Categorical(name="x", levels=tuple("abcd")), Categorical(name="y", levels=tuple("uvw"))))
+    shares, deviations = rng.dirichlet(np.ones(12)).reshape(4, 3), np.geomspace(2, 60, 12).reshape(4, 3)
+    questions = [f"x == '{x}' and y == '{y}'" for x in "abcd" for y in "uvw"]
+    for _ in range(25):
+        noisy = rng.multinomial(4000, shares.ravel()).reshape(4, 3) + rng.normal(0, deviations)
+        given = NoisyTable(noisy, ["x", "y"], noise="gaussian", scale=deviations)
+        release = ka.from_measurements(domain, [given], n_rows=4000)
+        found.append(release.expectations(questions))
+        ends = [each.interval(0.95) for each in found[-1]]
+        held.append([low <= share <= high for (low, high), share in zip(ends, shares.ravel(), strict=True)])
+    privacy = 4000 * np.median([[each.parts["privacy"] for each in one] for one in found], axis=0)
+    assert (privacy <= 1.02 * deviations.ravel()).all() and privacy[:6] == pytest.approx(
+        deviations.ravel()[:6], rel=0.1
+    )
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 300)
+    listed = counts(x=np.repeat([*"abcd"], 3), y=[*"uvw"] * 4, count=noisy.ravel(), variance=deviations.ravel() ** 2)
+    same = ka.from_measurements(domain, [listed.iloc[::-1]], n_rows=4000).expectations(questions)
+    assert [one.value for one in same] == pytest.approx([one.value for one in found[-1]], rel=1e-9)
+
+
+def test_tests_and_bounds_read_the_noise_of_the_cells_that_they_use() -> None:
+    """A shift in precise cells is found that the largest noise would hide; sums of cells have the sum of their variances."""
+    deviations = np.array([[2.0, 2], [2, 2], [200, 200]])
+    table = np.array([[900.0, 700], [800, 600], [1600, 1400]])
+
+    def release(counts: Any, scale: Any) -> ka.Release:
+        given = NoisyTable(np.array(counts, dtype=float), ["city", "rich"], scale=scale)
+        return ka.from_measurements(Domain(DOMAIN.columns[1:]), [given], n_rows=6000)
+
+    shifted = table + np.array([[110.0, -110], [-110, 110], [0, 0]])
+    by_cell, at_most = (
+        [release(each, scale) for each in (table, shifted)] for scale in (deviations, np.full((3, 2), 200.0))
+    )
+    assert ka.mmd_test(*by_cell).pvalue < 1e-3 < 0.2 < ka.mmd_test(*at_most).pvalue
+    measurement = cast(Measurement, by_cell[0].measurement)
+    shares, noise = cast(Any, measured_table(measurement, [1]))
+    assert noise == pytest.approx(np.sqrt(2 * 4 + 200**2) / 6000, rel=0.01) and shares == pytest.approx([0.55, 0.45])
+    counts_now = np.array([[0.0, 1700], [1400, 1400], [1000, 500]])
+    asked = [
+        release(counts_now, scale).probability("city == 'Basel' and not rich")
+        for scale in (deviations, np.full((3, 2), 200.0))
+    ]
+    assert asked[0].interval(0.95)[1] < 0.003 and asked[1].interval(0.95)[1] > 0.03
+
+
+def test_a_pair_in_no_table_may_be_as_related_as_the_strongest_usual_ones() -> None:
+    """Even columns with a correlation of .65 have P(both) = .41 or .09: of strong usual pairs an interval would end at .36."""
+    domain = Domain((Boolean(name="a"), Boolean(name="b")))
+    tables = {name: NoisyTable([2000.0, 2000.0], scale=2.0) for name in ("a", "b")}
+    both = ka.from_measurements(domain, tables, n_rows=4000).probability("a and b")
+    assert both.interval(0.95)[1] >= 0.41 and both.interval(0.95)[0] <= 0.09
 
 
 def test_a_number_of_rows_that_is_not_known_has_its_error_in_every_cell() -> None:
@@ -209,7 +274,7 @@ def test_every_output_says_that_others_declare_the_noise(bureau: ka.Release, tmp
     again = ka.read_release(path)
     SCHEMA_TEST.validate(header_of(path.read_bytes()))
     assert again.statement == bureau.statement and ka.validate_release(path) == []
-    assert bureau.statement is not None and "0.02; the least is 0.01" in bureau.statement.notes[0]
+    assert again.measurement is not None and again.measurement.relative_noise == pytest.approx([0.5, 1])
     bureau.report(tmp_path / "page.html")
     ka.thin(bureau, 10).write(tmp_path / "thin.kme")
     shown = [
@@ -234,12 +299,19 @@ def test_a_file_with_a_declaration_is_read_only_if_it_is_about_its_numbers(burea
         with pytest.raises(ka.FileRefused, match="declared statement"):
             changed(**fields)
     assert changed(epsilon=3.0).statement == replace(cast(ka.DeclaredStatement, bureau.statement), epsilon=3.0)
-    with pytest.raises(
-        ka.FileRefused, match=r"the privacy statement: .*is not complete"
-    ):  # as one of ours it lacks fields
+    with pytest.raises(ka.FileRefused, match="noise by cell is of tables that others measured"):
         opened(forged(path, lambda header, _: header["statement"].pop("declared_by")), tmp_path)
+    for value, match in ((0.0, "a positive number of at most 1"), (1.5, "at most 1"), (np.nan, "at most 1")):
+        with pytest.raises(ka.FileRefused, match=match):
+            opened(forged(path, lambda _, members: members.update(noisier(value))), tmp_path)  # noqa: B023
+    with pytest.raises(ka.FileRefused, match="members differ from the declared ones"):
+        opened(forged(path, lambda header, _: header["measurement"].pop("relative_noise")), tmp_path)
     pair = NoisyTable(np.full((3, 2), 100.0), ["city", "rich"], scale=5)
     ka.from_measurements(Domain(DOMAIN.columns[1:]), [pair]).write(path)
+    with pytest.raises(
+        ka.FileRefused, match=r"the privacy statement: .*is not complete"
+    ):  # one of ours has more fields
+        opened(forged(path, lambda header, _: header["statement"].pop("declared_by")), tmp_path)
     rounds = [{"count": 1, "step": 1, "scale": 1.0}]
     with pytest.raises(ka.FileRefused, match="were chosen by no scores of ours"):
         opened(forged(path, lambda header, _: header["measurement"].update(choices=rounds)), tmp_path)
@@ -250,16 +322,53 @@ def test_a_file_with_a_declaration_is_read_only_if_it_is_about_its_numbers(burea
 def test_the_command_makes_the_release_that_its_file_of_tables_describes(tmp_path: Path) -> None:
     (tmp_path / "domain.toml").write_text(domain_toml(SEXES), encoding="utf-8")
     counts(sex=["F", "M"], count=[612.0, 391.0]).to_csv(tmp_path / "a.csv", index=False)
-    counts(sex=["F", "M"], count=[600.0, 400.0], variance=1.0).to_parquet(tmp_path / "b.parquet")
+    counts(sex=["F", "M"], count=[600.0, 400.0], variance=[1.0, 4.0]).to_parquet(tmp_path / "b.parquet")
     listed = 'domain = "domain.toml"\nn_rows = 1000\ndeclared_by = "us"\n[[table]]\nfile = "a.csv"\nnoise = "laplace"\nscale = 5\n'
     (tmp_path / "tables.toml").write_text(listed + '[[table]]\nfile = "b.parquet"\n', encoding="utf-8")
     result = call("kmeanalyst", "import", tmp_path / "tables.toml", "--output", tmp_path / "a.kme")
     assert result.exit_code == 0 and "as declared by us; not verified" in result.stderr
     release = ka.read_release(tmp_path / "a.kme")
     assert release.probability("sex == 'F'").value == pytest.approx(0.6003, abs=2e-3)
+    assert (
+        release.measurement is not None and release.measurement.relative_noise is not None
+    )  # of the Parquet file's rows
     (tmp_path / "tables.toml").write_text(listed + "sigma = 2\n", encoding="utf-8")
     result = call("kmeanalyst", "import", tmp_path / "tables.toml", "--output", tmp_path / "b.kme")
     assert result.exit_code == 1 and "'sigma'] is unknown" in result.stderr and not (tmp_path / "b.kme").exists()
+
+
+@pytest.mark.parametrize("ending", ["json", "npz"])
+def test_what_was_measured_is_written_for_mbi_and_means_the_same_tables(tmp_path: Path, ending: str) -> None:
+    """Each measurement's counts over its weights, with its stddev over these, are the tables that were given: the same answers."""
+    pair = NoisyTable(
+        np.array([[200.0, 90], [300, 60], [320, 40]]), ["city", "rich"], scale=np.array([[2.0, 4], [8, 4], [2, 2]])
+    )
+    release = ka.from_measurements(Domain(DOMAIN.columns[1:]), [pair], n_rows=1000, statement="us")
+    release.write(tmp_path / "a.kme")
+    told = call("kmeanalyst", "export", tmp_path / "a.kme", "--mbi", tmp_path / f"out.{ending}", "--json")
+    assert told.exit_code == 0 and "wrote 3 tables" in told.stderr
+    if ending == "json":
+        header = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+        arrays = header["measurements"]
+    else:
+        with np.load(tmp_path / "out.npz") as file:
+            header = json.loads(str(file["header"]))
+            names = ("noisy_measurement", "weights")
+            arrays = [{name: file[f"measurements_{i}_{name}"] for name in names} for i in range(3)]
+    assert header["domain"] == {
+        "attributes": ["city", "rich"], "shape": [3, 2], "labels": [["Basel", "Genf", "Chur"], ["False", "True"]],
+    } and header["total"] == 1000 and header["privacy"].startswith("measured by others")  # fmt: skip
+    assert [one["clique"] for one in header["measurements"]] == [["city"], ["rich"], ["city", "rich"]]
+    weights, noisy = (np.reshape(arrays[2][name], (3, 2)) for name in ("weights", "noisy_measurement"))
+    assert noisy / weights == pytest.approx(pair.table) and header["measurements"][2]["stddev"] == pytest.approx(8)
+    assert header["measurements"][2]["stddev"] / weights == pytest.approx(pair.scale)
+    smooth = publish(people(500, 0), DOMAIN, epsilon=1.0, delta=1e-6, kernel="table", points=50)
+    with pytest.raises(ValueError, match="random-fourier features of all columns"):
+        export_mbi(smooth, tmp_path / "b.json")
+    with pytest.raises(ValueError, match="this release has no measurement"):
+        export_mbi(ka.from_frame(smooth.frame.assign(weight=0.02), domain=DOMAIN), tmp_path / "b.json")
+    with pytest.raises(ValueError, match="Name a file with such an ending"):
+        export_mbi(release, tmp_path / "b.csv")
 
 
 def test_bad_input_is_refused_in_a_sentence() -> None:

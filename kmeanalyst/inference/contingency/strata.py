@@ -185,7 +185,8 @@ def measured_table(measurement: Measurement | None, columns: Sequence[int]) -> t
             others = tuple(axis for axis, j in enumerate(table) if j not in columns)
             own = [j for j in table if j in columns]
             summed = shares.sum(axis=others).transpose([own.index(j) for j in columns])
-            versions.append((summed, measurement.noise_scale**2 / square * shares.size / summed.size))
+            noise = measurement.variances[start:stop].reshape(shares.shape).sum(axis=others)
+            versions.append((summed, float(noise.max()) / square))
     if not versions:
         return None
     shares, variance = averaged_by_precision(versions)

@@ -7,7 +7,8 @@ With p the released rows, y the measurement, τ its noise and C = Cov_p φ, a Ga
 the mean of h under p (1 + (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ (y − E_p φ)): some weights may be negative. In the error, κ Var_p is
 divided among sets of columns, each with a κ of its own (`interactions`): any a has a valid error. κ is by MacKay's update
 (1992) from independent columns, validation is generalised (Golub, Heath & Wahba 1979), and what a second step would add
-(twicing; Tukey 1977) counts twice as an error. Any a gives a valid error: a solver that stops early costs width.
+(twicing; Tukey 1977) counts twice as an error. Any a gives a valid error: a solver that stops early costs width. Where noise
+differs by cell, φ and y are divided by it, relative to τ, first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from kmeanalyst.inference.estimate.interactions import Interactions, unknown, with_diagonal
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.kernels.features.base import FeatureMap
 from kmeanalyst.kernels.features.principal import Directions
 from kmeanalyst.kernels.margins import MarginFeatures, Margins
 from kmeanalyst.releases.domain.domain import Domain
@@ -68,8 +68,10 @@ class FeatureCovariance:
     diagonal: Array  # (F,)
 
     @classmethod
-    def of(cls, feature_map: FeatureMap, rows: Array, weights: Array) -> FeatureCovariance:
-        features: Any = feature_map.compact(rows)
+    def of(cls, measurement: Measurement, rows: Array, weights: Array) -> FeatureCovariance:
+        features: Any = measurement.feature_map.compact(rows)
+        if measurement.relative_noise is not None:
+            features = features.multiply(1 / measurement.relative_noise).tocsr()
         transposed = features.T.tocsr()
         mean = transposed @ weights
         return cls(features, transposed, weights, mean, transposed.multiply(transposed) @ weights - mean**2)
@@ -307,9 +309,9 @@ def spread_from_independence(
     assert isinstance(measurement.feature_map, MarginFeatures)
     drawn = rows[systematic_indices(weights, n, rng)]
     independent = independent_rows(drawn, domain, measurement.feature_map.kernel, rng)
-    covariance = FeatureCovariance.of(measurement.feature_map, independent, np.full(n, 1 / n))
+    covariance = FeatureCovariance.of(measurement, independent, np.full(n, 1 / n))
     probes = rng.choice([-1.0, 1.0], (len(covariance.mean), _PROBES))
-    B = np.column_stack([measurement.vector - covariance.mean, probes])
+    B = np.column_stack([_whitened(measurement) - covariance.mean, probes])
     kappa, variance = _FIRST_SPREAD, measurement.noise_scale**2
     system = _System.of(measurement, covariance, kappa)
     for _ in range(_SPREAD_STEPS):
@@ -384,16 +386,21 @@ class CellFit:
         return {"privacy": privacy, "sampling": sampling, "resolution": with_diagonal(resolution, variances)}
 
     @cached_property
-    def _noises(self) -> Array:
-        """(d,) variance of the noise on the share of a cell of each column, by all tables that count it."""
+    def _noises(self) -> list[Array]:
+        """Of each column the variance of the noise on the share of each of its cells (a,), by all tables that count it."""
         assert isinstance(self.measurement.feature_map, MarginFeatures)
         kernel = self.measurement.feature_map.kernel
-        columns, precision = [*range(len(kernel.edges)), *kernel.finer], np.full(len(kernel.edges), 1e-300)
+        columns, noise = [*range(len(kernel.edges)), *kernel.finer], self.measurement.variances
+        precision = [np.full(size, 1e-300) for size in kernel.sizes]
         for group in self.measurement.feature_map.groups:
             for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
-                for j in {columns[own] for own in table}:
-                    precision[j] += square * kernel.sizes[j] / (stop - start)
-        return self.measurement.noise_scale**2 / precision
+                variances = noise[start:stop].reshape([group.sizes[t] for t in table])
+                for axis, j in enumerate(columns[t] for t in table):
+                    apart = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1).sum(axis=1)
+                    if group.kind == "finer":
+                        apart = apart.mean() * len(apart) / kernel.sizes[j]
+                    precision[j] += square / apart
+        return [1 / each for each in precision]
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
@@ -441,7 +448,7 @@ class CellFit:
         seen = np.asarray(self.system.covariance.features @ vectors)
         variances = self.probabilities @ (seen - self.probabilities @ seen) ** 2
         errors = np.sqrt(self.measurement.noise_scale**2 + variances / self.measurement.n_rows)
-        return CompatiblePopulations(seen - vectors.T @ self.measurement.vector, errors)
+        return CompatiblePopulations(seen - vectors.T @ _whitened(self.measurement), errors)
 
     def least(self, values: Array, level: float) -> float:
         a, _ = self._solved(values[:, None])
@@ -466,6 +473,12 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
     return _fit_around(measurement, rows, weights, spread, determined)
 
 
+def _whitened(measurement: Measurement) -> Array:
+    """(F,) the vector with noise of the same size on each coordinate."""
+    relative = measurement.relative_noise
+    return measurement.vector if relative is None else measurement.vector / relative
+
+
 def _usual_count(feature_map: MarginFeatures) -> float:
     return _PRIOR_COUNT * sum(feature_map.kernel.sizes)
 
@@ -477,9 +490,9 @@ def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: floa
 
 def _fit_around(measurement: Measurement, rows: Array, weights: Array, spread: float, determined: float) -> CellFit:
     assert isinstance(measurement.feature_map, MarginFeatures)
-    covariance = FeatureCovariance.of(measurement.feature_map, rows, weights)
+    covariance = FeatureCovariance.of(measurement, rows, weights)
     system = _System.of(measurement, covariance, spread)
-    b = spread * system.solved_exactly(measurement.vector - covariance.mean)
+    b = spread * system.solved_exactly(_whitened(measurement) - covariance.mean)
     return CellFit(rows, weights * (1 + covariance.at_rows(b)), system, determined, measurement)
 
 

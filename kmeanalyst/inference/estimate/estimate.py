@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
+from scipy.special import chdtrc, ndtri
 
 from kmeanalyst.inference.estimate.error_model import PARTS, ErrorModel, Terms, joint_parts, total
 from kmeanalyst.inference.estimate.statistic import Differentiable, IntervalRule
@@ -40,7 +40,7 @@ def _combined(value: float, question: str, operands: list[tuple[Estimate, float]
         notes[INDEPENDENT] = None
     return replace(
         operands[0][0], view=view, value=value, standard_error=float(total(parts)), parts=parts,
-        question=question, notes=tuple(notes), terms=terms, interval_by=None, possible=None,
+        question=question, notes=tuple(notes), terms=terms, interval_by=None, possible=None, heterogeneity=None,
     )  # fmt: skip
 
 
@@ -115,6 +115,46 @@ def shared_measurement(what: str) -> ValueError:
 _LONG, _SHORT = 1e15, 1e-11  # numbers of more digits are written by their exponents
 
 
+@dataclass(frozen=True)
+class Heterogeneity:
+    """How far independent answers to one question differ beyond their errors (Cochran 1954; Higgins & Thompson 2002).
+
+    statistic  Q, the sum of squared distances from the weighted mean, in standard errors of each answer.
+    df         one less than the answers.
+    pvalue     of χ² at Q: small where they are not of one population. i_squared: (Q − df)/Q, at least 0, the share of differences
+               that errors do not explain.
+
+    >>> Heterogeneity(6.0, 2)
+    Q = 6 on 2 df, p = 0.05, I² = 67 %
+    """
+
+    statistic: float
+    df: int
+
+    @property
+    def pvalue(self) -> float:
+        return float(chdtrc(self.df, self.statistic))
+
+    @property
+    def i_squared(self) -> float:
+        return max(0.0, 1 - self.df / self.statistic) if self.statistic > 0 else 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        return {"q": self.statistic, "df": self.df, "pvalue": self.pvalue, "i_squared": self.i_squared}
+
+    def __repr__(self) -> str:
+        return f"Q = {self.statistic:.2g} on {self.df} df, p = {self.pvalue:.2g}, I² = {100 * self.i_squared:.0f} %"
+
+
+def heterogeneity_of(estimates: Sequence[Estimate]) -> Heterogeneity | None:
+    """Of independent estimates of one number; None where one has no error."""
+    values, errors = np.array([(each.value, each.standard_error) for each in estimates]).T
+    if not (errors > 0).all():
+        return None
+    mean = float(np.average(values, weights=errors**-2.0))
+    return Heterogeneity(float((((values - mean) / errors) ** 2).sum()), len(values) - 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Estimate(Differentiable, Printed):
     """An estimated number with its standard error, in parts that are always kept separate.
@@ -131,6 +171,7 @@ class Estimate(Differentiable, Printed):
     terms           error models with the estimate's influence function at the rows of each; none if it is unknown.
     interval_by     the interval, if it is not value ± error; None for the normal distribution.
     possible        (least, largest) value that any population can give; intervals end there. None where it is not known.
+    heterogeneity   of an answer that combines several: how far these differ beyond their errors. None else.
 
     Estimates and numbers can be added, subtracted, multiplied and divided, raised to a number, and handed to np.sqrt,
     np.log and np.exp: the error follows to first order. Those of one release keep their correlation and must share
@@ -151,6 +192,7 @@ class Estimate(Differentiable, Printed):
     terms: Terms = field(default=(), repr=False, compare=False)
     interval_by: IntervalRule | None = field(default=None, repr=False, compare=False)
     possible: tuple[float, float] | None = field(default=None, repr=False, compare=False)
+    heterogeneity: Heterogeneity | None = field(default=None, repr=False, compare=False)
 
     def _derived(self, rule: str, operands: tuple[Any, ...], value: Any, slopes: list[Any]) -> Estimate:
         shown = [f"[{x.question}]" if isinstance(x, Estimate) else f"{x:g}" for x in operands]
@@ -255,10 +297,11 @@ class Estimate(Differentiable, Printed):
         >>> release.mean("age").to_dict()["parts"]
         {'privacy': 0.2625..., 'sampling': 0.1803..., 'resolution': 0.2403...}
         """
+        differ = {} if self.heterogeneity is None else {"heterogeneity": self.heterogeneity.to_dict()}
         return {
             "expression": self.question, "value": self.value, "standard_error": self.standard_error,
             "interval": list(self.interval(level, kind)), "level": level, "interval_kind": kind, "view": self.view,
-            "parts": dict(self.parts), "notes": list(self.notes),
+            "parts": dict(self.parts), "notes": list(self.notes), **differ,
         }  # fmt: skip
 
     def _numbers(self) -> str:

@@ -11,7 +11,9 @@ decomposition; columns that copy each other are counted twice, so that all sets 
                                        what the release assumed of it. Before it is seen u is exponential with a mean in proportion
                                        to r = Σ √E over the cells' shares E; all scores give the proportion. κ_S = π/2 E[u²]/r²,
                                        times 9 for events, which add departures of one sign, but no event departs by more than
-                                       half of the distance. Without a score, that of strong usual pairs.
+                                       half of the distance. Without a score, that of strong usual pairs; where the rows did not
+                                       say which pairs to leave out, that of the strongest, as far as both columns' own shares
+                                       allow it.
     within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
     within a cell of a pair            columns that are tied across their ranges may be tied within them, in all cells alike: one
                                        date is before the other, in each. The more, the likelier the cell is than by chance.
@@ -42,7 +44,8 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.estimates import free_cells, implied_by_pairs, over_pair
 
 _OF_EVENTS = 9.0  # squared departure of an event, relative to that of independent cells
-_NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored
+_NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored, where the rows drew others first
+_NOT_LOOKED_AT = 0.12  # κ of a pair that others left out: of the strongest in a table, too
 _OF_TRIPLES, _LEAST_OF_TRIPLES = 0.004, 1e-5  # κ of all further sets
 _FEWEST_SETS = 6  # that show what usual sets are like
 OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
@@ -68,7 +71,8 @@ class Interactions:
     cells     (d, m) of each column; sizes their numbers.
     within    for each column the part of a cell (m,) that a row is in, and the cell (parts,) that it is a part of.
     pairs     the columns of each pair, and of each larger set that was counted or scored.
-    spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score;
+    spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score, and
+              infinite where nobody looked;
               squared (P,) that of the population as its score alone says, NaN where there is none; 0 of larger sets that were
               only scored, of which no relation is expected.
     spread    κ of single columns; further that of all other sets.
@@ -120,7 +124,10 @@ class Interactions:
 
     def _score(self, measurement: Measurement, left: Array) -> None:
         if not measurement.scores:
-            self.spreads[left] = _NOT_SCORED
+            if measurement.chosen_by_rows:
+                self.spreads[left] = _NOT_SCORED
+            else:
+                self.spreads[left], self.most[left] = _NOT_LOOKED_AT, np.inf
             return
         last = measurement.scores[-1]
         expected = self._expected(self.pairs[: len(last.noisy)])
@@ -177,11 +184,11 @@ class Interactions:
         among = rest[self.chosen]
         joint = (self.weights[:, None] * among).T @ among
         total = joint.diagonal()
-        alone = dict(enumerate(own for own, _, _ in self._between([(j,) for j in range(len(self.cells))], rest, total)))
+        alone = dict(enumerate(own for own, *_ in self._between([(j,) for j in range(len(self.cells))], rest, total)))
         singles = np.minimum(sum(alone.values()), total)
         owned, related, of_pairs = np.zeros_like(total), np.zeros_like(total), np.zeros_like(joint)
-        for i, own, size, means in self._of_pairs(rest, total, alone):
-            most = (self.most[i] * ranges / (2 * _BOUND)) ** 2  # what its score allows, whatever the question
+        for i, own, size, reach, means in self._of_pairs(rest, total, alone, ranges):
+            most = (reach / _BOUND) ** 2  # no interval is longer than the most that answers may move for it
             usual = self.spreads[i] * own
             of_pairs += _along(means, np.minimum(usual, most))
             related += np.minimum(np.maximum(usual, self._of_relation(i, own, size)), most)
@@ -218,23 +225,43 @@ class Interactions:
         np.add.at(of_all, self.chosen, drawn)
         return of_all
 
-    def of_columns(self, centred: Array, noises: Array) -> Array:
+    def of_columns(self, centred: Array, noises: Sequence[Array]) -> Array:
         """(cells, k) along which single columns' shares are off where noise drowns them, for functions (n, k) of mean 0.
 
-        noises   (d,) variance of the noise on the share of a cell of each column, by all tables that count it.
+        noises   of each column the variance of the noise on each of its cells' shares (a,), by all tables that count it.
 
         What is left of a usual column's variance after a share with noise is known, 1/(1/noise + 1/prior), counts as far as the
         noise is half of the share: in more frequent cells the answers' own errors are the noise's.
         """
         single = [(j,) for j in range(len(self.cells))]
         along = []
-        for j, (_, means, roots) in enumerate(self._between(single, centred, np.zeros(centred.shape[1]))):
+        for j, (_, means, roots, cells) in enumerate(self._between(single, centred, np.zeros(centred.shape[1]))):
             shares = (roots**2 + 1 / self.sizes[j]) / 2  # rows may have followed noise alone
             prior = _OF_COLUMNS * shares * (1 - shares) + 1e-12
-            drowned = np.minimum(_DROWNED * noises[j] / roots**4, 1.0)
-            variances, values = drowned * prior * noises[j] / (noises[j] + prior), means / roots[:, None]
+            noise = noises[j][cells]
+            drowned = np.minimum(_DROWNED * noise / roots**4, 1.0)
+            variances, values = drowned * prior * noise / (noise + prior), means / roots[:, None]
             along.append(np.sqrt(variances)[:, None] * (values - variances @ values / variances.sum()))  # they sum to 1
         return np.vstack(along)
+
+    def _most(self, i: int, ranges: Array, cells: Array, means: Array, roots: Array) -> Array:
+        """(k,) how far answers may move for a pair: half of its distance for an event; without a score, what its columns allow.
+
+        With the shares of one column as they are, the rows of each of its cells move within what E[r | cells] has there.
+        """
+        if np.isfinite(self.most[i]):
+            return self.most[i] * ranges / 2
+        reach, places = [], divmod(cells, self.sizes[self.pairs[i][1]])
+        values, shares = means / roots[:, None], roots[:, None] ** 2
+        for rows, columns in (places, places[::-1]):
+            mass = np.bincount(columns, shares[:, 0])
+            effects = _sums(columns[:, None], len(mass), shares * values) / np.maximum(mass, 1e-300)[:, None]
+            apart = values - effects[columns]
+            ends = np.full((2, int(rows.max()) + 1, len(ranges)), -np.inf)
+            for end, each in zip(ends, (apart, -apart), strict=True):
+                np.maximum.at(end, rows, each)
+            reach.append((shares * ends.sum(axis=0)[rows]).sum(axis=0) / 2)
+        return np.minimum(*reach)
 
     def _places(self, columns: tuple[int, ...]) -> tuple[Array, Array]:
         """The cell of each row (m,), and the cells' shares."""
@@ -244,26 +271,29 @@ class Interactions:
         return places, np.bincount(places, self.weights, minlength=math.prod(self.sizes[j] for j in columns))
 
     def _of_pairs(
-        self, rest: Array, total: Array, alone: dict[int, Array]
-    ) -> Iterator[tuple[int, Array, Array, Array]]:
-        """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, means (c, k) by roots of shares.
+        self, rest: Array, total: Array, alone: dict[int, Array], ranges: Array
+    ) -> Iterator[tuple[int, Array, Array, Array, Array]]:
+        """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, the most (k,) that answers may move
+        for it, means (c, k) by roots of shares.
 
         And for each larger set that was counted, after all pairs.
         """
         known = dict[tuple[int, ...], Array]()
-        for i, (between, means, roots) in enumerate(self._between(self.pairs, rest, total)):
+        for i, (between, means, roots, cells) in enumerate(self._between(self.pairs, rest, total)):
             pair = self.pairs[i]
             parts = [alone[j] for j in pair]
             parts += [own for part, own in known.items() if set(part) < set(pair)] if len(pair) > 2 else []
             own, raw = np.maximum(between - sum(parts), 0.0), (means**2).sum(axis=0)
             known[pair] = own
             size = roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0))
-            yield i, own, size, means
+            yield i, own, size, self._most(i, ranges, cells, means, roots), means
 
     def _between(
         self, sets: Sequence[tuple[int, ...]], rest: Array, total: Array
-    ) -> Iterator[tuple[Array, Array, Array]]:
-        """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, and these."""
+    ) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """For each set the variance (k,) between its cells beyond chance, means (c, k) times roots (c,) of shares, these, and which
+        cells (c,) they are of.
+        """
         weighted = self.weights[:, None] * rest[self.chosen]
         effective = 1 / float(self.weights @ self.weights)
         for first in range(0, len(sets), _TOGETHER):
@@ -278,7 +308,7 @@ class Interactions:
                 between = (means**2).sum(axis=0)
                 cells = len(roots)
                 chance = (cells - 1) * np.maximum(total - between, 0.0) / max(effective - cells, 1.0)
-                yield np.maximum(between - chance, 0.0), means, roots
+                yield np.maximum(between - chance, 0.0), means, roots, np.flatnonzero(used)
 
     def _heaps(self, rest: Array, total: Array) -> Array:
         """(k, k) from mass that heaps within cells."""

@@ -181,11 +181,7 @@ def _most_counted(release: ReleaseData, ranges: dict[int, Array]) -> float | Non
 
 def _best_count(release: ReleaseData, ranges: dict[int, Array]) -> tuple[float, float] | None:
     """The share of rows within the ranges in the noisy table that shows it best, and its standard deviation."""
-    shares = [
-        (float(cells.sum()) / height, noise / height * float(np.sqrt(cells.size)))
-        for cells, height, noise in _noisy_cells(release, ranges)
-    ]
-    return min(shares, key=lambda share: share[1], default=None)
+    return min(_noisy_shares(release, ranges), key=lambda share: share[1], default=None)
 
 
 def _most(share: float, deviation: float) -> float:
@@ -193,12 +189,12 @@ def _most(share: float, deviation: float) -> float:
     return share + deviation * float(-ndtri(_RARELY * ndtr(share / deviation)))
 
 
-def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tuple[Array, float, float]]:
-    """The cells within the ranges, what a row counts there, and their noise, in each table that has the ranges' columns."""
+def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tuple[float, float]]:
+    """The share within the ranges and the deviation of its noise, in each table that has the ranges' columns."""
     measurement, features, domain = release.measurement, _tables(release), release.domain
     if measurement is None or features is None:
         return
-    kernel = features.kernel
+    kernel, variances = features.kernel, measurement.variances
     columns = [*range(len(kernel.edges)), *kernel.finer]
     edges = [*kernel.edges, *(edges for _, edges in kernel.finer_tables)]
     for group in features.groups:
@@ -208,8 +204,11 @@ def _noisy_cells(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tup
                 continue
             inside = [_inside(domain.columns[columns[t]], edges[t], ranges[columns[t]]) for t in asked]
             if None not in inside:
-                cells = measurement.vector[first:last].reshape(-1, *(group.sizes[t] for t in asked))
-                yield cells[:, *inside], float(np.sqrt(square)), measurement.noise_scale
+                shape = (-1, *(group.sizes[t] for t in asked))
+                sums = [
+                    float(each[first:last].reshape(shape)[:, *inside].sum()) for each in (measurement.vector, variances)
+                ]
+                yield sums[0] / square**0.5, (sums[1] / square) ** 0.5
 
 
 def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:

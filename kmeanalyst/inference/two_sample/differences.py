@@ -406,6 +406,7 @@ class _Tables(_Side):
         variances = np.hstack([term.variances for term in terms])
         size, ends = len(variances), np.cumsum([0, *(len(term.variances) for term in terms)])
         means, precision, noise = np.zeros(size), np.zeros(size), np.zeros((size, size))
+        noises = np.zeros_like(self.side.mean) if self.side.measurement is None else self.side.measurement.variances
         for group in self.groups:
             for columns, own, square in zip(group.tables, group.ranges, group.squares, strict=True):
                 held = [i for i, term in enumerate(terms) if {*term.columns} <= {*columns}]
@@ -415,9 +416,9 @@ class _Tables(_Side):
                 weights = square * np.hstack([self._share_of_cells(columns, terms[i]) for i in held])
                 values = weights * np.hstack([self._over(columns, terms[i], centres) for i in held])
                 means[which] += self.side.mean[slice(*own)] @ values / math.sqrt(square)
-                noise[np.ix_(which, which)] += values.T @ values / square
+                noise[np.ix_(which, which)] += values.T @ (noises[slice(*own), None] * values) / square
                 precision[which] += weights
-        noise *= self.side.noise_variance / np.outer(precision, precision)
+        noise /= np.outer(precision, precision)
         rows = np.hstack([term(self.at_rows, centres) for term in terms])
         sampling, draws = (
             covariance_of(rows, self.weights) * self.side.row_variance,

@@ -29,7 +29,7 @@ _VALUES, _ERRORS = ("count", "share"), ("standard_error", "variance")  # columns
 _BOUNDS = re.compile(r"([\[(])\s*(\S+?)\s*,\s*(\S+?)\s*([\])])|(\S+) to (\S+)")
 _INFINITE = {"-inf": -math.inf, "inf": math.inf, "+inf": math.inf, "-infinity": -math.inf, "infinity": math.inf}
 _ROUNDING = 1e-9
-_CONTINUED = 20.0  # scale of a discrete law from which it has the deviation of the continuous one
+_CONTINUED = 4.0  # scale from which a discrete normal distribution has the deviation of the continuous one
 
 Span = tuple[float, float]  # [low, high) in encoded units; an atom has both the same
 
@@ -40,12 +40,13 @@ class NoisyTable:
 
     table    DataFrame with a row for each cell: columns of the domain with levels, or with ranges of numbers as lower edges,
              pandas.Interval, "[17, 25)" or "17 to 24"; `count` or `share`; and, where no scale is given, `standard_error` or
-             `variance`. Or an array with an axis for each of `columns`: levels in the domain's order, ranges between its
-             `edges`, and a missing cell last where there may be one.
+             `variance`, cell by cell. Or an array with an axis for each of `columns`: levels in the domain's order, ranges between
+             its `edges`, and a missing cell last where there may be one.
     columns  of an array, in the order of its axes.
     noise    "gaussian", "laplace", "discrete gaussian", "discrete laplace" or "geometric" (the same law), independent in each
-             cell; by default Gaussian.
-    scale    of the law, in units of the table: σ of Gaussian noise, b of Laplace noise P ∝ exp(−|x|/b).
+             cell: a covariance is not taken. By default Gaussian.
+    scale    of the law, in units of the table: σ of Gaussian noise, b of Laplace noise P ∝ exp(−|x|/b). Of an array, also an array
+             of its shape.
     exact    whether the table has no noise.
     shares   whether an array holds shares; a frame says so by the name of its column.
 
@@ -58,7 +59,7 @@ class NoisyTable:
     table: Any
     columns: Sequence[str] = ()
     noise: str | None = None
-    scale: float | None = None
+    scale: Any = None
     exact: bool = False
     shares: bool = False
 
@@ -67,12 +68,18 @@ class NoisyTable:
             raise ValueError(
                 f"noise must be one of {', '.join(LAWS)}, got {self.noise!r:.80}. Name the law of the noise."
             )
-        if self.scale is not None and not (is_number(self.scale) and 0 < self.scale < math.inf):
+        scale = self.scale
+        if isinstance(scale, np.ndarray):
+            fits = scale.dtype.kind in "iuf" and scale.shape == np.shape(self.table) and scale.size > 0
+            fits = fits and bool(0 < scale.min() <= scale.max() < math.inf)
+        else:
+            fits = scale is None or (is_number(scale) and 0 < scale < math.inf)
+        if not fits:
             raise ValueError(
-                f"scale must be a positive number, got {self.scale!r:.80}: a table without noise is said to be so. "
-                "Pass exact=True for one."
+                f"scale must be a positive number, or an array of them of the array's shape, got {scale!r:.80}: a table without "
+                "noise is said to be so. Pass exact=True for one."
             )
-        if self.exact is not False and (self.exact is not True or (self.noise, self.scale) != (None, None)):
+        if self.exact is not False and (self.exact is not True or self.noise is not None or scale is not None):
             raise ValueError(
                 "exact is true or false, and an exact table has no law and no scale. Leave one of them out."
             )
@@ -83,20 +90,22 @@ class NoisyTable:
         return LAWS[self.noise or "gaussian"]
 
     @property
-    def deviation(self) -> float | None:
-        """Standard deviation of the noise on a cell, in units of the table, as law and scale say it; None without a scale.
+    def deviation(self) -> Any:
+        """Standard deviation of the noise on a cell, or on each, in units of the table, by law and scale; None without a scale.
 
         >>> ka.NoisyTable(np.zeros(2), ["sex"], noise="geometric", scale=1.0).deviation
         1.35...
         """
         if self.scale is None:
             return None
-        pure, b = self.law == LAPLACE, float(self.scale)
-        if self.noise in ("gaussian", "laplace", None) or b > _CONTINUED or self.shares:
-            return math.sqrt(2) * b if pure else b
-        k = np.arange(-1000, 1001)
-        weights = np.exp(-np.abs(k) / b) if pure else np.exp(-0.5 * (k / b) ** 2)
-        return math.sqrt(float(weights @ k**2 / weights.sum()))
+        pure, b = self.law == LAPLACE, np.asarray(self.scale, dtype=np.float64)
+        found = math.sqrt(2) * b if pure else b
+        if not (self.noise in ("gaussian", "laplace", None) or self.shares):
+            k = np.arange(-40, 41)
+            weights = np.exp(-0.5 * (k / np.minimum(b, _CONTINUED)[..., None]) ** 2)
+            gaussian = np.where(b > _CONTINUED, b, np.sqrt(weights @ k**2 / weights.sum(axis=-1)))
+            found = np.sqrt(2 * np.exp(-1 / b)) / -np.expm1(-1 / b) if pure else gaussian
+        return found if b.ndim else float(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +116,7 @@ class TableCells:
     columns    their numbers, increasing.
     edges      of each the inner ends of its ranges, in encoded units; atoms: values that are cells of their own.
     values     (a, b, …) counts or shares: ranges first, then atoms, then a missing cell.
-    deviation  standard deviation of the noise on a cell, in units of the values: the largest, and 0 of an exact table.
-    least      the smallest one.
+    deviations (a, b, …) standard deviations of the noise on the cells, in units of the values: 0 of an exact table.
     law        of the noise, as measurements name it.
     shares     whether the values are shares.
     """
@@ -118,10 +126,14 @@ class TableCells:
     edges: tuple[tuple[float, ...], ...]
     atoms: tuple[tuple[float, ...], ...]
     values: Array
-    deviation: float
-    least: float
+    deviations: Array
     law: str
     shares: bool
+
+    @property
+    def deviation(self) -> float:
+        """The largest one."""
+        return float(self.deviations.max())
 
 
 def cells_of_table(given: NoisyTable, domain: Domain) -> TableCells:
@@ -137,7 +149,7 @@ def cells_of_table(given: NoisyTable, domain: Domain) -> TableCells:
     if len(kinds) != 1 or not names:
         raise ValueError(f"{what} must have columns of cells and one of count and share. Add what it lacks.")
     values = _numbers(frame[kinds[0]], what, kinds[0])
-    least, largest = _deviations(given, frame, what)
+    errors = np.broadcast_to(_deviations(given, frame, what), values.shape)
     order = sorted(range(len(names)), key=lambda i: domain.position(names[i]))
     read = [_column_cells(domain[names[i]], list(frame[names[i]]), what) for i in order]
     shape = tuple(size for *_, size in read)
@@ -150,12 +162,12 @@ def cells_of_table(given: NoisyTable, domain: Domain) -> TableCells:
             f"{what} must list each of its {times.size} cells once, and cell {[int(i) + 1 for i in cell]} is {how} in it: "
             "a cell that was left out is unknown, not 0. List every cell, or leave the table out."
         )
-    table = np.empty(times.size)
-    table[flat] = values
+    table, deviations = np.empty((2, *shape))
+    table.ravel()[flat], deviations.ravel()[flat] = values, errors
     return TableCells(
         name=" × ".join(names[i] for i in order), columns=tuple(domain.position(names[i]) for i in order),
-        edges=tuple(edges for edges, *_ in read), atoms=tuple(atoms for _, atoms, *_ in read), values=table.reshape(shape),
-        deviation=largest, least=least, law=given.law, shares=kinds[0] == "share",
+        edges=tuple(edges for edges, *_ in read), atoms=tuple(atoms for _, atoms, *_ in read), values=table,
+        deviations=deviations, law=given.law, shares=kinds[0] == "share",
     )  # fmt: skip
 
 
@@ -192,14 +204,14 @@ def _numbers(cells: pd.Series, what: str, name: str) -> Array:
     return numbers
 
 
-def _deviations(given: NoisyTable, frame: pd.DataFrame, what: str) -> tuple[float, float]:
-    """The least and the largest standard deviation of the noise on a cell."""
+def _deviations(given: NoisyTable, frame: pd.DataFrame, what: str) -> Any:
+    """The standard deviation of the noise on all cells, or (n,) on each of them."""
     kinds = [name for name in _ERRORS if name in frame.columns]
     if given.exact:
-        return 0.0, 0.0
-    if given.deviation is not None and not kinds:
-        return given.deviation, given.deviation
-    if len(kinds) != 1 or given.deviation is not None:
+        return 0.0
+    if given.scale is not None and not kinds:
+        return np.ravel(given.deviation)
+    if len(kinds) != 1 or given.scale is not None:
         law = f"a law, {given.noise}, without its scale" if given.noise and not kinds else "no noise, or several"
         raise ValueError(
             f"{what} has {law}: without the size of its noise nothing has an error. Pass one of scale, a column standard_error "
@@ -211,8 +223,7 @@ def _deviations(given: NoisyTable, frame: pd.DataFrame, what: str) -> tuple[floa
             f"{what} has a {kinds[0]} of {numbers.min():g}: a table without noise is said to be so. Pass exact=True for one, or a "
             "positive number."
         )
-    deviations = np.sqrt(numbers) if kinds[0] == "variance" else numbers
-    return float(deviations.min()), float(deviations.max())
+    return np.sqrt(numbers) if kinds[0] == "variance" else numbers
 
 
 # ---------------------------------------------------------------------- the cells of one column

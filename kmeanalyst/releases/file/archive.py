@@ -27,6 +27,7 @@ from pathlib import Path
 from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_MEMBERS, FileRefused, limits, refusal, refusing, too_large
 
 HEADER, POINTS, NOISY_SUM = "release.json", "points.csv", "measurement/noisy_sum.npy"
+RELATIVE_NOISE = "measurement/relative_noise.npy"
 BLOCK = 2**23  # bytes of a member that are inflated at a time
 PIVOTS = "measurement/points.npy"  # the points of a released function; the release of a subspace has a member of this name too
 

@@ -10,6 +10,7 @@ A spreadsheet runs a text cell of a CSV file that begins like a formula. Such ce
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -21,7 +22,9 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.declared_statement import DeclaredStatement
+from kmeanalyst.releases.domain.cell_names import cell_names
 from kmeanalyst.releases.domain.cells import parse_number
 from kmeanalyst.releases.file.archive import atomic_write
 from kmeanalyst.releases.release import ReleaseData, plain_array
@@ -266,6 +269,64 @@ def export_sdnist(release: ReleaseData, folder: str | Path, *, name: str, frame:
     with atomic_write(folder / f"{name}.json") as temporary:
         temporary.write_text(json.dumps(labels, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return labels
+
+
+def export_mbi(release: ReleaseData, path: str | Path) -> dict[str, Any]:
+    """Write the tables that a release measured as the package mbi (2.0 or later) takes them, to a .json or .npz file.
+
+    `domain` has mbi's `attributes`, `shape` and `labels`, cells in the order of the tables; `total` is N; and each of
+    `measurements` has what a LinearMeasurement does: `clique`, `noisy_measurement` (flat counts) and `stddev`. Where noise differs
+    by cell, there are also `weights`, those of its query WeightedQuery: counts are already multiplied by them. A .npz file has
+    these arrays as measurements_<i>_<name>, i from 0, and all else as JSON in the text `header`.
+
+    Returns   the header: all but arrays.
+    Errors    ValueError for a release of other features than tables, and another ending.
+
+    Finer tables of a column that was counted in coarser cells with others are left out, as mbi has one list of cells for a column.
+    """
+    features, measurement = release.measurement and release.measurement.feature_map, release.measurement
+    if not isinstance(features, MarginFeatures) or measurement is None:
+        what = "no measurement" if measurement is None else f"{features.name} features of all columns"  # type: ignore[union-attr]
+        raise ValueError(
+            f"mbi takes noisy counts of cells, and this release has {what}. Export its rows, or publish with --kernel adaptive."
+        )
+    if (ending := Path(path).suffix.lower()) not in (".json", ".npz"):
+        raise ValueError(
+            f"cannot write measurements to {path}: mbi's are .json or .npz. Name a file with such an ending."
+        )
+    kernel, names, arrays, cliques = features.kernel, release.domain.names, [], []
+    for group in features.groups:
+        for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
+            if group.kind == "finer":
+                continue
+            per_row = measurement.n_rows / math.sqrt(square)
+            own = {"noisy_measurement": per_row * measurement.vector[start:stop]}
+            if measurement.relative_noise is not None:
+                own["weights"] = 1 / measurement.relative_noise[start:stop]
+                own["noisy_measurement"] *= own["weights"]
+            arrays.append(own)
+            cliques.append({"clique": [names[j] for j in table], "stddev": per_row * measurement.noise_scale})
+    cells = zip(release.domain.columns, kernel.edges, kernel.atoms, kernel.missing, strict=True)
+    labels = [[*cell_names(column, edges, atoms), *[None] * missing] for column, edges, atoms, missing in cells]
+    header = {
+        "privacy": _stamped(release, pd.DataFrame()).attrs["privacy"], "total": measurement.n_rows,
+        "noise_law": measurement.noise_law, "domain": {"attributes": [*names], "shape": [*kernel.sizes], "labels": labels},
+        "measurements": cliques,
+    }  # fmt: skip
+    with atomic_write(path) as temporary:
+        if ending == ".npz":
+            named = {f"measurements_{i}_{name}": array for i, own in enumerate(arrays) for name, array in own.items()}
+            with open(temporary, "wb") as file:
+                np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **named)
+        else:
+            lists = [
+                each | {name: own.tolist() for name, own in one.items()}
+                for each, one in zip(cliques, arrays, strict=True)
+            ]
+            temporary.write_text(
+                json.dumps(header | {"measurements": lists}, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+    return header
 
 
 def _for_sdnist(series: pd.Series) -> pd.Series:

@@ -18,7 +18,16 @@ import numpy as np
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.file.archive import HEADER, NOISY_SUM, PIVOTS, POINTS, Members, scores_name, without_points
+from kmeanalyst.releases.file.archive import (
+    HEADER,
+    NOISY_SUM,
+    PIVOTS,
+    POINTS,
+    RELATIVE_NOISE,
+    Members,
+    scores_name,
+    without_points,
+)
 from kmeanalyst.releases.file.limits import MOST_HEADER_DEPTH, HoldsFunction, limits, refusal, refusing, too_large
 from kmeanalyst.releases.file.measurement import FEATURE_MAPS
 from kmeanalyst.releases.function import KINDS
@@ -123,7 +132,8 @@ _SETS: _Rule = (
     lambda value: isinstance(value, list) and bool(value) and all(_are_columns(own, 3) for own in value),
 )
 _DRAWN_RULES = {"sets": _SETS, "count": _STEP, "largest": _STEP, "step": _STEP, "scale": _POSITIVE, "score_step": _STEP}
-_ROUND_RULES: dict[str, _Rule] = {
+_OPTIONAL_RULES: dict[str, _Rule] = {
+    "relative_noise": ("true", lambda value: value is True),
     "scores": _rounds("whole numbers, from 1 to 2^28", _STEP[1]),
     "choices": _rounds(
         "tables of count, step (from 1 to 2^28) and scale, positive numbers", partial(_holds, _CHOICE_RULES)
@@ -221,8 +231,8 @@ def check_header(header: dict[str, Any]) -> None:
     if measurement is None and header["fit_distance"] is not None:
         raise refusal("fit_distance", "there is no measurement that the points could be at a distance from")
     if measurement is not None:
-        rounds = {name: rule for name, rule in _ROUND_RULES.items() if name in measurement}
-        _check_fields("measurement", measurement, _MEASUREMENT_RULES | rounds)
+        optional = {name: rule for name, rule in _OPTIONAL_RULES.items() if name in measurement}
+        _check_fields("measurement", measurement, _MEASUREMENT_RULES | optional)
         _check_fields("feature_map", measurement["feature_map"], _FEATURE_MAP_RULES)
 
 
@@ -297,7 +307,8 @@ def _members_of_release(header: dict[str, Any]) -> set[str]:
     arrays = header["measurement"]["feature_map"]["arrays"]
     rounds = len(header["measurement"].get("scores", ())) + ("drawn" in header["measurement"])
     scores = {scores_name(number) for number in range(1, 1 + rounds)}
-    return {POINTS, NOISY_SUM} | scores | {f"measurement/{name}.npy" for name in arrays}
+    by_cell = {RELATIVE_NOISE} if "relative_noise" in header["measurement"] else set()
+    return {POINTS, NOISY_SUM} | scores | by_cell | {f"measurement/{name}.npy" for name in arrays}
 
 
 def plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Cyclic, Number
 from kmeanalyst.releases.domain.text_column import Text
 from kmeanalyst.releases.domain.tree_column import Tree
-from kmeanalyst.releases.file.archive import NOISY_SUM, Members, scores_name
+from kmeanalyst.releases.file.archive import NOISY_SUM, RELATIVE_NOISE, Members, scores_name
 from kmeanalyst.releases.file.kernel import check_kernel, diameter_over, kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_KERNEL_WORK, limits, refusal, refusing, too_large
 from kmeanalyst.releases.measurement import Choice, DrawnSets, Measurement, Scores, mean_unit
@@ -70,10 +71,17 @@ def measurement_of(header: dict[str, Any], kernel: Kernel, domain: Domain, membe
     unit = mean_unit(n_rows=fields["n_rows"], feature_map=feature_map)
     if not math.isclose(fields["grid_noise_scale"] * unit, fields["noise_scale"], rel_tol=CLOSE):
         raise refusal("grid_noise_scale", "it is not the noise scale in steps of the grid: one of the two is wrong")
-    return Measurement(
+    found = Measurement(
         vector=noisy_sum * unit, noise_scale=float(fields["noise_scale"]), noise_law=fields["noise_law"],
         n_rows=fields["n_rows"], feature_map=feature_map, noisy_sum=noisy_sum, **_choosing_of(fields, feature_map, members),
     )  # fmt: skip
+    if "relative_noise" not in fields:
+        return found
+    with refusing(RELATIVE_NOISE):
+        if not isinstance(feature_map, MarginFeatures) or "declared_by" not in (header["statement"] or {}):
+            raise ValueError("noise by cell is of tables that others measured")
+        own = array_of(RELATIVE_NOISE, members[RELATIVE_NOISE].data, "<f8", [described["dimension"]])
+        return replace(found, relative_noise=own)
 
 
 def _choosing_of(fields: dict[str, Any], feature_map: FeatureMap, members: Members) -> dict[str, Any]:

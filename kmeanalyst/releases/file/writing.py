@@ -23,6 +23,7 @@ from kmeanalyst.releases.file.archive import (
     HEADER,
     NOISY_SUM,
     POINTS,
+    RELATIVE_NOISE,
     Members,
     atomic_write,
     members_in,
@@ -66,6 +67,8 @@ def _members_of(release: ReleaseData) -> dict[str, bytes]:
     if release.measurement is not None:
         _check_writable(release.measurement, release.kernel)
         members[NOISY_SUM] = npy_of(release.measurement.noisy_sum, "<i8")
+        if release.measurement.relative_noise is not None:
+            members[RELATIVE_NOISE] = npy_of(release.measurement.relative_noise, "<f8")
         drawn = release.measurement.drawn
         for number, score in enumerate((*release.measurement.scores, *([drawn.scores] if drawn else [])), 1):
             members[scores_name(number)] = npy_of(score.noisy, "<i8")

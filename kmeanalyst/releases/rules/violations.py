@@ -98,5 +98,5 @@ def _forbidden(
     order = np.argsort([of_table.index(j) for j in columns])  # of the rule's axes, as they are in the table
     cells = forbidden.transpose(order).reshape([sizes[j] if j in columns else 1 for j in of_table])
     cells = np.broadcast_to(cells, shape)
-    deviation = measurement.noise_scale / math.sqrt(square)
-    return float(shares[cells].sum()), deviation * math.sqrt(max(int(cells.sum()), 1))
+    variances = measurement.variances[start : start + math.prod(shape)].reshape(shape)[cells]
+    return float(shares[cells].sum()), math.sqrt(max(float(variances.sum()), measurement.noise_scale**2) / square)

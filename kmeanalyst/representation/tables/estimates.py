@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -52,11 +53,11 @@ class Observed:
         features = measurement.feature_map
         assert isinstance(features, MarginFeatures)
         kernel = features.kernel
-        found = cls(kernel.sizes, [], {})
+        found, variances = cls(kernel.sizes, [], {}), measurement.variances
         for group in features.groups:
             for table, square, (start, stop) in zip(group.tables, group.squares, group.ranges, strict=True):
                 shares = measurement.vector[start:stop] / np.sqrt(square)
-                variance = measurement.noise_scale**2 / square
+                variance = float(np.median(variances[start:stop])) / square
                 if group.kind == "one-way":
                     found.ones.append((shares, variance))
                 elif group.kind == "pairs":
@@ -257,17 +258,18 @@ def _noisy(observed: Observed, pairs: list[Pair]) -> tuple[list[Array], list[flo
     return [observed.pairs[pair][0] for pair in pairs], [observed.pairs[pair][1] ** 0.5 for pair in pairs]
 
 
-def averaged_by_precision(versions: Sequence[tuple[Array, float]]) -> tuple[Array, float]:
+def averaged_by_precision(versions: Sequence[tuple[Array, Any]]) -> tuple[Array, Any]:
     """The mean of independent noisy versions of an array, weighted by the inverse of their variances, and its variance.
 
-    versions   at least one: arrays of one shape, each with the variance of the noise on each of its numbers.
+    versions   at least one: arrays of one shape, each with the variance of the noise on each of its numbers, or on all of them.
 
     >>> averaged_by_precision([(np.array([1.0, 2.0]), 1.0), (np.array([4.0, 2.0]), 0.5)])
     (array([3., 2.]), 0.333...)
     """
-    precisions = np.array([1 / variance for _, variance in versions])
-    total = sum(precision * values for precision, (values, _) in zip(precisions, versions, strict=True))
-    return np.asarray(total / precisions.sum()), float(1 / precisions.sum())
+    precisions = [1 / variance for _, variance in versions]
+    precision = np.sum(precisions, axis=0)
+    total = sum(own * values for own, (values, _) in zip(precisions, versions, strict=True))
+    return np.asarray(total / precision), 1 / precision if np.ndim(precision) else float(1 / precision)
 
 
 # A noisy one-way table is smoothed as a softmax of logits under normal priors, averaged over priors by their evidence: independent

@@ -1,6 +1,7 @@
 """One measurement of margins from tables that others measured, each with noise of its own.
 
-Every table has height ∝ 1/σ, so that one noise fits them all. Errors follow from that as for a measurement of our own.
+Every table has height ∝ 1/σ, σ its largest noise, so that one noise fits them all, and what cells have less is said beside it.
+Errors follow from that as for a measurement of our own.
 """
 
 from __future__ import annotations
@@ -41,16 +42,9 @@ def measurement_of_tables(
     if absent := sorted(set(range(len(domain))) - {j for table in tables for j in table.columns}):
         names = ", ".join(domain.names[j] for j in absent[:5])
         raise ValueError(f"no table has the column {names:.200}. Leave it out of the domain, or add a table of it.")
-    uneven = [
-        f"{shortened(table.name, 100)} ({table.deviation:.4g}; the least is {table.least:.4g})"
-        for table in tables
-        if table.least < table.deviation * (1 - _ROUNDING)
-    ]
-    notes = (
-        [f"the largest standard error was taken for all cells of {shortened(', '.join(uneven), 500)}"] if uneven else []
-    )
     N, is_known, note = _n_rows(tables, n_rows)
     counted, floor = _as_counts(tables, N)
+    notes = []
     if floor:
         notes.append(f"exact tables count with a standard deviation of {floor:.3g} rows in each cell")
     laws = {table.law for table in tables if table.deviation}
@@ -80,10 +74,10 @@ def _n_rows(tables: Sequence[TableCells], given: int | None) -> tuple[int, bool,
         )
     if exact:
         return max(1, round(min(exact))), True, []
-    counts = [(table.values.sum(), table.deviation**2 * table.values.size) for table in tables if not table.shares]
+    counts = [(table.values.sum(), (table.deviations**2).sum()) for table in tables if not table.shares]
     if not counts:
         raise ValueError("shares alone do not say how many rows they are of. Pass n_rows.")
-    total, variance = averaged_by_precision([(np.asarray(one), own) for one, own in counts])
+    total, variance = averaged_by_precision(counts)
     if total < 1:
         raise ValueError(
             f"the tables' totals say that there are {float(total):.3g} rows. Pass n_rows, or correct the counts."
@@ -95,14 +89,16 @@ def _n_rows(tables: Sequence[TableCells], given: int | None) -> tuple[int, bool,
 def _as_counts(tables: Sequence[TableCells], N: int) -> tuple[list[TableCells], float]:
     """The tables in counts, exact ones with the least noise that is used, which is 0 where there is no exact one."""
     found = [
-        replace(table, values=table.values * N, deviation=table.deviation * N, shares=False) if table.shares else table
+        replace(table, values=table.values * N, deviations=table.deviations * N, shares=False)
+        if table.shares
+        else table
         for table in tables
     ]
-    noisy = [table.deviation for table in found if table.deviation]
+    noisy = [float(table.deviations.min()) for table in found if table.deviation]
     if len(noisy) == len(found):
         return found, 0.0
     floor = min(_FLOOR, _OF_LEAST * min(noisy, default=math.inf))
-    return [table if table.deviation else replace(table, deviation=floor) for table in found], floor
+    return [table if table.deviation else replace(table, deviations=table.deviations + floor) for table in found], floor
 
 
 def _without_twins(tables: Sequence[TableCells]) -> list[TableCells]:
@@ -112,26 +108,27 @@ def _without_twins(tables: Sequence[TableCells]) -> list[TableCells]:
         alike.setdefault((table.columns, table.edges, table.atoms), []).append(table)
     merged = []
     for first, *others in alike.values():
-        values, variance = averaged_by_precision([(each.values, each.deviation**2) for each in (first, *others)])
-        merged.append(replace(first, values=values, deviation=math.sqrt(variance)))
+        values, variances = averaged_by_precision([(each.values, each.deviations**2) for each in (first, *others)])
+        merged.append(replace(first, values=values, deviations=np.sqrt(variances)))
     return merged
 
 
 def _as_shares(tables: Sequence[TableCells], N: float, *, is_known: bool) -> list[TableCells]:
     """The tables in shares of the rows: of N, where it is known, and otherwise of each one's own total, whose noise is in theirs.
 
-    With p a table's shares and k its cells, dividing by its total multiplies the noise by I − p 1ᵀ, of squared norm k‖p‖² ≥ 1.
+    With p a table's shares and v its variances, dividing by its total multiplies the noise by the projector I − p 1ᵀ. Relative to
+    the noise itself its squared norm is Σ p²/v · Σ v ≥ 1.
     """
     found = []
     for one in tables:
-        total, spread, k = float(one.values.sum()), 1.0, one.values.size
+        total, spread, variances = float(one.values.sum()), 1.0, one.deviations**2
         if not is_known and total <= 0:
             raise ValueError(f"the total of {one.name:.200} is {total:.4g}, of which no shares follow. Pass n_rows.")
         if not is_known:
-            squares = float((one.values**2).sum()) - k * one.deviation**2
-            spread = math.sqrt(max(k * squares / total**2, 1.0))
+            squares = float((one.values**2 / variances).sum()) - one.values.size
+            spread = math.sqrt(max(squares * float(variances.sum()) / total**2, 1.0))
         total = N if is_known else total
-        found.append(replace(one, values=one.values / total, deviation=spread * one.deviation / total))
+        found.append(replace(one, values=one.values / total, deviations=spread * one.deviations / total))
     return found
 
 
@@ -156,10 +153,12 @@ def _measured(tables: Sequence[TableCells], domain: Domain, N: int, law: str) ->
     every = [one for kind in kinds for one in kind]
     vector = np.concatenate([height * one.values.ravel() for height, one in zip(heights, every, strict=True)])
     unit = mean_unit(n_rows=N, feature_map=features)
-    return Measurement.from_sum(
+    relative = np.concatenate([one.deviations.ravel() / one.deviation for one in every])
+    found = Measurement.from_sum(
         np.rint(vector / unit).astype(np.int64), grid_scale=1 / math.sqrt(total) / unit, n_rows=N, feature_map=features,
         noise_law=law,
     )  # fmt: skip
+    return replace(found, relative_noise=relative) if relative.min() < 1 - _ROUNDING else found
 
 
 def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableCells], ...]:
@@ -186,7 +185,7 @@ def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableC
             )
         best = min(larger, key=lambda one: one.deviation, default=base)
         measured = [one for one in own if one.edges == base.edges]
-        alone += measured or [replace(best, deviation=_NOTHING * best.deviation)]
+        alone += measured or [replace(best, deviations=_NOTHING * best.deviations)]
         finer += chain
     fine = {one.columns: one for one in reversed(finer)}
     first = [one for one in finer if fine[one.columns] is one]
@@ -196,10 +195,10 @@ def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableC
 def _over(table: TableCells, columns: tuple[int, ...]) -> TableCells:
     """The sums of a table over all but some of its columns."""
     at = [table.columns.index(j) for j in columns]
-    values = table.values.sum(axis=tuple(i for i in range(len(table.columns)) if i not in at))
+    others = tuple(i for i in range(len(table.columns)) if i not in at)
     return replace(
-        table, columns=columns, edges=tuple(table.edges[i] for i in at), atoms=tuple(table.atoms[i] for i in at), values=values,
-        deviation=table.deviation * math.sqrt(table.values.size / values.size),
+        table, columns=columns, edges=tuple(table.edges[i] for i in at), atoms=tuple(table.atoms[i] for i in at),
+        values=table.values.sum(axis=others), deviations=np.sqrt((table.deviations**2).sum(axis=others)),
     )  # fmt: skip
 
 
@@ -226,11 +225,11 @@ def _overlaps(tables: Sequence[TableCells], N: float | None) -> Iterator[tuple[f
         sums = [_over(one, columns) for one in tables if {*columns} <= {*one.columns}]
         for cells in sorted({(one.edges, one.atoms) for one in sums}):
             alike = [one for one in sums if (one.edges, one.atoms) == cells]
-            mean, _ = averaged_by_precision([(one.values, one.deviation**2) for one in alike])
+            mean, _ = averaged_by_precision([(one.values, one.deviations**2) for one in alike])
             to_n = N is not None and not columns
             if df := (len(alike) - (not to_n)) * mean.size:
                 centre = N if to_n else mean
-                statistic = math.fsum(float(((one.values - centre) ** 2).sum()) / one.deviation**2 for one in alike)
+                statistic = math.fsum(float((((one.values - centre) / one.deviations) ** 2).sum()) for one in alike)
                 heavy = _HEAVY if any(one.law == LAPLACE for one in alike) else 1.0
                 name = shortened(
                     f"{'the totals of ' if not columns else ''}{' and '.join(one.name for one in alike)}", 200

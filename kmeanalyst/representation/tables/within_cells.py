@@ -52,7 +52,7 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
     if found is None:
         return {}
     kernel, heights = features.kernel, np.sqrt(found.squares)
-    values = measurement.vector[found.start : found.stop]
+    values, deviations = (each[found.start : found.stop] for each in (measurement.vector, measurement.variances**0.5))
     begins = np.concatenate([[0], np.cumsum(kernel.sizes)])
     fitted: dict[int, FineRanges] = {}
     first = 0
@@ -65,7 +65,8 @@ def fine_ranges(measurement: Measurement, domain: Domain, shares: Array) -> dict
         inside = np.searchsorted(above.ends[1:-1], (ends[:-1] + ends[1:]) / 2, side="right")
         cell = above.cell[inside]
         of_parent = shares[begins[j] + cell] * above.probabilities[inside]
-        own, noise = values[first : first + len(cell)] / height, measurement.noise_scale / height
+        own, noises = (each[first : first + len(cell)] / height for each in (values, deviations))
+        noise = float(np.median(noises))
         sizes = _sizes(column, ends, kernel.atoms[j])
         if isinstance(column, Number) and sizes.any():
             coarse = shares[begins[j] : begins[j] + len(above.ends) - 1][np.unique(cell)]

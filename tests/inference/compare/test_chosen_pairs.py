@@ -19,7 +19,7 @@ from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
-from kmeanalyst.releases.measurement import Measurement
+from kmeanalyst.releases.measurement import Choice, Measurement
 from release_side import publish
 
 DOMAIN = Domain((
@@ -157,8 +157,11 @@ def test_each_pair_that_was_not_counted_may_be_as_far_off_as_its_own_score_says(
         assert fit is not None
         resolutions.append(np.sqrt(fit.covariance(asked)["resolution"][0, 0]))
     assert resolutions[1] > 2 * resolutions[0]
-    drawn = Interactions.of(dataclasses.replace(measurement, scores=()), rows, weights, 0.02)
-    assert ((drawn.spreads == 0.05) == left).all()
+    for rounds, spread in (((Choice(1, 1, 1.0),), 0.05), ((), 0.12)):  # others were drawn by the rows, or nobody looked
+        drawn = Interactions.of(dataclasses.replace(measurement, scores=(), choices=rounds), rows, weights, 0.02)
+        assert ((drawn.spreads == spread) == left).all() and (
+            np.isinf(drawn.most) == (np.array(left) & (not rounds))
+        ).all()
 
 
 def test_a_pair_that_was_not_counted_has_a_resolution_and_a_note_says_what_would_help(partial: Release):

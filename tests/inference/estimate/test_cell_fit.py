@@ -154,7 +154,7 @@ def test_tables_are_cut_into_blocks_that_hold_each_cell_once(fit: CellFit, monke
     for related, largest, together in ((0.85, 512, 2000), (0.3, 512, 2000), (0.3, 7, 0)):
         for name, value in (("_RELATED", related), ("_LARGEST", largest), ("_MOST_TOGETHER", together)):
             monkeypatch.setattr(cell_fit, name, value)
-        covariance = FeatureCovariance.of(FEATURES, fit.rows, fit.probabilities)
+        covariance = FeatureCovariance.of(fit.measurement, fit.rows, fit.probabilities)
         every = np.arange(FEATURES.dimension)
         blocks = [every[part] for part in cell_fit._blocks(covariance, FEATURES)]
         np.testing.assert_array_equal(np.sort(np.concatenate(blocks)), every)

@@ -82,6 +82,21 @@ def test_no_event_departs_by_more_than_half_of_the_distance_that_the_score_allow
     assert 1.96 * np.sqrt(found) == pytest.approx(np.array([0.05]))
 
 
+def test_a_pair_that_nobody_looked_at_departs_as_far_as_its_columns_shares_allow():
+    """Whether two even columns agree may have any probability, and so has both being 1, of .25, from 0 to .5; a rare event less."""
+    rare = (CELLS[0] == 1) & (CELLS[1] == 1) & (np.arange(4000) % 1000 < 100)
+    h = np.column_stack([interaction()[:, 0] / 2, CELLS[0] * CELLS[1] - 0.25, rare - rare.mean()])
+    free = sets((9.0,), most=np.inf)
+    reach = free._most(0, np.ones(3), *(np.array(each) for each in _of_cells(free, h)))
+    assert reach == pytest.approx([0.5, 0.25, 0.025])
+    assert 1.96 * np.sqrt(free.variances(h[:, :2], np.ones(2))) == pytest.approx([0.5, 0.25], rel=0.05)
+
+
+def _of_cells(found: Interactions, h: Array) -> tuple[Array, Array, Array]:
+    _, means, roots, cells = next(found._between([(0, 1)], h, found.weights @ h**2))
+    return cells, means, roots
+
+
 def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_says():
     """h = ±1: Σ|p(1 + ρh) − p| = ρ moves E h by ρ, by 1 at most; without a score ρ has a deviation of a half."""
     for distance, moved in [(0.0, 0.0), (0.3, 0.3), (1.5, 1.0), (np.nan, 0.5)]:
