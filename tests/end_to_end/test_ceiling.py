@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_542,
-    "kmeanalyst/inference": 13_371,
+    "kmeanalyst/inference": 13_373,
     "kmeanalyst/kernels": 3_286,
     "kmeanalyst/learning": 2_948,
     "kmeanalyst/plots": 967,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_226,
     "release_side/quality": 1_472,
-    "tests": 48_616,
+    "tests": 48_617,
 }
 
 
