@@ -158,6 +158,7 @@ class _Ridge:
 _OF_A_COLUMN = 6  # functions of each column
 _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # products: most of a pair, fewest, about all
 _MOST_PAIRED = 30  # columns whose pairs are all tested
+_KNOWN = 0.05  # level at which a column is known to differ
 _FEWEST_ROWS = 10  # with fewer, functions are read at the domain's rows: at two rows' own, columns differed .10
 
 
@@ -174,26 +175,25 @@ def differences_seen(evidence: Side, sample: SampleRows, some: Array, elsewhere:
 
     some        rows of the sample.
     elsewhere   the relative variance by which the two populations differ as a whole. So much of it may enter a test through the
-                unseen part of its functions; into a product's, as much as its columns differ too.
+                unseen part of its functions; into a product's, as much as its columns are known to differ too.
     Of many columns, the pairs of those that differ most are tested.
     """
     domain = evidence.domain
     home = some if len(some) >= _FEWEST_ROWS else domain.draw(2 * _REFERENCE_ROWS, 0)
     projector = RidgeProjector(evidence, reference_rows(evidence, home))
     functions = [column_functions(domain, (j,), projector.rows, _OF_A_COLUMN) for j in range(len(domain))]
-    values, owner = (
-        [each(projector.rows) for each in functions],
-        np.repeat(range(len(domain)), list(map(len, functions))),
-    )
+    values = [each(projector.rows) for each in functions]
+    owner = np.repeat(range(len(domain)), list(map(len, functions)))
     every = projector.functionals(np.hstack(values))
     alone = [every[owner == j].orthogonalised_against(every[owner != j]) for j in range(len(domain))]
     of_columns = _tested(projector, sample, alone, [each.variances for each in functions], [elsewhere] * len(domain))
     found = {(j,): own for j, (own, _) in enumerate(of_columns)}
-    shifts = [shift for _, shift in of_columns]
+    differs = holm(np.array([own.pvalue for own, _ in of_columns])) <= _KNOWN
+    shifts = [shift * known for (_, shift), known in zip(of_columns, differs, strict=True)]
     # around the middle of both sides: that columns shift by themselves then moves no mean of a product
     centres = [each(some).mean(axis=0) + shift / 2 for each, shift in zip(functions, shifts, strict=True)]
-    differ = np.sort(np.argsort([found[j,].pvalue for j in range(len(domain))], kind="stable")[:_MOST_PAIRED])
-    pairs = list(combinations(map(int, differ), 2))
+    first = np.sort(np.argsort([own.pvalue for own, _ in of_columns], kind="stable")[:_MOST_PAIRED])
+    pairs = list(combinations(map(int, first), 2))
     most = int(np.clip(_ALL_PRODUCTS / max(len(pairs), 1), _FEWEST_PRODUCTS, _PRODUCTS))
     read, variances, doubts = [], [], []
     for i, j in pairs:

@@ -89,7 +89,7 @@ def test_a_pair_that_nobody_looked_at_departs_as_far_as_its_columns_shares_allow
     free = sets((9.0,), most=np.inf)
     reach = free._most(0, np.ones(3), *(np.array(each) for each in _of_cells(free, h)))
     assert reach == pytest.approx([0.5, 0.25, 0.025])
-    assert 1.96 * np.sqrt(free.variances(h[:, :2], np.ones(2))) == pytest.approx([0.5, 0.25], rel=0.05)
+    assert 1.96 * np.sqrt(variances(free, h[:, :2], np.ones(2))) == pytest.approx([0.5, 0.25], rel=0.05)
 
 
 def _of_cells(found: Interactions, h: Array) -> tuple[Array, Array, Array]:
