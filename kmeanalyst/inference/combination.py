@@ -146,7 +146,7 @@ class Combination(Printed):
 
     >>> both = ka.combine(release, sample.head(500), overlap="unknown", bound=0.05)
     >>> both.check.pvalue, len(both.assumptions)  # of mmd_test; it is shown, and changes nothing
-    (0.14..., 2)
+    (0.139..., 2)
     >>> both.probability("age > 50").notes[2]
     'age > 50: 0.202 ± 0.015 by the release and 0.192 ± 0.018 by the sample, ...'
     >>> ka.combine(release, sample.head(500)).mean("age").heterogeneity

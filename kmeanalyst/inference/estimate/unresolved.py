@@ -71,6 +71,8 @@ def single_values(
         column: Any = release.domain[name]
         if sign not in ("==", "!=", "in", "not in") or value in column._numbers(column.atoms):
             continue
+        if _is_alone(release, column, value, in_pairs=True):  # a cell like any other
+            continue
         codes, own = column.encode(frame[name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
         least, most = _mass_near(release, name, value, frame, weights)
         share = float(weights @ (codes == own))
@@ -121,10 +123,12 @@ def _ends_at(release: ReleaseData, name: str, frame: pd.DataFrame) -> tuple[Arra
     return np.where(np.isnan(codes), np.nan, ends[place]), ends[place + 1]
 
 
-def _is_alone(release: ReleaseData, column: Number, value: float) -> bool:
+def _is_alone(release: ReleaseData, column: Number, value: float, *, in_pairs: bool = False) -> bool:
+    """Whether a value of steps is the only one in the narrowest range that holds it, or in its range in tables of pairs."""
     if column.grain is None or _tables(release) is None:
         return False
-    below, above = FROM_SCALE[column.scale](_ranges_of(release, column, float(column.encode([value])[0][0]))[0])
+    ends = _ranges_of(release, column, float(column.encode([value])[0][0]))[int(in_pairs)]
+    below, above = FROM_SCALE[column.scale](ends)
     return bool(above - below < 1.5 * column.grain)
 
 

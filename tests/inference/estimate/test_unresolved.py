@@ -13,7 +13,7 @@ from representation_cases import measured
 from simulated_releases import measured_release
 
 import kmeanalyst as ka
-from kmeanalyst.inference.estimate.unresolved import _names, mass_of_pair
+from kmeanalyst.inference.estimate.unresolved import _names, mass_of_pair, single_values
 from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
@@ -180,6 +180,8 @@ def test_that_two_columns_are_equal_may_be_as_probable_as_that_their_ranges_meet
     )
     known = measured_release(table, few, rng.integers(0, 3, (3000, 2)).astype(float))
     assert known.probability("a == b").standard_error < 0.02 and known.probability("a == 1").standard_error < 0.02
+    asked = parse("a == 1 and b == 2")  # a cell of their table, which says what there is
+    assert not list(single_values(known, asked, known.frame, known.weights))
 
 
 @pytest.fixture(scope="module")
