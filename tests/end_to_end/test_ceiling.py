@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_538,
-    "kmeanalyst/inference": 13_208,
+    "kmeanalyst/inference": 13_212,
     "kmeanalyst/kernels": 3_234,
     "kmeanalyst/learning": 2_919,
     "kmeanalyst/plots": 834,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_252,
     "release_side/quality": 1_472,
-    "tests": 48_904,
+    "tests": 48_906,
 }
 
 
