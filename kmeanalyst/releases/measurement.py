@@ -18,6 +18,7 @@ from kmeanalyst.releases.statement import GAUSSIAN, is_pure
 
 GRID = 2**28  # one unit of a feature bounded by 1, in steps of the integer grid: 64 bits hold sums of 2^34 rows
 SHRINK = 1 - 2.0**-18  # features are shrunk by this before rounding, so that rounding cannot exceed the bound
+_LEAST_NOISE = 1e-9  # of a cell, relative to the largest: less is beyond what a solver can tell from none
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +161,10 @@ class Measurement:
         if not 0 < self.noise_scale < np.inf:
             raise ValueError(f"noise_scale must be positive and finite, got {self.noise_scale!r}.")
         own = self.relative_noise
-        if own is not None and not (own.shape == self.vector.shape and (own > 0).all() and (own <= 1).all()):
-            raise ValueError("the relative noise has a positive number of at most 1 for each feature. Correct it.")
+        if own is not None and not (
+            own.shape == self.vector.shape and (own >= _LEAST_NOISE).all() and (own <= 1).all()
+        ):
+            raise ValueError("the relative noise has a number from 1e-9 to 1 for each feature. Correct it.")
 
     def _check_chosen(self) -> None:
         kernel = self.feature_map.kernel
