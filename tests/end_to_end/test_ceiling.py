@@ -18,7 +18,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/learning": 2_919,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 439,
-    "kmeanalyst/releases": 10_953,
+    "kmeanalyst/releases": 10_956,
     "kmeanalyst/report": 1_341,
     "kmeanalyst/representation": 4_803,
     "kmeanalyst/sources": 1_370,
