@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_538,
-    "kmeanalyst/inference": 13_212,
+    "kmeanalyst/inference": 13_211,
     "kmeanalyst/kernels": 3_234,
     "kmeanalyst/learning": 2_919,
     "kmeanalyst/plots": 834,

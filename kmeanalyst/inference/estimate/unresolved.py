@@ -55,7 +55,7 @@ def unresolved_mass(
     mass = _mass_of_levels(release, asked) / probability + mass_of_equals(release, asked, frame, weights)
     for name, sign, value in _compared(release, asked):
         if sign == "==":
-            mass += _mass_near(release, name, value, frame, weights)[1]
+            mass += _mass_near(release, name, value, frame, weights)[-1]
     return min(mass, 1.0)
 
 
@@ -73,11 +73,9 @@ def single_values(
             continue
         if _is_alone(release, column, value, in_pairs=True):  # a cell like any other
             continue
-        codes, own = column.encode(frame[name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
-        least, most = _mass_near(release, name, value, frame, weights)
-        share = float(weights @ (codes == own))
+        share, least, most = _mass_near(release, name, value, frame, weights)
         if _is_alone(release, column, value) or most - share > _ROUNDING:  # else the rows' share is what was measured
-            yield name, value, _ranges_of(release, column, own)[-1], max(most - share, share - least)
+            yield name, value, _ranges_of(release, column, value)[1], max(most - share, share - least)
 
 
 def _compared(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, str, float]]:
@@ -98,7 +96,7 @@ def values_at_edges(release: ReleaseData, asked: Expression) -> Iterator[tuple[s
         steps = isinstance(column, Integer | Real) and column.grain
         if not steps or value in column.atoms or _is_alone(release, column, value):
             continue
-        narrow, wide = _ranges_of(release, column, float(column.encode([value])[0][0]))
+        narrow, wide = _ranges_of(release, column, value)
         if np.isclose(column.cuts([value])[0], narrow[0]):
             yield name, value, narrow, wide
 
@@ -127,14 +125,16 @@ def _is_alone(release: ReleaseData, column: Number, value: float, *, in_pairs: b
     """Whether a value of steps is the only one in the narrowest range that holds it, or in its range in tables of pairs."""
     if column.grain is None or _tables(release) is None:
         return False
-    ends = _ranges_of(release, column, float(column.encode([value])[0][0]))[int(in_pairs)]
+    ends = _ranges_of(release, column, value)[int(in_pairs)]
     below, above = FROM_SCALE[column.scale](ends)
     return bool(above - below < 1.5 * column.grain)
 
 
-def _ranges_of(release: ReleaseData, column: Number, code: float) -> tuple[Array, Array]:
-    """The ends (2,) of the narrowest range that holds a code, and of the one in tables of pairs; around it in smooth features."""
-    features, j = _tables(release), release.domain.position(column.name)
+def _ranges_of(release: ReleaseData, column: Number, value: float) -> tuple[Array, Array]:
+    """The ends (2,), encoded, of the narrowest range that holds a value, and of the one in tables of pairs; around it in smooth
+    features.
+    """
+    features, j, code = _tables(release), release.domain.position(column.name), float(column.encode([value])[0][0])
     if features is None:
         around = code + _NEAR * np.ptp(column.bounds) * np.array([-1.0, 1.0])
         return around, around
@@ -235,21 +235,22 @@ def _column(release: ReleaseData, name: str) -> Column | None:
 
 def _mass_near(
     release: ReleaseData, name: str, value: float, frame: pd.DataFrame, weights: Array
-) -> tuple[float, float]:
-    """The least and the most probability of the values that the measurement does not tell from this one.
+) -> tuple[float, float, float]:
+    """The rows' share of a value, and the least and the most probability of those that the measurement does not tell from it.
 
     By the rows, and by the noisy counts of the narrowest range that holds it, and of the one in tables of pairs.
     """
     column: Any = release.domain[name]
+    codes, own = column.encode(frame[name].iloc[: len(weights)])[0], column.encode([value])[0][0]
+    share = float(weights @ (codes == own))
     if not float(column.lower) <= value <= float(column.upper):
-        return 0.0, 0.0
-    codes, own = column.encode(frame[name].iloc[: len(weights)])[0], float(column.encode([value])[0][0])
-    narrow, wide = _ranges_of(release, column, own)
+        return share, 0.0, 0.0
+    narrow, wide = _ranges_of(release, column, value)
     mass = float(weights @ ((codes >= narrow[0]) & (codes < narrow[1])))
     counts = [_best_count(release, {release.domain.position(name): ends}) for ends in (narrow, wide)]
     least = counts[0][0] - _Z * counts[0][1] if counts[0] and _is_alone(release, column, value) else 0.0
     most = max(mass, min((_most(*count) for count in counts if count), default=0.0))
-    return max(least, 0.0), float(np.clip(most, 0.0, 1.0))
+    return share, max(least, 0.0), float(np.clip(most, 0.0, 1.0))
 
 
 def _mass_of_levels(release: ReleaseData, asked: Expression) -> float:

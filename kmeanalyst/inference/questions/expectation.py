@@ -181,11 +181,9 @@ def _of_single_values(population: Population, asked: Expression, answer: float) 
         population if population.given is None else population_of(population.release, view=cast(View, population.view))
     )
     frame = whole.model.frame.iloc[: len(whole.weights)]
-    square = 0.0
-    if len(conditions_joined(asked)) == 1 and (
-        equal := mass_of_equals(whole.release, asked, frame, population.weights)
-    ):
-        square = max(equal - answer, answer) ** 2 if equal - answer > _ROUNDING else 0.0
+    square, equal = 0.0, mass_of_equals(whole.release, asked, frame, population.weights)
+    if equal > 0 and equal - answer > _ROUNDING and len(conditions_joined(asked)) == 1:
+        square = max(equal - answer, answer) ** 2
     for name, value, ends, departs in single_values(whole.release, asked, frame, whole.weights):
         moved, mass = _moved(population, asked.text, whole, name, value, ends)
         square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
