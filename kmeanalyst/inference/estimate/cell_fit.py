@@ -112,7 +112,7 @@ class _Blocks:
     """An approximate inverse of κ C + τ²I: exact within every block of cells, and in the effects of single columns.
 
     C is taken as C_A, the covariances that the indicators of single columns' cells explain, and C − C_A within blocks alone. Tables
-    of columns that nearly copy each other say nearly the same, so they are one block.
+    of columns that nearly copy each other say nearly the same, so they are one block; so are a set's table and those of its parts.
 
     inverses     each block's cells (a slice, or numbers), and the inverse (of κ (C − C_A) + τ²I) there.
     explained    (F, r) the blocks' inverses times a root of κ C_A.
@@ -165,8 +165,15 @@ def _blocks(covariance: FeatureCovariance, feature_map: MarginFeatures) -> Itera
     for group in feature_map.groups:
         for table, own in zip(group.tables, group.ranges, strict=True):
             together.setdefault(tuple(sorted({int(related[j]) for j in table})), []).append(own)
-    for ranges in together.values():
-        if len(ranges) > 1 and sum(stop - start for start, stop in ranges) <= _MOST_TOGETHER:
+    size = {columns: sum(stop - start for start, stop in ranges) for columns, ranges in together.items()}
+    for columns in sorted(together, key=len):  # the table of more columns says what theirs says: they join the smallest
+        holding = [c for c in together if set(columns) < set(c) and size[c] + size[columns] <= _MOST_TOGETHER]
+        if holding:
+            smallest = min(holding, key=size.__getitem__)
+            together[smallest] += together.pop(columns)
+            size[smallest] += size[columns]
+    for columns, ranges in together.items():
+        if len(ranges) > 1 and size[columns] <= _MOST_TOGETHER:
             yield np.concatenate([np.arange(*own) for own in ranges])
         else:
             for start, stop in ranges:
