@@ -54,7 +54,7 @@ _LEAST_NOISE = 1e-5  # variance, relative to the largest prior variance: with le
 _MORE_CELLS = 1.5  # times as many as rows
 _DRAWN, _NEARLY = 1e-3, 1e-4  # draws are solved for to this share, and probes
 _LEADING_TO = 1e-2  # of a leading variance: any direction may be looked along, by what its own variance is
-_EXACT, _MOST_STEPS_EXACTLY = 1e-6, 3000  # noise deviations that are left of the equations of the best answers
+_EXACT, _MOST_STEPS_EXACTLY = 1e-6, 10_000  # noise deviations that are left of the equations of the best answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class FeatureCovariance:
             variances, vectors = np.linalg.eigh(self.within(np.arange(size)))
         else:  # Lanczos' method: tens of steps for each
             product = LinearOperator((size, size), matvec=lambda v: (self @ v.reshape(-1, 1))[:, 0], dtype=float)
-            variances, vectors = eigsh(product, most, v0=np.sqrt(self.diagonal), tol=_LEADING_TO)
+            variances, vectors = eigsh(product, most, v0=np.sqrt(np.maximum(self.diagonal, 0.0)), tol=_LEADING_TO)
         order = np.argsort(variances)[::-1][:most]
         order = order[variances[order] > _ROUNDING * variances.max()]
         return Directions(vectors[:, order], variances[order])

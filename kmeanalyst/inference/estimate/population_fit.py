@@ -35,7 +35,8 @@ from kmeanalyst.representation.weights.views import view_weights
 
 LEADING_DIRECTIONS = 80  # of the rows, along which a compatible population agrees with the measurement
 _PENALTY = 1e4  # of a standard error further away, in ranges of the question
-_ROWS_AT_ONCE, _MOST_ROUNDS, _AGREES = 300, 100, 1e-7  # of linear programs: rows added, rounds, what counts as nothing
+_ROWS_AT_ONCE, _MOST_ROUNDS, _AGREES = 100, 300, 1e-7  # of linear programs: rows added, rounds, what counts as nothing
+_ROWS_KEPT = 200  # of a program's rows in the next one: those that have weight, and those that would lower it soonest
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,8 @@ class CompatiblePopulations:
             if not len(added):
                 beyond = float(found.x[-1])
                 return float(found.x[:-1] @ values[chosen]), beyond
-            chosen = np.append(chosen, added)
+            soonest = np.argsort(np.where(found.x[:-1] > 0, -np.inf, lower[chosen]), kind="stable")
+            chosen = np.append(chosen[soonest[:_ROWS_KEPT]], added)
         raise ValueError(
             f"the range over compatible populations was not found: {found.message} Use kind='default' for this question."
         )
