@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_252,
     "release_side/quality": 1_472,
-    "tests": 49_009,
+    "tests": 49_003,
 }
 
 
