@@ -13,6 +13,7 @@ import click
 
 from kmeanalyst.cli.terminal import Command, Part, argument, command, flag, json_option, note, option, show, working
 from kmeanalyst.releases.texts import one_line
+from kmeanalyst.sources.files import is_table
 
 if TYPE_CHECKING:
     from kmeanalyst.release import Release
@@ -88,7 +89,8 @@ def on_release(
                 check(**choices)
             if choices.get("output") is not None:
                 check_not_read(choices["output"], release_path, choices.get("sample_path"))
-            release = open_release(release_path)
+            two_tables = "compared" in choices and is_table(release_path)
+            release: Any = release_path if two_tables else open_release(release_path)
             if "sample_path" in choices:
                 if "renames" in choices:
                     choices["own"] = _own(choices.pop("renames"), choices.pop("recodes"))
@@ -97,13 +99,14 @@ def on_release(
                 named_sample, table = choices.pop("sample_path"), choices.pop("from_table")
                 is_release = sample_argument in parts and table is None and named_sample.endswith(".kme")
                 choices["source"] = open_release(named_sample) if is_release else _sample_named(named_sample, table)
-            rehearsal = release.is_rehearsal or getattr(choices.get("source"), "is_rehearsal", False)
+            rehearsal = any(getattr(side, "is_rehearsal", False) for side in (release, choices.get("source")))
             with working(work) as on_progress:
                 about = {"path": release_path, "on_progress": on_progress}
                 text, fields = function(release, **choices, **{k: v for k, v in about.items() if k in named})
                 facts = {"rehearsal": rehearsal} | (fields() if as_json else {})
-                if release.statement is not None and release.statement.declared_by is not None:
-                    facts.setdefault("declared", release.statement.claim)
+                statement = getattr(release, "statement", None)  # a table has none
+                if statement is not None and statement.declared_by is not None:
+                    facts.setdefault("declared", statement.claim)
                 text = text() if callable(text) and not as_json else text
             show(as_json, text, facts)
             if INCOMPLETE in (context := click.get_current_context()).meta:
@@ -125,6 +128,11 @@ def open_release(path: str) -> Release:
     """The release in a file, with a note where it is a rehearsal."""
     from kmeanalyst.release import read_release
 
+    if is_table(path):
+        raise ValueError(
+            f"{one_line(path)} is a table of rows, and a release was expected here. Name a .kme file; two tables are compared "
+            "by mmd-test, and a release of a table is made by release-side publish."
+        )
     return _opened(read_release, path)
 
 

@@ -285,7 +285,7 @@ _false_alarm_option = level_option(0.05, "Probability of a false alarm: a smalle
     sample_argument, _false_alarm_option, columns_option, *own_options, work="testing",
 )  # fmt: skip
 def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> Answer:
-    """Test whether SAMPLE (a table, or another .kme) comes from the population of the release.
+    """Test whether SAMPLE (a table, or another .kme) comes from the population of the release, or of the table, in FILE.
 
     A table is a file (.csv, .parquet, .feather, …), a folder, glob or URL of them, or a table of a database.
 
@@ -298,7 +298,7 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> A
     """
     from kmeanalyst.inference.two_sample.mmd_test import mmd_test
 
-    result = mmd_test(release, source, **own)
+    result = mmd_test(release, source, rng=0, **own)
     facts = {"level": level, "reject": bool(result.pvalue < level)}
     return result.to_text(level), lambda: result.to_dict() | facts
 
@@ -320,7 +320,7 @@ def compare(release: Release, source: Any, level: float, top: int, own: Any) -> 
     from kmeanalyst.release import Release
     from kmeanalyst.sources.tables import read_table
 
-    sample = source if isinstance(source, Release) else read_table(source, release.domain)
+    sample = source if isinstance(source, Release) else read_table(source, getattr(release, "domain", None))
     comparison = compare_rows(release, sample, level=level, **own)
     return lambda: comparison.to_text(top), comparison.to_dict
 

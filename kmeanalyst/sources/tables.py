@@ -173,11 +173,15 @@ def translated(sample: Any, rename: Rename = None, recode: Recode = None, column
     frame = frame_of(sample)
     frame = pd.DataFrame() if frame is None else frame.rename(columns=str)
     columns = [columns] if isinstance(columns, str) else columns
+    if columns is not None and not len(columns):
+        raise ValueError("columns is an empty list, so nothing would be compared. Name a column, or leave columns out.")
     for named in (rename or {}, recode or {}, columns or ()):
         if unknown := [name for name in named if list(frame.columns).count(name) != 1]:
+            near = words.close(str(unknown[0]), list(frame.columns)) if len(frame.columns) else None
             raise ValueError(
                 f"{words.names(unknown)}: rename, recode and columns name columns of a table of your own, which are "
-                f"{words.names(frame.columns) or 'none, in a release or an array'}. Name one that is there once, or leave it out."
+                f"{words.names(frame.columns) or 'none, in a release or an array'}. "
+                + (f"Did you mean {words.written(near)}?" if near else "Name one that is there once, or leave it out.")
             )
         frame = frame.rename(columns=dict(rename or {})) if named is rename else frame
     for name, new in (recode or {}).items():

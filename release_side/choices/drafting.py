@@ -15,9 +15,11 @@ from kmeanalyst.releases.domain.column import DomainError, check_name
 from kmeanalyst.releases.domain.domain import KINDS, column_from_dict, toml_table
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
+from kmeanalyst.sources.files import is_csv
 from release_side.choices.differences import with_differences
 from release_side.choices.output_file import is_same_file
 from release_side.choices.public_inputs import open_public, public_files, samples_of
+from release_side.private_rows.csv_file import CsvFile
 from release_side.private_rows.rows import Table
 from release_side.private_rows.table import PrivateTable
 
@@ -60,6 +62,12 @@ def draft_domain(
         )
     draft = drafted_from(frame, strings=strings, collapse_rare=collapse_rare, missing_codes=missing_codes)
     draft = with_differences(draft, frame)
+    files = public_files(sample) if isinstance(sample, str | Path) else []
+    lines = sum(CsvFile(file).count() for file in files if is_csv(file.name))
+    if lines > len(frame):
+        note = f"CHECK lines: the sample has {len(frame)} rows on {lines} lines: publish reads each line of a CSV file as a row"
+        where = "blank ones, and each line of a cell with line breaks. Write the private table without them"
+        next(iter(draft.notes.values())).insert(0, f"{note}, {where}")
     return replace(draft, domain=replace(draft.domain, samples=samples_of(sample)))
 
 

@@ -191,7 +191,7 @@ def compare(
     if not isinstance(release, ReleaseData):
         raise ValueError(
             "compare is of a release and rows, or of two releases: its tests of columns need what was measured. Use mmd_test(a, b) "
-            "for two tables, or put the release first and the rows second."
+            "for two tables, with columns=[name] for each column; or put the release first and the rows second."
         )
     known, release, sample = release.columns.names, marginal(release, columns), translated(sample, rename, recode)
     about = alone(release, columns)

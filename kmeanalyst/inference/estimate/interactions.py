@@ -194,7 +194,7 @@ class Interactions:
             related += np.minimum(np.maximum(usual, self._of_relation(i, own, size)), most)
             owned += own
         left = total - singles
-        share = np.minimum(1.0, left / np.maximum(owned, 1e-300))
+        share = left / np.maximum(np.maximum(owned, left), 1e-300)
         further, within = self.further * np.maximum(left - owned, 0.0), self._heaps(rest, total) + self._ties(rest)
         of_pairs *= np.sqrt(np.outer(share, share))
         relations = max(self.spread, OF_RELATIONS) * singles + share * related + further + within.diagonal()

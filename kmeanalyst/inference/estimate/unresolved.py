@@ -20,7 +20,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import FROM_SCALE, Integer, Number, Real
+from kmeanalyst.releases.domain.numbers import FROM_SCALE, Date, Number
 from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.releases.expressions import Expression, ExpressionError, parse, words
 from kmeanalyst.releases.release import ReleaseData
@@ -79,10 +79,11 @@ def single_values(
 
 
 def _compared(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, str, float]]:
-    """The comparisons of columns of numbers with a number."""
+    """The comparisons of columns of numbers with a number, and of days with a day, which is one in natural units."""
     for name, sign, value in asked.compared:
-        if isinstance(_column(release, name), Number) and isinstance(value, float):
-            yield name, sign, value
+        column = _column(release, name)
+        if isinstance(column, Number) and isinstance(value, str if isinstance(column, Date) else float):
+            yield name, sign, float(column._numbers([value])[0])
 
 
 def values_at_edges(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, float, Array, Array]]:
@@ -93,11 +94,11 @@ def values_at_edges(release: ReleaseData, asked: Expression) -> Iterator[tuple[s
     """
     for name, _, value in _compared(release, asked) if _tables(release) else ():
         column: Any = release.domain[name]
-        steps = isinstance(column, Integer | Real) and column.grain
-        if not steps or value in column.atoms or _is_alone(release, column, value):
+        if not column.grain or value in column._numbers(column.atoms) or _is_alone(release, column, value):
             continue
         narrow, wide = _ranges_of(release, column, value)
-        if np.isclose(column.cuts([value])[0], narrow[0]):
+        first = column.multiples(np.array(value), np.ceil)
+        if np.isclose(column._scaled(first - column.grain / 2), narrow[0]):
             yield name, value, narrow, wide
 
 
@@ -134,7 +135,7 @@ def _ranges_of(release: ReleaseData, column: Number, value: float) -> tuple[Arra
     """The ends (2,), encoded, of the narrowest range that holds a value, and of the one in tables of pairs; around it in smooth
     features.
     """
-    features, j, code = _tables(release), release.domain.position(column.name), float(column.encode([value])[0][0])
+    features, j, code = _tables(release), release.domain.position(column.name), column._encode_one(value)
     if features is None:
         around = code + _NEAR * np.ptp(column.bounds) * np.array([-1.0, 1.0])
         return around, around
@@ -241,9 +242,10 @@ def _mass_near(
     By the rows, and by the noisy counts of the narrowest range that holds it, and of the one in tables of pairs.
     """
     column: Any = release.domain[name]
-    codes, own = column.encode(frame[name].iloc[: len(weights)])[0], column.encode([value])[0][0]
+    codes, own = column.encode(frame[name].iloc[: len(weights)])[0], column._encode_one(value)
     share = float(weights @ (codes == own))
-    if not float(column.lower) <= value <= float(column.upper):
+    low, high = column.natural_bounds
+    if not low <= value <= high:
         return share, 0.0, 0.0
     narrow, wide = _ranges_of(release, column, value)
     mass = float(weights @ ((codes >= narrow[0]) & (codes < narrow[1])))

@@ -215,8 +215,10 @@ def _moved(
     if not inside.any():
         return 0.0, 0.0
     column = population.release.domain[name]
-    elsewhere = column.encode(rows[name])[0] != column.encode([value])[0][0]
-    apart = population.values_at(question, rows.assign(**{name: value})) - population.values_at(question, rows)
+    code = column._encode_one(value)
+    elsewhere = column.encode(rows[name])[0] != code
+    moved = rows.assign(**{name: column.decode(np.array([code])).iloc[0]})
+    apart = population.values_at(question, moved) - population.values_at(question, rows)
     return float(population.weights[inside] @ np.nan_to_num(apart)), float(source.weights[inside] @ elsewhere)
 
 

@@ -7,7 +7,6 @@ result is all that is kept; on the analyst's side `encode_counted` adds counts, 
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import tomllib
@@ -216,8 +215,8 @@ class Domain(Memoised, Printed):
         3
         """
         if name not in self.names:
-            near = difflib.get_close_matches(name, self.names, n=1) if isinstance(name, str) else []
-            hint = f"Did you mean {near[0]}?" if near else "Name one of these."
+            near = words.close(name, self.names) if isinstance(name, str) else None
+            hint = f"Did you mean {near}?" if near else "Name one of these."
             raise KeyError(f"no column {name!r:.250}; the columns are {words.listed(self.names, 50)}. {hint}")
         return self.names.index(name)
 

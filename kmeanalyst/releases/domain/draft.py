@@ -25,7 +25,7 @@ from kmeanalyst.releases.domain import draft_notes
 from kmeanalyst.releases.domain.cells import parse_day, parse_number, text_of
 from kmeanalyst.releases.domain.column import Column, DomainError, is_code
 from kmeanalyst.releases.domain.domain import Domain
-from kmeanalyst.releases.domain.levels import Boolean, Categorical
+from kmeanalyst.releases.domain.levels import WHOLE, Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import FROM_SCALE, TO_SCALE, Date, Integer, Real
 from kmeanalyst.releases.domain.text_column import MOST_CHARACTERS, Text
 from kmeanalyst.releases.texts import other_separator
@@ -51,10 +51,12 @@ _ROUND = (5, 2, 1)  # round numbers are multiples of these times powers of ten, 
 _DIGITS = 15  # of a proposed edge
 _LARGEST = 1e90  # a number beyond it, infinity too, is a code for something else; kernels hold lengths up to 1e100
 _SMALLEST = 1e-290  # bounds that are not zero are no nearer to it
+_OFTEN_A_WORD = 0.05  # share of cells that are no numbers, from which a column of few values is of levels
 _MOST_BAD = 0.5  # a column with a smaller share of cells that are not numbers, or not dates, is still one of them
 _CALENDAR = (-719162, 2932896)  # 0001-01-01 and 9999-12-31
 _MOST_PROBLEMS = 10  # columns that one error names
 _OTHER = "other"  # the level that rare ones are collapsed into
+_BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"})
 _COMMA = re.compile(r"[^\w,.]?\s?-?\d[\d.' ]*,\d+\s?[^\w,.]?")
 _PADDED = re.compile(r"0\d+")
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
@@ -113,7 +115,7 @@ def draft_domain(
 
 def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, collapse_rare: bool) -> Column:
     """cells   as Python objects."""
-    texts = [text_of(cell) or "" for cell in cells]
+    texts = [text if (text := text_of(cell) or "").strip() else "" for cell in cells]
     present = [text for text in texts if text]
     missing = len(present) < len(texts)
     if missing:
@@ -127,23 +129,28 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         if len(counts) == 1:
             notes.append(draft_notes.constant(repr(present[0]), "the other of true and false is drafted all the same"))
         return Boolean(name=name, missing=missing)
+    digits = all(text.strip().isdecimal() for text in counts)
     zeros = [text for text in counts if _PADDED.fullmatch(text.strip())]
+    alike = digits and len(set(map(float, counts))) < len(counts)  # as numbers, of which float64 has 15 digits
     many = max(_FEWEST_STRINGS, _OFTEN_NEW * len(present))
     as_text = strings and (len(counts) > _MOST_LEVELS or len(counts) > many)
-    codes = bool(zeros) and all(text.strip().isdigit() for text in counts)
+    codes = digits and (bool(zeros) or alike)
     if codes and as_text:
         return _draft_text(name, sorted(counts), missing)
     if codes:
+        why = "begin with a zero" if zeros else "have more digits than numbers keep"
         notes.append(
-            f"CHECK codes: cells such as {zeros[0][:40]!r} begin with a zero, so they are codes and no numbers: each is a level"
+            f"CHECK codes: cells such as {(*zeros, present[0])[0][:40]!r} {why}, so they are codes and no numbers: each is a level"
         )
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
     form = _format(counts, notes)
+    notes.extend(draft_notes.marks_of_thousands(counts))
     as_dates: Any = (partial(parse_day, form=form) if form else _day, "dates", partial(_draft_date, form=form))
     for parse, what, draft in (as_dates, (_number, "numbers", draft_number)):
         parsed = [parse(text) for text in present]
         values = np.array([value for value in parsed if value is not None], dtype=float)
-        if len(values) > _MOST_BAD * len(present):
+        words = [text for text, value in zip(present, parsed, strict=True) if value is None]
+        if len(values) > _MOST_BAD * len(present) and (what == "dates" or not _are_codes(words, counts, strings)):
             bad = len(present) - len(values)
             if bad:
                 notes.append(
@@ -152,8 +159,25 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
             return draft(name, values, missing or bad > 0, notes)
     if as_text:
         return _draft_text(name, sorted(counts), missing)
-    without_spaces = Counter(inner for text in present if (inner := text.strip()))  # as cells match levels
-    return _draft_levels(name, without_spaces or counts, missing, notes, collapse_rare)
+    inner = [text.strip() for text in present]  # as cells match levels
+    return _draft_levels(name, Counter(_as_levels(inner)), missing, notes, collapse_rare)
+
+
+def _as_levels(texts: Sequence[str]) -> list[str]:
+    """Codes without the ".0" that pandas writes behind them: cells with it match, and of level 1.0 the cell 1 is none."""
+    known, numbers = set(texts), map(parse_number, set(texts))
+    integral = all(number is None or number.is_integer() for number in numbers)
+    wholes = [(text, WHOLE.fullmatch(text)) for text in texts]
+    return [whole[1] if whole and (integral or whole[1] in known) else text for text, whole in wholes]
+
+
+def _are_codes(words: Sequence[str], counts: Mapping[str, int], strings: bool) -> bool:
+    """Whether cells that are no numbers make all of the column levels, as of wards 1, 2 and A: they mark no missing cell, and
+    values are few. A domain of `strings` is of rows at hand: one such cell is then enough.
+    """
+    named = [word for word in words if parse_number(word) is None and word.strip().casefold() not in draft_notes.MARKS]
+    least, most = (0.0, _MOST_LEVELS) if strings else (_OFTEN_A_WORD * sum(counts.values()), _FEW_WITH_GAPS)
+    return len(named) > least and len(counts) <= most
 
 
 def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[str], collapse_rare: bool) -> Column:
@@ -202,9 +226,7 @@ def _is_boolean(distinct: Sequence[str]) -> bool:
     words = {text.lower() for text in distinct}
     if len(distinct) == 1:  # a lone letter or digit may as well be a level or a number
         return bool(words & {"true", "false", "yes", "no"})
-    return len(distinct) == 2 and words in (
-        {"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"},
-    )  # fmt: skip
+    return words == set().union(*(pair for pair in _BOOLEANS if pair <= words))
 
 
 def _day(text: str) -> float | None:
@@ -213,8 +235,12 @@ def _day(text: str) -> float | None:
 
 def _format(counts: Mapping[str, int], notes: list[str]) -> str:
     """The one way to write a day by which most of these texts are days; "" for none, and for several, which a note names."""
-    texts = [text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\s*", text)]
-    read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in _FORMATS}
+    texts = [
+        text for text in counts if re.fullmatch(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}(:\d\d){1,2})?\s*", text)
+    ]
+    time = ("", " %H:%M", " %H:%M:%S")[max((text.count(":") for text in texts), default=0)]
+    forms = [form + time for form in _FORMATS]
+    read = {form: sum(counts[text] for text in texts if parse_day(text, form) is not None) for form in forms}
     most = max(read.values())
     found = [form for form, cells in read.items() if cells == most] if most > _MOST_BAD * sum(counts.values()) else [""]
     form, *others = found
@@ -241,9 +267,10 @@ def _draft_date(name: str, days: Array, missing: bool, notes: list[str], form: s
     else:
         notes.append("CHECK bounds: drafted a tenth of the sample's range wider at each end")
     notes.extend(draft_notes.codes_for_missing(days, _iso))
+    atoms = tuple(map(_iso, _drafted_atoms(days, 1.0, _iso, notes)[0]))
     margin = max(1, math.ceil((last - first) * _MARGIN))
     lower, upper = max(first - margin, _CALENDAR[0]), min(last + margin, _CALENDAR[1])
-    return Date(name=name, missing=missing, lower=_iso(lower), upper=_iso(upper), format=form or None)
+    return Date(name=name, missing=missing, lower=_iso(lower), upper=_iso(upper), atoms=atoms, format=form or None)
 
 
 def _iso(day: float) -> str:
@@ -270,21 +297,12 @@ def draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) -> 
     if step and not whole:
         options["step"] = step
         notes.append(f"CHECK step: values are multiples of {step:g}, as in the sample; others are rounded to them")
-    every = _few_with_gaps(numbers, step)
-    atoms, shares = every if len(every[0]) else _spikes(numbers, step)
+    atoms, few = _drafted_atoms(numbers, step, lambda value: f"{value:.15g}", notes)
     if len(atoms):
         options["atoms"] = tuple(number(v) for v in atoms)
-        why_atoms = (
-            "are its few values" if len(every[0]) else "are far more frequent in the sample than their neighbours"
-        )
-        listed = ", ".join(f"{value:.15g} ({share:.0%})" for value, share in zip(atoms, shares, strict=True))
-        notes.append(
-            f"CHECK atoms: {listed} {why_atoms}, so each is measured by itself; add other values that "
-            "questions will name (the threshold of a law, a rounded number, a cap)"
-        )
     scale = _suggested_scale(numbers, low)
-    if len(every[0]):
-        edges, why_there = every[0][len(every[0]) // 2 :][:1], "the middle of its few values"
+    if few:
+        edges, why_there = atoms[len(atoms) // 2 :][:1], "the middle of its few values"
     else:
         edges, why_there = _suggested_edges(numbers[~np.isin(numbers, atoms)], scale, step)
         edges = edges[(edges > low) & (edges <= high)]
@@ -301,6 +319,23 @@ def draft_number(name: str, numbers: Array, missing: bool, notes: list[str]) -> 
         if scale == "log":
             low = max(low, _round_out(float(numbers.min()) / 2, math.floor), 1.0 if whole else 0.0)
     return kind(name=name, missing=missing, lower=number(low), upper=number(high), **options)
+
+
+def _drafted_atoms(
+    numbers: Array, step: float | None, shown: Callable[[float], str], notes: list[str]
+) -> tuple[Array, bool]:
+    """The values to be measured by themselves, increasing, with a note; and whether they are those of a column of few."""
+    every = _few_with_gaps(numbers, step)
+    few = len(every[0]) > 0
+    atoms, shares = every if few else _spikes(numbers, step)
+    if len(atoms):
+        why = "are its few values" if few else "are far more frequent in the sample than their neighbours"
+        listed = ", ".join(f"{shown(value)} ({share:.0%})" for value, share in zip(atoms, shares, strict=True))
+        notes.append(
+            f"CHECK atoms: {listed} {why}, so each is measured by itself; add other values that "
+            "questions will name (the threshold of a law, a rounded number, a cap)"
+        )
+    return atoms, few
 
 
 def _decimal_step(numbers: Array, largest: float) -> float | None:

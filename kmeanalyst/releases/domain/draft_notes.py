@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -19,7 +19,8 @@ _FEWEST_TEXTS = 10  # the same for texts
 _FEWEST_IN_SEQUENCE = 5  # the same for numbers without a gap
 _UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=re.IGNORECASE)
 _CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
-_MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
+MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
+_THOUSANDS = re.compile(r"\s*-?(\d{1,3}|[1-9]\d{0,2}(\.\d{3})+)\s*")
 _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
 
@@ -40,11 +41,22 @@ def days_as_digits(numbers: Array) -> list[str]:
     ]
 
 
+def marks_of_thousands(texts: Collection[str]) -> list[str]:
+    """Numbers such as 4.914, if behind every point there are three digits, and none begins with a zero."""
+    marked = [text for text in texts if "." in text]
+    if not marked or not all(_THOUSANDS.fullmatch(text) for text in texts):
+        return []
+    return [
+        f"CHECK thousands: behind each point there are three digits, as in {marked[0][:40]!r}: if points are marks of thousands, "
+        "write the numbers without them, in the private table too"
+    ]
+
+
 def spellings(counts: Mapping[str, int]) -> list[str]:
     """Levels that differ by case alone, and levels that usually mark a missing cell."""
     alike = Counter(level.casefold() for level in counts)
     twice = [level for level in sorted(counts) if alike[level.casefold()] > 1]
-    marks = [level for level in sorted(counts) if level.casefold() in _MARKS]
+    marks = [level for level in sorted(counts) if level.casefold() in MARKS]
     said = (
         (twice, "CHECK spellings: {} differ by case alone: if they are one level, write them alike everywhere"),
         (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: if so, take them out of levels and "
@@ -82,8 +94,13 @@ def codes_for_missing(numbers: Array, shown: Callable[[float], str]) -> list[str
     shown   how a value is written in the sample.
     """
     values, counts = np.unique(numbers, return_counts=True)
-    low = [-v for v in _codes_at_the_end(-values[::-1], counts[::-1], lambda v: shown(-v))]
-    found = [*sorted(low), *_codes_at_the_end(values, counts, shown)]
+    high, low = list[float](), list[float]()
+    for _ in range(2):  # those of one end are not counted among the others of the other
+        rest = ~np.isin(values, high)
+        low = [-v for v in _codes_at_the_end(-values[rest][::-1], counts[rest][::-1], lambda v: shown(-v))]
+        rest = ~np.isin(values, low)
+        high = _codes_at_the_end(values[rest], counts[rest], shown)
+    found = [*sorted(low), *high]
     written = [shown(value) if parse_number(shown(value)) is not None else json.dumps(shown(value)) for value in found]
     times = [int(counts[np.searchsorted(values, value)]) for value in found]
     listed = ", ".join(f"{shown(value)} ({n} times)" for value, n in zip(found, times, strict=True))

@@ -16,7 +16,7 @@ from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.cells import BAD, text_of
 from kmeanalyst.releases.domain.column import KEPT, REPLACED, Column, DomainError, check_name, listed
 
-_WHOLE = re.compile(r"(-?\d{1,15})\.0+")  # of more digits float64 has not all
+WHOLE = re.compile(r"(-?\d{1,15})\.0+")  # of more digits float64 has not all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Categorical(Column):
     def parse(self, text: str) -> float | None:
         """The code of a text; spaces around it do not count, nor, if it is no level, the ".0" that pandas writes behind 1."""
         stripped = text.strip()
-        whole = _WHOLE.fullmatch(stripped)
+        whole = WHOLE.fullmatch(stripped)
         return self._lookup.get(text, self._lookup.get(stripped, self._lookup.get(whole[1], BAD) if whole else BAD))
 
     @cached_property

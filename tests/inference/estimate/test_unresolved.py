@@ -18,7 +18,7 @@ from kmeanalyst.kernels.margins import MarginFeatures
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.kernels_for_domain import margin_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Real
+from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.expressions import parse
 from kmeanalyst.releases.rules.compiled import asked_of, rules_of
 from kmeanalyst.releases.rules.rule import Rule
@@ -232,6 +232,27 @@ def test_a_question_that_compares_with_the_first_value_of_a_range_may_meet_a_hea
     assert release.probability("pay <= 50000").standard_error == pytest.approx(above.standard_error)
     assert release.probability("pay > 50000 and sex == 'f'").standard_error < above.standard_error
     assert release.mean("where(pay > 50000, 2, 0)").standard_error == pytest.approx(2 * above.standard_error, rel=0.01)
+
+
+def test_a_day_may_have_the_mass_of_its_range_and_the_first_of_a_range_a_heap():
+    """A tenth of the rows from 2022 on are of its first day, and rows know of no heap; a day beyond the bounds has no mass."""
+    rng, day = np.random.default_rng(0), 18993.0  # 2022-01-01
+    domain = Domain((Date(name="d", lower="2020-01-01", upper="2023-12-31", edges=("2021-01-01", "2022-01-01")),))
+
+    def some(n: int, heap: float) -> np.ndarray:
+        days = rng.integers(18262, 19723, n).astype(float)
+        return np.where((days >= day) & (rng.random(n) < heap), day, days)[:, None]
+
+    private, features = some(20_000, 0.1), MarginFeatures(margin_kernel(domain))
+    release = measured_release(measured(features, private, noise_scale=0.0001), domain, some(5000, 0.0))
+    for question, truth in (("d == '2022-01-01'", private == day), ("d != '2022-01-01'", private != day),
+                            ("d <= '2022-01-01'", private <= day), ("d < '2022-01-01'", private < day)):  # fmt: skip
+        low, high = release.probability(question).interval()
+        assert low <= truth.mean() <= high and high - low < 0.5, question
+    below, to_it = (release.probability(f"d {sign} '2022-01-01'") for sign in ("<", "<="))
+    assert to_it.standard_error > 1.5 * below.standard_error
+    outside, inside = (release.probability(f"d == '{at}'") for at in ("1999-12-31", "2021-05-03"))
+    assert outside.standard_error == 0 < inside.standard_error
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,28 @@ def test_some_columns_of_a_release_of_features_of_all_columns_cannot_be_tested(n
         ka.mmd_test(foreign_release, ages, columns=["agee"])
 
 
+def test_two_tables_have_one_type_a_column_in_python_and_on_the_command_line(tmp_path):
+    """A ward A among numbers in one file makes the wards of both levels; a blank cell turned the other's into 1.0."""
+    with_a, numbers = (
+        pd.DataFrame({"ward": ["1", "2", "3", "A"] * 40}),
+        pd.DataFrame({"ward": ["1", "2", "3", "3"] * 40}),
+    )
+    numbers.astype(float).to_csv(tmp_path / "floats.csv", index=False)
+    for name, table in (("a", with_a), ("numbers", numbers)):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    paths = [str(tmp_path / f"{name}.csv") for name in ("a", "numbers", "floats")]
+    plain, floats = (ka.mmd_test(paths[0], path, permutations=99, rng=0) for path in paths[1:])
+    assert plain.notes == ("columns read from both samples: ward (categorical)",) and plain.pvalue == 0.01
+    assert floats == plain
+    for options, code in (([], 0), (["--columns", "ward"], 0), (["--columns", "wrad"], 1), (["--columns", ","], 1)):
+        assert CliRunner().invoke(main, ["mmd-test", *paths[:2], *options]).exit_code == code
+    with pytest.raises(ValueError, match=r"wrad: .*Did you mean ward\?"):
+        ka.mmd_test(*paths[:2], columns=["wrad"])
+    for command in ("compare", "expect"):
+        refused = CliRunner().invoke(main, [command, *paths[:2]])
+        assert refused.exit_code == 1 and ("mmd_test(a, b)" in refused.output or "two tables" in refused.output)
+
+
 def test_codes_with_leading_zeros_are_compared_as_texts(tmp_path):
     """300 of them are too many for levels; as numbers they would be compared by their size."""
     codes = [f"{n:05d}" for n in range(300)] * 2

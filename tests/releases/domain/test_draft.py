@@ -125,6 +125,18 @@ def test_a_draft_holds_a_digest_for_each_file_of_its_sample(tmp_path):
     assert read_domain(tmp_path / "d.toml").samples == drafted.domain.samples
 
 
+@every([
+    ("a,x\n1,2\n\n3,4\n\n", True), ('a,x\n1,"2\n3"\n4,5\n', True), ("a,x\n1,2\n3,4", False), ('a,x\r\n"1",2\r\n3,4\r\n', False),
+], of="text, noted")  # fmt: skip
+def test_lines_that_are_no_rows_of_the_sample_have_a_note(text, noted, tmp_path):
+    """As private table each of them would count as a person, also where the column with line breaks is left out."""
+    (tmp_path / "s.csv").write_text(text)
+    said = [
+        note for note in public_draft(tmp_path / "s.csv", without=["x"]).notes["a"] if note.startswith("CHECK lines")
+    ]
+    assert len(said) == noted and all("2 rows on" in note and "without them" in note for note in said)
+
+
 # ---------------------------------------------------------------------- constants
 
 
@@ -255,12 +267,15 @@ def test_where_levels_are_seen_once_further_ones_have_a_level():
     (["02116"] * 30 + ["94110"] * 20, "begin with a zero, so they are codes"), ([20230601 + n for n in range(28)], "CHECK dates"),
     (["Ill"] * 20 + ["ill"] * 20, "'Ill', 'ill' differ by case alone"), (["a", "b", "NA"] * 20, "CHECK marks: 'NA'"),
     (["51,9", "52,4", "7,5"] * 9, "reads as a number with a comma"), (["€1,50", "€2,50"] * 9, "reads as a number with a comma"),
+    (["4.914", "12.500", "999"] * 9, "CHECK thousands: behind each point there are three digits, as in '4.914'"),
+    ([f"9007199254740993000{n % 4}" for n in range(40)], "have more digits than numbers keep, so they are codes"),
+    ([f"2023-05-{n:02d}" for n in range(1, 30)] + ["1900-01-01"] * 4 + ["9999-12-31"] * 3, "CHECK codes: 1900-01-01 (4 times), 9"),
 ], of="cells, noted")  # fmt: skip
 def test_what_strangers_tables_hold_has_a_note(cells, noted):
     assert noted in notes(cells)
     assert not any(
         word in notes(["a, b", "c", "nab"] * 20) + notes(AGES)
-        for word in ("codes:", "dates", "spell", "marks", "comma")
+        for word in ("codes:", "dates", "spell", "marks", "comma", "thousands")
     )
 
 
@@ -268,6 +283,36 @@ def test_codes_with_leading_zeros_are_levels():
     assert column(["02116"] * 30 + ["94110"] * 20).levels == ("02116", "94110")
     with pytest.raises(DomainError, match="'0,0' reads as a number with a comma"):
         column([f"{n},{n}" for n in range(3000)])
+
+
+def test_points_that_are_decimal_are_no_marks_of_thousands():
+    for cells in (["4.914", "0.250", "1.5"], ["0.914", "0.250"], ["914", "250"], ["1234.500", "4.914"]):
+        assert "thousands" not in notes(cells * 9)
+
+
+def test_wards_1_2_and_a_are_levels_and_a_few_words_among_numbers_are_missing_cells():
+    """Of rows at hand, which are compared and not published, one word is enough."""
+    wards = column(["1", "2", "3", "A"] * 10)
+    assert (wards.kind, wards.levels) == ("categorical", ("1", "2", "3", "A"))
+    for others in (["Total"], ["NA"] * 20, [".", "?"] * 9):  # a footer, and what marks a missing cell
+        found = column(["1", "2", "3"] * 30 + others)
+        assert found.kind == "integer" and found.missing, others
+    assert column([*range(50), "A", "B"] * 2).kind == "integer"  # too many to be levels
+    assert draft(["1", "2", "3"] * 30 + ["A"], strings=True).domain["x"].kind == "categorical"
+
+
+def test_codes_that_pandas_wrote_as_floats_are_drafted_so_that_both_forms_are_read():
+    for cells in (["1.0", "2.0", "A"] * 10, ["1.0", "1", "2", "A"] * 10):
+        assert column(cells).levels == ("1", "2", "A")
+        assert column(cells).encode(["1", "1.0", "2.0", "A"])[0].tolist() == [0, 0, 1, 2]
+    assert column(["1.0", "1.5", "beta", "gamma"] * 10).levels == ("1.0", "1.5", "beta", "gamma")  # versions
+
+
+def test_cells_of_spaces_are_missing_and_words_for_yes_may_be_mixed():
+    spaced = column(["1", " ", "2", "  "] * 10)
+    assert spaced.kind == "integer" and spaced.missing and spaced.upper < 9
+    assert column(["Y", "no", "N", "yes"] * 10).kind == column(["True", "true", "False"] * 10).kind == "boolean"
+    assert column(["Y", "N", "U"] * 10).kind == "categorical"
 
 
 def test_a_level_is_read_from_what_pandas_writes_for_it():
@@ -429,6 +474,14 @@ def test_values_far_more_frequent_than_their_neighbours_are_proposed_as_atoms():
     assert note.startswith("CHECK atoms: 40 (1") and "threshold of a law" in note
 
 
+def test_days_that_heap_are_atoms_as_numbers_are():
+    days = np.datetime64("2020-01-01") + np.random.default_rng(0).integers(0, 1461, 2000)
+    days[:200] = np.datetime64("2022-01-01")
+    heaped, quarters = column(days.astype(str)), ["2023-01-01", "2023-04-01", "2023-07-01"]
+    assert "2022-01-01" in heaped.atoms and len(heaped.atoms) < 3
+    assert column(quarters * 20).atoms == tuple(quarters) and "CHECK atoms: 2023-01-01 (33%)" in notes(quarters * 20)
+
+
 def test_decimals_are_a_step_and_few_values_with_gaps_are_atoms():
     """Where a finer table would not show single values, rarer ones are atoms too: those of many steps, or of none."""
     rng = np.random.default_rng(0)
@@ -482,7 +535,8 @@ def test_proposed_edges_lie_between_the_samples_extremes_or_around_few_values(va
 
 @every([
     (["18.05.2024", "3.1.2023"] * 30, "%d.%m.%Y"), (["05/18/2024", "12/31/2023"] * 30, "%m/%d/%Y"),
-    (["18/05/24"] * 30 + ["", "x"], "%d/%m/%y"), (["2024/05/18", "2024/01/02"] * 30, "%Y/%m/%d"),
+    (["18/05/24"] * 30 + ["", "x"], "%d/%m/%y"),
+    (["18.05.2024 07:30", "3.1.2023 23:59"] * 30, "%d.%m.%Y %H:%M"), (["2024/05/18", "2024/01/02"] * 30, "%Y/%m/%d"),
 ], of="cells, form")  # fmt: skip
 def test_days_in_another_form_are_dates_where_one_form_alone_reads_them(cells, form):
     own = column(cells)
