@@ -12,26 +12,26 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_538,
-    "kmeanalyst/inference": 13_211,
-    "kmeanalyst/kernels": 3_234,
+    "kmeanalyst/cli": 1_552,
+    "kmeanalyst/inference": 13_243,
+    "kmeanalyst/kernels": 3_230,
     "kmeanalyst/learning": 2_919,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 439,
-    "kmeanalyst/releases": 10_956,
+    "kmeanalyst/releases": 10_967,
     "kmeanalyst/report": 1_341,
     "kmeanalyst/representation": 4_803,
     "kmeanalyst/sources": 1_370,
     "release_side": 85,
     "release_side/budget": 1_256,
-    "release_side/choices": 1_446,
+    "release_side/choices": 1_453,
     "release_side/cli": 834,
     "release_side/door": 1_926,
     "release_side/executors": 365,
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_252,
     "release_side/quality": 1_472,
-    "tests": 48_906,
+    "tests": 48_975,
 }
 
 
