@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ class _Stage:
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def say(self, *lines: str) -> None:
-        say("\n" + "\n".join(lines), err=self.as_json)
+        say("\n" + textwrap.fill(" ".join(map(str.strip, lines)), 79, subsequent_indent="   "), err=self.as_json)
 
     def run(self, module: str, *arguments: str) -> None:
         """Show a command as a user would type it, run it in its own process, and stop if it fails."""

@@ -20,7 +20,7 @@ from kmeanalyst.cli.arguments import (
     view_option,
 )
 from kmeanalyst.cli.terminal import OnProgress, argument, note, option
-from kmeanalyst.releases.texts import aligned
+from kmeanalyst.releases.texts import on_screen
 
 if TYPE_CHECKING:
     from kmeanalyst.inference.estimate.estimate import Estimate
@@ -273,8 +273,8 @@ def estimate_table(estimates: Sequence[Estimate], level: float, kind: str = "def
         low, high = (e.written(end) for end in e.interval(level, kind))
         numbers = (e.written(e.value), e.written(e.standard_error), f"{low} to {high}")
         rows.append((e.question, *numbers, *e.written_parts()))
-    lines = aligned(rows, widest=_WIDEST)
-    return "\n".join([*lines, f"({estimates[0].view} weights)", *list_of_notes((), estimates)])
+    lines, left_out = on_screen(rows, 4, widest=_WIDEST)
+    return "\n".join([*lines, f"({estimates[0].view} weights{left_out})", *list_of_notes((), estimates)])
 
 
 _false_alarm_option = level_option(0.05, "Probability of a false alarm: a smaller p-value means that they differ.")
@@ -350,9 +350,8 @@ def independence(release: Release, first: str, second: str, given: str | None, l
     counted = strata_of(release, first, second, given) is not None
     table = contingency_test(release, first, second, given=given) if counted else None
     reject = bool(result.pvalue < level)
-    verdict = "dependent" if reject else "no dependence that this release can show"
     lines = [
-        f"{'p-value':<12} {result.pvalue:.4g}   at level {level:g}: {verdict}",
+        result.to_text(level).partition("\n")[0],
         f"{'method':<12} {result.method}",
         *([] if table is None else [repr(table)]),
         *(f"note: {text}" for text in result.notes if table is None or text not in table.notes),

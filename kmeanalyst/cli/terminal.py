@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ import click
 
 from kmeanalyst.releases.texts import escaped, flaw_of, one_line
 
+_BREAKABLE = re.compile(r"note: |\s*\S+( \S+)*\s{2,}|(?![ $]|.* --|.{160})")  # a note, a label, a sentence
 _DELETE = {0x7F: "\\u007f"}  # the delete character, which JSON leaves as it is
 OnProgress = Callable[[str, float | None], None]  # the work, and the share of it that is done; None: not known
 
@@ -75,7 +78,18 @@ class ClearErrors(click.Group):
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text: all that commands print goes through here. A character that a terminal would obey or hide is escaped."""
-    click.echo(escaped(text), err=err, nl=nl)
+    lines = escaped(text).split("\n")
+    is_screen = (sys.stderr if err else sys.stdout).isatty()
+    click.echo("\n".join(map(_broken, lines) if is_screen else lines), err=err, nl=nl)
+
+
+def _broken(line: str) -> str:
+    """A line broken between words for a terminal, what follows below its text; commands and paragraphs are left, to be copied."""
+    width, start = shutil.get_terminal_size().columns, _BREAKABLE.match(line)
+    if start is None or len(line) <= width:
+        return line
+    indent = " " * min(start.end(), width // 4)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def show(as_json: bool, text: str | None, fields: dict[str, Any]) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 import unicodedata
 from collections.abc import Sequence
 from html import escape
@@ -170,3 +172,12 @@ def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), widest
     widths = [min(max(map(len, column)), widest) for column in zip(*rows, strict=True)]
     form = "  ".join(f"{{:{'<' if i in left else '>'}{width}}}" for i, width in enumerate(widths))
     return [form.format(*row).rstrip() for row in rows]
+
+
+def on_screen(rows: Sequence[Sequence[str]], least: int, **layout: Any) -> tuple[list[str], str]:
+    """Lines of `aligned`, and ""; of the first `least` columns, and which are left out, where a terminal would break the lines."""
+    lines = aligned(rows, **layout)
+    if not sys.stdout.isatty() or max(map(len, lines)) <= shutil.get_terminal_size().columns:
+        return lines, ""
+    narrow = aligned([row[:least] for row in rows], **layout)
+    return narrow, f"; a wider terminal also shows {', '.join(rows[0][least:])}"

@@ -72,7 +72,7 @@ def draft_domain(
 
 
 _HINTS = {  # what a curator writes for a key, from a code book or a law, never from the private rows
-    "lower": '0  # the lowest value that can occur; values below are moved to it (a date as "2020-01-01")',
+    "lower": "0  # the lowest value that can occur; values below are moved to it",
     "upper": "100  # the highest value that can occur",
     "levels": '["a", "b"]  # every level, in order if it has one; a cell that is none becomes the default',
     "parents": '[["leaf", "group"], ["group", ""]]  # each code with the code above it, "" for the top',
@@ -82,10 +82,16 @@ _HINTS = {  # what a curator writes for a key, from a code book or a law, never 
     "missing": "true  # if a missing cell is a value of its own; else it becomes the default",
     "missing_codes": "[-9, 999]  # codes that stand for a missing cell",
     "default": "# what a cell becomes that has no value",
+    "scale": '"log1p"  # for skewed amounts with zeros',
     "edges": "[18, 65]  # ends of ranges that questions will name",
     "atoms": "[0]  # values that many rows have",
     "format": '"%d.%m.%Y"  # how days are written, if not as 2024-05-18',
 }
+_HINTS_OF = {  # of kinds that are otherwise: "" for a key that such a column does not take
+    "boolean": {"levels": ""}, "tree": {"levels": ""}, "text": {"missing_codes": ""}, "cyclic": {"scale": "", "missing_codes": ""},
+    "date": {"lower": "2020-01-01  # the first day that can occur", "upper": "2024-12-31  # the last one", "scale": "",
+             "edges": "[2021-01-01, 2022-01-01]  # days that questions will name", "atoms": "[2020-01-01]  # days of many rows"},
+}  # fmt: skip
 _KINDS_OF_TYPES = {"int": "integer", "uint": "integer", "float": "real", "double": "real", "decimal": "real", "bool": "boolean",
                    "date": "date", "timestamp": "date", "string": "categorical", "large_string": "categorical"}  # fmt: skip
 
@@ -126,10 +132,11 @@ def _new_column(said: str | tuple[str, str]) -> str:
         column_from_dict({"name": name, "kind": kind, **known})
     if not kind:
         return "\n".join([toml_table("column", {"name": name}), f'# kind = "real"  # or one of {", ".join(KINDS)}'])
-    left = [field for field in fields(KINDS[kind]) if field.name in _HINTS and field.name not in known]
+    hints = _HINTS | _HINTS_OF.get(kind, {})
+    left = [field for field in fields(KINDS[kind]) if hints.get(field.name) and field.name not in known]
     left.sort(key=lambda field: field.default is not MISSING)
     written = toml_table("column", {"name": name, "kind": kind, **known})
-    return "\n".join([written, *(f"# {field.name} = {_HINTS[field.name]}" for field in left)])
+    return "\n".join([written, *(f"# {field.name} = {hints[field.name]}" for field in left)])
 
 
 def _bound(text: str) -> float | int | str:

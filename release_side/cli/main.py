@@ -273,7 +273,7 @@ def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
     heads = ("epsilon", "noise scale", "± mean", "± probability", "1, 2, 3 columns", "pairs", "sets", "seconds", "file")
     lines: list[tuple[str, ...]] = [heads]
     for p in plans:
-        errors = (f"{p[name]:.2g}" for name in ("se_mean", "se_probability"))
+        errors = ("-" if math.isnan(p[name]) else f"{p[name]:.2g}" for name in ("se_mean", "se_probability"))
         widths = ", ".join("-" if math.isnan(p[f"width_{k}"]) else f"{p[f'width_{k}']:.2g}" for k in (1, 2, 3))
         lines.append((
             f"{p['epsilon']:g}", f"{p['noise_scale']:.3g}", *errors, widths, f"{p['pairs']}", f"{p['sets']}",

@@ -91,7 +91,7 @@ def measure(setting: Setting, feature_map: Nystroem, noise_scale: float, rng: np
     """The noisy coordinates at a given noise scale (by linearity: the mean of L⁻¹k(Z, x) is L⁻¹ of the mean)."""
     index_of = {row.tobytes(): m for m, row in enumerate(setting.rows[: len(setting.inner)])}
     inner = setting.inner[[index_of[row.tobytes()] for row in feature_map.points]]
-    exact = np.linalg.solve(feature_map.function_values(np.eye(len(inner))), inner)
+    exact = np.linalg.solve(feature_map.basis_features(np.arange(len(inner))), inner)
     noisy = exact + noise_scale * rng.standard_normal(len(exact))
     return measurement_of(feature_map, noisy, noise_scale or 1e-300, len(setting.rows), "normal")
 

@@ -100,7 +100,7 @@ def subspace(table: Setting, domain: Domain, options: argparse.Namespace) -> Ite
         inner = KernelMean(table.kernel, table.rows).evaluate(points)
         position = {point.tobytes(): i for i, point in enumerate(points)}
         of_basis = inner[[position[point.tobytes()] for point in feature_map.points]]
-        exact = np.linalg.solve(feature_map.function_values(np.eye(len(of_basis))), of_basis)
+        exact = np.linalg.solve(feature_map.basis_features(np.arange(len(of_basis))), of_basis)
         setting = Setting(table.kernel, points, inner, table.squared_norm)
         for epsilon, draw in product(EPSILONS, range(options.draws)):
             measurement = measure(feature_map, exact, len(table.rows), epsilon, draw)

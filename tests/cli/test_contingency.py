@@ -24,7 +24,7 @@ def test_independence_as_json_is_the_tests_result_and_the_table():
 
 def test_independence_as_text_has_the_verdict_the_table_and_each_note_once():
     text = call("kmeanalyst", "independence", COUNTED, "age", "marital-status").stdout
-    assert "p-value" in text and "dependent" in text and "χ²" in text
+    assert text.startswith("The columns depend on each other (p = ") and "χ²" in text
     assert text.count("sparse cells were merged") == 1 and "independent draws" in text
 
 
@@ -38,4 +38,5 @@ def test_survival_as_json_and_as_text():
     found = answer(call("kmeanalyst", *arguments, "--json"))
     first = found["curve"][0]
     assert (found["time"], found["level"]) == ("age", 0.9) and first["band_low"] <= first["low"] <= first["survival"]
-    assert call("kmeanalyst", *arguments).stdout.startswith("survival of income == '>50K' by age")
+    text = call("kmeanalyst", *arguments).stdout
+    assert text.startswith("survival of income == '>50K' by age") and max(map(len, text.splitlines())) <= 80

@@ -54,6 +54,14 @@ def test_what_is_said_is_a_domain_and_what_is_not_is_named_by_the_next_command()
         read_domain("d.toml")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_example_of_a_key_is_one_that_the_kind_takes(kind):
+    lines = [line.removeprefix("# ") for line in new_domain([f"x:{kind}"]).splitlines()[2:]]
+    lines = [line for line in lines if not line.startswith("default")]
+    Path("d.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert read_domain("d.toml").names == ("x",)
+
+
 @pytest.mark.parametrize(("said", "why"), [
     ("x:number", "kind must be one of"), ("x:integer:5", "LOWER..UPPER"), ("x:boolean:a,b", "levels of a boolean are fixed"),
     ("x:integer:9..1", "lower must be below upper"), ("x:categorical:a,a", "levels must be distinct"),

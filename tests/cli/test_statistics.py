@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from command_line import answer, call, read_release
 
 import kmeanalyst as ka
+from kmeanalyst.cli.terminal import say
 from kmeanalyst.inference.estimate.estimate import flagged
 
 
@@ -47,6 +49,35 @@ def test_print_shows_the_notes_of_numbers_once(mixed_release):
     assert max(map(len, repr(pairs).splitlines()[:5])) <= 80 and "correlation ratio" in repr(pairs)
     (row,) = matrix.to_frame().itertuples()
     assert row.Index == ("age", "income") and row.value == matrix["age", "income"].value
+
+
+def test_a_terminal_of_80_columns_breaks_no_line_inside_a_word_or_a_number(mixed_path, monkeypatch):
+    asked = [
+        ("info", mixed_path),
+        ("table", mixed_path, "married", "city"),
+        ("glm", mixed_path, "age ~ married + city"),
+    ]
+    files = [call("kmeanalyst", *arguments).stdout for arguments in asked]
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda stream: True)
+    screens = [call("kmeanalyst", *arguments).stdout for arguments in asked]
+    for in_file, on_screen in zip(files, screens, strict=True):
+        assert max(map(len, on_screen.splitlines())) <= 80 < max(map(len, in_file.splitlines()))
+    assert files[0].split() == screens[0].split()
+    for text in screens[1:]:
+        assert "a wider terminal also shows privacy, sampling, resolution)" in " ".join(text.split())
+
+
+def test_a_terminal_gets_commands_whole_to_be_copied(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    said, command = "note: " + "word " * 20, "to compare: release-side quality a.kme b.csv --output c.html"
+    say(said)
+    say(command)
+    say(label := "privacy     " + "word " * 20)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3] == command and " ".join(lines[:3]).split() == said.split()
+    assert lines[1].startswith("      word") and lines[5].startswith(" " * 10 + "word") and label not in lines
 
 
 @pytest.mark.slow

@@ -12,26 +12,26 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_546,
-    "kmeanalyst/inference": 13_215,
-    "kmeanalyst/kernels": 3_234,
+    "kmeanalyst/cli": 1_560,
+    "kmeanalyst/inference": 13_256,
+    "kmeanalyst/kernels": 3_230,
     "kmeanalyst/learning": 2_919,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 439,
-    "kmeanalyst/releases": 11_007,
+    "kmeanalyst/releases": 11_018,
     "kmeanalyst/report": 1_341,
     "kmeanalyst/representation": 4_803,
     "kmeanalyst/sources": 1_374,
     "release_side": 85,
     "release_side/budget": 1_256,
-    "release_side/choices": 1_454,
+    "release_side/choices": 1_461,
     "release_side/cli": 834,
     "release_side/door": 1_926,
     "release_side/executors": 365,
     "release_side/private_rows": 1_183,
     "release_side/publishing": 3_252,
     "release_side/quality": 1_472,
-    "tests": 49_003,
+    "tests": 49_072,
 }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import Seen, differences_seen, holm
+from kmeanalyst.inference.estimate.estimate import pictured, z_of
 from kmeanalyst.inference.questions.expectation import expectation, probability
 from kmeanalyst.inference.two_sample.differences import differences_of
 from kmeanalyst.inference.two_sample.mmd_test import alone, counts_tables, mmd_test
@@ -57,7 +58,7 @@ def sections(comparison: Comparison, top: int) -> list[tuple[str, pd.DataFrame |
 def table_text(frame: pd.DataFrame) -> str:
     """A table of texts: words to the left, numbers to the right."""
     shown, kinds = _shown(frame), enumerate(frame.dtypes)
-    rows = [[str(name) for name in shown.columns], *shown.to_numpy().tolist()]
+    rows = [[{"standard_error": "± error"}.get(name, name) for name in shown.columns], *shown.to_numpy().tolist()]
     words = [i for i, kind in kinds if not pd.api.types.is_numeric_dtype(kind)]
     return "\n".join(f"  {line}" for line in aligned(rows, left=words))
 
@@ -165,7 +166,11 @@ class Comparison:
     def _repr_html_(self) -> str:
         parts = [f"<div><strong>{escape(verdict(self))}</strong>"]
         for title, frame in sections(self, top=10):
-            parts.append(f"<p>{escape(title)}</p>" + ("" if frame is None else _shown(frame).to_html(index=False)))
+            parts.append(f"<p>{escape(title)}</p>")
+            if frame is not None:
+                value, error = frame.reindex(columns=["difference", "standard_error"]).to_numpy(float).T
+                numbers = np.array([value, value - z_of(0.95) * error, value + z_of(0.95) * error]).T
+                parts.append(pictured(_shown(frame), numbers, index=False))
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         return "\n".join([*parts, f"<ul>{notes}</ul></div>" if notes else "</div>"])
 

@@ -17,6 +17,7 @@ released points, E_points[product] + bᵀ(y − E_points φ). Under the hypothes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -60,6 +61,7 @@ def two_sides(names: Sequence[str], columns_a: Names, columns_b: Names) -> tuple
     return sides
 
 
+_result = partial(result_about, hypothesis="independence", n_sample_rows=0)
 _FUNCTIONS = 8  # functions of each side's columns
 _PRODUCTS = 24
 _MOST_POINTS = 4000
@@ -122,17 +124,15 @@ def test_of_tables(release: ReleaseData, pairs: Sequence[tuple[str, str]], given
         counted = f"{len(tested)} of {len(pairs)} pairs of these columns were counted together"
         notes = (f"{counted}; the others have p = 1",)
     if not tested:
-        return result_about(
-            release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, method=OF_TABLES, n_sample_rows=0, notes=notes
-        )
+        return _result(release, statistic=0.0, pvalue=1.0, mmd_squared=0.0, method=OF_TABLES, notes=notes)
     found = [weighted_test(contrasts) for _, contrasts in tested]
     best = int(np.argmin([pvalue for _, pvalue in found]))
     strata, contrasts = tested[best]
     d, deviations = departures(contrasts)
     squared = float((d**2 - deviations**2).sum())
-    return result_about(
+    return _result(
         release, statistic=found[best][0], pvalue=min(1.0, len(pairs) * found[best][1]), mmd_squared=squared,
-        method=OF_TABLES, n_sample_rows=0, notes=(*notes_of(strata, given), *notes, _INDEPENDENT_ROWS),
+        method=OF_TABLES, notes=(*notes_of(strata, given), *notes, _INDEPENDENT_ROWS),
     )  # fmt: skip
 
 
@@ -197,14 +197,13 @@ def _noise_aware_test(release: ReleaseData, sides: tuple[tuple[int, ...], tuple[
     tested = one.whitened(np.diag(variances))
     bias = one.covariance.diagonal() - points.doubt * spread.diagonal()
     seen = 1 - float(spread.trace() / max(points.covariance(values).trace(), 1e-12))
-    return result_about(
+    return _result(
         release,
         statistic=tested.statistic,
         pvalue=float(np.nan_to_num(tested.pvalue, nan=1.0)),  # where nothing of the products is seen
         mmd_squared=float(variances @ (estimates**2 - bias)),
         estimator="biased",
         method=_METHOD,
-        n_sample_rows=0,
         notes=(
             f"the features see {max(seen, 0.0):.0%} of the variance of the product functions tested",
             "elsewhere, the released points are assumed to represent the population",

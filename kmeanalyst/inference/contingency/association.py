@@ -117,6 +117,9 @@ class Associations(Printed, list[Association]):
     def __repr__(self) -> str:
         return repr(self.to_frame())
 
+    def _repr_html_(self) -> str:
+        return self.to_frame()._repr_html_()
+
 
 def associations(
     release: ReleaseData,

@@ -201,7 +201,9 @@ class SurvivalCurve(Printed):
 
     def __repr__(self) -> str:
         notes = "".join(f"\nnote: {note}" for note in self.notes)
-        return f"survival of {self.event} by {self.time}\n{self.curve.round(4).to_string()}{notes}"
+        return (
+            f"survival of {self.event} by {self.time}\n{self.curve.drop(columns=[*PARTS]).round(4).to_string()}{notes}"
+        )
 
 
 def survival(

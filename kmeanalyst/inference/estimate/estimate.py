@@ -376,9 +376,9 @@ class EstimateTable(pd.DataFrame):
     def _repr_html_(self) -> str:
         if not set(_PRINTED) <= set(self.columns):
             return str(super()._repr_html_())
-        return str(self._printed()._repr_html_()) + "<br>".join(
-            f"<small>{escape(line)}</small>" for line in self._below()
-        )
+        below = "<br>".join(f"<small>{escape(line)}</small>" for line in self._below())
+        value = self.columns[self.columns.get_loc("standard_error") - 1]
+        return pictured(self._printed(), self[[value, "low", "high"]].to_numpy(float)) + below
 
     @property
     def parts(self) -> pd.DataFrame:
@@ -402,6 +402,25 @@ class EstimateTable(pd.DataFrame):
         views, also = ", ".join(dict.fromkeys(self["view"])), list(self.columns[self.columns.get_loc("high") + 1 :])
         notes = dict.fromkeys(note for some in self["note"] for note in some.split("; ") if note)
         return [f"({views} weights; also: {', '.join(also)})", *(f"note: {note}" for note in notes)]
+
+
+def pictured(frame: pd.DataFrame, numbers: Array, *, index: bool = True) -> str:
+    """The HTML of a table with one more column: each row's value as a dot, its interval as a line, and a line at zero if near.
+
+    numbers   (k, 3): value, low and high of each row. Infinite ends are drawn to the edge; a row with a NaN has no picture.
+    """
+    marks, known = [f"picture {k}" for k in range(len(frame))], numbers[np.isfinite(numbers)]
+    html = (frame.assign(interval=marks) if len(known) else frame).to_html(notebook=True, index=index, max_rows=60)
+    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
+    low, high = (min(low, 0.0) if low < high - low else low), (max(high, 0.0) if -high < high - low else high)
+    at = 4 + 142 * (np.clip([*numbers, [0.0] * 3], low, high) - low) / ((high - low) or 1.0)
+    zero = f'<path d="M{at[-1, 0]:.1f} 0V14" stroke="#888"/>' if low <= 0 <= high else ""
+    for mark, (value, left, right) in zip(marks, at[:-1], strict=True):
+        line = f'<path d="M{left:.1f} 7H{right:.1f}" stroke="#0072B2" stroke-width="2"/>'
+        dot = f'<circle cx="{value:.1f}" cy="7" r="3.5" fill="#0072B2"/>'
+        picture = "" if np.isnan(value + left + right) else f'<svg width="150" height="14">{zero}{line}{dot}</svg>'
+        html = html.replace(f"<td>{mark}</td>", f"<td>{picture}</td>", 1)
+    return html
 
 
 def list_of_notes(notes: Sequence[str], estimates: Sequence[Estimate]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -169,7 +169,7 @@ class GroupBy:
     >50K    45.413935        1.266460  42.931720  47.896150
     """
 
-    release: ReleaseData
+    release: ReleaseData = field(repr=False)
     column: str
     where: Condition = None
     view: View | None = None

@@ -18,7 +18,7 @@ from kmeanalyst.inference.regression.intervals import ScoreInterval
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import REPLACED, Column
 from kmeanalyst.releases.expressions import ExpressionError, parse, words
-from kmeanalyst.releases.texts import Printed, aligned
+from kmeanalyst.releases.texts import Printed, on_screen
 from kmeanalyst.sources.tables import as_frame
 
 _INFINITE = (
@@ -162,8 +162,8 @@ class RegressionEstimate(Printed):
             value, error, low, high = (one.written(float(number)) for number in numbers)
             tests = (f"{z:.2f}".replace("-0.00", "0.00"), f"{row['pvalue']:.3f}")
             rows.append((str(name), value, error, *tests, low, high, *one.written_parts()))
-        lines = aligned(rows)
-        title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights)"
+        lines, left_out = on_screen(rows, 7)
+        title = f"{self.target}: {self.family} family, {self.link} link ({self.view} weights{left_out})"
         double, single = ("".ljust(len(lines[0]), sign) for sign in "=-")
         notes = list_of_notes(self._notes_with(frame), self.coefficients)
         return "\n".join([title, double, lines[0], single, *lines[1:], double, *notes])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import Printed
 
 OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
+_FOUND = {  # by the hypothesis: what is said where it is rejected, and where it is not
+    "equality": ("The populations of both sides differ", "No difference found", "both sides may be of one population"),
+    "independence": ("The columns depend on each other", "No dependence found", "they may be independent"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -29,6 +33,7 @@ class TestResult(Printed):
     noise_floor       root mean square distance between two sides of one population: noise and sampling alone.
     mmd_interval      (low, high), 95 % confidence interval for the populations' MMD (not squared).
     detectable_mmd    the smallest MMD that a test at 5 % would have found with 80 % power.
+    hypothesis        what was tested: "equality" of both sides' populations, or "independence" of columns.
     epsilon, delta    of the release's privacy guarantee; None if it has none.
     notes             what a reader should know: clamped values, ignored columns, what is tested.
 
@@ -53,6 +58,7 @@ class TestResult(Printed):
     noise_floor: float | None = None
     mmd_interval: tuple[float, float] | None = None
     detectable_mmd: float | None = None
+    hypothesis: Literal["equality", "independence"] = "equality"
     epsilon: float | None = None
     delta: float | None = None
     notes: tuple[str, ...] = field(default=())
@@ -68,10 +74,8 @@ class TestResult(Printed):
         detectable   0.0186 (smallest MMD found at 5 % with 80 % power)
         method       noise-aware weighted MMD, release against sample; privacy noise included
         """
-        found = f"p = {self.pvalue:.4g}, level {level:g}"
-        first = f"No difference found ({found}): both sides may be of one population."
-        if self.pvalue < level:
-            first = f"The populations of both sides differ ({found})."
+        numbers, (rejected, kept, possible) = f"p = {self.pvalue:.4g}, level {level:g}", _FOUND[self.hypothesis]
+        first = f"{rejected} ({numbers})." if self.pvalue < level else f"{kept} ({numbers}): {possible}."
         sign = "; negative values happen when both sides agree" if self.estimator == "unbiased" else ""
         lines = [
             ("note", text) for text in self.notes

@@ -94,10 +94,6 @@ class Nystroem(FeatureMap):
         """Weights w on the points with Σ w_m k(z_m, ·) at these coordinates: L⁻ᵀβ (Algorithm 1, line 5)."""
         return solve_triangular(self._factor, coordinates, lower=True, trans="T")
 
-    def function_values(self, coordinates: Array) -> Array:
-        """Values at the points of the function with these coordinates: Lβ."""
-        return self._factor @ coordinates
-
 
 def lower_triangle(kernel: Kernel, points: Array) -> Array:
     """The lower triangle of the Gram matrix (F, F), in Fortran's order, by blocks that stay in a processor's cache."""

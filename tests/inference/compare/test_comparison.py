@@ -420,6 +420,7 @@ def test_a_comparison_reads_as_text_and_as_a_table():
     assert len(found.to_text(top=2).splitlines()) < len(text.splitlines())
     html = found._repr_html_()
     assert html.count("<table") == 2 and "extra&quot;" in html
+    assert html.count("<svg") == len(found.differences.head(10))
 
 
 def test_the_headline_is_of_all_tests_as_one_family(monkeypatch):

@@ -113,6 +113,13 @@ def test_the_result_says_what_it_assumes_and_how_much_is_seen():
     notes = " ".join(result.notes)
     assert "% of the variance of the product functions" in notes and "represent the population" in notes
     assert "independence" in result.method and 0 <= result.pvalue <= 1
+    assert result.to_text().startswith(
+        f"No dependence found (p = {result.pvalue:.4g}, level 0.05): they may be independent."
+    )
+    related = ka.independence_test(released("margins", np.random.default_rng(5), 0.6, 1.0), "a", "b")
+    assert (
+        related.to_text().startswith("The columns depend on each other (p = ") and related.hypothesis == "independence"
+    )
 
 
 # ---------------------------------------------------------------- refusals

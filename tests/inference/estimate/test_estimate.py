@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import html
 import operator
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import refusals
 from scipy.stats import norm
 
-from kmeanalyst.inference.estimate.estimate import Estimate
+from kmeanalyst.inference.estimate.estimate import Estimate, pictured
 from kmeanalyst.inference.questions.quantiles import InverseCdf
 
 
@@ -105,6 +107,21 @@ def test_a_page_shows_question_numbers_view_and_notes_escaped(mixed_release):
         html.escape(note) in page for note in estimate.notes
     )
     assert estimate.notes and str(estimate).splitlines()[0] == repr(estimate)
+
+
+def test_a_picture_of_a_row_has_its_interval_on_the_axis_of_all_rows():
+    frame = pd.DataFrame({"level": ["<b>", "no error", "picture 0"]})
+    page = pictured(frame, np.array([[1.0, 0.0, 2.0], [1.0, np.nan, np.nan], [2.0, -np.inf, np.inf]]))
+    assert "&lt;b&gt;" in page and "<b>" not in page and page.count("<svg") == 2
+    first, second = re.findall("<svg.*?</svg>", page)
+    assert 'cx="75.0"' in first and 'd="M4.0 7H146.0"' in first  # 142 pixels from 0 to 2, after a margin of 4
+    assert 'cx="146.0"' in second and 'd="M4.0 7H146.0"' in second
+    assert page.count('d="M4.0 0V14"') == 2  # the line at zero
+    near = pictured(frame, np.array([[1.0, 0.5, 2.0]] * 3))
+    assert near.count('d="M4.0 0V14"') == 3 and near.count('cx="75.0"') == 3
+    far = pictured(frame, np.array([[38.0, 37.0, 39.0]] * 3))
+    assert "0V14" not in far and 'cx="75.0"' in far
+    assert "<svg" not in pictured(frame, np.full((3, 3), np.nan)) and "interval" in far
 
 
 def test_what_an_estimate_carries_is_neither_shown_nor_compared_nor_written(mixed_release):

@@ -431,6 +431,8 @@ def test_a_table_of_estimates_prints_errors_and_notes_in_80_columns(mixed_releas
     assert len(told) == len(set(told)) and {n for n in table["note"] if n and "; " not in n} <= {x[6:] for x in told}
     assert repr(table[["value", "low"]]) == repr(pd.DataFrame(table)[["value", "low"]])
     assert "±" in table._repr_html_() and "± error" not in table[["value"]]._repr_html_()
+    assert table._repr_html_().count("<svg") == len(table)
+    assert repr(mixed_release.groupby("city")).startswith("GroupBy(column='city', where=None")
 
 
 def test_columns_with_missing_cells_are_left_out_of_matrices_with_a_note(plain):
