@@ -1,13 +1,9 @@
-"""Questions as text: small expressions over column names, parsed by hand and never by eval. FORMAT.md §9 has the grammar.
+"""Questions as text: small expressions over column names, parsed by hand and never by eval.
 
-Operators, precedence and associativity are Python's; numbers, 'texts' or "texts" (a quote inside quotes of its kind is
-written twice), true, false, columns, `names in backticks`, and the functions abs log log1p exp sqrt floor ceil round min max
-where(condition, a, b) missing(column) year(date) month(date) number(column of levels). Of a tree of codes, equality with a node
-is equality with any code at or below it; of two dates, left - came is a number of days.
+FORMAT.md §9 has the grammar, tutorials/expressions.md a line for each operator and function; operators and precedence are Python's.
 
 A missing cell is neither equal nor unequal to anything: arithmetic on it gives NaN, as an undefined result does, and no comparison
-with it holds (`!=` and `not in` neither). `not` is plain negation: `not age > 50` holds where age is missing. missing(age) asks for
-the cells themselves.
+with it holds (`!=` and `not in` neither). `not` is plain negation: `not age > 50` holds where age is missing.
 """
 
 from __future__ import annotations
