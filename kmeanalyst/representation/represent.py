@@ -153,9 +153,8 @@ def _searched(measurement: Measurement, domain: Domain, wanted: Wanted, report: 
     report("placing points", 0.4)
     kept = pool[np.argsort(-weights, kind="stable")[: min(int((weights > 0).sum()), size // 2)]]
     fresh = int(_FRESH * size)
-    others = np.vstack([
-        _near(pool, weights, size - len(kept) - fresh, _STEP, domain, rng), domain.draw(fresh, rng)
-    ])  # fmt: skip
+    near = _near(pool, weights, size - len(kept) - fresh, _STEP, domain, rng)
+    others = np.vstack([near, domain.draw(fresh, rng)])
     pool = np.vstack([kept, _rounded(others, domain, wanted)])
     weights = _pool_weights(pool, measurement)
     report("placing points", 0.8)

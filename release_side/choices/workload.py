@@ -81,9 +81,7 @@ def read_workload(source: Source, domain: Domain) -> Workload:
     """
     lines = lines_of(source)
     asked = ((number, *_parts(line)) for number, line in enumerate(lines, 1))
-    questions = tuple(
-        _question(number, text, where, domain) for number, text, where in asked if text or where is not None
-    )
+    questions = tuple(_question(n, text, where, domain) for n, text, where in asked if text or where is not None)
     if not questions:
         raise PublishError("the workload asks nothing: it has no line with a question. Write one, such as age > 50.")
     return Workload(questions, _all_cuts(questions, domain))

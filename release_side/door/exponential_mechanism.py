@@ -182,9 +182,8 @@ class MultisetSampler:
     def _nearest(self, rows: Array) -> Array:
         """One row at a time, so that no bit of the answer depends on the other rows."""
         norms = self.kernel.diagonal(self.rows)
-        return np.array(
-            [np.argmin(norms - 2 * self.kernel.gram(row[None, :], self.rows)[0]) for row in rows], dtype=int
-        )
+        products = (self.kernel.gram(row[None, :], self.rows)[0] for row in rows)
+        return np.array([np.argmin(norms - 2 * product) for product in products], dtype=int)
 
     def scores(self, counts: Array) -> Array:
         """⌊√q⌋ (C,) int64, q = ‖Σ_i (M·counts_i − N·r_i) Z_i‖² for each database r: N·M·_STEPS times its distance, nearly.

@@ -89,9 +89,9 @@ def table_or_path(private: str, from_table: str | None) -> str | ArrowSource:
 
 def _together(tables: Sequence[PrivateTable], place: str | Path | None = None) -> PrivateTable:
     is_file = place is None or Path(place).is_file()
-    return (
-        tables[0] if len(tables) == 1 and is_file else _Several(tuple(tables), None if place is None else Path(place))
-    )
+    if len(tables) == 1 and is_file:
+        return tables[0]
+    return _Several(tuple(tables), None if place is None else Path(place))
 
 
 def paths_of(source: str | Path) -> list[File]:

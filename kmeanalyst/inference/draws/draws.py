@@ -93,7 +93,10 @@ def replicates(
             f"R must be at least 2, got {R!r:.80}: a whole number of replicates, whose spread gives errors. Pass R=100."
         )
     if R < FEWEST_REPLICATES:
-        warnings.warn(too_few(R), stacklevel=2)
+        warnings.warn(
+            f"R = {R} replicates give standard errors that are off by ± {100 / np.sqrt(2 * R):.0f} %, and intervals need a t "
+            f"distribution with {R - 1} degrees of freedom. Take R = {FEWEST_REPLICATES} or more.", stacklevel=2
+        )  # fmt: skip
     rng = np.random.default_rng(rng)
     frame, weights, drawn, n = _drawn(release, R, columns, rng)
     counts = rng.multinomial(n, drawn.T).T
@@ -104,13 +107,6 @@ def replicates(
 
 def is_whole(number: object, least: int) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(number >= least)
-
-
-def too_few(R: int) -> str:
-    return (
-        f"R = {R} replicates give standard errors that are off by ± {100 / np.sqrt(2 * R):.0f} %, and intervals need a t "
-        f"distribution with {R - 1} degrees of freedom. Take R = {FEWEST_REPLICATES} or more."
-    )
 
 
 def _drawn(

@@ -89,9 +89,7 @@ class Interactions:
         rows = rows[chosen]
         cells = np.ascontiguousarray(kernel.cells(rows).T.astype(np.int32))
         finest = dict(zip(kernel.finer, kernel.fine_cells(rows).T, strict=True))
-        within = tuple(
-            _parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells)
-        )  # fmt: skip
+        within = tuple(_parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells))
         found = cls(
             n, chosen, weights, cells, kernel.sizes, within, pairs,
             np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread,

@@ -79,7 +79,6 @@ def single_values(
 
 
 def _compared(release: ReleaseData, asked: Expression) -> Iterator[tuple[str, str, float]]:
-    """The comparisons of columns of numbers with a number."""
     for name, sign, value in asked.compared:
         if isinstance(_column(release, name), Number) and isinstance(value, float):
             yield name, sign, value
@@ -224,7 +223,6 @@ def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
 
 
 def _tables(release: ReleaseData) -> MarginFeatures | None:
-    """The features of what was measured, if these are cells of tables."""
     features = None if release.measurement is None else release.measurement.feature_map
     return features if isinstance(features, MarginFeatures) else None
 

@@ -254,28 +254,22 @@ def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     s = smooth.weight_function(at)[first + drawn]
     b = s / np.maximum((s**2).mean(axis=0), 1e-300)
     features = measurement.feature_map
-    moved = [
-        (features(fit.rows[drawn]) - features(rows)).T @ b / len(drawn) for rows in exchanged
-    ]  # (F, q) E_(p−q) b φ
+    home = features(fit.rows[drawn])
+    moved = [(home - features(rows)).T @ b / len(drawn) for rows in exchanged]  # (F, q) E_(p−q) b φ
     D = share * np.mean(moved, axis=0)
-    precision = _precision(population.release, measurement, fit)
+    precision = kept(population.release, "amplitude", lambda: _Precision.of(measurement, fit))
     weighted = precision @ D
     variance = 1 / (_PRIOR**-2 + np.einsum("fk,fk->k", D, weighted))
     mean = variance * (precision.residual @ weighted)
     return Amplitudes(population, first + drawn, exchanged, b * s / len(drawn), mean, np.sqrt(variance))
 
 
-def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFit) -> _Precision:
-    return kept(release, "amplitude", lambda: _Precision.of(measurement, fit))
-
-
 def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator) -> tuple[Array, ...]:
     """Rows with the given columns of these (n, d), and the others of these in another order."""
     domain, sources = release.domain, sources_of(release.derived, names)
     own = np.array([domain.columns[j].name in sources for j in domain.column_of])
-    return tuple(
-        kept_or(domain, np.where(own, rows, rows[rng.permutation(len(rows))]), rows) for _ in range(_EXCHANGES)
-    )
+    others = (rows[rng.permutation(len(rows))] for _ in range(_EXCHANGES))
+    return tuple(kept_or(domain, np.where(own, rows, other), rows) for other in others)
 
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame

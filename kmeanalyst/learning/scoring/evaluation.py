@@ -60,7 +60,8 @@ class Task:
         chosen = np.ones(len(frame), dtype=bool) if given is None else given
         truth = self._truth(frame[self.target][chosen])
         rows = self.inputs(frame[chosen].reset_index(drop=True))
-        kinds = {need: self._kind(need) for need in needs}
+        of_ranks: Need = "scores" if hasattr(self.model, "decision_function") else "probabilities"
+        kinds = {need: of_ranks if need == "scores" else need for need in needs}
         found = {kind: _spread(getattr(self, f"_{kind}")(rows), chosen) for kind in set(kinds.values())}
         answers: dict[str, Any] = {need: found[kind] for need, kind in kinds.items()}
         return Predictions(truth=_spread(truth, chosen), classes=self.classes, positive=self.positive, **answers)
@@ -107,9 +108,6 @@ class Task:
             )
         found = _finite(np.asarray(self.model.predict_proba(rows)), "probabilities")
         return found if found.dtype.kind == "f" else found.astype(float)
-
-    def _kind(self, need: Need) -> Need:
-        return "probabilities" if need == "scores" and not hasattr(self.model, "decision_function") else need
 
     def _scores(self, rows: pd.DataFrame) -> Array:
         """decision_function (n, K); of two classes it gives one number."""

@@ -340,9 +340,7 @@ class Domain(Memoised, Printed):
         1   41  <=50K
         """
         cells = [rows[:, indices[0] if len(indices) == 1 else indices] for indices in self.coordinates]
-        frame = pd.DataFrame(
-            {column.name: column.decode(part) for column, part in zip(self.columns, cells, strict=True)}
-        )
+        frame = pd.DataFrame({own.name: own.decode(part) for own, part in zip(self.columns, cells, strict=True)})
         for column in self.columns:
             if float32 and column.kind == "real":
                 values = frame[column.name].to_numpy()

@@ -14,10 +14,7 @@ from kmeanalyst.releases.file.limits import limits, refusing, too_large
 from kmeanalyst.releases.rules.compiled import rules_of
 from kmeanalyst.releases.rules.rule import DERIVE, Rule, rules_from
 
-REMAINDER = (
-    49  # more characters that a % counts as: of numbers of very different size it is a long division, bit by bit
-)
-
+REMAINDER = 49  # more characters that a % counts as: a long division bit by bit, of numbers of very different size
 _OF_A_ROW = 40  # characters of an expression that cost as much as making its rows
 
 

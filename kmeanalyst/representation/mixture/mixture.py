@@ -133,9 +133,8 @@ class MixtureFit:
         K, p = mixture.parameters.shape
         limits = [limit for law in self.laws for limit in law.bounds]
         low, high = np.array(limits).T
-        start = np.concatenate(
-            [np.log(np.maximum(mixture.weights, 1e-6)), np.clip(mixture.parameters, low, high).ravel()]
-        )
+        logits, parameters = np.log(np.maximum(mixture.weights, 1e-6)), np.clip(mixture.parameters, low, high)
+        start = np.concatenate([logits, parameters.ravel()])
 
         def objective(flat: Array) -> tuple[float, Array]:
             weights, parameters = softmax(flat[:K]), flat[K:].reshape(K, p)

@@ -124,9 +124,8 @@ def better_basis(
     """The basis with the smaller expected error in the kernel's space; `plain` where there is no certificate."""
     if certified is None:
         return plain
-    of_certified, of_plain = (
-        _expected_square(basis, public[:_MOST_COMPARED], noise, size) for basis in (certified, plain)
-    )
+    rows = public[:_MOST_COMPARED]
+    of_certified, of_plain = (_expected_square(basis, rows, noise, size) for basis in (certified, plain))
     return certified if of_certified <= of_plain else plain
 
 

@@ -402,9 +402,8 @@ class Rounds:
         cells = self._cells_of_pairs().astype(float)
         coming = range(self.door.made, len(self.shares.parts))
         share = self.shares.squares(next(r for r in coming if r not in self.shares.scores))
-        return (
-            NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * sharing.noise_by_cells(cells, count, self.shares.power)
-        )
+        relative = sharing.noise_by_cells(cells, count, self.shares.power)
+        return NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * relative
 
     def measurement(self) -> Measurement:
         """All rounds so far as one measurement, of margins with a height for each table."""
