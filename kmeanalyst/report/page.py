@@ -15,10 +15,9 @@ from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee
 from kmeanalyst.report.caveats import warnings_of
-from kmeanalyst.report.charts import chart
+from kmeanalyst.report.charts import bare_percent, chart, percent, value_text, with_error
 from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
 from kmeanalyst.report.markup import Markup, document, element, joined, key, name_of, scrolling, table
-from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_error
 
 _SECTIONS = (
     ("guarantee", "What this is, and what it guarantees"),
