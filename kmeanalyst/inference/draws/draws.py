@@ -193,9 +193,8 @@ class PositiveWeights:
         root = 1 / np.sqrt(self.ridge)
         scaled = self.features * root
         mean = self.probabilities @ scaled
-        values, vectors = np.linalg.eigh(
-            (scaled.T * self.probabilities) @ scaled - np.outer(mean, mean) + np.eye(len(root))
-        )
+        covariance = (scaled.T * self.probabilities) @ scaled - np.outer(mean, mean)
+        values, vectors = np.linalg.eigh(covariance + np.eye(len(root)))
         whiten = vectors / np.sqrt(values)
         missing = whiten.T @ (scaled.T @ weights - mean[:, None] * weights.sum(axis=0))
         return self._solved((scaled - mean) @ whiten, whiten.T @ whiten, missing)

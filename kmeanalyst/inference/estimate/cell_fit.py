@@ -211,9 +211,8 @@ class _System:
     def of(cls, measurement: Measurement, covariance: FeatureCovariance, spread: float) -> _System:
         noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
         assert isinstance(measurement.feature_map, MarginFeatures)
-        return cls(
-            covariance, spread, noise_variance, _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
-        )
+        blocks = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
+        return cls(covariance, spread, noise_variance, blocks)
 
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A

@@ -208,9 +208,7 @@ def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tu
             inside = [_inside(domain.columns[columns[t]], edges[t], ranges[columns[t]]) for t in asked]
             if None not in inside:
                 shape = (-1, *(group.sizes[t] for t in asked))
-                sums = [
-                    float(each[first:last].reshape(shape)[:, *inside].sum()) for each in (measurement.vector, variances)
-                ]
+                sums = [float(v[first:last].reshape(shape)[:, *inside].sum()) for v in (measurement.vector, variances)]
                 yield sums[0] / square**0.5, (sums[1] / square) ** 0.5
 
 

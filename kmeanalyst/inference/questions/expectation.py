@@ -177,9 +177,8 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
 
 def _of_single_values(population: Population, asked: Expression, answer: float) -> float:
     """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
-    whole = (
-        population if population.given is None else population_of(population.release, view=cast(View, population.view))
-    )
+    given, view = population.given, cast(View, population.view)
+    whole = population if given is None else population_of(population.release, view=view)
     frame = whole.model.frame.iloc[: len(whole.weights)]
     square, equal = 0.0, mass_of_equals(whole.release, asked, frame, population.weights)
     if equal > 0 and equal - answer > _ROUNDING and len(conditions_joined(asked)) == 1:

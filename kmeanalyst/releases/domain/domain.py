@@ -49,9 +49,8 @@ def column_from_dict(table: Any) -> Column:
     name, kind = table.get("name", "(unnamed)"), table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r}.")
-    arguments: dict[str, Any] = {
-        key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key != "kind"
-    }
+    given = {key: value for key, value in table.items() if key != "kind"}
+    arguments: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
     try:
         return KINDS[kind](**arguments)
     except TypeError:

@@ -105,9 +105,8 @@ class Expression:
         >>> parse("age == 40 and 20 == 2 * hours").equated
         (('age', 40.0),)
         """
-        return tuple(
-            (name, float(value)) for name, sign, value in self.compared if sign == "==" and type(value) in (int, float)
-        )
+        equal = ((name, value) for name, sign, value in self.compared if sign == "==")
+        return tuple((name, float(value)) for name, value in equal if type(value) in (int, float))
 
     @property
     def compared(self) -> tuple[tuple[str, str, float | str | bool], ...]:
@@ -137,9 +136,7 @@ class Expression:
         """
         comparisons = [part for part in parts_of(self._root) if isinstance(part, Comparison)]
         sides = [((part.first, *(each for _, each in part.rest)), part.rest) for part in comparisons]
-        pairs = [
-            (one, two) for left, rest in sides for one, (sign, two) in zip(left, rest, strict=False) if sign == "=="
-        ]
+        pairs = [(a, b) for left, rest in sides for a, (sign, b) in zip(left, rest, strict=False) if sign == "=="]
         return tuple((one.name, two.name) for one, two in pairs if isinstance(one, Name) and isinstance(two, Name))
 
     @property
@@ -224,9 +221,8 @@ class Expression:
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
         """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""
-        none = [
-            frame[name].astype(object).map(number_written, na_action="ignore").isna() for name in self.read_as_numbers
-        ]
+        read = (frame[name].astype(object) for name in self.read_as_numbers)
+        none = [cells.map(number_written, na_action="ignore").isna() for cells in read]
         return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])
 
     def check(self, domain: Columns) -> Literal["number", "condition"]:
