@@ -1,11 +1,8 @@
 """How good a model is on a release or on a sample of real rows, each score with its error.
 
-A score on a release is a function of its weights like any other statistic. Its influence function at the released points
-and at the rows of the fitted population gives its error in parts, and two models' scores keep their correlation, so that
-score(a, data) - score(b, data) is the paired comparison. The model is taken as fixed: the effect of noisy training data is
-part of the score, not of its error.
-
-Metrics use the default view of answers; those of ranks the probability view, if weights of the default view are negative.
+A score is a function of the weights like any other statistic; two models' scores keep their correlation, so that score(a, data) -
+score(b, data) is the paired comparison. Metrics use the default view of answers; those of ranks the probability view, if weights of
+the default view are negative. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations
