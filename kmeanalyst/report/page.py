@@ -289,9 +289,8 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
     rows = []
     for pair in ordered:
         numbers = (pair.value, pair.standard_error, *pair.interval)
-        cells = [
-            element("td", _short_number(n, 3) if math.isfinite(n) else "not known", data_v=key(n)) for n in numbers
-        ]
+        shown = (_short_number(n, 3) if math.isfinite(n) else "not known" for n in numbers)
+        cells = [element("td", text, data_v=key(n)) for n, text in zip(numbers, shown, strict=True)]
         pvalue = f"{pair.pvalue:.2g}" if math.isfinite(pair.pvalue) else "not known"
         names = [element("td", name_of(name, _NAME), class_="text") for name in pair.columns]
         measure = element("td", pair.measure or name_of(pair.note, 120) or "–", class_="text")

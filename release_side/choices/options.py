@@ -150,9 +150,7 @@ def public_generator(what: str, kernel: Kernel, domain: Domain, size: int) -> np
 
 def taken_as_public(size: PopulationSize, kernel: str, *others: str) -> tuple[str, ...]:
     """What a release treats as public, in words: what every release does, its kernel, and what its method adds."""
-    count = (
-        "the number of rows N and the names of the columns"
-        if size.unit is None
-        else f"the number P of {size.counted} (not that of their rows) and the names of the columns, {size.unit!r} included"
-    )
+    count = "the number of rows N and the names of the columns"
+    if size.unit is not None:
+        count = f"the number P of {size.counted} (not that of their rows) and the names of the columns, {size.unit!r} included"
     return (count, "the domain: kinds, bounds, levels, scales, steps, defaults, edges and atoms", kernel, *others)

@@ -35,11 +35,10 @@ def find_labels(
     key = ("smoothed", target, tuple(sorted(predictors)) if regressed else None)
     try:
         if key not in models:
-            models[key] = (
-                fit_smoothed_numbers(release, target, predictors)
-                if regressed
-                else fit_smoothed_classes(release, target)
-            )
+            if regressed:
+                models[key] = fit_smoothed_numbers(release, target, predictors)
+            else:
+                models[key] = fit_smoothed_classes(release, target)
         found: LabelModel = models[key]
         return found
     except ValueError as reason:

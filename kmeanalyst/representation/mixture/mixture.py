@@ -234,9 +234,8 @@ class MixtureFit:
         found = self.around(rows, np.full(len(rows), 1 / len(rows)), np.arange(len(rows)))
         for law, own in zip(self.laws, self.slices, strict=True):
             log_sds = found.parameters[:, own][:, law.log_sds]
-            log_sds[:] = rng.uniform(
-                np.log(_SMALLEST), np.log(np.maximum(law.extents / 6, 4 * _SMALLEST)), log_sds.shape
-            )
+            largest = np.maximum(law.extents / 6, 4 * _SMALLEST)
+            log_sds[:] = rng.uniform(np.log(_SMALLEST), np.log(largest), log_sds.shape)
         return found
 
 
