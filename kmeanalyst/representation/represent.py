@@ -198,9 +198,8 @@ def weigh(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Pr
 
 def generate(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None) -> Points:
     """Rows from a network trained on the measurement, with weights 1/M."""
-    rows = generated_rows(
-        measurement, domain, n_points=wanted.n_points, effort=wanted.effort, progress=progress or silent
-    )
+    size, effort = wanted.n_points, wanted.effort
+    rows = generated_rows(measurement, domain, n_points=size, effort=effort, progress=progress or silent)
     encoded = domain.encode(domain.decode(rows, float32=wanted.float32))
     return encoded, np.full(wanted.n_points, 1 / wanted.n_points)
 

@@ -257,11 +257,15 @@ def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     home = features(fit.rows[drawn])
     moved = [(home - features(rows)).T @ b / len(drawn) for rows in exchanged]  # (F, q) E_(p−q) b φ
     D = share * np.mean(moved, axis=0)
-    precision = kept(population.release, "amplitude", lambda: _Precision.of(measurement, fit))
+    precision = _precision(population.release, measurement, fit)
     weighted = precision @ D
     variance = 1 / (_PRIOR**-2 + np.einsum("fk,fk->k", D, weighted))
     mean = variance * (precision.residual @ weighted)
     return Amplitudes(population, first + drawn, exchanged, b * s / len(drawn), mean, np.sqrt(variance))
+
+
+def _precision(release: ReleaseData, measurement: Measurement, fit: PopulationFit) -> _Precision:
+    return kept(release, "amplitude", lambda: _Precision.of(measurement, fit))
 
 
 def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.random.Generator) -> tuple[Array, ...]:

@@ -424,9 +424,8 @@ def read_domain(path: str | Path) -> Domain:
         )
     folder = Path(path).parent
     columns = Domain.from_dict(_plain_dates(_with_trees(parsed.get("column", []), folder))).columns
-    domain = Domain(
-        columns, rules=rules_from(parsed.get("rule", []), folder), samples=digests_of(parsed.get("sample", []))
-    )
+    rules, samples = rules_from(parsed.get("rule", []), folder), digests_of(parsed.get("sample", []))
+    domain = Domain(columns, rules=rules, samples=samples)
     check_kept(domain)
     return domain
 

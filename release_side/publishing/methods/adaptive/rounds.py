@@ -287,9 +287,8 @@ class Rounds:
             of_guesses=np.sqrt(columns[first] + columns[second]),
         )
         spent = sum(self.found[t][0] for t in self.first)
-        return Prospect(
-            distances, self._pairs(), self._cells_of_pairs() ** self.shares.power, self.unit, columns, spent
-        )
+        powers = self._cells_of_pairs() ** self.shares.power
+        return Prospect(distances, self._pairs(), powers, self.unit, columns, spent)
 
     def _cheap(self, chosen: list[int], measured: set[int]) -> list[int]:
         """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables left, if there is room."""
