@@ -219,9 +219,8 @@ def wine() -> Table:
     return _of_sample(frame, models, "target")
 
 
-RACES = Model(
-    "income ~ age + race + sex", "binomial", reference={"race": "White"}
-)  # as notes of the model of `adult` say
+# as notes of the model of `adult` say
+RACES = Model("income ~ age + race + sex", "binomial", reference={"race": "White"})
 TABLES: dict[str, Callable[[], Table]] = {
     "simulated": simulated, "adult": adult, "acs": acs, "housing": housing,
     "adult-reference": lambda: replace(adult(), models=(RACES,)), "pums": pums, "cervical": cervical, "diabetes": diabetes,

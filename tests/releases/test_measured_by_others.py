@@ -308,9 +308,8 @@ def test_a_file_with_a_declaration_is_read_only_if_it_is_about_its_numbers(burea
         opened(forged(path, lambda header, _: header["measurement"].pop("relative_noise")), tmp_path)
     pair = NoisyTable(np.full((3, 2), 100.0), ["city", "rich"], scale=5)
     ka.from_measurements(Domain(DOMAIN.columns[1:]), [pair]).write(path)
-    with pytest.raises(
-        ka.FileRefused, match=r"the privacy statement: .*is not complete"
-    ):  # one of ours has more fields
+    # one of ours has more fields
+    with pytest.raises(ka.FileRefused, match=r"the privacy statement: .*is not complete"):
         opened(forged(path, lambda header, _: header["statement"].pop("declared_by")), tmp_path)
     rounds = [{"count": 1, "step": 1, "scale": 1.0}]
     with pytest.raises(ka.FileRefused, match="were chosen by no scores of ours"):
@@ -329,9 +328,8 @@ def test_the_command_makes_the_release_that_its_file_of_tables_describes(tmp_pat
     assert result.exit_code == 0 and "as declared by us; not verified" in result.stderr
     release = ka.read_release(tmp_path / "a.kme")
     assert release.probability("sex == 'F'").value == pytest.approx(0.6003, abs=2e-3)
-    assert (
-        release.measurement is not None and release.measurement.relative_noise is not None
-    )  # of the Parquet file's rows
+    # of the Parquet file's rows
+    assert release.measurement is not None and release.measurement.relative_noise is not None
     (tmp_path / "tables.toml").write_text(listed + "sigma = 2\n", encoding="utf-8")
     result = call("kmeanalyst", "import", tmp_path / "tables.toml", "--output", tmp_path / "b.kme")
     assert result.exit_code == 1 and "'sigma'] is unknown" in result.stderr and not (tmp_path / "b.kme").exists()

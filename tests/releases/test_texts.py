@@ -317,9 +317,8 @@ def test_a_ledger_shows_no_hostile_text(tmp_path: Path) -> None:
             for entry in LedgerFile(path).unverified()
         ]
         assert any(json.dumps(hostile) in entry.facts for entry in changed)
-        replace_all(
-            Ledger(path), recomputed(changed)
-        )  # a chain that fits, with a name that no ledger of ours would have
+        # a chain that fits, with a name that no ledger of ours would have
+        replace_all(Ledger(path), recomputed(changed))
         check_silent(release_side_run("ledger", "show", str(path)), hostile)
 
 

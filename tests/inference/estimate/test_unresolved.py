@@ -171,9 +171,8 @@ def test_that_two_columns_are_equal_may_be_as_probable_as_that_their_ranges_meet
     equal = released_pays(domain).probability("new == old")
     assert equal.interval()[0] == 0 and 0.5 < equal.interval()[1] <= 1
     assert any("ranges of old and new" in note for note in equal.notes)
-    few = Domain(
-        tuple(Integer(name=name, lower=0, upper=2, edges=(1, 2)) for name in ("a", "b"))
-    )  # each value is a range
+    # each value is a range
+    few = Domain(tuple(Integer(name=name, lower=0, upper=2, edges=(1, 2)) for name in ("a", "b")))
     rng = np.random.default_rng(0)
     table = measured(
         MarginFeatures(margin_kernel(few)), rng.integers(0, 3, (4000, 2)).astype(float), noise_scale=0.0005
@@ -218,9 +217,8 @@ def test_a_question_that_compares_with_the_first_value_of_a_range_may_meet_a_hea
             [np.where((pay >= 50_000) & (rng.random(n) < 1 / 6), 50_000, pay), rng.integers(0, 2, n)]
         )
 
-    even = np.column_stack([rng.integers(0, 100_000, 5000), rng.integers(0, 2, 5000)]).astype(
-        float
-    )  # rows know of no heap
+    # rows know of no heap
+    even = np.column_stack([rng.integers(0, 100_000, 5000), rng.integers(0, 2, 5000)]).astype(float)
     release = measured_release(
         measured(MarginFeatures(margin_kernel(domain)), some(20_000), noise_scale=0.0001), domain, even
     )

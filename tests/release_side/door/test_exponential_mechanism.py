@@ -158,9 +158,8 @@ def test_replacing_one_row_moves_no_score_by_more_than_the_sensitivity():
             for n_rows in (1, 2, 3, 4):
                 databases = databases_of(n, size, n_rows=n_rows)
                 if not isinstance(images, int):
-                    databases.__dict__["products"] = (
-                        images @ images.T
-                    )  # a sensitivity that the diameter does not enlarge
+                    # a sensitivity that the diameter does not enlarge
+                    databases.__dict__["products"] = images @ images.T
                 proven = -(-size * databases.squared_diameter**0.5 // 1)
                 every = {counts: databases.scores(np.array(counts)) for counts in tables(n, n_rows)}
                 for counts, scores in every.items():

@@ -291,9 +291,8 @@ def test_two_columns_near_each_other_have_a_derived_column_of_their_difference()
     draft = draft_domain(frame.assign(person=1), this_sample_is_public=True, without=["sex"], unit="person")
     derived, (rule,) = draft.domain["out_minus_in"], draft.domain.rules
     assert rule.describe() == "out_minus_in = out - `in`" and draft.domain.names_read == ("in", "out", "age", "later")
-    assert (
-        derived.lower < 0 < derived.upper and {0, 1} <= {*derived.edges} and not derived.missing
-    )  # < and == are cells
+    # < and == are cells
+    assert derived.lower < 0 < derived.upper and {0, 1} <= {*derived.edges} and not derived.missing
     assert draft.notes["out_minus_in"][0].startswith("CHECK difference: out - `in` is mostly from 0 to 8")
     text = domain_toml(draft.domain, draft.notes)
     assert 'derive = "out_minus_in"' in text and "# CHECK difference: out" in text
