@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import refusals
+from door_cases import unread  # noqa: F401  (refusals_rounds.txt)
 from table_rounds import (
     ALL,
     DOMAIN,
@@ -117,11 +118,6 @@ def test_threads_that_ask_at_once_get_one_round_each_and_record_one_spend() -> N
 
 
 LAPLACE = LaplaceNoise(1.0, 0.0)
-
-
-def unread() -> Iterator[Array]:
-    raise AssertionError("a row was read")
-    yield
 
 
 def test_allowances_of_numpy_are_compared_as_float64() -> None:
