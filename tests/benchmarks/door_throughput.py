@@ -78,9 +78,8 @@ def compare(label: str, rows: Array, feature_map: FeatureMap) -> None:
 
     with threadpool_limits(1):
         np.testing.assert_allclose(door(), bare_loop(rows, feature_map), atol=1e-6)
-        bare, ours = (
-            min(seconds(work) for _ in range(ROUNDS)) for work in (lambda: bare_loop(rows, feature_map), door)
-        )
+        works = (lambda: bare_loop(rows, feature_map), door)
+        bare, ours = (min(seconds(work) for _ in range(ROUNDS)) for work in works)
     rates = {"rows/s": len(rows) / ours, "million features/s": len(rows) * feature_map.width / ours / 1e6}
     show([{"features": label, "F": feature_map.dimension, "ratio": ours / bare} | rates])
 

@@ -148,9 +148,8 @@ def test_each_cell_has_the_noise_that_is_declared_for_it() -> None:
         ends = [each.interval(0.95) for each in found[-1]]
         held.append([low <= share <= high for (low, high), share in zip(ends, shares.ravel(), strict=True)])
     privacy = 4000 * np.median([[each.parts["privacy"] for each in one] for one in found], axis=0)
-    assert (privacy <= 1.02 * deviations.ravel()).all() and privacy[:6] == pytest.approx(
-        deviations.ravel()[:6], rel=0.1
-    )
+    assert (privacy <= 1.02 * deviations.ravel()).all()
+    assert privacy[:6] == pytest.approx(deviations.ravel()[:6], rel=0.1)
     assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 300)
     listed = counts(x=np.repeat([*"abcd"], 3), y=[*"uvw"] * 4, count=noisy.ravel(), variance=deviations.ravel() ** 2)
     same = ka.from_measurements(domain, [listed.iloc[::-1]], n_rows=4000).expectations(questions)
@@ -226,9 +225,8 @@ def test_twins_are_averaged_by_precision_and_an_exact_table_fixes_n() -> None:
     small = NoisyTable([610.0, 380.0], ["sex"], scale=10.0)
     twice = [small, NoisyTable([590.0, 420.0], ["sex"], scale=20.0)]
     measurement, _ = measurement_of_tables([cells_of_table(one, SEXES) for one in twice], SEXES, 1000)
-    assert measurement.vector == pytest.approx([0.606, 0.388]) and measurement.noise_scale == pytest.approx(
-        80**0.5 / 1000
-    )
+    assert measurement.vector == pytest.approx([0.606, 0.388])
+    assert measurement.noise_scale == pytest.approx(80**0.5 / 1000)
     exact = NoisyTable([600, 400], ["sex"], exact=True)
     release = ka.from_measurements(SEXES, [small, exact])
     assert release.statement is not None and release.statement.n_rows == 1000

@@ -148,7 +148,6 @@ def test_the_mean_of_a_product_has_the_error_of_the_product_of_means(first, seco
 
 
 def with_more_weight(release: Release, index: int, step: float) -> Release:
-    """The same release, one point's weight larger by a step."""
     moved = release.weights.copy()
     moved[index] += step
     return release.replaced(weights=moved)

@@ -274,9 +274,8 @@ def test_a_warning_before_the_draw_where_the_choice_may_not_depend_on_earlier_re
     publish(FRAME, DOMAIN, **SMALL | {"epsilon": 1.0}, **counted)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(
-            LedgerWarning, match=r"chosen before the first release was seen.*use Gaussian noise throughout, or"
-        ):
+        message = r"chosen before the first release was seen.*use Gaussian noise throughout, or"
+        with pytest.raises(LedgerWarning, match=message):
             publish(Unread(FRAME), DOMAIN, **SMALL | {"delta": 0, "noise": "laplace"}, **counted)
     assert len(book.account("mixed").releases) == 1 and book.account("mixed").holds_if_adaptive
     with pytest.warns(LedgerWarning, match="table 'mixed' has noise that is not Gaussian"):

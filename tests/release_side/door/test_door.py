@@ -332,9 +332,8 @@ def test_the_statement_recomputes_from_the_measurement_and_a_better_claim_is_ref
         {"sensitivity": 2 * honest.sensitivity, "rho": 4 * honest.rho},  # the factor-two trap
         {"epsilon": 0.99}, {"delta": 0.99e-6}, {"delta": 0.0},
     ):  # fmt: skip
-        with pytest.raises(
-            StatementError, match=r"the file claims δ = .*claim is better than the arithmetic.*do not rely"
-        ):
+        message = r"the file claims δ = .*claim is better than the arithmetic.*do not rely"
+        with pytest.raises(StatementError, match=message):
             statement(measurement, noise, **better).check_arithmetic()
     with pytest.raises(StatementError, match=r"claims ρ = .*its noise gives"):
         statement(measurement, noise, rho=honest.rho / 2).check_arithmetic()

@@ -435,9 +435,8 @@ def test_the_ledger_counts_a_draw_by_its_epsilon_alone(tmp_path):
     assert [(s.spend.mechanism, s.spend.noise_multiplier, s.spend.method) for s in account.releases] == [
         ("exponential over multisets", 20.0, "exponential"), ("exponential over multisets", 10.0, "exponential"),
     ]  # fmt: skip
-    with pytest.raises(
-        PublishError, match=r"a pure release of epsilon 0\.01, delta 0 does not fit.*no pure release fits"
-    ):
+    message = r"a pure release of epsilon 0\.01, delta 0 does not fit.*no pure release fits"
+    with pytest.raises(PublishError, match=message):
         published(epsilon=0.01, ledger=ledger, table="t")
 
 

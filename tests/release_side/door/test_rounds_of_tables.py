@@ -57,8 +57,6 @@ def guesses_of(*last: int) -> Array:
 
 
 def test_a_refused_request_draws_nothing_spends_nothing_and_uses_up_no_round() -> None:
-    """refusals_rounds.txt."""
-
     def refused(text: str) -> object:
         rounds = some_rounds()
         try:

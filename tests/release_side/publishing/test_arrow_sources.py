@@ -110,7 +110,6 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
 
 
 def integers(source: Any, **options: Any) -> list[int]:
-    """The noisy integers of a rehearsal."""
     known = {"n_rows": N} if isinstance(source, pa.RecordBatchReader) else {}
     return source_cases.integers(source, DOMAIN, **known | options)
 

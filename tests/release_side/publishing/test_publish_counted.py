@@ -107,7 +107,6 @@ def test_a_file_that_cannot_be_written_after_the_draw_is_an_error_and_counts(cou
 
 
 def test_what_is_refused_spends_nothing_and_replaces_no_file(counted, tmp_path, monkeypatch):
-    """refusals_counted.txt."""
     rows, toml, public = tmp_path / "rows", tmp_path / "d.toml", tmp_path / "q.csv"
     rows.mkdir()
     for path in (rows / "p.csv", public):
