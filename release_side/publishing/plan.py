@@ -179,8 +179,9 @@ def _lost_levels(release: Release) -> str | None:
 
 
 def _as_list(epsilon: float | Sequence[float]) -> list[float]:
-    are_several = isinstance(epsilon, Sequence | np.ndarray) and not isinstance(epsilon, str)
-    several = list(epsilon) if are_several else [epsilon]
+    several = (
+        list(epsilon) if isinstance(epsilon, Sequence | np.ndarray) and not isinstance(epsilon, str) else [epsilon]
+    )
     if not several:
         raise PublishError("epsilon must name at least one budget, got none. Pass e.g. 1.0, or [0.1, 1.0].")
     return several

@@ -29,7 +29,7 @@ CEILINGS = {  # lines of Python files
     "release_side/door": 1_918,
     "release_side/executors": 363,
     "release_side/private_rows": 1_167,
-    "release_side/publishing": 3_218,
+    "release_side/publishing": 3_219,
     "release_side/quality": 1_471,
     "tests": 48_752,
 }
