@@ -121,7 +121,6 @@ def foreign_release(mixed_domain: Domain) -> Release:
 
 @pytest.fixture(params=["mixed_release", "numeric_release", "levels_release", "foreign_release"])
 def release(request: pytest.FixtureRequest) -> Release:
-    """Each of the releases in turn."""
     return request.getfixturevalue(request.param)
 
 

@@ -121,9 +121,7 @@ def claims(
     from scipy.stats import false_discovery_control  # late: it takes long to import
 
     estimates = [one if isinstance(one, Estimate) else expectation(release, one, view=view) for one in questions]
-    holds = (
-        np.array([ndtr(d.value / d.standard_error) if d.standard_error > 0 else d.value > 0 for d in estimates]) * 1.0
-    )
+    holds = np.array([ndtr(d.value / s) if (s := d.standard_error) > 0 else d.value > 0 for d in estimates]) * 1.0
     adjusted, kept = false_discovery_control(1 - holds, method="by"), largest_set(holds, rate)
     rows = zip(estimates, holds.tolist(), (1 - holds).tolist(), adjusted.tolist(), kept.tolist(), strict=True)
     return Claims([Claim(*row) for row in rows], rate)

@@ -290,7 +290,6 @@ def _each(answers: Sequence[Any], joined: Callable[[Sequence[Estimate]], Estimat
 
 
 def _of_cdf(quantile: Estimate, by: InverseCdf) -> Estimate:
-    """The distribution function at a quantile."""
     parts = joint_parts(terms := by.terms_at(quantile.value))
     return replace(quantile, value=by.q, standard_error=float(total(parts)), parts=parts, terms=terms, interval_by=None)
 

@@ -112,7 +112,8 @@ class StringSpectrum(UnitDiagonal):
         Y = as_rows(Y)
         self._check_width(Y)
         mers, counts = self._counted(Y)
-        others, lengths = _factor(counts), _squared_lengths(counts)
+        others = counts.toarray().T if counts.shape[0] * counts.shape[1] <= _DENSE else counts.T.tocsr()
+        lengths = _squared_lengths(counts)
         kinds = _kinds(Y, lengths)
 
         def gram(X: Array) -> Array:
@@ -163,10 +164,6 @@ def _onto(mers: Array, theirs: Array, counts: csr_array) -> csr_array:
     known = (mers[index] == theirs)[counts.col]
     indices = counts.row[known], index[counts.col[known]]
     return csr_array((counts.data[known], indices), shape=(counts.shape[0], len(mers)))
-
-
-def _factor(counts: csr_array) -> csr_array | Array:
-    return counts.toarray().T if counts.shape[0] * counts.shape[1] <= _DENSE else counts.T.tocsr()
 
 
 def _products(counts: csr_array, others: csr_array | Array) -> Array:

@@ -305,9 +305,8 @@ def of_tables(
     finer = [(new[of[t]], kernel.finer_tables[t - d][1]) for kind, (t, *_), *_ in tables if kind == "finer"]
     fine = dict(reversed(finer))  # the first of a column's tables; deeper ones follow it
     shares: Any = tuple(map(math.fsum, squares))
-    edges, atoms, missing = cast(
-        Any, (tuple(each[j] for j in chosen) for each in (kernel.edges, kernel.atoms, kernel.missing))
-    )
+    of_chosen = (tuple(each[j] for j in chosen) for each in (kernel.edges, kernel.atoms, kernel.missing))
+    edges, atoms, missing = cast(Any, of_chosen)
     alone = ChosenMargins(
         edges, atoms, missing, shares, tuple(fine.get(i, ()) for i in range(len(new))), squares=squares,
         chosen=tuple(tuple(new[j] for j in table) for kind, table, *_ in tables if kind in kinds[1]),

@@ -267,9 +267,8 @@ class ReleaseData(Memoised):
     def _counted_lines(self, sets: tuple[tuple[int, ...], ...]) -> dict[str, str]:
         """Which pairs and larger sets of columns have a table each, the larger sets first; some dozens are named."""
         possible, pairs = math.comb(len(self.domain), 2), sum(len(columns) == 2 for columns in sets)
-        named = [
-            " × ".join(shortened(self.domain.names[j], 60) for j in own) for own in sorted(sets, key=len, reverse=True)
-        ]
+        larger_first = sorted(sets, key=len, reverse=True)
+        named = [" × ".join(shortened(self.domain.names[j], 60) for j in own) for own in larger_first]
         more = f", and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
         counts = f"{pairs} of {possible} pairs of columns, larger sets: {len(sets) - pairs}"
         return {"counted": counts + f"; {', '.join(named[:_MOST_NAMED])}{more}" * bool(named)}

@@ -23,9 +23,7 @@ _SELECTORS = "[\ufe00-\ufe0f\U000e0100-\U000e01ef]"  # variants of a character: 
 _BLANK = re.compile(  # without a shape, and of no category that says so: fillers and marks that nothing shows
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
 )
-_SPACES = re.compile(
-    r"^\s|\s$|\s\s|[\u1680\u2000-\u200a\u205f]"
-)  # spaces that cannot be seen, or that could move a line
+_SPACES = re.compile(r"^\s|\s$|\s\s|[\u1680\u2000-\u200a\u205f]")  # that cannot be seen, or could move a line
 _UNSHOWN = {
     "Cc": "a control character",
     "Cf": "an invisible format character",
@@ -36,9 +34,8 @@ _UNSHOWN = {
     "Zp": "a paragraph separator",
 }
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_LETTER = (
-    "[^\x00-\u058f\u180b-\u180f\u1e00-\u206f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"  # that these may follow
-)
+# that these may follow
+_LETTER = "[^\x00-\u058f\u180b-\u180f\u1e00-\u206f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 _NEEDED = re.compile(f"(?<={_LETTER})(?:{_SELECTORS}?[{JOINERS}](?={_LETTER})|{_SELECTORS})")
 # user@ or user:password@, whose password may have a slash; the query of a signed URL; settings as libpq, ODBC and DuckDB take them
 SECRET = re.compile(

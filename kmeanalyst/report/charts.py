@@ -1,4 +1,4 @@
-"""Drawings of a column's shares as SVG: text stays text, and every drawing has a title and a description.
+"""Drawings of a column's shares as SVG, with a title and a description each; numbers with as many digits as their error justifies.
 
 A bar is the estimate. The thin line over it is its 95 % interval; the thick line is the interval that the privacy noise alone
 would give. Colours (blue, dark, orange-brown) differ in lightness too, for colour-blind readers and grey prints.
@@ -6,19 +6,23 @@ would give. Colours (blue, dark, orange-brown) differ in lightness too, for colo
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Sequence
 
 from kmeanalyst.inference.estimate.estimate import Estimate
+from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.report.facts import Bar, ColumnFacts
 from kmeanalyst.report.markup import Markup, element, short
-from kmeanalyst.report.numbers import percent, percent_text
 
 WIDTH = 340
 _Z = 1.959964
 _MOST_ROWS = 20
 _KEPT_ROWS = 15  # bars that are drawn if there are more
 ROW = 19
+_EPOCH = datetime.date(1970, 1, 1)
+_MINUS = "−"
 Scale = Callable[[float], float]
 
 
@@ -112,3 +116,62 @@ def rectangle(x: float, y: float, width: float, height: float, kind: str) -> Mar
 
 def _n(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
+
+
+def written(estimate: Estimate, number: float) -> str:
+    if not math.isfinite(number):
+        return "not known"
+    text = f"{number:,.6g}" if estimate.standard_error == 0 else estimate.written(number, ",")
+    return text.replace("-", _MINUS)
+
+
+def with_error(estimate: Estimate, column: Column) -> str:
+    if not math.isfinite(estimate.value):
+        return "not known"
+    if isinstance(column, Date):
+        error = estimate.standard_error
+        digits = ",.0f" if error >= 10 else ".2g"
+        return f"{day(estimate.value)} ± " + (f"{error:{digits}} days" if math.isfinite(error) else "not known")
+    return f"{written(estimate, estimate.value)} ± {written(estimate, estimate.standard_error)}"
+
+
+def value_text(estimate: Estimate, column: Column, number: float) -> str:
+    if isinstance(column, Date) and math.isfinite(number):
+        return day(number)
+    return written(estimate, number)
+
+
+def day(number: float) -> str:
+    try:
+        return (_EPOCH + datetime.timedelta(days=round(number))).isoformat()
+    except OverflowError:
+        return "not known"
+
+
+def percent(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.value):
+        return "not known"
+    digits = _decimals(estimate)
+    value, error = 100 * estimate.value, 100 * estimate.standard_error
+    uncertainty = f" ± {error:.{digits}f}" if math.isfinite(error) else ""
+    return f"{value:.{digits}f}{uncertainty} %".replace("-", _MINUS)
+
+
+def percent_text(estimate: Estimate) -> str:
+    low, high = estimate.interval()
+    if not math.isfinite(low):
+        return percent(estimate)
+    digits = _decimals(estimate)
+    return f"{percent(estimate)} (95 %: {100 * low:.{digits}f} to {100 * high:.{digits}f})".replace("-", _MINUS)
+
+
+def bare_percent(number: float | None, like: Estimate) -> str:
+    """A part of a share in per cent, with the decimals of the share."""
+    if number is None or not math.isfinite(number):
+        return "not known"
+    return f"{100 * number:.{_decimals(like)}f}".replace("-", _MINUS)
+
+
+def _decimals(share: Estimate) -> int:
+    """Of a share in per cent: those that show two digits of its error, four at most."""
+    return min(max(share.digits - 2, 0), 4) if share.standard_error > 0 else 2

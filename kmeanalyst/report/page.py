@@ -15,10 +15,9 @@ from kmeanalyst.releases.statement import PrivacyStatement
 from kmeanalyst.releases.texts import shortened
 from kmeanalyst.report import guarantee
 from kmeanalyst.report.caveats import warnings_of
-from kmeanalyst.report.charts import chart
+from kmeanalyst.report.charts import bare_percent, chart, percent, value_text, with_error
 from kmeanalyst.report.facts import ColumnFacts, Progress, ReleaseFacts, facts_of
 from kmeanalyst.report.markup import Markup, document, element, joined, key, name_of, scrolling, table
-from kmeanalyst.report.numbers import bare_percent, percent, value_text, with_error
 
 _SECTIONS = (
     ("guarantee", "What this is, and what it guarantees"),
@@ -290,9 +289,8 @@ def _pair_list(facts: ReleaseFacts) -> Markup:
     rows = []
     for pair in ordered:
         numbers = (pair.value, pair.standard_error, *pair.interval)
-        cells = [
-            element("td", _short_number(n, 3) if math.isfinite(n) else "not known", data_v=key(n)) for n in numbers
-        ]
+        shown = (_short_number(n, 3) if math.isfinite(n) else "not known" for n in numbers)
+        cells = [element("td", text, data_v=key(n)) for n, text in zip(numbers, shown, strict=True)]
         pvalue = f"{pair.pvalue:.2g}" if math.isfinite(pair.pvalue) else "not known"
         names = [element("td", name_of(name, _NAME), class_="text") for name in pair.columns]
         measure = element("td", pair.measure or name_of(pair.note, 120) or "–", class_="text")

@@ -153,9 +153,8 @@ def _searched(measurement: Measurement, domain: Domain, wanted: Wanted, report: 
     report("placing points", 0.4)
     kept = pool[np.argsort(-weights, kind="stable")[: min(int((weights > 0).sum()), size // 2)]]
     fresh = int(_FRESH * size)
-    others = np.vstack([
-        _near(pool, weights, size - len(kept) - fresh, _STEP, domain, rng), domain.draw(fresh, rng)
-    ])  # fmt: skip
+    near = _near(pool, weights, size - len(kept) - fresh, _STEP, domain, rng)
+    others = np.vstack([near, domain.draw(fresh, rng)])
     pool = np.vstack([kept, _rounded(others, domain, wanted)])
     weights = _pool_weights(pool, measurement)
     report("placing points", 0.8)
@@ -199,9 +198,8 @@ def weigh(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Pr
 
 def generate(measurement: Measurement, domain: Domain, wanted: Wanted, progress: Progress | None) -> Points:
     """Rows from a network trained on the measurement, with weights 1/M."""
-    rows = generated_rows(
-        measurement, domain, n_points=wanted.n_points, effort=wanted.effort, progress=progress or silent
-    )
+    size, effort = wanted.n_points, wanted.effort
+    rows = generated_rows(measurement, domain, n_points=size, effort=effort, progress=progress or silent)
     encoded = domain.encode(domain.decode(rows, float32=wanted.float32))
     return encoded, np.full(wanted.n_points, 1 / wanted.n_points)
 

@@ -71,9 +71,7 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
     if measurement is not None:
         mean = feature_mean(measurement.feature_map, encoded[indices], chosen)
         distance = float(np.linalg.norm(mean - measurement.vector))
-    if isinstance(
-        statement, PrivacyStatement
-    ):  # the guarantee stands; the number of public rows among the points changes
+    if isinstance(statement, PrivacyStatement):  # it stands; how many of the points are public rows changes
         statement = replace(statement, public_points=int((indices < statement.public_points).sum()))
     return release.replaced(
         points=release.frame.iloc[indices], weights=chosen, statement=statement,

@@ -1,16 +1,8 @@
-"""The total guarantee of several releases of one table, from public numbers alone.
+"""The total guarantee of several releases of one table, from public numbers alone. PROOF.md §8 has the proofs.
 
-Gaussian releases add exactly: those of multipliers m₁, m₂, … equal one of m, 1/m² = Σ 1/mᵢ². The worst case
-of a release with δ = 0 is a randomised response, whose privacy loss is +ε or −ε (Kairouz, Oh & Viswanath
-2015). Losses of releases add, and the loss of a Gaussian release has a δ(ε) in closed form, so a mixture
-needs no grid: δ(ε) = E[δ_m(ε − L)], L the sum of the ±ε (Zhu, Dong & Wang 2022).
-
-The neighbours replace one row, and sensitivities are those of a replacement: a multiplier goes into the
-formula as it is. Accounting that starts from "add or remove" sensitivities and doubles them would count twice.
-
-The totals hold if every ε was chosen before the first release was seen. For Gaussian releases alone (Smith & Thakurta
-2022), and wherever Σε and Σδ are within the budget (Rogers, Roth, Ullman & Vadhan 2016), the choice may also depend on
-earlier releases. With other noise under a budget with δ > 0 it may not: see `holds_if_adaptive` and PROOF.md §8.
+Gaussian releases add exactly: 1/m² = Σ 1/mᵢ² of their multipliers. A mixture with releases of δ = 0 has δ(ε) = E[δ_m(ε − L)], L the
+sum of their losses ±ε. Neighbours replace one row, and sensitivities are those of a replacement: a multiplier goes into the formula
+as it is. The totals hold if every ε was chosen before the first release was seen; see `holds_if_adaptive` for later choices.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defaults and checks before the door, from public facts alone.
+"""Defaults and checks before the door, from public facts alone, and what a release takes as public, in words.
 
 Kernel, features, points and sizes follow from the domain, N, ε, δ and public files. Random generators have public seeds,
 so that two releases with the same kernel, domain and size share a feature map.
@@ -29,7 +29,8 @@ from kmeanalyst.releases.file.kernel import check_kernel as check_file_kernel
 from kmeanalyst.releases.file.kernel import kernel_of, kernel_work
 from kmeanalyst.releases.file.limits import MOST_BYTES, MOST_KERNEL_WORK, MOST_MEMBERS, USUAL, FileRefused
 from kmeanalyst.releases.file.points import cells_of_a_row
-from kmeanalyst.releases.file.rules import reading_work, trying_work
+from kmeanalyst.releases.file.reading import reading_work, trying_work
+from kmeanalyst.releases.statement import PopulationSize
 from release_side.choices.public_inputs import open_public
 from release_side.errors import PublishError
 from release_side.private_rows.rows import Table
@@ -40,8 +41,8 @@ FEATURES = 4000
 GENERATOR_FEATURES = 1000  # features of the random part, before it is crossed with a target
 MOST_PUBLIC_POINTS = 3000
 PAPER_TOLERANCE = 1e-5  # tolerance on the squared distance to the span, as in the code of Balog et al.
-
-
+NO_PROTECTION = "a person whose row is public gets no protection for it"
+KERNEL = "the kernel and its lengthscales, chosen from the domain or by the curator"
 _RULES = "Write shorter rules, of columns with fewer values, or leave some out"
 
 
@@ -145,3 +146,11 @@ def public_generator(what: str, kernel: Kernel, domain: Domain, size: int) -> np
     """A generator seeded by public facts, so that releases of one kernel, domain and size share features."""
     facts = json.dumps([what, kernel.to_dict(), domain.to_dict(), size], sort_keys=True)
     return np.random.default_rng(int.from_bytes(hashlib.sha256(facts.encode()).digest()[:16], "big"))
+
+
+def taken_as_public(size: PopulationSize, kernel: str, *others: str) -> tuple[str, ...]:
+    """What a release treats as public, in words: what every release does, its kernel, and what its method adds."""
+    count = "the number of rows N and the names of the columns"
+    if size.unit is not None:
+        count = f"the number P of {size.counted} (not that of their rows) and the names of the columns, {size.unit!r} included"
+    return (count, "the domain: kinds, bounds, levels, scales, steps, defaults, edges and atoms", kernel, *others)

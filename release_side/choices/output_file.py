@@ -165,9 +165,8 @@ def _inputs(private: PrivateTable, ledger: str | Path | None, others: tuple[obje
 
 
 def _of_ledger(ledger: str | Path | None) -> Iterator[Path]:
-    names = (
-        set() if ledger is None else {str(ledger), os.path.realpath(ledger)}
-    )  # SQLite's journal is beside the file behind a link
+    # SQLite's journal is beside the file behind a link
+    names = set() if ledger is None else {str(ledger), os.path.realpath(ledger)}
     yield from (Path(f"{name}{ending}") for name in names for ending in _OF_LEDGER)
 
 

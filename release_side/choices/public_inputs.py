@@ -1,20 +1,11 @@
 """Refuse a private table that is passed as something public: points, pivots, a grid, the sample of a domain, a workload.
 
-The released file holds public points unchanged, and a drafted domain holds the levels and extremes of its sample. A public file
-is the private one if device and inode agree, or if size and SHA-256 of the content agree (of a .gz file, of the inflated
-content). Public points are then compared with the private rows, in any format and order:
-the domain encodes both sides, as the release would hold them, and they are compared as multisets of rows. Numbers are compared
-to 24 binary digits, because readers of CSV differ in the last digit and single precision has no more.
+A public file is the private one if device and inode agree, or if size and SHA-256 of the content agree (of a .gz file, of the
+inflated content). Public points are then compared with the private rows, in any format and order, as multisets of encoded rows with
+numbers to 24 binary digits: readers of CSV differ in the last digit, and single precision has no more.
 
-This comparison reads private bytes before the noise, and its answer depends on them. A refusal reveals that a file which
-the curator calls public is a file of the private table, or that the two tables hold the same rows. This is safe if only
-the curator, who has both, chooses the public file and sees the answer. Nothing of the comparison enters a release.
-A curator who lets others propose public files must not let them learn the answer: it would confirm a guess of a whole
-file, or of a whole table in the compared columns. With `unit` the number of rows is not public, and a refusal confirms it
-only together with every row of such a guess. PROMISE.md says so.
-
-Not detected: selections of the private rows, private rows among others (where columns have few values, any large census contains
-any small table), rows that were changed, and for the sample of a domain also other formats and orders.
+This comparison reads private bytes before the noise, and its answer depends on them: it is safe if only the curator, who has both,
+chooses the public file and sees the answer. Nothing of it enters a release. What it reveals, and what it cannot detect: PROMISE.md.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
-"""What analysts will ask, as a public text: a question on each line, in the grammar of expressions.
+"""What analysts will ask, as a public text: a question on each line, in the grammar of expressions (tutorials/budget.md).
 
-    # one line for each question; what follows a # is a comment
-    age                                                     its mean
-    `marital-status` == 'Never-married' and age < 25        its probability
-    `hours-per-week` | income == '>50K'                     the mean, given a condition
-    corr(age, `education-num`)                              also cov(a, b), var(a), std(a), mean(a)
-    quantile(age, 0.5)
-    table(sex, income)                                      every cell; or table(sex)
+    age                                     its mean; of a condition its probability
+    `hours-per-week` | income == '>50K'     the mean, given a condition
+    corr(age, `education-num`)              also cov(a, b), var(a), std(a), mean(a), quantile(age, 0.5), table(sex, income)
 
-A question of one column raises the heights of its one-way tables, and the table of two columns that a question names is
-measured in any case. Ranges of a number end where questions cut it (at 25, above). Of three columns or more nothing else is
-fixed beforehand. All is checked against the domain, before a row is read. The workload is public: like the domain, it may depend
-on no private value.
+A question of one column raises the heights of its one-way tables, and the table of two columns that a question names is measured
+in any case; ranges of a number end where questions cut it. The workload may depend on no private value.
 """
 
 from __future__ import annotations
@@ -87,9 +81,7 @@ def read_workload(source: Source, domain: Domain) -> Workload:
     """
     lines = lines_of(source)
     asked = ((number, *_parts(line)) for number, line in enumerate(lines, 1))
-    questions = tuple(
-        _question(number, text, where, domain) for number, text, where in asked if text or where is not None
-    )
+    questions = tuple(_question(n, text, where, domain) for n, text, where in asked if text or where is not None)
     if not questions:
         raise PublishError("the workload asks nothing: it has no line with a question. Write one, such as age > 50.")
     return Workload(questions, _all_cuts(questions, domain))

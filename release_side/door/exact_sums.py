@@ -98,7 +98,8 @@ def _sums_of_blocks(
     pieces: Iterable[Array] | Iterable[UnitRows], sums: Sums, workers: int
 ) -> Iterator[tuple[int, Array]]:
     sum_of = sums.of_block()
-    blocks = (rows[block] for rows in pieces for block in _blocks(len(rows), sums.step))  # whole units
+    step = sums.step  # whole units
+    blocks = (rows[start : start + step] for rows in pieces for start in range(0, len(rows), step))
     return _in_order(lambda rows: (len(rows), sum_of(rows)), blocks, workers)
 
 
@@ -158,10 +159,6 @@ def _machine() -> tuple[str, ...]:
 
 def _listed(facts: tuple[str, ...]) -> str:
     return ", ".join(f"{fact:.40}" for fact in facts[:8])
-
-
-def _blocks(n_rows: int, step: int) -> list[slice]:
-    return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
 def _in_order(work: Callable[[Array | UnitRows], _T], blocks: Iterable[Array | UnitRows], workers: int) -> Iterator[_T]:

@@ -1,13 +1,9 @@
 """THE THIRD MECHANISM, the exponential one: private rows + a public list of rows → a small database, drawn exactly.
 
-Balog, Tolstikhin & Schölkopf 2018, §3.4: R, M rows of a public list, is drawn with P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ). All R are
-scored and one is drawn. Anything less, such as a Markov chain that is stopped, has another distribution, without a proven ε.
-
-Base measure. Each *multiset* of M rows counts once, C(n + M − 1, M) of them, not each of the n^M sequences in the paper's
-density: a release has no order of rows, and among fewer candidates the draw is closer to the best.
-
-Scores are whole numbers. Every row of the list has a public image in whole numbers, so that the norm, its sensitivity and
-the guarantee are about integers, without any rounding of private sums. The proof is in PROOF.md §9.
+Balog, Tolstikhin & Schölkopf 2018, §3.4: R, M rows of a public list, is drawn with P(R) ∝ exp(−ε‖μ_D − μ_R‖/2Δ). All R are scored
+in whole numbers and one is drawn: a chain that is stopped has no proven ε. Each *multiset* of M rows counts once, and not each of
+the n^M sequences in the paper's density: a release has no order of rows, and among fewer candidates the draw is closer to the best.
+The proof is in PROOF.md §9.
 """
 
 from __future__ import annotations
@@ -186,9 +182,8 @@ class MultisetSampler:
     def _nearest(self, rows: Array) -> Array:
         """One row at a time, so that no bit of the answer depends on the other rows."""
         norms = self.kernel.diagonal(self.rows)
-        return np.array(
-            [np.argmin(norms - 2 * self.kernel.gram(row[None, :], self.rows)[0]) for row in rows], dtype=int
-        )
+        products = (self.kernel.gram(row[None, :], self.rows)[0] for row in rows)
+        return np.array([np.argmin(norms - 2 * product) for product in products], dtype=int)
 
     def scores(self, counts: Array) -> Array:
         """⌊√q⌋ (C,) int64, q = ‖Σ_i (M·counts_i − N·r_i) Z_i‖² for each database r: N·M·_STEPS times its distance, nearly.

@@ -45,9 +45,7 @@ class Processes(Executor):
         """
         from loky import ProcessPoolExecutor, as_completed
 
-        pool = ProcessPoolExecutor(
-            self.count, env=_ONE_THREAD
-        )  # it also starts from notebooks, and scripts without a main guard
+        pool = ProcessPoolExecutor(self.count, env=_ONE_THREAD)  # also from notebooks, and scripts without a main guard
         try:
             numbers = {pool.submit(work, task): number for number, task in enumerate(tasks)}
             for future in as_completed(numbers):

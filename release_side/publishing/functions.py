@@ -31,15 +31,16 @@ from kmeanalyst.representation.progress import Progress
 from release_side.budget.spending import spending_of
 from release_side.choices.choices import Account, FunctionChoices, Reading, check_one_of, chosen
 from release_side.choices.options import (
+    NO_PROTECTION,
     chosen_domain,
     fitting,
     kernel_as_read,
     processors,
     public_generator,
     public_rows,
+    taken_as_public,
 )
 from release_side.choices.output_file import Output
-from release_side.choices.statement import NO_PROTECTION, taken_as_public
 from release_side.door.kernel_machines import plan_machine
 from release_side.door.mechanism import Noise, RehearsalNoise, noise_for
 from release_side.door.private_function import NoisyCoordinates, private_function

@@ -160,9 +160,8 @@ def bootstrap_like(public: Array, domain: Domain, kernel: Kernel, size: int, rng
     for j, column in enumerate(domain.columns):
         if isinstance(column, Number):
             moved = public[home, j] + rng.uniform(-0.5, 1, size) * (public[other, j] - public[home, j])
-            held = (
-                np.isnan(moved) | np.isin(public[home, j], _atoms(column)) | np.isin(public[other, j], _atoms(column))
-            )
+            atoms = _atoms(column)
+            held = np.isnan(moved) | np.isin(public[home, j], atoms) | np.isin(public[other, j], atoms)
             rows[:, j] = np.where(held, rows[:, j], column.rounded(np.clip(moved, *column.bounds)))
     return rows
 

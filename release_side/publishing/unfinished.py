@@ -136,9 +136,8 @@ def finish(
         left.unlink(missing_ok=True)
     if ledger is not None:
         book = Ledger(ledger)
-        counted = [
-            one for account in book.accounts() for one in account.releases if one.digest == statement.ledger_head
-        ]
+        releases = (one for account in book.accounts() for one in account.releases)
+        counted = [one for one in releases if one.digest == statement.ledger_head]
         for one in counted:
             book.published(one.id, str(written.path))
     return release

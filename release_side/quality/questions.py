@@ -258,9 +258,8 @@ class _Moments:
             return float(covariance[0, 1]) / deviations if deviations > 0 else float("nan")
         if question.statistic == "cov":
             return float(covariance[0, 1])
-        return float(
-            {"mean": self._shift[0] + mean[0], "var": variances[0]}.get(question.statistic, variances[0] ** 0.5)
-        )
+        values = {"mean": self._shift[0] + mean[0], "var": variances[0]}
+        return float(values.get(question.statistic, variances[0] ** 0.5))
 
 
 class _Values:

@@ -75,7 +75,6 @@ class Table:
 
     @property
     def of_regression(self) -> list[str]:
-        """The columns of the regression."""
         return list(dict.fromkeys(name for text in (self.outcome, *self.predictors) for name in parse(text).columns))
 
     def values(self, frame: pd.DataFrame, questions: list[str] | tuple[str, ...]) -> Array:

@@ -82,7 +82,6 @@ def place(measurement: Measurement, table: Setting, numbers: list[int]) -> Itera
 
 
 def random_features(table: Setting, domain: Domain, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The default method."""
     feature_map = RandomFeatures(Choices()).features(table.kernel, domain)
     exact = feature_mean(feature_map, table.rows)
     for epsilon, draw in product(EPSILONS, range(options.draws)):

@@ -219,9 +219,8 @@ def wine() -> Table:
     return _of_sample(frame, models, "target")
 
 
-RACES = Model(
-    "income ~ age + race + sex", "binomial", reference={"race": "White"}
-)  # as notes of the model of `adult` say
+# as notes of the model of `adult` say
+RACES = Model("income ~ age + race + sex", "binomial", reference={"race": "White"})
 TABLES: dict[str, Callable[[], Table]] = {
     "simulated": simulated, "adult": adult, "acs": acs, "housing": housing,
     "adult-reference": lambda: replace(adult(), models=(RACES,)), "pums": pums, "cervical": cervical, "diabetes": diabetes,
@@ -230,7 +229,6 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 
 def has_files(name: str) -> bool:
-    """Whether the files of a table are there."""
     folder = name.removesuffix("-reference")
     return folder not in ("adult", "acs", "housing", "pums", "cervical") or is_there(DATA / folder)
 
@@ -242,7 +240,6 @@ table_of = cache(lambda name: TABLES[name]())
 
 
 def fitted(release: ka.Release, model: Model) -> Any:
-    """The model on a release."""
     return release.glm(model.formula, model.family, link=model.link, where=model.where, reference=model.reference)
 
 
@@ -253,7 +250,6 @@ def of_rows(table: Table, frame: pd.DataFrame, model: Model) -> Any:
 
 @cache
 def truth(name: str, index: int) -> dict[str, float]:
-    """The coefficients in the population."""
     table = table_of(name)
     found = of_rows(table, table.population, table.models[index])
     return dict(zip(found.names, (one.value for one in found.coefficients), strict=True))

@@ -43,7 +43,6 @@ def mixture(n_rows: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def population_density(x: Array) -> Array:
-    """Of the mixture."""
     parts = ((0.6, -1.2, 0.5), (0.4, 1.4, 0.8))
     return sum(share * norm.pdf(x, centre, scale) for share, centre, scale in parts)
 

@@ -77,9 +77,8 @@ def margins_apart(
     from release_side.quality.score_tables import ScoreTables, shares_of, total_variations
 
     tables = ScoreTables(domain, group)
-    apart = total_variations(
-        tables, *(shares_of(tables, tables.counts(domain.encode(part))) for part in (rows, others))
-    )
+    shares = (shares_of(tables, tables.counts(domain.encode(part))) for part in (rows, others))
+    apart = total_variations(tables, *shares)
     return float(apart[tables.one_way].mean()), float(apart[tables.compared].mean())
 
 

@@ -227,7 +227,6 @@ def spreads(epsilon: float) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """The parts asked for, one after the other."""
     arguments = command_line(
         __doc__, parts=("models", "adult", "draws"), epsilon=(1.0,), only=(), task=None, settings=SETTINGS, draws=1
     )

@@ -107,7 +107,6 @@ TASKS: dict[str, Callable[[], Task]] = {
 
 
 def lines(name: str, task: Task, epsilons: list[float], draws: int) -> Iterator[dict[str, Any]]:
-    """A line for each source of rows."""
     for rows, part in {"private rows": 1, "a tenth of them": 10, "a hundredth": 100}.items():
         found = scores(task, private_rows(task.train.iloc[::part], task.domain), "cells")
         yield {"table": name, "rows": rows} | found

@@ -72,7 +72,6 @@ def errors(frame: pd.DataFrame, encoded: Array, family: str, features: int, seed
 
 
 def lines(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A line for each family, ε and F."""
     frame = made_up(options.rows)
     encoded = DOMAIN.encode(frame)
     for family, epsilon, features in product(options.family, options.epsilon, options.features):

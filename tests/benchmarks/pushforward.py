@@ -24,7 +24,6 @@ _A, _B = Domain((Real(name="x", lower=0.5, upper=5.5),)), Domain((Real(name="y",
 
 
 def exact() -> dict[str, float]:
-    """The population's answers."""
     z = np.linspace(-5.5, 5.5, 81)
     w = np.exp(-(z**2) / 2)
     w = w / w.sum()  # with these weights the trapezoidal rule is exact to 1e-7

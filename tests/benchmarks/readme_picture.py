@@ -68,9 +68,8 @@ def draw_rates(ax: Axes, frame: pd.DataFrame) -> None:
 
 def rate_intervals(hits: Array, repetitions: Array) -> tuple[Array, Array]:
     """(low, high) of the 95 % interval of each rate (Clopper & Pearson 1934)."""
-    intervals = [
-        binomtest(int(k), int(n)).proportion_ci(method="exact") for k, n in zip(hits, repetitions, strict=True)
-    ]
+    tests = (binomtest(int(k), int(n)) for k, n in zip(hits, repetitions, strict=True))
+    intervals = [test.proportion_ci(method="exact") for test in tests]
     return np.array([one.low for one in intervals]), np.array([one.high for one in intervals])
 
 
@@ -96,7 +95,6 @@ def draw(frame: pd.DataFrame, rows: int, output: Path) -> None:
 
 
 def main() -> None:
-    """Simulate, print, draw."""
     choice = command_line(__doc__, repetitions=200, rows=10_000, workers=2, output=OUTPUT)
     started = time.monotonic()
     with ProcessPoolExecutor(choice.workers) as pool:

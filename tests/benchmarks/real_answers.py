@@ -126,7 +126,6 @@ class Table:
         return self.population.sample(N, replace=True, random_state=seed).reset_index(drop=True)
 
     def as_text(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Every cell as its text, as `publish` wants it."""
         return table.assign(**{name: table[name].map("{:.10g}".format) for name in self.numbers})
 
     def sampling(self) -> tuple[np.ndarray, np.ndarray]:
@@ -137,7 +136,6 @@ class Table:
         return truth, values.std(axis=0, ddof=1)
 
     def options(self, kernel: str) -> dict[str, Any]:
-        """What `publish` is asked for."""
         target = {"target": self.target} if kernel.endswith("target") else {}
         return target | ({} if kernel in ("default", "target") else {"kernel": kernel.removesuffix("-target")})
 

@@ -91,7 +91,6 @@ def population(name: str) -> pd.DataFrame:
 
 
 def as_text(table: pd.DataFrame) -> pd.DataFrame:
-    """Every cell as its text, as `publish` wants it."""
     return table.apply(lambda column: column.map("{:.10g}".format) if column.dtype.kind in "if" else column.astype(str))
 
 

@@ -228,7 +228,6 @@ def model_scores(table: Table, rows: Any) -> Scores:
 
 
 def scores(table: Table, frame: pd.DataFrame) -> Scores:
-    """All scores of rows to learn from."""
     margins = zip(("tv_1way", "tv_2way"), margins_apart(table.domain, frame, table.train), strict=True)
     return model_scores(table, natural_rows(table.domain, frame)) | dict(margins)
 

@@ -327,7 +327,6 @@ def of_rows(table: Table, share: float) -> Any:
 
 
 def line(name: str, setting: str, models: dict[str, tuple[float, float] | str], **more: Any) -> None:
-    """Print a line of results."""
     shown = {
         model: "/".join(f"{x:.3f}" for x in two) if isinstance(two, tuple) else two for model, two in models.items()
     }

@@ -14,7 +14,7 @@ from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Integer
 from release_side.private_rows import csv_file
-from release_side.private_rows.batches import Batches
+from release_side.private_rows.rows import Batches
 
 DOMAIN = Domain((Integer(name="age", lower=17, upper=90), Categorical(name="city", levels=("A", "B"))))
 GOOD = pa.table({"age": [30], "city": ["A"], "who": [1], "note": ["x"]})

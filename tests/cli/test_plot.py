@@ -32,7 +32,6 @@ def rows(n: int, seed: int) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that the help names, and a rehearsal."""
     folder = tmp_path_factory.mktemp("plots")
     domain = Domain((
         Integer(name="age", lower=17, upper=90), Integer(name="hours-per-week", lower=1, upper=99),

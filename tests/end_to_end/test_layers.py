@@ -68,7 +68,6 @@ def floor_of(module: str) -> int | None:
 
 
 def wrong_imports(source: str, path: Path) -> list[str]:
-    """What a module imports against the rules."""
     module = name_of(path)
     here, wrong = floor_of(module), []
     for name in imported(source, module, is_package=path.name == "__init__.py"):

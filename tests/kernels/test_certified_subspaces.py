@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from contracts import KERNELS, KernelCase, every
 from door_cases import HOSTILE, Claimed, measured, recorded, squared_distance
 from feature_cases import worst_rows
-from file_tools import Members, array_of, forged, npy, refused
+from file_tools import Members, array, forged, refused
 
 import release_side
 from kmeanalyst.kernels import Gaussian, Laplacian, OnColumns, Polynomial, Product, Scaled, Sum
@@ -308,13 +309,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return path
 
 
-def edited(name: str, make: Any) -> Any:
-    def edit(header: dict[str, Any], members: Members) -> None:
-        made = make(array_of(members, name))
-        members[f"measurement/{name}.npy"] = npy(made)
-        header["measurement"]["feature_map"]["arrays"][name] = list(made.shape)
-
-    return edit
+edited = partial(array, declare=True)
 
 
 def without_certificate(header: dict[str, Any], members: Members) -> None:

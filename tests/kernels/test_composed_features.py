@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import refusals
 from contracts import FAMILIES, FEATURE_MAPS, FeatureCase, every
-from file_tools import SCHEMA_TEST, forged, members_of, narrow, refused, same, setting
+from file_tools import SCHEMA_TEST, forged, members_of, narrow, refused, renamed, same, setting
 from kernel_cases import CELL, LABELLED, PEOPLE, drawn
 
 from kmeanalyst.kernels import Gaussian, Kernel, Margins, OnColumns, Product, Scaled, Sum
@@ -139,15 +138,6 @@ def test_a_name_that_is_not_the_kernels_is_refused(labelled_path: Path, tmp_path
         edit = setting("measurement", "feature_map", "name", to=name)
         forgery = forged(labelled_path, lambda header, members, edit=edit: edit(header))
         refused(forgery, tmp_path, "feature_map, field name", "the kernel makes it sum")
-
-
-def renamed(old: str, new: str) -> Any:
-    def edit(header: dict[str, Any], members: Any) -> None:
-        arrays = header["measurement"]["feature_map"]["arrays"]
-        arrays[new] = arrays.pop(old)
-        members[f"measurement/{new}.npy"] = members.pop(f"measurement/{old}.npy")
-
-    return edit
 
 
 def test_arrays_with_other_names_are_refused(labelled_path: Path, tmp_path: Path):

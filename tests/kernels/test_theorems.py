@@ -61,7 +61,6 @@ def random_features(n: int, *, epsilon: float = 1.0) -> Release:
 
 
 def error(release: Release) -> float:
-    """The distance to the population's embedding."""
     return PLANE.distance(release.encoded_points, release.weights)
 
 

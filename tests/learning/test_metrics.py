@@ -197,9 +197,8 @@ def test_names_are_scikit_learns_in_either_form_and_the_task_has_its_default():
     assert metric_named("roc_auc_score", two) is metric_named("roc_auc", two) is metric_named(None, two)
     assert metric_named(None, three).name == "accuracy"
     assert metric_named(None, None) is metric_named("r2_score", None)
-    with pytest.raises(
-        ValueError, match=r"'neg_mean_squared_error' is not a metric.*losses as losses.*mean_squared_error"
-    ):
+    message = r"'neg_mean_squared_error' is not a metric.*losses as losses.*mean_squared_error"
+    with pytest.raises(ValueError, match=message):
         metric_named("neg_mean_squared_error", None)
     with pytest.raises(ValueError, match=r"'r2' is not a metric for a model of classes; there are accuracy.*Pass one"):
         metric_named("r2", two)

@@ -53,7 +53,6 @@ def path(release: ka.Release, tmp_path: Path) -> Path:
 
 
 def forge(path: Path, edit: Callable[[dict[str, Any]], None], **more: bytes) -> None:
-    """The file with its schema edited, and further members."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()} | more
     schema = json.loads(members["schema.json"])

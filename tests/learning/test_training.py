@@ -87,7 +87,6 @@ CONSTANT = {  # or nearly so, by their defaults, on private rows as well
 
 
 def fit_small(name: str, kind: Any, release: Release, effective_rows: float | None = None) -> tuple[Any, str]:
-    """A small model of the release, and its target."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of iterations cut short, and of classes that scikit-learn retires
         estimator = kind(**WITH.get(name, {}))

@@ -51,7 +51,6 @@ def caption_of(ax: Axes) -> str:
 
 
 def weighted(**columns: Any) -> Release:
-    """Points of equal weight from elsewhere."""
     frame = pd.DataFrame(columns)
     return ka.from_frame(frame.assign(weight=1 / len(frame)), kernel=None)
 

@@ -54,7 +54,6 @@ def with_statement(release: Release, weights: Array | None = None, **changes: ob
 
 
 def rehearsed(release: Release) -> Release:
-    """The same release, stamped as a rehearsal."""
     assert release.statement is not None
     return with_statement(release, mechanism=f"rehearsal of {release.statement.mechanism}")
 

@@ -148,9 +148,8 @@ def test_each_cell_has_the_noise_that_is_declared_for_it() -> None:
         ends = [each.interval(0.95) for each in found[-1]]
         held.append([low <= share <= high for (low, high), share in zip(ends, shares.ravel(), strict=True)])
     privacy = 4000 * np.median([[each.parts["privacy"] for each in one] for one in found], axis=0)
-    assert (privacy <= 1.02 * deviations.ravel()).all() and privacy[:6] == pytest.approx(
-        deviations.ravel()[:6], rel=0.1
-    )
+    assert (privacy <= 1.02 * deviations.ravel()).all()
+    assert privacy[:6] == pytest.approx(deviations.ravel()[:6], rel=0.1)
     assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 300)
     listed = counts(x=np.repeat([*"abcd"], 3), y=[*"uvw"] * 4, count=noisy.ravel(), variance=deviations.ravel() ** 2)
     same = ka.from_measurements(domain, [listed.iloc[::-1]], n_rows=4000).expectations(questions)
@@ -226,9 +225,8 @@ def test_twins_are_averaged_by_precision_and_an_exact_table_fixes_n() -> None:
     small = NoisyTable([610.0, 380.0], ["sex"], scale=10.0)
     twice = [small, NoisyTable([590.0, 420.0], ["sex"], scale=20.0)]
     measurement, _ = measurement_of_tables([cells_of_table(one, SEXES) for one in twice], SEXES, 1000)
-    assert measurement.vector == pytest.approx([0.606, 0.388]) and measurement.noise_scale == pytest.approx(
-        80**0.5 / 1000
-    )
+    assert measurement.vector == pytest.approx([0.606, 0.388])
+    assert measurement.noise_scale == pytest.approx(80**0.5 / 1000)
     exact = NoisyTable([600, 400], ["sex"], exact=True)
     release = ka.from_measurements(SEXES, [small, exact])
     assert release.statement is not None and release.statement.n_rows == 1000
@@ -308,9 +306,8 @@ def test_a_file_with_a_declaration_is_read_only_if_it_is_about_its_numbers(burea
         opened(forged(path, lambda header, _: header["measurement"].pop("relative_noise")), tmp_path)
     pair = NoisyTable(np.full((3, 2), 100.0), ["city", "rich"], scale=5)
     ka.from_measurements(Domain(DOMAIN.columns[1:]), [pair]).write(path)
-    with pytest.raises(
-        ka.FileRefused, match=r"the privacy statement: .*is not complete"
-    ):  # one of ours has more fields
+    # one of ours has more fields
+    with pytest.raises(ka.FileRefused, match=r"the privacy statement: .*is not complete"):
         opened(forged(path, lambda header, _: header["statement"].pop("declared_by")), tmp_path)
     rounds = [{"count": 1, "step": 1, "scale": 1.0}]
     with pytest.raises(ka.FileRefused, match="were chosen by no scores of ours"):
@@ -329,9 +326,8 @@ def test_the_command_makes_the_release_that_its_file_of_tables_describes(tmp_pat
     assert result.exit_code == 0 and "as declared by us; not verified" in result.stderr
     release = ka.read_release(tmp_path / "a.kme")
     assert release.probability("sex == 'F'").value == pytest.approx(0.6003, abs=2e-3)
-    assert (
-        release.measurement is not None and release.measurement.relative_noise is not None
-    )  # of the Parquet file's rows
+    # of the Parquet file's rows
+    assert release.measurement is not None and release.measurement.relative_noise is not None
     (tmp_path / "tables.toml").write_text(listed + "sigma = 2\n", encoding="utf-8")
     result = call("kmeanalyst", "import", tmp_path / "tables.toml", "--output", tmp_path / "b.kme")
     assert result.exit_code == 1 and "'sigma'] is unknown" in result.stderr and not (tmp_path / "b.kme").exists()

@@ -157,9 +157,8 @@ def test_texts_that_may_say_anything_are_refused_for_what_they_hide(derived_path
         header = json.loads(members_of(derived_path)["release.json"])
         for hostile in HOSTILE:
             strange = replace_header(derived_path, with_text(header, keys, hostile), tmp_path / "strange.kme")
-            with pytest.raises(
-                FileRefused, match=r"release\.json has a text with an?.*\(U\+[0-9A-F]+\).*could pass for"
-            ):
+            message = r"release\.json has a text with an?.*\(U\+[0-9A-F]+\).*could pass for"
+            with pytest.raises(FileRefused, match=message):
                 read_release(strange)
 
 
@@ -317,9 +316,8 @@ def test_a_ledger_shows_no_hostile_text(tmp_path: Path) -> None:
             for entry in LedgerFile(path).unverified()
         ]
         assert any(json.dumps(hostile) in entry.facts for entry in changed)
-        replace_all(
-            Ledger(path), recomputed(changed)
-        )  # a chain that fits, with a name that no ledger of ours would have
+        # a chain that fits, with a name that no ledger of ours would have
+        replace_all(Ledger(path), recomputed(changed))
         check_silent(release_side_run("ledger", "show", str(path)), hostile)
 
 

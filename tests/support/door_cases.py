@@ -24,6 +24,12 @@ from release_side.door.private_mean import private_mean
 from release_side.private_rows.unit_rows import UnitRows
 
 
+def unread() -> Iterator[Array]:
+    """Rows that may not be read."""
+    raise AssertionError("a row was read")
+    yield
+
+
 @dataclass
 class Recorder:
     """A mechanism that adds nothing and remembers what it was asked for."""

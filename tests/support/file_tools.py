@@ -249,6 +249,17 @@ def array(name: str, make: Callable[[np.ndarray], Any], *, declare: bool = False
     return edit
 
 
+def renamed(name: str, other: str) -> Edit:
+    """An array under another name, in the header and the archive."""
+
+    def edit(header: dict[str, Any], members: Members) -> None:
+        arrays = header["measurement"]["feature_map"]["arrays"]
+        arrays[other] = arrays.pop(name)
+        members[f"measurement/{other}.npy"] = members.pop(f"measurement/{name}.npy")
+
+    return edit
+
+
 def cell(value: float, *index: int) -> Callable[[np.ndarray], np.ndarray]:
     """An array with another number at the index, or else in its first cell."""
 

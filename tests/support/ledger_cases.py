@@ -1,11 +1,13 @@
-"""Spends, refusals and commands for tests of the ledger, and chains of entries that others have changed."""
+"""Spends, refusals and commands for tests of the ledger, an unread table, and chains of entries that others have changed."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from kmeanalyst.releases.statement import GAUSSIAN, LAPLACE
@@ -29,6 +31,13 @@ def refusal(action: Callable[[], object]) -> str:
     with pytest.raises(PublishError) as caught:
         action()
     return str(caught.value)
+
+
+class Unread(pd.DataFrame):
+    """A table that fails when a row is read."""
+
+    def set_axis(self, *facts: Any, **options: Any) -> Any:
+        raise AssertionError("a row was read")
 
 
 def recomputed(entries: list[Entry]) -> list[Entry]:

@@ -1,12 +1,7 @@
 """How strongly pairs of columns go together, one measure for numbers and levels alike, with its error.
 
-A column is a vector of features: a number itself, or an indicator for each level. With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2), S
-the variance of a number or the probability of a level, ‖D‖² is the squared correlation of two numbers, the correlation ratio of
-a number and levels (Fisher 1925), and φ² of levels; its root over √(the fewer levels − 1) is Cramér's V (Cramér 1946, §21.9).
-
-To first order D is normal with the covariance C of the error model: the variance of ‖D‖² is 4 DᵀCD + 2 tr C². Its mean tr C
-under noise alone is not subtracted: best answers lose a part of the dependence too, and on real tables are too small rather than
-too large.
+With D = S_a^(-1/2) Cov(a, b) S_b^(-1/2), S the variance of a number or the probability of a level, ‖D‖² is the squared correlation
+of two numbers, the correlation ratio of a number and levels, and φ² of levels. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """The χ² test of a measured table, within each cell of a third column or not, with its table and residuals.
 
-With d a table less the product of its margins, T = dᵀV⁻d, V from the noise and the sampling of the rows. Contrasts z_kl = u_kᵀ x
-v_l of the table x, u_k orthogonal to the first column's shares and v_l to the second's, carry the same; for the right u and v (a
-generalised eigenvalue problem for each column) their variances are λ_k μ_l/N + τ², so that T = Σ z²/(λμ/N + τ²).
-
-T spreads its power over all contrasts. `weighted_test` adds the score statistic of a random density ratio that is smooth along
-columns with an order, each divided by its standard deviation under independence: the sum is Σ e χ²₁ exactly.
+T = dᵀV⁻d, d a table less the product of its margins, V from the noise and the sampling of the rows; for the right contrasts z
+T = Σ z²/(λμ/N + τ²). `weighted_test` adds a score statistic with more power along orders. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations

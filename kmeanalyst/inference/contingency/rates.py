@@ -295,9 +295,7 @@ def _frame(
         for band, width in (("", z), ("band_", max(_largest_deviation(covariance, level), z)))
         for side, sign in (("low", -1), ("high", 1))
     }
-    of_parts = {
-        part: np.nan if parts[part] is None else np.sqrt(np.maximum(parts[part].diagonal(), 0.0)) for part in PARTS
-    }
+    of_parts = {p: np.nan if parts[p] is None else np.sqrt(np.maximum(parts[p].diagonal(), 0.0)) for p in PARTS}
     columns = {"survival": value, "standard_error": error, **of_parts, **ends, "at_risk": at_risk}
     return pd.DataFrame(columns, index=pd.Index(times, name=name))
 

@@ -1,20 +1,9 @@
-"""Draws of the table for Rubin's rule, and replicate weights for a survey design.
+"""Draws of the table for Rubin's rule, and replicate weights for a survey design: two kinds of sets, each for one rule alone.
 
-Both start from deviations: draws of how the weights of the private table's own rows may differ from the fit's, by the noise
-for privacy and by what the measurement leaves open (Matheron's rule; see `MeasuredErrors.deviations`). They become weights of rows
-(`PositiveWeights`), of which there are two kinds of sets, each for one rule and no other:
+    draws        m tables of N rows, each of which may be the private table. For Rubin's rule: Ū plus (1 + 1/m) B between tables.
+    replicates   one set of rows with a weight, and R replicate weights, each a table of N rows from a draw of the table.
 
-    draws        m tables of N rows. Each is what the private table may have been; rows are taken as evenly as can be, so that
-                 they add no noise of drawing. For Rubin's rule: mean Ū of the usual variances, plus (1 + 1/m) B between
-                 tables (`mice::pool`, Stata's `mi`). Ū is sampling, B privacy and resolution.
-    replicates   one set of rows with a weight, and R replicate weights of all three parts: each is a table of N rows that is
-                 drawn from a draw of the table. For the mean squared deviation from the answer under the weight.
-
-Rules of synthetic data (`pool.syn`, Ū + B/m; `lm.synds`, Ū) hold for a table without noise. On a simulated table their 95 %
-intervals held .78 and .72 at ε = 1, .54 and .35 at ε = 0.1, where draws held .98 and .94 (tests/benchmarks/draws_coverage.py).
-
-Rows of all columns cannot have the error of every relation at once: on Adult's 15 columns slopes of a regression held .98 at ε = 1
-and .54 at ε = 0.1. Of columns that are named they can: 1.00 and .98.
+How they are made, and how often their intervals hold the truth: tutorials/derivations.md.
 """
 
 from __future__ import annotations
@@ -104,7 +93,10 @@ def replicates(
             f"R must be at least 2, got {R!r:.80}: a whole number of replicates, whose spread gives errors. Pass R=100."
         )
     if R < FEWEST_REPLICATES:
-        warnings.warn(too_few(R), stacklevel=2)
+        warnings.warn(
+            f"R = {R} replicates give standard errors that are off by ± {100 / np.sqrt(2 * R):.0f} %, and intervals need a t "
+            f"distribution with {R - 1} degrees of freedom. Take R = {FEWEST_REPLICATES} or more.", stacklevel=2
+        )  # fmt: skip
     rng = np.random.default_rng(rng)
     frame, weights, drawn, n = _drawn(release, R, columns, rng)
     counts = rng.multinomial(n, drawn.T).T
@@ -115,13 +107,6 @@ def replicates(
 
 def is_whole(number: object, least: int) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(number >= least)
-
-
-def too_few(R: int) -> str:
-    return (
-        f"R = {R} replicates give standard errors that are off by ± {100 / np.sqrt(2 * R):.0f} %, and intervals need a t "
-        f"distribution with {R - 1} degrees of freedom. Take R = {FEWEST_REPLICATES} or more."
-    )
 
 
 def _drawn(
@@ -208,9 +193,8 @@ class PositiveWeights:
         root = 1 / np.sqrt(self.ridge)
         scaled = self.features * root
         mean = self.probabilities @ scaled
-        values, vectors = np.linalg.eigh(
-            (scaled.T * self.probabilities) @ scaled - np.outer(mean, mean) + np.eye(len(root))
-        )
+        covariance = (scaled.T * self.probabilities) @ scaled - np.outer(mean, mean)
+        values, vectors = np.linalg.eigh(covariance + np.eye(len(root)))
         whiten = vectors / np.sqrt(values)
         missing = whiten.T @ (scaled.T @ weights - mean[:, None] * weights.sum(axis=0))
         return self._solved((scaled - mean) @ whiten, whiten.T @ whiten, missing)

@@ -1,14 +1,8 @@
 """What a measurement of tables says of any question, through all its cells at once.
 
-With p the released rows, y the measurement, τ its noise and C = Cov_p φ, a Gaussian process with prior covariance κ Cov_p has
-
-    a = κ (κ C + τ²I)⁻¹ Cov_p(φ, h),    answer E_p h + aᵀ(y − E_p φ),    error τ²‖a‖² + κ Var_p(h − aᵀφ),
-
-the mean of h under p (1 + (φ − E_p φ)ᵀ κ (κ C + τ²I)⁻¹ (y − E_p φ)): some weights may be negative. In the error, κ Var_p is
-divided among sets of columns, each with a κ of its own (`interactions`): any a has a valid error. κ is by MacKay's update
-(1992) from independent columns, validation is generalised (Golub, Heath & Wahba 1979), and what a second step would add
-(twicing; Tukey 1977) counts twice as an error. Any a gives a valid error: a solver that stops early costs width. Where noise
-differs by cell, φ and y are divided by it, relative to τ, first.
+A Gaussian process around the released rows p, of prior covariance κ Cov_p, given the measurement y of noise τ, C = Cov_p φ:
+a = κ (κ C + τ²I)⁻¹ Cov_p(φ, h), answer E_p h + aᵀ(y − E_p φ), error τ²‖a‖² + κ Var_p(h − aᵀφ). Any a has a valid error.
+Derivation, and how κ is found: tutorials/derivations.md.
 """
 
 from __future__ import annotations
@@ -224,9 +218,8 @@ class _System:
     def of(cls, measurement: Measurement, covariance: FeatureCovariance, spread: float) -> _System:
         noise_variance = _solvable_noise(measurement.noise_scale**2, covariance, spread)
         assert isinstance(measurement.feature_map, MarginFeatures)
-        return cls(
-            covariance, spread, noise_variance, _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
-        )
+        blocks = _Blocks.of(covariance, measurement.feature_map, spread, noise_variance)
+        return cls(covariance, spread, noise_variance, blocks)
 
     def __matmul__(self, A: Array) -> Array:
         return self.spread * (self.covariance @ A) + self.noise_variance * A

@@ -1,28 +1,8 @@
 """How far a population may depart from the fitted rows, by sets of columns: what a measurement leaves open of a question.
 
 Around rows of weights p a population is p (1 + Σ g_S), g_S a function of the columns in S, of variance κ_S for each direction of
-mean square 1 that no part of S has. What the answers do not follow of a question, r = h − aᵀφ, is divided among the sets: the
-variance of E[r | cells of S], less that of its parts and less what chance gives so many cells, times κ_S (Hooker 2007 has the
-decomposition; columns that copy each other are counted twice, so that all sets together have at most Var r).
-
-    single columns and counted sets    κ, as the measurement shows it (`cell_fit`). Where noise drowns the shares of a column, rows
-                                       follow it and κ says nothing: usual columns' shares do (`of_columns`).
-    a pair that was not counted        what its noisy score leaves possible: the score is the L1 distance u of the pair's table from
-                                       what the release assumed of it. Before it is seen u is exponential with a mean in proportion
-                                       to r = Σ √E over the cells' shares E; all scores give the proportion. κ_S = π/2 E[u²]/r²,
-                                       times 9 for events, which add departures of one sign, but no event departs by more than
-                                       half of the distance. Without a score, that of strong usual pairs; where the rows did not
-                                       say which pairs to leave out, that of the strongest, as far as both columns' own shares
-                                       allow it.
-    within a cell of a column          values may heap: a share of the cell's whole mass may be anywhere in it.
-    within a cell of a pair            columns that are tied across their ranges may be tied within them, in all cells alike: one
-                                       date is before the other, in each. The more, the likelier the cell is than by chance.
-    a larger set that was only scored  what its score says of κ_S, in the same way.
-    all further sets                   κ of triples in real tables, as far as the scores of sets that were not drawn for their
-                                       distance allow it: an assumption, as these were not counted.
-
-Of a coefficient or a correlation a relation is expected: the population may depart along the question by a correlation of
-deviation ½, and of a pair that was scored by as much as its own score says.
+mean square 1 that no part of S has. What the answers do not follow of a question, r = h − aᵀφ, is divided among the sets, each of
+which has its κ_S: tutorials/derivations.md says from where, for columns, pairs, cells and larger sets.
 """
 
 from __future__ import annotations
@@ -109,9 +89,7 @@ class Interactions:
         rows = rows[chosen]
         cells = np.ascontiguousarray(kernel.cells(rows).T.astype(np.int32))
         finest = dict(zip(kernel.finer, kernel.fine_cells(rows).T, strict=True))
-        within = tuple(
-            _parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells)
-        )  # fmt: skip
+        within = tuple(_parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells))
         found = cls(
             n, chosen, weights, cells, kernel.sizes, within, pairs,
             np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread,

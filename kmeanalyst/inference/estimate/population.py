@@ -259,7 +259,6 @@ def expecting_relations(population: Population, influence: Array) -> Array:
 
 
 def _parts(model: ErrorModel | IndependentErrors, influences: Sequence[Array]) -> Iterator[Parts]:
-    """The parts of each of many errors."""
     for first in range(0, len(influences), _TOGETHER):
         some = influences[first : first + _TOGETHER]
         longest = max(map(len, some))

@@ -1,12 +1,8 @@
 """The population fit: the most plausible population under a measurement, and how far the truth may be from it.
 
-A population is a mixture p of clouds of rows, single or blurred. It minimises ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ, A the features of
-the clouds, R = τ²I + Cov_p A/N and q a reference: maximum entropy under noise (Dudík, Phillips & Schapire 2007), with κ = 2
-KL(p‖q)/γ by empirical Bayes (MacKay 1992), γ the number of directions that the measurement determines.
-
-Ridge regression divides a question h into aᵀφ, which the measurement determines, and a rest: privacy τ‖a‖, sampling √(Var h/N),
-resolution √(κ′ Var(h − aᵀφ)), κ′ the κ of the finest features that are shown, and how far fits to measurements drawn from p depart
-from it. Variances are under p with a little of q, as a population may have mass where p has none: that counts with all of κ.
+A mixture p of clouds of rows minimises ½‖y − Aᵀp‖²_{R⁻¹} + KL(p‖q)/κ: maximum entropy under noise (Dudík, Phillips & Schapire
+2007). Ridge regression divides a question h into aᵀφ, which the measurement determines, and a rest, for the errors of privacy,
+sampling and resolution. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations

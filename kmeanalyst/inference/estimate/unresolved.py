@@ -210,9 +210,7 @@ def _noisy_shares(release: ReleaseData, ranges: dict[int, Array]) -> Iterator[tu
             inside = [_inside(domain.columns[columns[t]], edges[t], ranges[columns[t]]) for t in asked]
             if None not in inside:
                 shape = (-1, *(group.sizes[t] for t in asked))
-                sums = [
-                    float(each[first:last].reshape(shape)[:, *inside].sum()) for each in (measurement.vector, variances)
-                ]
+                sums = [float(v[first:last].reshape(shape)[:, *inside].sum()) for v in (measurement.vector, variances)]
                 yield sums[0] / square**0.5, (sums[1] / square) ** 0.5
 
 
@@ -225,7 +223,6 @@ def _inside(column: Any, edges: Sequence[float], ends: Array) -> slice | None:
 
 
 def _tables(release: ReleaseData) -> MarginFeatures | None:
-    """The features of what was measured, if these are cells of tables."""
     features = None if release.measurement is None else release.measurement.feature_map
     return features if isinstance(features, MarginFeatures) else None
 

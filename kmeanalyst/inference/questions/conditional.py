@@ -1,15 +1,8 @@
 """E[f(Y) | X = x] from one release, each with its error: by its conditional mean embedding, and the amplitude of this.
 
-Kernel ridge regression with the release's weights in place of 1/n and a constant that is not penalised (Song et al. 2009;
-Grünewälder et al. 2012), iterated once on its residuals (twicing; Stuetzle & Mittal 1979). With φ = (1, coordinates of k(x, ·)),
+Kernel ridge regression with the release's weights, iterated once on its residuals (twicing). With φ = (1, coordinates of k(x, ·)),
 A = Σ w φφᵀ, D the identity but for 0 at the constant and G = (A + λD)⁻¹: θ₁ = G Σ w φ f, θ₂ = θ₁ + G Σ w φ (f − φᵀθ₁), ĝ = φᵀθ₂.
-The remaining bias is φᵀ(λGD)²θ₂ to first order. λ = (1/N + 1/M)/3 + τ/(√3 B) is public.
-
-Amplitude: noise flattens ridges. Around x a departure α b (p − q) of the fit p, q its rows with the given columns exchanged, b =
-s/E_p s² and s the smoother's weight function, has the features D = E_(p−q) b φ: y − E_p φ ~ N(α D, S), S = τ²I + κ′ Cov_p φ. The
-posterior of α ~ N(0, ρ²) has the variance v = 1/(1/ρ² + DᵀS⁻¹D) and the mean v DᵀS⁻¹(y − E_p φ); E[f | X = x] moves by α E_(p−q)
-b s f. Answers are half way between the two models; half of the distance is an error, and so is what v leaves open. A ridge
-narrower than an eighth of a column's range stays flattened: its peak may be missed (tests/benchmarks/conditional_expectation.py).
+Amplitude: noise flattens ridges; a departure α of the fit along each is estimated. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations
@@ -261,9 +254,8 @@ def amplitudes(smooth: Smoother, at: Array) -> Amplitudes | None:
     s = smooth.weight_function(at)[first + drawn]
     b = s / np.maximum((s**2).mean(axis=0), 1e-300)
     features = measurement.feature_map
-    moved = [
-        (features(fit.rows[drawn]) - features(rows)).T @ b / len(drawn) for rows in exchanged
-    ]  # (F, q) E_(p−q) b φ
+    home = features(fit.rows[drawn])
+    moved = [(home - features(rows)).T @ b / len(drawn) for rows in exchanged]  # (F, q) E_(p−q) b φ
     D = share * np.mean(moved, axis=0)
     precision = _precision(population.release, measurement, fit)
     weighted = precision @ D
@@ -280,9 +272,8 @@ def _exchanged(release: ReleaseData, names: Sequence[str], rows: Array, rng: np.
     """Rows with the given columns of these (n, d), and the others of these in another order."""
     domain, sources = release.domain, sources_of(release.derived, names)
     own = np.array([domain.columns[j].name in sources for j in domain.column_of])
-    return tuple(
-        kept_or(domain, np.where(own, rows, rows[rng.permutation(len(rows))]), rows) for _ in range(_EXCHANGES)
-    )
+    others = (rows[rng.permutation(len(rows))] for _ in range(_EXCHANGES))
+    return tuple(kept_or(domain, np.where(own, rows, other), rows) for other in others)
 
 
 Given: TypeAlias = Mapping[str, Any] | pd.DataFrame

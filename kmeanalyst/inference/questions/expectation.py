@@ -177,15 +177,14 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
 
 def _of_single_values(population: Population, asked: Expression, answer: float) -> float:
     """By how much the answer may be off, as values that it asks for may have more or less mass than the rows say."""
-    whole = (
-        population if population.given is None else population_of(population.release, view=cast(View, population.view))
-    )
+    given, view = population.given, cast(View, population.view)
+    whole = population if given is None else population_of(population.release, view=view)
     frame = whole.model.frame.iloc[: len(whole.weights)]
     square, equal = 0.0, mass_of_equals(whole.release, asked, frame, population.weights)
     if equal > 0 and equal - answer > _ROUNDING and len(conditions_joined(asked)) == 1:
         square = max(equal - answer, answer) ** 2
     for name, value, ends, departs in single_values(whole.release, asked, frame, whole.weights):
-        moved, mass = _moved(population, asked.text, whole, name, value, ends)
+        moved, mass = _moved(population, asked.text, whole, name, value, _codes(population, name), ends)
         square += (departs * moved / mass) ** 2 if mass > 0 else departs**2
     return float(np.sqrt(square))
 
@@ -194,31 +193,30 @@ def _of_heaps(population: Population, asked: Expression) -> float:
     """By how much the answer may be off, as mass may heap at the first value of a range with which it compares."""
     square = 0.0
     for name, value, narrow, wide in values_at_edges(population.release, asked):
-        moved, mass = _moved(population, asked.text, population, name, value, narrow)
-        around = float(population.weights @ _within(population, name, wide))
+        codes = _codes(population, name)
+        moved, mass = _moved(population, asked.text, population, name, value, codes, narrow)
+        around = float(population.weights @ ((codes >= wide[0]) & (codes < wide[1])))
         square += (min(AT_EDGES * around, mass) * moved / mass) ** 2 if mass > 0 else 0.0
     return float(np.sqrt(square))
 
 
-def _within(population: Population, name: str, ends: Array) -> Array:
-    """Which of the weighted rows are in a range of a column, (M,)."""
-    codes = population.release.domain[name].encode(population.model.frame[name].iloc[: len(population.weights)])[0]
-    return (codes >= ends[0]) & (codes < ends[1])
+def _codes(population: Population, name: str) -> Array:
+    return population.release.domain[name].encode(population.model.frame[name].iloc[: len(population.weights)])[0]
 
 
 def _moved(
-    population: Population, question: str, source: Population, name: str, value: float, ends: Array
+    population: Population, question: str, source: Population, name: str, value: float, codes: Array, ends: Array
 ) -> tuple[float, float]:
     """How the answer changes as all rows within a range move to a value of it; and their mass elsewhere, in another population."""
-    inside = _within(population, name, ends)
+    inside = (codes >= ends[0]) & (codes < ends[1])
     rows = population.model.frame.iloc[: len(inside)][inside]
     if not inside.any():
         return 0.0, 0.0
     column = population.release.domain[name]
     code = column._encode_one(value)
-    elsewhere = column.encode(rows[name])[0] != code
     moved = rows.assign(**{name: column.decode(np.array([code])).iloc[0]})
     apart = population.values_at(question, moved) - population.values_at(question, rows)
+    elsewhere = codes[inside] != code
     return float(population.weights[inside] @ np.nan_to_num(apart)), float(source.weights[inside] @ elsewhere)
 
 

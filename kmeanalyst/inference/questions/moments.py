@@ -234,10 +234,6 @@ def _pairs(d: int) -> list[tuple[int, int]]:
     return list(combinations_with_replacement(range(d), 2))
 
 
-def _columns(population: Population, names: Sequence[str]) -> Array:
-    return np.column_stack([population.values(population.question(name)) for name in names])
-
-
 def _least(population: Distribution, X: Array) -> Array:
     """(d,) variances that are rounding errors of 0."""
     return _ROUNDING * np.max(X[: len(population.weights)] ** 2, axis=0)
@@ -254,7 +250,7 @@ def _central_moments(population: Distribution, X: Array, pairs: Sequence[tuple[i
 
 
 def _entries(population: Population, names: Sequence[str], correlations: bool) -> list[Statistic]:
-    X, pairs = _columns(population, names), _pairs(len(names))
+    X, pairs = np.column_stack([population.values(population.question(name)) for name in names]), _pairs(len(names))
     moments, least = _central_moments(population, X, pairs), _least(population, X)
     variances = [moments[pairs.index((i, i))] for i in range(len(names))]
     feasible = cache(lambda same: [entry.value for entry in _entries(same, names, correlations)])

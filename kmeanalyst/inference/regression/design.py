@@ -7,7 +7,7 @@ rule).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import product
@@ -71,11 +71,8 @@ class Design:
         return tuple(dict.fromkeys(question for factor in self.factors.values() for question in factor.questions))
 
     def matrix(self, values: Mapping[str, Array], n: int) -> Array:
-        return np.column_stack([_product(values, questions, n) for questions in self.columns])
-
-
-def _product(values: Mapping[str, Array], questions: Sequence[str], n: int) -> Array:
-    return reduce(np.multiply, (values[question] for question in questions), np.ones(n))
+        factors = ([values[question] for question in questions] for questions in self.columns)
+        return np.column_stack([reduce(np.multiply, parts, np.ones(n)) for parts in factors])
 
 
 def design_of(population: Population, formula: Formula) -> Design:

@@ -1,13 +1,7 @@
 """Weighted values of a random variable: their distances to others' and to samples, the test of a sample, fewer of them.
 
-Values are mapped to the kernel's features on some reference values. Each feature is a question, so its mean over the
-releases' weighted points has an influence function on each release, and all of them have a joint covariance: privacy
-noise, sampling and resolution. The test's statistic is the squared distance of two mean features; under the
-hypothesis it is a weighted sum of χ², its coefficients the eigenvalues of that covariance and the sample's together.
-
-The points of a product are gathered in cells (a tree that always splits the cell whose mean represents its values worst), and the
-cells thinned to the number asked for, with bounded weights (Schölkopf et al. 2015, *Computing functions of random variables via
-reproducing kernel Hilbert space representations*, §4, reduced sets).
+The test's statistic is the squared distance of two mean features of a kernel; under the hypothesis it is a weighted sum of χ², its
+coefficients the eigenvalues of their joint covariance. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations

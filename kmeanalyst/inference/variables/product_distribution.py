@@ -1,14 +1,8 @@
 """The joint distribution of several releases taken as independent: the product of their weighted points.
 
-Up to some millions of combinations the product is taken whole; beyond, combinations are drawn: each release's points
-as evenly as its weights allow (systematic resampling, Kitagawa 1996), matched at random. A statistic with derivative
-d(x, y) by the weight of a combination has the influence Σ_j w_j d(z, y_j) on the first release and likewise on the
-others (von Mises 1947; the first projection of Hoeffding 1948), which is all that an error bar needs. Conditions hold
-for combinations, so that they may tie releases together.
-
-Σ w f(z) estimates the embedding of f(X) for any continuous f while Σ|w| stays bounded as the number of points grows
-(Simon-Gabriel, Scibior, Tolstikhin & Schölkopf 2016, theorem 1; Balog, Tolstikhin & Schölkopf 2018, §3.3, theorem 11). Large
-weights of both signs fit a kernel mean in their own kernel and cancel there, but not behind f: `check_bounded` warns of them.
+Up to some millions of combinations the product is taken whole; beyond, combinations are drawn. A statistic with derivative d(x, y)
+by the weight of a combination has the influence Σ_j w_j d(z, y_j) on the first release (tutorials/derivations.md). Large weights of
+both signs fit a kernel mean in their own kernel, but not behind a function of it: `check_bounded` warns of them.
 """
 
 from __future__ import annotations

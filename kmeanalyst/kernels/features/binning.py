@@ -80,9 +80,7 @@ class RandomBinning(CellFeatures):
             fitting = int(np.searchsorted(np.cumsum(drawn[-1]), free, side="right"))
             parts.append([array[..., :fitting] for array in drawn])
             free = 0 if fitting < len(drawn[-1]) else free - int(drawn[-1].sum())
-        widths, shifts, missing, strides, cells = (
-            np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)
-        )
+        widths, shifts, missing, strides, cells = (np.concatenate(own, axis=-1) for own in zip(*parts, strict=True))
         return cls(kernel, widths, shifts, missing, strides, cells)
 
     @cached_property

@@ -1,14 +1,8 @@
 """Where the labels of training rows come from: the rows' own, or every label that a row can have.
 
-A row of a release of margins has one drawn label of the many that it can have, and a model also learns this accident. The
-distribution of the target given the other columns has few parameters, which the measured tables determine better:
-
-released  the rows' own labels.
-smoothed  on releases of margins. For classes every label that a row can have, weighted by its probability given the row's
-          other columns in models of the rows that the measurement stops (`smoothed_classes`). For numbers two to four values
-          that a row can have, from rows whose predicted mean is alike (`smoothed_numbers`). Trees gain most, since they
-          follow drawn labels most (tutorials/measured.md). With more than two classes a rare label is represented by some of
-          the rows that can have it, with larger weights.
+released  the rows' own labels: one drawn label of the many that a row can have, and a model also learns this accident.
+smoothed  on releases of margins: every label that a row can have, by models of the rows that the measurement stops, of classes
+          (`smoothed_classes`) or of numbers (`smoothed_numbers`). Reasons: tutorials/derivations.md.
 """
 
 from __future__ import annotations
@@ -41,11 +35,10 @@ def find_labels(
     key = ("smoothed", target, tuple(sorted(predictors)) if regressed else None)
     try:
         if key not in models:
-            models[key] = (
-                fit_smoothed_numbers(release, target, predictors)
-                if regressed
-                else fit_smoothed_classes(release, target)
-            )
+            if regressed:
+                models[key] = fit_smoothed_numbers(release, target, predictors)
+            else:
+                models[key] = fit_smoothed_classes(release, target)
         found: LabelModel = models[key]
         return found
     except ValueError as reason:

@@ -1,17 +1,8 @@
 """The probabilities of a class given the other columns, from models of a release's rows that the measurement stops.
 
-Rows of a release of margins fit its tables, and each has one drawn label. A model that follows every label learns the drawing and
-the noise with it: trees above all. So probabilities are the geometric mean of those of two models that stop early, a logistic
-regression of cells (few parameters, the right form for what tables of single columns with the target say) and boosted trees of
-seven leaves (columns that act together). Each goes on, with a weaker penalty or more trees, until its tables of the target with
-every other column are near enough to the measured ones. The misfit is the mean over cells of (model − measured)², in units of the
-variance of privacy noise and sampling: 1 for the truth, and less for the rows' own labels, which follow the noise. Near enough
-is a third of the way from these to 1 (Morozov's discrepancy principle; Engl, Hanke & Neubauer 1996, §4.3). No fold of the rows
-takes part, since rows that are drawn to fit the same tables are not independent. Where the mean of both models is not near
-enough to the measured tables of the target with two columns or more, which the logistic regression cannot follow, it counts less.
-
-What it gives is in tutorials/measured.md (tests/benchmarks/class_targets.py): any classifier that learns these probabilities
-in place of labels gains, trees most.
+They are the geometric mean of those of a logistic regression of cells and of boosted trees of seven leaves. Each goes on until its
+tables of the target with every other column are near enough to the measured ones (Morozov's discrepancy principle). Reasons:
+tutorials/derivations.md; what it gives: tutorials/measured.md (tests/benchmarks/class_targets.py).
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
 """Values of a number given other columns: means of even parts of the rows of a release whose predicted mean is alike.
 
-Each row of a release of margins has one drawn value, and a model that follows every value learns the drawing: trees and
-neighbours above all. A mean given the other columns has few parameters. So it is predicted by models that follow single values
-little, a ridge regression of cells and boosted trees of seven leaves of what it leaves over, and rows are grouped by their sum.
-The values that a row can have are the means of even parts of its group's values, from the least to the largest. So their mean is
-the group's, their spread is nearly that of the rows, and a single value of large mass (a spike at 0) stays what it is but in one
-part. Taking values from rows of a similar predicted mean is predictive mean matching (Little 1988, Missing-data adjustments in
-large surveys).
-
-What it gives is in tutorials/measured.md (tests/benchmarks/numeric_targets.py).
+A ridge regression of cells, and boosted trees of what it leaves over, predict the mean; rows are grouped by their sum (predictive
+mean matching; Little 1988). Reasons: tutorials/derivations.md. What it gives is in tutorials/measured.md
+(tests/benchmarks/numeric_targets.py).
 """
 
 from __future__ import annotations

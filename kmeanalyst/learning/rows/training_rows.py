@@ -32,9 +32,7 @@ _VIEWS: tuple[View, ...] = ("signed", "probability", "resampled", "fitted")
 _CLASSES = 200  # the most values of a whole number that can be classified
 _NO_WEIGHT = 1e-9  # share of the mean weight below which a weight is 0: fitted populations have rows that hardly count
 _OF_LABELS = 0x6C6162656C  # "label": the stream of their order
-_DIGITS = (
-    30  # binary, of a relative weight: it hides the rounding of weights times a constant, but for one in some 2**21
-)
+_DIGITS = 30  # binary, of a relative weight: hides the rounding of weights times a constant, but for one in some 2**21
 
 
 @dataclass(frozen=True)

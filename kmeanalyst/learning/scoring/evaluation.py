@@ -1,11 +1,8 @@
 """How good a model is on a release or on a sample of real rows, each score with its error.
 
-A score on a release is a function of its weights like any other statistic. Its influence function at the released points
-and at the rows of the fitted population gives its error in parts, and two models' scores keep their correlation, so that
-score(a, data) - score(b, data) is the paired comparison. The model is taken as fixed: the effect of noisy training data is
-part of the score, not of its error.
-
-Metrics use the default view of answers; those of ranks the probability view, if weights of the default view are negative.
+A score is a function of the weights like any other statistic; two models' scores keep their correlation, so that score(a, data) -
+score(b, data) is the paired comparison. Metrics use the default view of answers; those of ranks the probability view, if weights of
+the default view are negative. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations
@@ -60,7 +57,8 @@ class Task:
         chosen = np.ones(len(frame), dtype=bool) if given is None else given
         truth = self._truth(frame[self.target][chosen])
         rows = self.inputs(frame[chosen].reset_index(drop=True))
-        kinds = {need: self._kind(need) for need in needs}
+        of_ranks: Need = "scores" if hasattr(self.model, "decision_function") else "probabilities"
+        kinds = {need: of_ranks if need == "scores" else need for need in needs}
         found = {kind: _spread(getattr(self, f"_{kind}")(rows), chosen) for kind in set(kinds.values())}
         answers: dict[str, Any] = {need: found[kind] for need, kind in kinds.items()}
         return Predictions(truth=_spread(truth, chosen), classes=self.classes, positive=self.positive, **answers)
@@ -107,9 +105,6 @@ class Task:
             )
         found = _finite(np.asarray(self.model.predict_proba(rows)), "probabilities")
         return found if found.dtype.kind == "f" else found.astype(float)
-
-    def _kind(self, need: Need) -> Need:
-        return "probabilities" if need == "scores" and not hasattr(self.model, "decision_function") else need
 
     def _scores(self, rows: pd.DataFrame) -> Array:
         """decision_function (n, K); of two classes it gives one number."""

@@ -1,11 +1,7 @@
 """Scikit-learn's metrics as functions of the rows' weights, each with its derivative by every weight.
 
-A metric is built from weighted sums (`Statistic`), so that precision or R² is written as its formula and its influence
-function follows (Deville 1999). Means are divided by the sum of the weights, as in scikit-learn: accuracy and zero-one loss
-always add up to 1. Under signed weights the formulas are unchanged, and can give values that no population has.
-
-The two metrics of ranks, the area under the ROC curve (Mann & Whitney 1947, ties counted half) and average precision
-(a sum over the distinct scores), sort the rows. This is meaningless under signed weights: they need weights ≥ 0.
+A metric is built from weighted sums (`Statistic`), so that its influence function follows (Deville 1999). Metrics of ranks sort the
+rows, which is meaningless under signed weights: they need weights ≥ 0. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations

@@ -279,9 +279,8 @@ def _check_features(estimator: Any, encoder: DomainEncoder) -> None:
 def _with_levels(estimator: Any, encoder: DomainEncoder) -> Any:
     """CategoricalNB with the number of levels of each column set: the points of a release need not have them all."""
     if isinstance(estimator, CategoricalNB) and estimator.min_categories is None:
-        sizes = [
-            len(column.levels) + column.missing for column in encoder.domain.columns if isinstance(column, Categorical)
-        ]
+        columns = (column for column in encoder.domain.columns if isinstance(column, Categorical))
+        sizes = [len(column.levels) + column.missing for column in columns]
         estimator.set_params(min_categories=sizes)
     return estimator
 

@@ -48,9 +48,8 @@ def column_from_dict(table: Any) -> Column:
     name, kind = table.get("name", "(unnamed)"), table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise DomainError(f"column {name}: kind must be one of {', '.join(KINDS)}, got {kind!r}.")
-    arguments: dict[str, Any] = {
-        key: tuple(v) if isinstance(v, list) else v for key, v in table.items() if key != "kind"
-    }
+    given = {key: value for key, value in table.items() if key != "kind"}
+    arguments: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
     try:
         return KINDS[kind](**arguments)
     except TypeError:
@@ -339,9 +338,7 @@ class Domain(Memoised, Printed):
         1   41  <=50K
         """
         cells = [rows[:, indices[0] if len(indices) == 1 else indices] for indices in self.coordinates]
-        frame = pd.DataFrame(
-            {column.name: column.decode(part) for column, part in zip(self.columns, cells, strict=True)}
-        )
+        frame = pd.DataFrame({own.name: own.decode(part) for own, part in zip(self.columns, cells, strict=True)})
         for column in self.columns:
             if float32 and column.kind == "real":
                 values = frame[column.name].to_numpy()
@@ -426,9 +423,8 @@ def read_domain(path: str | Path) -> Domain:
         )
     folder = Path(path).parent
     columns = Domain.from_dict(_plain_dates(_with_trees(parsed.get("column", []), folder))).columns
-    domain = Domain(
-        columns, rules=rules_from(parsed.get("rule", []), folder), samples=digests_of(parsed.get("sample", []))
-    )
+    rules, samples = rules_from(parsed.get("rule", []), folder), digests_of(parsed.get("sample", []))
+    domain = Domain(columns, rules=rules, samples=samples)
     check_kept(domain)
     return domain
 

@@ -223,9 +223,7 @@ def one_way_kernel(domain: Domain, columns: tuple[int, ...], *, ranged: bool) ->
     chosen = [domain.columns[j] for j in columns]
     cuts = [_cuts(column, _RANGES[0]) for column in chosen]
     margins = Margins(
-        edges=tuple(
-            edges if ranged or column.has_levels else () for column, (edges, _) in zip(chosen, cuts, strict=True)
-        ),
+        edges=tuple(cut if ranged or column.has_levels else () for column, (cut, _) in zip(chosen, cuts, strict=True)),
         atoms=tuple(atoms for _, atoms in cuts),
         missing=tuple(column.missing for column in chosen),
         shares=(1.0, 0.0, 0.0),

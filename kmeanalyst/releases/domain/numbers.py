@@ -210,10 +210,7 @@ class Number(Column):
 
     def _encode_numbers(self, values: Array) -> tuple[Array, Array]:
         clamped = self._clamp(values)
-        return self._scaled(clamped), ~self._near(clamped, values)
-
-    def _near(self, clamped: Array, values: Array) -> Array:
-        return np.abs(clamped - values) <= self._half
+        return self._scaled(clamped), ~(np.abs(clamped - values) <= self._half)
 
     def _clamp(self, values: Array) -> Array:
         return np.clip(self.multiples(np.clip(values, *self.natural_bounds)), *self._extremes)
@@ -261,9 +258,8 @@ class Number(Column):
             return every
         low, high = self.bounds
         even = np.linspace(low, high, size) + rng.uniform(-0.5, 0.5, size) * (high - low) / (size - 1)
-        return np.unique(
-            self.rounded(np.concatenate([np.clip(even, low, high), self._codes(self.edges), self.atom_codes]))
-        )
+        values = [np.clip(even, low, high), self._codes(self.edges), self.atom_codes]
+        return np.unique(self.rounded(np.concatenate(values)))
 
     def _every_present(self, most: int) -> Array | None:
         if self.grain is None:

@@ -1,19 +1,15 @@
-"""Questions as text: small expressions over column names, parsed by hand and never by eval. FORMAT.md §9 has the grammar.
+"""Questions as text: small expressions over column names, parsed by hand and never by eval.
 
-Operators, precedence and associativity are Python's; numbers, 'texts' or "texts" (a quote inside quotes of its kind is
-written twice), true, false, columns, `names in backticks`, and the functions abs log log1p exp sqrt floor ceil round min max
-where(condition, a, b) missing(column) year(date) month(date) number(column of levels). Of a tree of codes, equality with a node
-is equality with any code at or below it; of two dates, left - came is a number of days.
+FORMAT.md §9 has the grammar, tutorials/expressions.md a line for each operator and function; operators and precedence are Python's.
 
 A missing cell is neither equal nor unequal to anything: arithmetic on it gives NaN, as an undefined result does, and no comparison
-with it holds (`!=` and `not in` neither). `not` is plain negation: `not age > 50` holds where age is missing. missing(age) asks for
-the cells themselves.
+with it holds (`!=` and `not in` neither). `not` is plain negation: `not age > 50` holds where age is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -23,7 +19,6 @@ import pandas as pd
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Columns
 from kmeanalyst.releases.expressions import words
-from kmeanalyst.releases.expressions.differences import named
 from kmeanalyst.releases.expressions.extent import Extent, extent_of
 from kmeanalyst.releases.expressions.meaning import Interpreter
 from kmeanalyst.releases.expressions.syntax import (
@@ -38,6 +33,7 @@ from kmeanalyst.releases.expressions.syntax import (
     Logic,
     Name,
     Node,
+    Not,
     Parser,
     Sign,
     denied,
@@ -109,9 +105,8 @@ class Expression:
         >>> parse("age == 40 and 20 == 2 * hours").equated
         (('age', 40.0),)
         """
-        return tuple(
-            (name, float(value)) for name, sign, value in self.compared if sign == "==" and type(value) in (int, float)
-        )
+        equal = ((name, value) for name, sign, value in self.compared if sign == "==")
+        return tuple((name, float(value)) for name, value in equal if type(value) in (int, float))
 
     @property
     def compared(self) -> tuple[tuple[str, str, float | str | bool], ...]:
@@ -141,9 +136,7 @@ class Expression:
         """
         comparisons = [part for part in parts_of(self._root) if isinstance(part, Comparison)]
         sides = [((part.first, *(each for _, each in part.rest)), part.rest) for part in comparisons]
-        pairs = [
-            (one, two) for left, rest in sides for one, (sign, two) in zip(left, rest, strict=False) if sign == "=="
-        ]
+        pairs = [(a, b) for left, rest in sides for a, (sign, b) in zip(left, rest, strict=False) if sign == "=="]
         return tuple((one.name, two.name) for one, two in pairs if isinstance(one, Name) and isinstance(two, Name))
 
     @property
@@ -228,9 +221,8 @@ class Expression:
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
         """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""
-        none = [
-            frame[name].astype(object).map(number_written, na_action="ignore").isna() for name in self.read_as_numbers
-        ]
+        read = (frame[name].astype(object) for name in self.read_as_numbers)
+        none = [cells.map(number_written, na_action="ignore").isna() for cells in read]
         return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])
 
     def check(self, domain: Columns) -> Literal["number", "condition"]:
@@ -264,3 +256,53 @@ class Expression:
         with np.errstate(all="ignore"):
             values = np.asarray(run(frame), dtype=bool if kind == "condition" else np.float64)
         return np.array(np.broadcast_to(values, len(frame)))
+
+
+def named(node: Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]) -> Node:
+    """A condition with derived columns in the place of the differences that it compares with numbers, and of two columns compared.
+
+    columns   (a, b) → the column of a - b, and between which numbers, not at them, a comparison with it is one with a - b.
+    """
+    match node:
+        case Comparison(first=a, rest=((sign, b),)) if sign in TURNED:
+            for left, way, right in ((a, sign, b), (b, TURNED[sign], a)):
+                if (found := _compared(left, right, columns)) is not None:
+                    column, number, turned = found
+                    way = TURNED[way] if turned else way
+                    return Comparison(node.span, column, ((way, Constant(node.span, number)),))
+        case Not(operand=inner):
+            return replace(node, operand=named(inner, columns))
+        case Logic(operands=parts):
+            return replace(node, operands=tuple(named(part, columns) for part in parts))
+        case Call(function="where", arguments=(test, *values)):
+            return replace(node, arguments=(named(test, columns), *values))
+    return node
+
+
+def _compared(
+    left: Node, right: Node, columns: Mapping[tuple[str, str], tuple[str, float, float]]
+) -> tuple[Node, float, bool] | None:
+    """The derived column, or its absolute value, that these sides compare, with which number, and whether with turned signs."""
+    apart, number = left, _number(right)
+    if isinstance(left, Name) and isinstance(right, Name):
+        apart, number = Arithmetic(left.span, left, (("-", right),)), 0.0
+    within = isinstance(apart, Call) and apart.function == "abs"
+    match apart.arguments[0] if isinstance(apart, Call) and within else apart:
+        case Arithmetic(first=Name(name=a), rest=(("-", Name(name=b)),)) if number is not None:
+            for pair, turn in (((a, b), 1), ((b, a), -1)):
+                name, lower, upper = columns.get(pair, ("", 0.0, 0.0))
+                column: Node = Name(left.span, name)
+                if within and lower < -abs(number) and abs(number) < upper:
+                    return Call(left.span, "abs", (column,)), number, False
+                if not within and lower < turn * number < upper:
+                    return column, turn * number, turn < 0
+    return None
+
+
+def _number(node: Node) -> float | None:
+    match node:
+        case Constant(value=value) if type(value) in (int, float):
+            return float(value)
+        case Sign(sign="-", operand=inner) if (found := _number(inner)) is not None:
+            return -found
+    return None

@@ -413,9 +413,8 @@ class Interpreter:
     # ---- how to fix it
 
     def column_hint(self, node: Name) -> str:
-        dashed = [
-            n for n in self.domain.names if words.written(n)[0] == "`" and self.text.startswith(n, node.span.start)
-        ]
+        in_backticks = (name for name in self.domain.names if words.written(name)[0] == "`")
+        dashed = [name for name in in_backticks if self.text.startswith(name, node.span.start)]
         if dashed and self.text[node.span.start] != "`":
             return f"Did you mean {words.written(max(dashed, key=len))}, in backticks?"
         owner = next((c for c in self.domain.columns if isinstance(c, Categorical) and node.name in c.levels), None)

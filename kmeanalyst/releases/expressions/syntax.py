@@ -164,9 +164,7 @@ _WORDS_OF_OTHER_LANGUAGES = {
 }  # fmt: skip
 _SIGN = re.compile(r"\*\*|==|!=|<=|>=|[-+*/%<>()\[\],]")
 _SIGN_OF_OTHER_LANGUAGES = re.compile("|".join(map(re.escape, _SIGNS_OF_OTHER_LANGUAGES)))
-_LONG_SIGN_OF_OTHER_LANGUAGES = re.compile(
-    "|".join(re.escape(sign) for sign in _SIGNS_OF_OTHER_LANGUAGES if len(sign) > 1)
-)
+_LONG_SIGN_OF_OTHER_LANGUAGES = re.compile("|".join(re.escape(s) for s in _SIGNS_OF_OTHER_LANGUAGES if len(s) > 1))
 
 
 def number_written(level: str) -> float:

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 STAMP_COLUMN = "NOT_PRIVATE"  # a column of tables that are exported from rehearsals
 _DIMENSION = "point"
-_FORMULA = re.compile(
-    r"""[\s"']*[=+\-@＝＋－＠]|[\t\r]"""
-)  # wide signs too: some spreadsheets read them as narrow ones
+# wide signs too: some spreadsheets read them as narrow ones
+_FORMULA = re.compile(r"""[\s"']*[=+\-@＝＋－＠]|[\t\r]""")
 
 # the columns of the data dictionary of NIST's Diverse Communities Data Excerpts, all that SDNist reads
 SDNIST_COLUMNS = (
@@ -109,8 +108,9 @@ def without_formulas(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """
     columns, count = {}, 0
     for name, series in frame.items():
-        texts = series.astype(object) if _is_text(series) else series
-        if texts is not series:
+        texts = series
+        if isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype) or series.dtype == object:
+            texts = series.astype(object)
             dangerous = texts.map(_is_formula).to_numpy(dtype=bool)
             texts = texts.where(~dangerous, "'" + texts[dangerous].astype(str))
             count += int(dangerous.sum())
@@ -120,20 +120,12 @@ def without_formulas(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     return pd.DataFrame(columns, index=frame.index), count
 
 
-def _is_text(series: pd.Series) -> bool:
-    return isinstance(series.dtype, pd.CategoricalDtype | pd.StringDtype) or series.dtype == object
-
-
 def _is_formula(cell: object) -> bool:
     return isinstance(cell, str) and _FORMULA.match(cell) is not None and parse_number(cell) is None
 
 
 def _to_csv(frame: pd.DataFrame, path: Path) -> None:
     frame.to_csv(path, index=False)
-
-
-def _to_parquet(frame: pd.DataFrame, path: Path) -> None:
-    frame.to_parquet(path, index=False, engine="pyarrow")
 
 
 def _to_excel(frame: pd.DataFrame, path: Path) -> None:
@@ -194,7 +186,7 @@ def _to_netcdf(frame: pd.DataFrame, path: Path) -> None:
 
 _WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     ".csv": _to_csv,
-    ".parquet": _to_parquet,
+    ".parquet": lambda frame, path: frame.to_parquet(path, index=False, engine="pyarrow"),
     ".nc": _to_netcdf,
     ".xlsx": _to_excel,
     ".dta": _to_stata,

@@ -62,7 +62,6 @@ def _is_shape(value: Any) -> bool:
 
 
 def _holds(rules: dict[str, _Rule], value: Any) -> bool:
-    """Whether a value is a table that has just these fields, each as its rule says."""
     return isinstance(value, dict) and set(value) == set(rules) and all(rules[name][1](value[name]) for name in rules)
 
 
@@ -269,7 +268,6 @@ def _check_outline(header: dict[str, Any], form: str, rules: dict[str, _Rule], *
 
 
 def _check_fields(what: str, table: Any, rules: dict[str, _Rule], *, more_allowed: bool = False) -> None:
-    """FileRefused unless the table has exactly the fields of `rules`, and each satisfies its rule."""
     if not isinstance(table, dict):
         raise refusal(what, f"it should be a table of {', '.join(rules)}")
     absent, unknown = sorted(set(rules) - set(table)), sorted(set(table) - set(rules))

@@ -329,10 +329,6 @@ def _random_fourier(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) ->
     return RandomFourier(kernel, linear, tables)
 
 
-def _nystroem(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
-    return Nystroem(kernel, basis_points(kernel, domain, arrays))
-
-
 def _certified(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> FeatureMap:
     """Basis points and a jitter whose certificate holds: it is computed again here."""
     what = "feature_map, field arrays"
@@ -385,7 +381,7 @@ def _composed(kernel: Kernel, domain: Domain, arrays: dict[str, Array]) -> Featu
 
 FEATURE_MAPS: dict[str, Callable[[Kernel, Domain, dict[str, Array]], FeatureMap]] = {
     RandomFourier.name: _random_fourier,
-    Nystroem.name: _nystroem,
+    Nystroem.name: lambda kernel, domain, arrays: Nystroem(kernel, basis_points(kernel, domain, arrays)),
     CertifiedNystroem.name: _certified,
     MarginFeatures.name: _margins,
     Concatenation.name: _composed,

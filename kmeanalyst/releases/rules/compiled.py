@@ -364,11 +364,9 @@ def _of_range(column: Number, below: float, above: float, most: int) -> Array:
         inside = np.linspace(below, above, most)[:-1] + _BESIDE_END * (above - below) * (np.arange(most - 1) == 0)
         return np.append(inside, np.nextafter(above, below))
     first, last = column.multiples(FROM_SCALE[column.scale](np.array([below, above])), np.ceil) - (0.0, column.grain)
-    return (
-        np.asarray(column._scaled(np.unique(column.multiples(np.linspace(first, last, most), np.floor))))
-        if first <= last
-        else np.zeros(0)
-    )
+    if first > last:
+        return np.zeros(0)
+    return np.asarray(column._scaled(np.unique(column.multiples(np.linspace(first, last, most), np.floor))))
 
 
 # ------------------------------------------------------------------ texts → rules that fit the domain

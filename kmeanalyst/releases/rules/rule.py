@@ -70,9 +70,8 @@ class Rule:
         >>> Rule.from_dict({"always": "hours == 0 or employed"}).kind
         'always'
         """
-        kinds = [
-            kind for kind in (NEVER, ALWAYS, MISSING, COMBINATIONS, DERIVE) if isinstance(table, dict) and kind in table
-        ]
+        known = (NEVER, ALWAYS, MISSING, COMBINATIONS, DERIVE)
+        kinds = [kind for kind in known if isinstance(table, dict) and kind in table]
         if len(kinds) != 1:
             raise DomainError(f"a [[rule]] table must be of one of five kinds, got {table!r:.200}. Write {_FORMS}.")
         kind = kinds[0]

@@ -273,9 +273,7 @@ class _Tables(ExpectedFeatures):
         import torch
 
         p = self._cell_probabilities(soft)
-        tables = (
-            (square, table) for group in self.groups for square, table in zip(group.squares, group.tables, strict=True)
-        )
+        tables = (each for group in self.groups for each in zip(group.squares, group.tables, strict=True))
         return torch.cat([square**0.5 * _together(table, p) for square, table in tables], dim=1)
 
     def mean(self, soft: SoftRows, weights: Tensor) -> Tensor:

@@ -209,9 +209,8 @@ def _with_surplus(search: MixtureFit, mixture: Mixture, rng: np.random.Generator
 
 def _pooled(mixtures: list[Mixture]) -> Mixture:
     weights = np.concatenate([mixture.weights / len(mixtures) for mixture in mixtures])
-    return replace(
-        mixtures[0], weights=weights, parameters=np.vstack([mixture.parameters for mixture in mixtures]), loss=np.inf
-    )
+    parameters = np.vstack([mixture.parameters for mixture in mixtures])
+    return replace(mixtures[0], weights=weights, parameters=parameters, loss=np.inf)
 
 
 class _Chain:

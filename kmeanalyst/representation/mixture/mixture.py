@@ -133,9 +133,8 @@ class MixtureFit:
         K, p = mixture.parameters.shape
         limits = [limit for law in self.laws for limit in law.bounds]
         low, high = np.array(limits).T
-        start = np.concatenate(
-            [np.log(np.maximum(mixture.weights, 1e-6)), np.clip(mixture.parameters, low, high).ravel()]
-        )
+        logits, parameters = np.log(np.maximum(mixture.weights, 1e-6)), np.clip(mixture.parameters, low, high)
+        start = np.concatenate([logits, parameters.ravel()])
 
         def objective(flat: Array) -> tuple[float, Array]:
             weights, parameters = softmax(flat[:K]), flat[K:].reshape(K, p)
@@ -235,9 +234,8 @@ class MixtureFit:
         found = self.around(rows, np.full(len(rows), 1 / len(rows)), np.arange(len(rows)))
         for law, own in zip(self.laws, self.slices, strict=True):
             log_sds = found.parameters[:, own][:, law.log_sds]
-            log_sds[:] = rng.uniform(
-                np.log(_SMALLEST), np.log(np.maximum(law.extents / 6, 4 * _SMALLEST)), log_sds.shape
-            )
+            largest = np.maximum(law.extents / 6, 4 * _SMALLEST)
+            log_sds[:] = rng.uniform(np.log(_SMALLEST), np.log(largest), log_sds.shape)
         return found
 
 

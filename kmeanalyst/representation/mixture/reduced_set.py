@@ -1,10 +1,6 @@
 """Few weighted points whose mean random Fourier feature is near a target, for every column kind: ½‖Σ w_m φ(z_m) − y‖² in rounds of
-
-1. weights, given the points (`convex_fit`); points that do not help get weight zero;
-2. points, one column at a time, from a grid of the column's values. Moving point m from a to b changes the objective by
-   w_m Re⟨r − w_m φ(a), φ(b) − φ(a)⟩, r the residual, and phases are sums over columns, so that one matrix product finds the best
-   value for all points. A random share of the gaining points moves; those of weight zero move to where mass is lacking;
-3. L-BFGS for columns without a step.
+weights (`convex_fit`), of points, one column at a time from a grid of its values, and of L-BFGS for columns without a step
+(tutorials/derivations.md).
 """
 
 from __future__ import annotations

@@ -37,7 +37,6 @@ def _allowed(domain: Domain, cells: Cells) -> AllowedCells:
 
 
 def _row(domain: Domain, cells: Cells) -> Array | None:
-    """The cells of a row that keeps all rules, if one was found."""
     row = kept_row(domain)
     return None if row is None else cells.cells(row[None])[0]
 

@@ -191,9 +191,8 @@ def estimate_tables(
         worth[i, j] = worth[j, i] = np.abs(table - independent[i, j]).sum() - noise
     tree_pairs = spanning_tree(worth) if d > 1 else []
     seen = [pair for pair in tree_pairs if pair in observed.pairs]
-    known = {pair: independent[pair] for pair in tree_pairs} | _measured(
-        observed, seen, independent, ones, allowed, orders
-    )
+    known = {pair: independent[pair] for pair in tree_pairs}
+    known |= _measured(observed, seen, independent, ones, allowed, orders)
     tree = Tree.of(tree_pairs, d)
     implied = allowed_tables(implied_tables(tree, known), ones, allowed)
     further = [pair for pair in observed.pairs if pair not in known]

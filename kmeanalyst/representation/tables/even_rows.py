@@ -47,9 +47,8 @@ def draw_cells(
     ones, tree = estimates.ones, estimates.tree
     cells = np.zeros((n, len(ones)), dtype=np.intp)
     known: frozenset[int] = frozenset()
-    strong = {
-        s: t for s, t in estimates.sets.items() if np.abs(t - implied_by_pairs(s, estimates.pairs)).sum() > _STRONG
-    }
+    sets, pairs = estimates.sets, estimates.pairs
+    strong = {s: t for s, t in sets.items() if np.abs(t - implied_by_pairs(s, pairs)).sum() > _STRONG}
     by_strong = replace(estimates, sets=strong)
     for k in tree.order:
         parent = tree.parents[k]

@@ -88,12 +88,11 @@ def _n_rows(tables: Sequence[TableCells], given: int | None) -> tuple[int, bool,
 
 def _as_counts(tables: Sequence[TableCells], N: int) -> tuple[list[TableCells], float]:
     """The tables in counts, exact ones with the least noise that is used, which is 0 where there is no exact one."""
-    found = [
-        replace(table, values=table.values * N, deviations=table.deviations * N, shares=False)
-        if table.shares
-        else table
-        for table in tables
-    ]
+
+    def counts(table: TableCells) -> TableCells:
+        return replace(table, values=table.values * N, deviations=table.deviations * N, shares=False)
+
+    found = [counts(table) if table.shares else table for table in tables]
     noisy = [float(table.deviations.min()) for table in found if table.deviation]
     if len(noisy) == len(found):
         return found, 0.0
@@ -175,9 +174,8 @@ def _arranged(tables: Sequence[TableCells], domain: Domain) -> tuple[list[TableC
         base = (larger or own)[0]
         chain = [one for one in own if one.edges != base.edges]
         nested = all({*a.edges[0]} < {*b.edges[0]} for a, b in pairwise([base, *chain]))
-        alike = all(one.edges == base.edges for one in larger) and all(
-            one.atoms == base.atoms for one in (*larger, *own)
-        )
+        alike = all(one.edges == base.edges for one in larger)
+        alike = alike and all(one.atoms == base.atoms for one in (*larger, *own))
         if not (nested and alike):
             raise ValueError(
                 f"the ranges of {column.name!r:.80} differ between tables. Those of two columns or more must have the same, and "

@@ -127,9 +127,8 @@ def rows_in_cells(
     kernel: Margins, domain: Domain, cells: Array, fine: dict[int, FineRanges], rng: np.random.Generator
 ) -> Array:
     """Encoded rows (n, d) in the given cells (n, d): numbers are related within cells as their cells are."""
-    rows = np.column_stack(
-        [values_in_cells(kernel, domain, j, cells[:, j], fine.get(j), rng) for j in range(len(domain))]
-    )
+    columns = range(len(domain))
+    rows = np.column_stack([values_in_cells(kernel, domain, j, cells[:, j], fine.get(j), rng) for j in columns])
     ordered = Number | Ordinal | Boolean  # levels stay as they are, and numbers follow them
     numbers = [j for j, column in enumerate(domain.columns) if isinstance(column, ordered) and len(kernel.edges[j])]
     ranges = [np.searchsorted(np.array(kernel.edges[j]), rows[:, j], side="right") for j in numbers]

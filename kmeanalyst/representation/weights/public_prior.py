@@ -94,9 +94,8 @@ def ridge_to_uniform(features: Array, coordinates: Array, noise_scale: float) ->
     low, high = 0, len(ridges)
     while high - low > 1:  # the residual grows with the ridge
         middle = (low + high) // 2
-        too_far = ridges[middle] * np.linalg.norm(_ridge_solution(second_moment, missing, ridges[middle])) > (
-            _CLOSE * noise_scale
-        )
+        norm = np.linalg.norm(_ridge_solution(second_moment, missing, ridges[middle]))
+        too_far = ridges[middle] * norm > _CLOSE * noise_scale
         low, high = (low, middle) if too_far else (middle, high)
     ridge = float(ridges[low])
     return 1 / len(features) + features @ _ridge_solution(second_moment, missing, ridge), ridge

@@ -52,9 +52,8 @@ def public_weights(features: Array, measurement: Measurement, allowed: ConvexSet
     allowed    None: any signed weights. A set: its weights nearest to those in the norm of G + λ, where λ is the
                ridge of `ridge_to_uniform`.
     """
-    coordinates, _ = posterior_of_public(
-        features, measurement.vector, measurement.noise_scale, n_rows=measurement.n_rows
-    )
+    vector, noise_scale = measurement.vector, measurement.noise_scale
+    coordinates, _ = posterior_of_public(features, vector, noise_scale, n_rows=measurement.n_rows)
     free, ridge = ridge_to_uniform(features, coordinates, measurement.noise_scale)
     if allowed is None:
         return free

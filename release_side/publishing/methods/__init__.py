@@ -94,9 +94,8 @@ def _of_targets(kind: type[ReleaseMethod], choices: Choices, domain: Domain) -> 
 
     What a column depends on is in these tables. One target goes with other measurements too, if they are asked for.
     """
-    asked = kind is RandomFeatures and (
-        choices.kernel == "adaptive" or (choices.kernel is None and choices.noise != "laplace")
-    )
+    by_default = choices.kernel is None and choices.noise != "laplace"
+    asked = kind is RandomFeatures and (choices.kernel == "adaptive" or by_default)
     several = isinstance(choices.target, tuple)
     if choices.target is None or (not asked and not several) or any(column.is_text for column in domain.columns):
         return choices

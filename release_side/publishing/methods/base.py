@@ -23,8 +23,7 @@ from kmeanalyst.releases.measurement import GRID, Measurement, grid_sensitivity,
 from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, software_versions, zcdp_rho
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices.choices import Choices
-from release_side.choices.options import check_readable, fitting
-from release_side.choices.statement import KERNEL, taken_as_public
+from release_side.choices.options import KERNEL, check_readable, fitting, taken_as_public
 from release_side.door.door import Door
 from release_side.door.exponential_mechanism import MultisetSampler
 from release_side.door.mechanism import Noise, RehearsalNoise, check_int64_range, noise_for

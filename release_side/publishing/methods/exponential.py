@@ -14,8 +14,7 @@ from kmeanalyst.releases.file.limits import USUAL
 from kmeanalyst.releases.file.points import cells_of_a_row
 from kmeanalyst.releases.statement import PopulationSize, PrivacyStatement, software_versions
 from release_side.choices.choices import NOISES, Choices
-from release_side.choices.options import fitting, kernel_as_read
-from release_side.choices.statement import KERNEL, NO_PROTECTION, taken_as_public
+from release_side.choices.options import KERNEL, NO_PROTECTION, fitting, kernel_as_read, taken_as_public
 from release_side.door.door import Door
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,

@@ -30,8 +30,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
-from release_side.choices.options import public_generator
-from release_side.choices.statement import NO_PROTECTION
+from release_side.choices.options import NO_PROTECTION, public_generator
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod
 

@@ -26,8 +26,7 @@ from kmeanalyst.releases.statement import PopulationSize
 from kmeanalyst.representation.wanted import Wanted
 from release_side.choices import options as defaults
 from release_side.choices.choices import Choices
-from release_side.choices.options import public_generator
-from release_side.choices.statement import NO_PROTECTION
+from release_side.choices.options import NO_PROTECTION, public_generator
 from release_side.door.mechanism import Noise, RehearsalNoise
 from release_side.errors import PublishError
 from release_side.publishing.methods.base import SIZES, MeanMethod, expected_deviation
@@ -124,9 +123,8 @@ def better_basis(
     """The basis with the smaller expected error in the kernel's space; `plain` where there is no certificate."""
     if certified is None:
         return plain
-    of_certified, of_plain = (
-        _expected_square(basis, public[:_MOST_COMPARED], noise, size) for basis in (certified, plain)
-    )
+    rows = public[:_MOST_COMPARED]
+    of_certified, of_plain = (_expected_square(basis, rows, noise, size) for basis in (certified, plain))
     return certified if of_certified <= of_plain else plain
 
 

@@ -60,7 +60,6 @@ def means_and_slopes(frame: pd.DataFrame, weights: np.ndarray | None = None) -> 
 
 @cache
 def answered() -> tuple[np.ndarray, np.ndarray]:
-    """The release's own answers and their errors."""
     ours = of_tables().expectations(list(QUESTIONS))
     slopes = of_tables().glm(MODEL).to_frame().iloc[1:]
     values, errors = ([getattr(one, name) for one in ours] for name in ("value", "standard_error"))

@@ -57,9 +57,8 @@ def test_what_rules_decide():
         ("age > 40", (), None),
     ]:
         assert declared(HOSPITAL, question, where) == expected
-    many = Rule(
-        "never", "age < 15 and hours > 0 and employed == 'no' and state == 'A'"
-    )  # more columns than a question may
+    # more columns than a question may
+    many = Rule("never", "age < 15 and hours > 0 and employed == 'no' and state == 'A'")
     where = ("hours > 3", "employed == 'no'", "state == 'A'")
     assert declared(replace(with_rules(), rules=(many,)), "age >= 15", where) == Declared(True, (0,))
 

@@ -136,9 +136,8 @@ def test_where_no_population_agrees_the_nearest_ones_are_taken():
 def test_a_domain_of_few_rows_is_whole_in_the_robust_range():
     """On levels and whole numbers the range is over every population there is; beyond a thousand rows it is not."""
     rng = np.random.default_rng(0)
-    table = pd.DataFrame(
-        {"age": np.clip(rng.poisson(4, 5000), 0, 9), "sex": rng.choice(["F", "M"], 5000, p=[0.3, 0.7])}
-    )
+    age, sex = np.clip(rng.poisson(4, 5000), 0, 9), rng.choice(["F", "M"], 5000, p=[0.3, 0.7])
+    table = pd.DataFrame({"age": age, "sex": sex})
     domain = Domain((Integer(name="age", lower=0, upper=9), Categorical(name="sex", levels=("F", "M"), missing=True)))
     few = release_side.publish(table, domain, epsilon=1.0, delta=1e-6, rehearsal=1, features=100, points=50)
     rows = fit_population(few, few.measurement).rows[:30]

@@ -148,7 +148,6 @@ def test_the_mean_of_a_product_has_the_error_of_the_product_of_means(first, seco
 
 
 def with_more_weight(release: Release, index: int, step: float) -> Release:
-    """The same release, one point's weight larger by a step."""
     moved = release.weights.copy()
     moved[index] += step
     return release.replaced(weights=moved)
@@ -220,9 +219,8 @@ def test_cells_are_as_near_to_all_values_as_they_claim(monkeypatch: pytest.Monke
     assert cells.weights.sum() == pytest.approx(weights.sum())
     true = KernelMean(kernel, values, weights).distance(cells.embedding)
     assert true <= cells.rkhs_error + 1e-7
-    assert cells.rkhs_error < (
-        0.2 if isinstance(kernel, Laplacian) else 0.02
-    )  # a kernel with a kink bends at every cell
+    # a kernel with a kink bends at every cell
+    assert cells.rkhs_error < (0.2 if isinstance(kernel, Laplacian) else 0.02)
 
 
 def test_a_thinned_variable_has_bounded_weights_and_its_stated_error(first, second):

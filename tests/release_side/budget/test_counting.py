@@ -13,6 +13,7 @@ import pytest
 import refusals
 from click.testing import Result
 from command_line import curate as call
+from ledger_cases import Unread
 from scipy.stats import norm
 
 from kmeanalyst.kernels import Gaussian
@@ -29,13 +30,6 @@ DOMAIN = Domain((Integer(name="age", lower=17, upper=90),))
 FRAME = DOMAIN.decode(DOMAIN.draw(60, 1))
 UNITS = FRAME.assign(patient=[f"{k % 20}" for k in range(60)], visit=[f"{k}" for k in range(60)])
 SMALL: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "points": 5, "features": 20}
-
-
-class Unread(type(FRAME)):  # type: ignore[misc]
-    """A table whose rows may not be read."""
-
-    def set_axis(self, *facts: Any, **options: Any) -> Any:
-        raise AssertionError("a row was read")
 
 
 @pytest.fixture
@@ -280,9 +274,8 @@ def test_a_warning_before_the_draw_where_the_choice_may_not_depend_on_earlier_re
     publish(FRAME, DOMAIN, **SMALL | {"epsilon": 1.0}, **counted)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(
-            LedgerWarning, match=r"chosen before the first release was seen.*use Gaussian noise throughout, or"
-        ):
+        message = r"chosen before the first release was seen.*use Gaussian noise throughout, or"
+        with pytest.raises(LedgerWarning, match=message):
             publish(Unread(FRAME), DOMAIN, **SMALL | {"delta": 0, "noise": "laplace"}, **counted)
     assert len(book.account("mixed").releases) == 1 and book.account("mixed").holds_if_adaptive
     with pytest.warns(LedgerWarning, match="table 'mixed' has noise that is not Gaussian"):

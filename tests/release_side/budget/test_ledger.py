@@ -17,7 +17,7 @@ from unittest.mock import Mock
 
 import paths
 import pytest
-from click.testing import Result
+from command_line import answer
 from command_line import curate as call
 from ledger_cases import gaussian, laplace, refusal
 
@@ -402,17 +402,6 @@ def test_errors_of_the_disk_become_messages(ledger, monkeypatch):
 # ---------------------------------------------------------------------- the command line
 
 
-def strict(result: Result) -> dict[str, Any]:
-    """The one JSON object that is all of standard output."""
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout.count("\n") == 1
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is not JSON")
-
-    return json.loads(result.stdout, parse_constant=refuse)
-
-
 def test_init_gives_a_budget_and_prints_it(tmp_path):
     path, other = str(tmp_path / "l"), str(tmp_path / "other")
     result = call("ledger", "init", path, "--table", "adult", "--epsilon", "2", "--delta", "1e-6")
@@ -424,7 +413,7 @@ def test_init_gives_a_budget_and_prints_it(tmp_path):
         "spent   epsilon 0, delta 1e-06",
         "left    epsilon 2, delta 1e-06, in one Gaussian release",
     ]
-    assert strict(call("ledger", "init", other, "--table", "adult", "--epsilon", "2", "--delta", "0", "--json")) == {
+    assert answer(call("ledger", "init", other, "--table", "adult", "--epsilon", "2", "--delta", "0", "--json")) == {
         "ledger": other, "table": "adult", "epsilon": 2.0, "delta": 0.0, "spent": {"epsilon": 0.0, "delta": 0.0},
         "left": {"epsilon": 2.0, "delta": 0.0, "mechanism": LAPLACE}, "protects": None, "holds_if_adaptive": True,
         "releases": [],
@@ -467,7 +456,7 @@ def test_show_json_has_numbers_and_null_for_what_is_none_or_infinite(ledger):
     ledger.record("overspent", gaussian(0.5))
     ledger.init("overspent", 1.0, 0.0)  # a Gaussian release is beyond every budget without delta
     ledger.record("unlimited", laplace(0.5))
-    found = strict(call("ledger", "show", str(ledger.path), "--json"))
+    found = answer(call("ledger", "show", str(ledger.path), "--json"))
     assert found["ledger"] == str(ledger.path)
     adult, overspent, unlimited = found["tables"]
     assert adult["spent"] == {"epsilon": pytest.approx(0.5), "delta": 1e-6}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contracts import FeatureCase
-from door_cases import HOSTILE, Recorder, every_map, measured, recorded
+from door_cases import HOSTILE, Recorder, every_map, measured, recorded, unread
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -121,11 +121,6 @@ def test_a_map_whose_tables_could_exceed_its_bound_is_refused_before_a_row_is_re
         {"first": np.array([1, 3, 4, 9])},
         {"tall": np.array([1e12, 0.48, 0.64])},
     ]:
-
-        def unread() -> Iterator[Array]:
-            raise AssertionError("a row was read")
-            yield
-
         with pytest.raises(PublishError, match="overlap or exceed its bound"):
             private_mean(unread(), features(**changes), Recorder(), n_rows=1)  # type: ignore[arg-type]
 

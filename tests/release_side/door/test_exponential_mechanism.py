@@ -158,9 +158,8 @@ def test_replacing_one_row_moves_no_score_by_more_than_the_sensitivity():
             for n_rows in (1, 2, 3, 4):
                 databases = databases_of(n, size, n_rows=n_rows)
                 if not isinstance(images, int):
-                    databases.__dict__["products"] = (
-                        images @ images.T
-                    )  # a sensitivity that the diameter does not enlarge
+                    # a sensitivity that the diameter does not enlarge
+                    databases.__dict__["products"] = images @ images.T
                 proven = -(-size * databases.squared_diameter**0.5 // 1)
                 every = {counts: databases.scores(np.array(counts)) for counts in tables(n, n_rows)}
                 for counts, scores in every.items():
@@ -436,9 +435,8 @@ def test_the_ledger_counts_a_draw_by_its_epsilon_alone(tmp_path):
     assert [(s.spend.mechanism, s.spend.noise_multiplier, s.spend.method) for s in account.releases] == [
         ("exponential over multisets", 20.0, "exponential"), ("exponential over multisets", 10.0, "exponential"),
     ]  # fmt: skip
-    with pytest.raises(
-        PublishError, match=r"a pure release of epsilon 0\.01, delta 0 does not fit.*no pure release fits"
-    ):
+    message = r"a pure release of epsilon 0\.01, delta 0 does not fit.*no pure release fits"
+    with pytest.raises(PublishError, match=message):
         published(epsilon=0.01, ledger=ledger, table="t")
 
 

@@ -236,7 +236,6 @@ FLIP = RandomFourier(Gaussian(1.0), np.array([[1.0]]))  # rows 0 and π: the cos
 
 
 def one_coordinate(row: float, noise: Noise, n: int) -> Array:
-    """The first coordinate of n releases of a table of one row."""
     rows = np.array([[row]])
     return np.array([private_mean([rows], FLIP, noise, n_rows=1).noisy_sum[0] for _ in range(n)], dtype=float)
 
@@ -282,7 +281,6 @@ def test_the_empirical_loss_of_laplace_noise_stays_below_epsilon(monkeypatch: py
 
 @pytest.fixture
 def rehearsal(tmp_path: Path) -> tuple[Path, ka.Release]:
-    """A rehearsal, and its file."""
     path = tmp_path / "r.kme"
     return path, publish(FRAME, DOMAIN, **BUDGET, **SMALL, rehearsal=1, output=path)
 

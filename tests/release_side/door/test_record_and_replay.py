@@ -24,7 +24,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
 from kmeanalyst.releases.measurement import grid_sensitivity
-from release_side.choices import options, statement
+from release_side.choices import options
 from release_side.door import mechanism, turns
 from release_side.private_rows import rows
 from release_side.publishing import publish as publishing
@@ -43,15 +43,7 @@ if find_spec("torch"):
     SIZES["generator"] = {"method": "generator", "points": 6, "features": 32, "target": "flag"}
 TRACED = {
     module.__file__
-    for module in (
-        rows,
-        options,
-        mechanism,
-        statement,
-        publishing,
-        turns,
-        sys.modules["release_side.door.private_mean"],
-    )
+    for module in (rows, options, mechanism, publishing, turns, sys.modules["release_side.door.private_mean"])
 }
 HOSTILE = [
     "nan", "inf", "-inf", "1e308", "-1e308", "-0.0", "5e-324", "", " ", "unseen", "TRUE", "2001-13-45", "9" * 400,

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import refusals
+from door_cases import unread  # noqa: F401  (refusals_rounds.txt)
 from table_rounds import (
     ALL,
     DOMAIN,
@@ -56,8 +57,6 @@ def guesses_of(*last: int) -> Array:
 
 
 def test_a_refused_request_draws_nothing_spends_nothing_and_uses_up_no_round() -> None:
-    """refusals_rounds.txt."""
-
     def refused(text: str) -> object:
         rounds = some_rounds()
         try:
@@ -117,11 +116,6 @@ def test_threads_that_ask_at_once_get_one_round_each_and_record_one_spend() -> N
 
 
 LAPLACE = LaplaceNoise(1.0, 0.0)
-
-
-def unread() -> Iterator[Array]:
-    raise AssertionError("a row was read")
-    yield
 
 
 def test_allowances_of_numpy_are_compared_as_float64() -> None:

@@ -118,9 +118,8 @@ def test_a_table_with_one_entry_too_long_is_refused():
         waves = honest.waves.copy()
         for i in (place, place + ENTRIES // 4):
             waves[i] = round(int(waves[i]) * (1 + 2.0**-17))
-        with pytest.raises(
-            PublishError, match=r"do not keep within the bound, so nothing is released\. Pass fewer features"
-        ):
+        message = r"do not keep within the bound, so nothing is released\. Pass fewer features"
+        with pytest.raises(PublishError, match=message):
             turns.check_norm(replace(honest, waves=waves), 2000)
         with pytest.raises(PublishError, match="do not keep within the bound"):
             cosines_on_grid(5 * 10**6)

@@ -41,7 +41,6 @@ dask = pytest.importorskip("dask", reason="pip install '.[cluster]'")
 
 @contextmanager
 def threads(n_workers: int = 1, **options: Any) -> Iterator[tuple[Any, Any]]:
-    """A cluster in this process, and a client of it."""
     shape = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "processes": False}
     with distributed.LocalCluster(**shape | options) as cluster, distributed.Client(cluster) as client:
         yield cluster, client
@@ -267,9 +266,8 @@ def test_workers_that_make_other_numbers_are_refused(both: Any, tmp_path: Path, 
 
 @pytest.mark.slow
 def test_workers_that_cannot_load_the_work_are_refused(both: Any):
-    with pytest.raises(
-        PublishError, match=r"cannot load what they are asked to do. Nothing was spent. Install the same"
-    ):
+    message = r"cannot load what they are asked to do. Nothing was spent. Install the same"
+    with pytest.raises(PublishError, match=message):
         list(Dask(both).run(Unknown(), [1]))
 
 

@@ -86,7 +86,6 @@ SOURCES: dict[str, Callable[[Path], Path]] = {
 
 
 def integers(source: Any, **options: Any) -> list[int]:
-    """The noisy integers of a rehearsal."""
     measurement = publish(source, DOMAIN, **(SMALL | options)).measurement
     assert measurement is not None
     return measurement.noisy_sum.tolist()
@@ -186,8 +185,6 @@ def test_wrong_executors_and_tables_without_parts_are_refused():
 
 
 def changed(**fields: Any) -> Callable[[Iterator[tuple[int, Any]]], Iterator[Any]]:
-    """One of the answers with other fields."""
-
     def spoil(found: Iterator[tuple[int, Any]]) -> Iterator[Any]:
         for number, answer in found:
             (partial,) = answer

@@ -59,7 +59,6 @@ few = settings(max_examples=20)
 
 
 def in_pieces(source: Any, piece: int, domain: Domain = DOMAIN, n_rows: int | None = None) -> Array:
-    """The encoded rows, that many at a time."""
     with patch.object(PrivateTable, "piece", piece):
         table = source if isinstance(source, PrivateTable) else open_private(source, n_rows)
         return np.concatenate([np.zeros((0, domain.width)), *table.encoded(domain)])
@@ -288,7 +287,6 @@ def test_numbers_of_an_array_have_their_own_texts(kind):
 
 
 def slow_csv(path: Path, domain: Domain) -> Array:
-    """The encoded rows of a CSV file that is not compressed."""
     with open(path, "rb") as lines:
         header = cells_of_line(next(lines).removeprefix(b"\xef\xbb\xbf"))
         rows = [cells_of_line(line) for line in lines]
@@ -307,7 +305,6 @@ def cells_of_line(line: bytes) -> list[str]:
 
 
 def slow_arrow(table: Any, domain: Domain) -> Array:
-    """The encoded rows of a pyarrow table."""
     columns = [[cell for chunk in table[name].chunks for cell in map(_python, chunk)] for name in domain.names]
     return slow_rows(zip(*columns, strict=True), domain)
 
@@ -320,6 +317,5 @@ def _python(cell: Any) -> Any:
 
 
 def slow_rows(rows: Iterable[Iterable[Any]], domain: Domain) -> Array:
-    """Rows of cells, each encoded alone."""
     found = [domain.encode({name: [cell] for name, cell in zip(domain.names, row, strict=True)})[0] for row in rows]
     return np.array(found, dtype=float).reshape(-1, domain.width)

@@ -37,9 +37,8 @@ from kmeanalyst.releases.domain.tree_column import Tree
 from kmeanalyst.sources import arrow_cells
 from release_side import Ledger, PublishError, publish, publish_function
 from release_side.executors.executor import Here
-from release_side.private_rows.batches import Batches
 from release_side.private_rows.reading import counted_rows
-from release_side.private_rows.rows import open_private
+from release_side.private_rows.rows import Batches, open_private
 from release_side.private_rows.table import PrivateTable
 
 DOMAIN = domain_of_patients()
@@ -111,7 +110,6 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
 
 
 def integers(source: Any, **options: Any) -> list[int]:
-    """The noisy integers of a rehearsal."""
     known = {"n_rows": N} if isinstance(source, pa.RecordBatchReader) else {}
     return source_cases.integers(source, DOMAIN, **known | options)
 

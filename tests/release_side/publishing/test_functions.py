@@ -76,7 +76,6 @@ def released(kind: str, private: pd.DataFrame | None = None, **options: Any) -> 
 
 
 def pivots(lengthscale: float, size: int) -> Pivots:
-    """Pivots on a line."""
     return Pivots.fit(Gaussian(lengthscale), np.linspace(-3, 3, size)[:, None])
 
 
@@ -341,7 +340,6 @@ def test_noise_on_values_at_pivots_has_the_covariance_of_the_process():
 
 
 def again(function: ReleasedFunction, noisy_sum: Array) -> ReleasedFunction:
-    """The function with other noise."""
     return function_of(
         form=function.form, domain=function.domain, basis=function.basis, noisy_sum=noisy_sum,
         statement=function.statement,

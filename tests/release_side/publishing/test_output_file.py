@@ -52,7 +52,6 @@ class Curator:
         self.private: str | Path = folder / "rows" / "private.csv"
 
     def call(self, method: str, output: Any, **options: Any) -> Any:
-        """Publish by this method to this output."""
         counted = {"ledger": self.ledger.path, "table": "people", "output": output, **options}
         toml = self.folder / "domain.toml"
         if method == "publish":
@@ -62,7 +61,6 @@ class Curator:
         return release_side.publish_function(self.private, toml, kind="density", grid=4, **BUDGET, **counted)
 
     def recorded(self) -> int:
-        """How many releases the ledger has."""
         return len(self.ledger.account("people").releases)
 
 

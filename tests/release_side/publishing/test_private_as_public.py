@@ -73,12 +73,10 @@ def compressed_again(path: Path, other: Path) -> None:
 
 
 def folder_in(folder: Path) -> Path:
-    """A folder of one file."""
     return write(folder / "t.parquet" / "a.parquet").parent
 
 
 def two_files(folder: Path) -> Path:
-    """A folder with a second file, of other rows."""
     write(folder / "t.parquet" / "b.parquet", table(seed=1))
     return folder_in(folder)
 
@@ -133,7 +131,6 @@ SAME: dict[str, Callable[[Path], Pair]] = {
 
 
 def account(folder: Path) -> Path:
-    """A new ledger with a budget for the table t."""
     Ledger(folder / "l.ledger").init("t", epsilon=10, delta=1e-4)
     return folder / "l.ledger"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import refusals
 from command_line import curate as call
+from ledger_cases import Unread
 
 from kmeanalyst.kernels import Gaussian, Sum  # noqa: F401  (refusals_counted.txt)
 from kmeanalyst.release import read_release
@@ -43,16 +43,9 @@ def recorded(counted: dict[str, Any]) -> tuple[RecordedRelease, ...]:
     return accounts[counted["table"]].releases
 
 
-class _Unread(pd.DataFrame):
-    """A table that fails when a row is read."""
-
-    def set_axis(self, *facts: Any, **options: Any) -> Any:
-        raise AssertionError("a row was read")
-
-
 def test_the_unread_table_fails_when_a_row_is_read():
     with pytest.raises(AssertionError, match="a row was read"):
-        publish(_Unread(FRAME), DOMAIN, **ONE)
+        publish(Unread(FRAME), DOMAIN, **ONE)
 
 
 def test_the_ledger_has_what_the_statement_has(counted, tmp_path):
@@ -75,7 +68,7 @@ def test_a_release_over_the_budget_is_refused_before_a_row_is_read_with_what_is_
     publish(FRAME, DOMAIN, **ONE, **counted)
     message = r"budget of epsilon 1\.5, .*spent epsilon 1.*of epsilon up to (1\.0\d+|0\.\d+)"
     with pytest.raises(PublishError, match=message):
-        publish(_Unread(FRAME), DOMAIN, **(ONE | {"epsilon": 1.3}), **counted, output=tmp_path / "r.kme")
+        publish(Unread(FRAME), DOMAIN, **(ONE | {"epsilon": 1.3}), **counted, output=tmp_path / "r.kme")
     assert len(recorded(counted)) == 1 and not (tmp_path / "r.kme").exists()
     publish(FRAME, DOMAIN, **(ONE | {"epsilon": 0.9}), **counted)  # Gaussians add up by their squares
     assert len(recorded(counted)) == 2
@@ -114,7 +107,6 @@ def test_a_file_that_cannot_be_written_after_the_draw_is_an_error_and_counts(cou
 
 
 def test_what_is_refused_spends_nothing_and_replaces_no_file(counted, tmp_path, monkeypatch):
-    """refusals_counted.txt."""
     rows, toml, public = tmp_path / "rows", tmp_path / "d.toml", tmp_path / "q.csv"
     rows.mkdir()
     for path in (rows / "p.csv", public):
@@ -130,7 +122,7 @@ def test_what_is_refused_spends_nothing_and_replaces_no_file(counted, tmp_path, 
     def limited(name: str, limit: Any, **options: Any) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(f"release_side.choices.options.{name}", limit)
-            return one(_Unread(FRAME), **options)
+            return one(Unread(FRAME), **options)
 
     names = globals() | locals()
     refusals.check(Path(__file__).parent / "refusals_counted.txt", lambda text: eval(text, names))

@@ -227,8 +227,6 @@ def test_the_analyst_learns_that_units_are_protected_and_weigh_the_same(tmp_path
 
 
 def test_a_column_that_cannot_identify_units_is_refused(tmp_path):
-    """refusals_units.txt."""
-
     def counted(frame: pd.DataFrame, unit: str) -> Any:
         try:
             return published(frame, unit, ledger=tmp_path / "book", table="people")

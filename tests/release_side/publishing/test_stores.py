@@ -163,7 +163,6 @@ def test_what_is_not_in_s3_is_refused(s3, tmp_path):
 
 
 def test_what_is_not_there_or_cannot_be_opened_is_refused(memory, tmp_path, monkeypatch):
-    """refusals_stores.txt."""
     put(memory, as_csv(people()[:5], tmp_path / "t.csv"))
 
     def held(name: str, content: bytes) -> str:

@@ -56,9 +56,8 @@ def test_each_columns_cells_are_counted_with_their_texts_and_nothing_of_them_is_
     assert {name: own["becomes"] for name, own in found.items() if name != "age"} == {
         "sex": "missing", "town": "Bern", "left": "missing", "cost": "0.0", "ill": "False",
     }  # fmt: skip
-    assert found["left"]["texts"] == [{"text": "18.05.2024", "cells": 60}] and all(
-        o["rows"] == 100 for o in found.values()
-    )
+    assert found["left"]["texts"] == [{"text": "18.05.2024", "cells": 60}]
+    assert all(o["rows"] == 100 for o in found.values())
     page = Path("cells.internal.html")
     for path in (page, page.with_suffix(".json")):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

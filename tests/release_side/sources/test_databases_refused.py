@@ -23,8 +23,7 @@ from kmeanalyst.releases.domain.numbers import Integer
 from kmeanalyst.sources.postgresql import PostgresTable
 from kmeanalyst.sources.source import SourceError
 from release_side import Ledger, PublishError, publish, sql
-from release_side.private_rows.batches import Batches
-from release_side.private_rows.rows import open_private
+from release_side.private_rows.rows import Batches, open_private
 
 AGES = Domain((Integer(name="age", lower=17, upper=90),))
 SMALL: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "points": 5, "features": 64}

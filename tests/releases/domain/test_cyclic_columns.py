@@ -157,9 +157,8 @@ def test_random_features_of_cyclic_columns_give_points_on_the_circle_near_the_ta
     assert frame["direction"].dropna().between(-180, 180, inclusive="left").all()
     table = KernelMean(release.kernel, DOMAIN.encode(TABLE))
     anywhere = KernelMean(release.kernel, DOMAIN.draw(100, 0))
-    assert release.embedding.distance(table) < 0.65 * anywhere.distance(
-        table
-    )  # of 200 independent frequencies about half
+    # of 200 independent frequencies about half
+    assert release.embedding.distance(table) < 0.65 * anywhere.distance(table)
 
 
 def test_both_sides_of_midnight_are_answered_by_the_numbers_they_are(release):

@@ -336,9 +336,8 @@ def test_two_columns_near_each_other_have_a_derived_column_of_their_difference()
     draft = draft_domain(frame.assign(person=1), this_sample_is_public=True, without=["sex"], unit="person")
     derived, (rule,) = draft.domain["out_minus_in"], draft.domain.rules
     assert rule.describe() == "out_minus_in = out - `in`" and draft.domain.names_read == ("in", "out", "age", "later")
-    assert (
-        derived.lower < 0 < derived.upper and {0, 1} <= {*derived.edges} and not derived.missing
-    )  # < and == are cells
+    # < and == are cells
+    assert derived.lower < 0 < derived.upper and {0, 1} <= {*derived.edges} and not derived.missing
     assert draft.notes["out_minus_in"][0].startswith("CHECK difference: out - `in` is mostly from 0 to 8")
     text = domain_toml(draft.domain, draft.notes)
     assert 'derive = "out_minus_in"' in text and "# CHECK difference: out" in text
@@ -367,9 +366,8 @@ def test_no_column_has_two_rules_of_differences_and_other_rows_decide_whether_on
     p, r = rng.integers(0, 10_000, 6000), rng.integers(0, 20, 6000)
     frame = pd.DataFrame({"p": p, "r": r, "q": p + r, "z": p + 2 * r})
     rules = draft_domain(frame, this_sample_is_public=True).domain.rules
-    assert [rule.columns[0] for rule in rules] == list(dict.fromkeys(rule.columns[0] for rule in rules)) and len(
-        rules
-    ) >= 1
+    assert [rule.columns[0] for rule in rules] == list(dict.fromkeys(rule.columns[0] for rule in rules))
+    assert len(rules) >= 1
     late = draft_domain(
         frame.drop(columns="z").assign(r=np.where(np.arange(6000) < 5500, r, 3)), this_sample_is_public=True
     )
@@ -496,9 +494,8 @@ def test_decimals_are_a_step_and_few_values_with_gaps_are_atoms():
     assert [getattr(own[name], "step", 1) for name in cells] == [0.01, 0.1, 1, 1, 1, None]
     atoms = [own[name].atoms for name in cells]
     assert atoms == [(), (0.5, 2.5, 6.0, 9.0, 23.0), (0, 50, 100, 250, 500), (50_000,), (), ()]
-    assert own["years"].edges == (6.0,) and "CHECK step: values are multiples of 0.01" in "\n".join(
-        drafted.notes["carat"]
-    )
+    assert own["years"].edges == (6.0,)
+    assert "CHECK step: values are multiples of 0.01" in "\n".join(drafted.notes["carat"])
     assert "are its few values" in "\n".join(drafted.notes["dose"])
 
 

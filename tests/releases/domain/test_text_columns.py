@@ -29,7 +29,6 @@ ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=60)  # half su
 
 
 def texts_of(column: Text, n: int = 50) -> list[str]:
-    """Strings of the column, of all lengths."""
     return column.decode(column._draw_present(n, np.random.default_rng(0))).tolist()
 
 

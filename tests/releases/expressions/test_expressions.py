@@ -32,7 +32,6 @@ def rows(*cells: dict[str, Any]) -> pd.DataFrame:
 
 
 def value(text: str, **cells: Any) -> Any:
-    """The expression on a single row."""
     return parse(text).evaluate(rows(cells), DOMAIN)[0]
 
 

@@ -22,7 +22,6 @@ from kmeanalyst.releases.expressions import parse
 
 
 def cells(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """A column of numbers, cell by cell."""
     return np.array([np.nan if pd.isna(cell) else float(cell) for cell in frame[name]], dtype=float)
 
 

@@ -128,7 +128,6 @@ def without(data: bytes, name: str) -> bytes:
 
 
 def packed(data: bytes, which: str, method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """The archive with one member compressed by a method."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, member in members_in(data).items():

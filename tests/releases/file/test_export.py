@@ -342,9 +342,8 @@ def test_labels_for_sdnist_are_texts_with_the_guarantee_or_the_stamp_of_a_rehear
 
 
 def test_a_release_of_another_table_has_no_report_of_sdnist(mixed_release, tmp_path):
-    with pytest.raises(
-        ValueError, match=r"releases of NIST's Diverse Communities .*none of their columns \(PUMA, .*quality"
-    ):
+    message = r"releases of NIST's Diverse Communities .*none of their columns \(PUMA, .*quality"
+    with pytest.raises(ValueError, match=message):
         export_sdnist(mixed_release, tmp_path, name="rows", frame=mixed_release.to_frame("resampled"))
     assert list(tmp_path.iterdir()) == []
 

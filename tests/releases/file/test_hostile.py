@@ -97,7 +97,6 @@ def zip_bomb(name: str, n: int) -> bytes:
 
 
 def deflated_points(path: Path, edit: Edit) -> bytes:
-    """The file, edited, with its points deflated."""
     return archive.zipped(members_of(io.BytesIO(forged(path, edit))))
 
 

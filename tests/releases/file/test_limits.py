@@ -81,9 +81,8 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_large_reads_what_is_beyond_the_usual_limits(mixed_path: Path):
-    with pytest.raises(
-        FileRefused, match=r"60 points: at most 10 are read\. If you trust its maker, read it with --large"
-    ):
+    message = r"60 points: at most 10 are read\. If you trust its maker, read it with --large"
+    with pytest.raises(FileRefused, match=message):
         read_release(mixed_path)
     assert len(read_release(mixed_path, large=True)) == 60
     assert "at most 10" in validate_release(mixed_path)[0] and validate_release(mixed_path, large=True) == []

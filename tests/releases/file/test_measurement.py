@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import numpy as np
-from file_tools import Edit, Members, check_refusals, forged, narrow, opened, refused
-
-
-def renamed(name: str, other: str) -> Edit:
-    def edit(header: dict[str, Any], members: Members) -> None:
-        arrays = header["measurement"]["feature_map"]["arrays"]
-        arrays[other] = arrays.pop(name)
-        members[f"measurement/{other}.npy"] = members.pop(f"measurement/{name}.npy")
-
-    return edit
+from file_tools import check_refusals, forged, narrow, opened, refused
 
 
 def padded_header(values: np.ndarray) -> bytes:

@@ -236,9 +236,8 @@ def slope(table: Array) -> float:
     """The correlation of the cells' numbers."""
     places = np.arange(8.0)
     rows, columns = (places - table.sum(axis=axis) @ places for axis in (1, 0))
-    return float(rows @ table @ columns) / float(
-        np.sqrt((table.sum(axis=1) @ rows**2) * (table.sum(axis=0) @ columns**2))
-    )
+    variances = (table.sum(axis=1) @ rows**2) * (table.sum(axis=0) @ columns**2)
+    return float(rows @ table @ columns) / float(np.sqrt(variances))
 
 
 def estimates(correlation: float, noise: float, orders: tuple[Order, Order], draws: int) -> list[Array]:

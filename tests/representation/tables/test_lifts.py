@@ -57,7 +57,6 @@ def nearest_table(table: Array, rows: Array, columns: Array) -> Array:
 
 
 def a_table(shape: tuple[int, ...], noise: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Shares, and the same with noise."""
     table = rng.dirichlet(np.full(int(np.prod(shape)), 0.5)).reshape(shape)
     return table, table + noise * rng.standard_normal(shape)
 

@@ -62,9 +62,8 @@ def mean_distance(domain: Domain, rows: Array, others: Array) -> float:
     first, second, sizes = kernel.cells(rows), kernel.cells(others), kernel.sizes
     found = []
     for i, j in combinations(range(len(domain)), 2):
-        p, q = (
-            np.bincount(c[:, i] * sizes[j] + c[:, j], minlength=sizes[i] * sizes[j]) / len(c) for c in (first, second)
-        )
+        cells = sizes[i] * sizes[j]
+        p, q = (np.bincount(c[:, i] * sizes[j] + c[:, j], minlength=cells) / len(c) for c in (first, second))
         found.append(0.5 * np.abs(p - q).sum())
     return float(np.mean(found))
 

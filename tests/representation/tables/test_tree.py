@@ -18,7 +18,6 @@ EVERY_TREE = every(
 
 
 def spans(pairs: tuple[Pair, ...], n_columns: int) -> bool:
-    """Whether these pairs connect all columns."""
     reached = {0}
     for _ in range(n_columns):
         reached |= {k for pair in pairs if set(pair) & reached for k in pair}
@@ -46,7 +45,6 @@ def test_no_tree_is_worth_more_than_the_spanning_tree(d: int, absent: float):
 
 
 def margin(joint: Array, *columns: int) -> Array:
-    """The table of some columns of a joint table (a, b, ...)."""
     return joint.sum(axis=tuple(axis for axis in range(joint.ndim) if axis not in columns))
 
 

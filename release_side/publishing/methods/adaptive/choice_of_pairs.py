@@ -1,11 +1,7 @@
 """Which pairs of columns a round measures, and what it spends on single columns again: what is expected to err least.
 
-The error of a pair's table, in L1, is taken as the root of a sum of squares: of its two columns' errors, and of what is left of
-its distance from the guess (from independence, or from what a tree of tables implies). A distance u that is not measured is left;
-measured with noise e, u·e/√(u² + e²) is left, since the table is smoothed around the guess.
-
-Distances are known from noisy scores. Their posterior is under their own distribution over all pairs, as shares of the most that
-the columns allow, estimated by nonparametric maximum likelihood.
+A distance u that is not measured is left; measured with noise e, u·e/√(u² + e²) is left, since the table is smoothed around the
+guess. Distances are known from noisy scores, by empirical Bayes over all pairs. Derivation: tutorials/derivations.md.
 """
 
 from __future__ import annotations

@@ -158,11 +158,8 @@ class Rounds:
         chosen, scale = self.door.choose(tables, self._whole(guesses, step), step, costs=whole, count=count)
         draws = Choice(count, step, scale)
         left = np.setdiff1d(np.arange(len(sets)), chosen)
-        others = (
-            left[np.unique(np.linspace(0, len(left) - 1, sharing.SETS_SCORED - count).astype(int))]
-            if len(left)
-            else left
-        )
+        evenly = np.linspace(0, len(left) - 1, sharing.SETS_SCORED - count) if len(left) else np.zeros(0)
+        others = left[np.unique(evenly.astype(int))]
         scored = np.concatenate([chosen, others])
         step = sharing.score_step(self.shares.allowances()[self.door.made], cells[scored].tolist(), self.size)
         noisy = self.door.scores(tables[scored], self._whole([guesses[t] for t in scored], step), step)
@@ -171,9 +168,8 @@ class Rounds:
         beyond = {t: math.sqrt(max(u**2 - by_chance[t] ** 2, 0.0)) / noise[t] for t, u in distances.items()}
         of_score = _FAR_SET * self.door.deviation / (step * self.size.count)
         # what no candidate reaches by chance: of a sum of |normals| of so many degrees of freedom, in as many cells
-        largest = {
-            t: by_chance[t] * (math.sqrt(free_cells(guesses[t].shape)) + _RARE) / math.sqrt(cells[t]) for t in beyond
-        }
+        free = {t: free_cells(guesses[t].shape) for t in beyond}
+        largest = {t: by_chance[t] * (math.sqrt(free[t]) + _RARE) / math.sqrt(cells[t]) for t in beyond}
         worth_it: list[int] = []
         for t in sorted(beyond, key=lambda t: -beyond[t]):
             nested = any(set(sets[t]) <= set(sets[k]) or set(sets[k]) <= set(sets[t]) for k in worth_it)
@@ -291,9 +287,8 @@ class Rounds:
             of_guesses=np.sqrt(columns[first] + columns[second]),
         )
         spent = sum(self.found[t][0] for t in self.first)
-        return Prospect(
-            distances, self._pairs(), self._cells_of_pairs() ** self.shares.power, self.unit, columns, spent
-        )
+        powers = self._cells_of_pairs() ** self.shares.power
+        return Prospect(distances, self._pairs(), powers, self.unit, columns, spent)
 
     def _cheap(self, chosen: list[int], measured: set[int]) -> list[int]:
         """Further pairs that cost the chosen ones little, whatever their scores: the smallest tables left, if there is room."""
@@ -402,9 +397,8 @@ class Rounds:
         cells = self._cells_of_pairs().astype(float)
         coming = range(self.door.made, len(self.shares.parts))
         share = self.shares.squares(next(r for r in coming if r not in self.shares.scores))
-        return (
-            NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * sharing.noise_by_cells(cells, count, self.shares.power)
-        )
+        relative = sharing.noise_by_cells(cells, count, self.shares.power)
+        return NOISE_IN_DISTANCE * self.unit / math.sqrt(share) * relative
 
     def measurement(self) -> Measurement:
         """All rounds so far as one measurement, of margins with a height for each table."""
@@ -412,13 +406,10 @@ class Rounds:
         for t in sorted(self.found, key=lambda t: (len(self.tables[t][1]), self.tables[t][1])):
             by_kind["pairs" if self.tables[t][0] == "sets" else self.tables[t][0]].append(t)
         squares = [[self.found[t][0] for t in by_kind[kind]] for kind in KINDS]
-        total = sum(map(sum, squares))  # 1 but for rounding, once all rounds are made
+        made_all = self.door.made >= len(self.shares.parts)
+        total = 1.0 if made_all else sum(map(sum, squares))  # once all rounds are made it is 1 but for rounding
         chosen = tuple(self.tables[t][1] for t in by_kind["pairs"])
-        parts = (
-            tuple(tuple(square / total for square in own) for own in squares)
-            if self.door.made < len(self.shares.parts)
-            else (tuple(tuple(own) for own in squares))
-        )
+        parts = tuple(tuple(square / total for square in own) for own in squares)
         kernel = ChosenMargins(
             edges=self.kernel.edges, atoms=self.kernel.atoms, missing=self.kernel.missing, shares=tuple(map(sum, parts)),  # type: ignore[arg-type]
             fine=self.kernel.fine, deeper=self.kernel.deeper, chosen=chosen, squares=parts,

@@ -1,21 +1,8 @@
 """Which rounds there are, and the share of the budget that each one has: from public facts alone.
 
-Usually there are five: all one-way tables; scores of all pairs, their distance from independence; a tree of pairs; scores again,
-the distance from what the tree implies; further pairs. Three more look for larger sets of columns: the exponential mechanism
-draws twelve whose small tables are far from what their pairs say, noisy scores of these and of twelve others follow, and the
-tables of those that exceed their noise are measured; as far as there are none, all tables are measured once more. Where noise is
-large, there are no noisy scores of all pairs: the exponential mechanism draws three pairs by their exact ones, or no pair is
-measured where the noise of a usual table exceeds any distance. Of 30 columns or more it draws a tree, unless noise is small:
-first pairs of all, then pairs that lead from one part of what was drawn to another; and then further pairs, by what the tree
-implies. Of three columns or fewer, and where a column is a target and others are few, all pairs are measured.
-
-A workload names questions that will be asked. Three tenths of what tables have go to the tables that hold their answers, the
-one-way tables of one column or the table of two, with squared heights ∝ (questions · √cells) ** ⅔. This minimises the sum over
-questions of √cells / height: the noise of an answer, in standard errors of sampling, whatever of an even table is asked.
-(Three tenths is about what makes the mean of these noises as small as that of all others, for one pair as for thirty.) Pairs
-that are named are measured in the first round, before any score. A target is a workload of its pairs with all other columns, which
-have half where few pairs are left and seven tenths where noise is large (but for those with more noise than tables can differ), and
-the larger sets that are drawn from have it.
+Usually there are five: all one-way tables; scores of all pairs; a tree of pairs; scores again; further pairs. Three more look for
+larger sets of columns. Three tenths of what tables have go to the tables that a workload names, with squared heights ∝
+(questions · √cells) ** ⅔. The rules for few columns, many columns and much noise: tutorials/derivations.md.
 """
 
 from __future__ import annotations
