@@ -230,9 +230,9 @@ class Combination(Printed):
         ours, *others = answers
         if ours.standard_error == 0:
             return ours  # by declaration, or whatever the rows are
-        others = [each for each in others if each.terms and np.isfinite(each.standard_error)]
+        others = [each for each in others if each.terms and 0 < each.standard_error < np.inf]
         if not (others and ours.terms and np.isfinite(ours.standard_error)):
-            return self._alone(ours, why or "the error of one of them is not known")
+            return self._alone(ours, why or "the error of one of them is not known, or 0 as its rows are alike in this")
         if self._shared is not None:
             others = [replace(each, view=SAMPLE) for each in others]
         sides = [ours, *others]

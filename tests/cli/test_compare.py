@@ -45,7 +45,7 @@ def test_json_is_one_object_of_plain_numbers_with_verdicts_at_the_level(files, s
 
 
 def test_combine_prints_and_writes_what_python_answers(files):
-    asked = ("combine", files.release, files.sample, "age", "wage > 100", "nothing")
+    asked = ("combine", files.release, files.sample, "age", "wage > 40", "nothing")
     shown = call("kmeanalyst", *asked, "--overlap", "unknown", "--where", "city == 'Basel'")
     assert shown.exit_code == 1 and "no answer to nothing: no column nothing" in shown.stderr
     both = ka.combine(ka.read_release(files.release), files.sample, overlap="unknown")
@@ -55,7 +55,7 @@ def test_combine_prints_and_writes_what_python_answers(files):
     assert lines[4:7] == [f"note: {note}" for note in expected.notes[:3]]
     found = answer(call("kmeanalyst", *asked[:-1], "--bound", "0.1", "--json"))
     bounded = ka.combine(ka.read_release(files.release), files.sample, bound=0.1)
-    assert found["estimates"][1] == bounded.probability("wage > 100").to_dict() | {"notes": ANY}
+    assert found["estimates"][1] == bounded.probability("wage > 40").to_dict() | {"notes": ANY}
     assert found["estimates"][1]["heterogeneity"]["df"] == 1
     assert found["check"]["pvalue"] == both.check.pvalue and (found["bound"], found["overlap"]) == (0.1, "disjoint")
     assert "by the second release, which" in call("kmeanalyst", "combine", files.release, files.signed, "age").stdout
