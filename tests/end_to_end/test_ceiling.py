@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_560,
-    "kmeanalyst/inference": 13_159,
+    "kmeanalyst/inference": 13_163,
     "kmeanalyst/kernels": 3_225,
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_219,
     "release_side/quality": 1_471,
-    "tests": 48_920,
+    "tests": 48_923,
 }
 
 
