@@ -15,6 +15,7 @@ from kmeanalyst.cli.arguments import (
     coverage_option,
     level_option,
     on_release,
+    open_release,
     own_options,
     sample_argument,
     view_option,
@@ -91,28 +92,37 @@ def _expectations(
         "--bound", "Answer of FILE's population, from which SAMPLE's differs by at most B standard deviations of a row.",
         click.FloatRange(min=0), metavar="B",
     ),
+    option("--with further", "A further site's release, where SAMPLE is one; may be repeated.", multiple=True, metavar="FILE"),
     coverage_option, *own_options, work="answering",
 )  # fmt: skip
 def combine(
     release: Release, source: Any, expressions: tuple[str, ...], where: str | None, level: float, own: Any,
-    on_progress: OnProgress, **assumed: Any,
+    further: tuple[str, ...], on_progress: OnProgress, **assumed: Any,
 ) -> Answer:  # fmt: skip
-    """Expectations of expressions as of expect, from FILE and SAMPLE (a table, or another .kme) by the best weighting of both.
+    """Expectations of expressions as of expect, from FILE and SAMPLE (a table, or another .kme) by the best weighting of all.
 
-    One population of both is assumed: what mmd-test finds of that is a note, and changes no answer.
+    One population is assumed: what mmd-test finds of that is a note, and changes no answer.
 
     \b
     Examples:
       kmeanalyst combine adult.kme my_sample.csv "age" "age > 50"
       kmeanalyst combine adult.kme my_sample.csv "income == '>50K'" --where "sex == 'Female'" --overlap unknown
       kmeanalyst combine adult.kme my_sample.csv "age" --bound 0.1 --json
+      kmeanalyst combine north.kme south.kme "age" --with east.kme --with west.kme
     """
     from kmeanalyst.inference.combination import combine as combined
+    from kmeanalyst.release import Release
 
-    both = combined(release, source, **assumed, **own)
+    if further and not isinstance(source, Release):
+        raise ValueError(
+            "--with names further releases, and SAMPLE is a table. Combine the releases, or FILE with the table."
+        )
+    sides = [source, *map(open_release, further)]
+    both = combined(release, sides if further else source, **assumed, **own)
     estimates, refused = _expectations(both.expectation, expressions, on_progress, [where])
     return partial(estimate_table, estimates, level), lambda: {
         **assumed, "estimates": [e.to_dict(level) for e in estimates], "check": both.check.to_dict(), **refused,
+        "rehearsal": any(getattr(side, "is_rehearsal", False) for side in (release, *sides)),
     }  # fmt: skip
 
 

@@ -281,8 +281,12 @@ class ReleaseData(Memoised):
                 "draw": f"one of {statement.n_databases:,} databases, P ∝ exp(−distance/{statement.score_scale:.3g}): "
                 f"with probability 95 % at most {statement.excess():.3g} further from the table than the nearest one ({scale})"
             }
-        dimension, noise = self.measurement.feature_map.dimension, self.measurement.noise_scale
-        return {"noise": f"{noise:.3g} on each of {dimension:,} features (total {noise * dimension**0.5:.3g}, {scale})"}
+        variances, noise = self.measurement.variances, f"{self.measurement.noise_scale:.3g}"
+        if self.measurement.relative_noise is not None:
+            noise = f"{variances.min() ** 0.5:.3g} to {noise}"
+        return {
+            "noise": f"{noise} on each of {len(variances):,} features (total {variances.sum() ** 0.5:.3g}, {scale})"
+        }
 
     def _column_lines(self) -> list[tuple[str, str]]:
         lines = [(column.name, column.describe()) for column in self.domain.columns]

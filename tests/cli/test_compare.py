@@ -7,9 +7,10 @@ from unittest.mock import ANY
 
 import pandas as pd
 import pytest
-from command_line import Files, answer, call
+from command_line import CITIES, Files, answer, call
 
 import kmeanalyst as ka
+from release_side import publish
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_json_is_one_object_of_plain_numbers_with_verdicts_at_the_level(files, s
     assert {row["differs"] for row in facts["columns"]} == {True, False}
 
 
-def test_combine_prints_and_writes_what_python_answers(files):
+def test_combine_prints_and_writes_what_python_answers(files, tmp_path: Path):
     asked = ("combine", files.release, files.sample, "age", "wage > 40", "nothing")
     shown = call("kmeanalyst", *asked, "--overlap", "unknown", "--where", "city == 'Basel'")
     assert shown.exit_code == 1 and "no answer to nothing: no column nothing" in shown.stderr
@@ -59,3 +60,10 @@ def test_combine_prints_and_writes_what_python_answers(files):
     assert found["estimates"][1]["heterogeneity"]["df"] == 1
     assert found["check"]["pvalue"] == both.check.pvalue and (found["bound"], found["overlap"]) == (0.1, "disjoint")
     assert "by the second release, which" in call("kmeanalyst", "combine", files.release, files.signed, "age").stdout
+    third = publish(files.private, CITIES, method="subspace", points=30, epsilon=5.0, delta=1e-6)
+    third.write(tmp_path / "third.kme")
+    sites = call("kmeanalyst", "combine", files.release, files.signed, "age", "--with", str(tmp_path / "third.kme"))
+    three = ka.combine(ka.read_release(files.release), [ka.read_release(files.signed), third]).mean("age")
+    assert f"note: {three.notes[2]}" in sites.stdout and "on 2 df" in sites.stdout
+    refused = call("kmeanalyst", *asked[:3], "age", "--with", files.signed)
+    assert refused.exit_code == 1 and "--with names further releases, and SAMPLE is a table." in refused.stderr

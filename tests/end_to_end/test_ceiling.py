@@ -12,13 +12,13 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_560,
+    "kmeanalyst/cli": 1_570,
     "kmeanalyst/inference": 13_163,
     "kmeanalyst/kernels": 3_225,
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 439,
-    "kmeanalyst/releases": 10_943,
+    "kmeanalyst/releases": 10_947,
     "kmeanalyst/report": 1_330,
     "kmeanalyst/representation": 4_782,
     "kmeanalyst/sources": 1_374,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_219,
     "release_side/quality": 1_471,
-    "tests": 48_923,
+    "tests": 48_932,
 }
 
 

@@ -273,6 +273,7 @@ def test_every_output_says_that_others_declare_the_noise(bureau: ka.Release, tmp
     SCHEMA_TEST.validate(header_of(path.read_bytes()))
     assert again.statement == bureau.statement and ka.validate_release(path) == []
     assert again.measurement is not None and again.measurement.relative_noise == pytest.approx([0.5, 1])
+    assert "noise       0.01 to 0.02 on each of 2 features (total 0.0224, " in repr(again)  # the roots of 1e-4 and 4e-4
     bureau.report(tmp_path / "page.html")
     ka.thin(bureau, 10).write(tmp_path / "thin.kme")
     shown = [
