@@ -52,6 +52,8 @@ _INSTEAD = {  # of what a DataFrame has
     "assign": 'release.transform({"name": "expression"}) adds columns',
     "hist": "release.histogram(column) is the table, release.plot(column) the picture",
     "pivot_table": "release.groupby(column).mean(other), or release.table(column, other)",
+    **dict.fromkeys(("cite", "citation"), "release.methods_text() is a paragraph for papers"),
+    "correlations": "release.corr([columns]) has them of numbers, ka.associations(release) of every pair of columns",
 }  # fmt: skip
 
 

@@ -13,11 +13,11 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_570,
-    "kmeanalyst/inference": 13_163,
+    "kmeanalyst/inference": 13_169,
     "kmeanalyst/kernels": 3_225,
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
-    "kmeanalyst/release": 439,
+    "kmeanalyst/release": 441,
     "kmeanalyst/releases": 10_947,
     "kmeanalyst/report": 1_330,
     "kmeanalyst/representation": 4_782,

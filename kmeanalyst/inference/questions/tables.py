@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import NoReturn
 
 import numpy as np
 import pandas as pd
@@ -174,6 +175,11 @@ class GroupBy:
     where: Condition = None
     view: View | None = None
     level: float = 0.95
+
+    def __getitem__(self, column: object) -> NoReturn:
+        raise TypeError(
+            f"groups are asked by a statistic of a column. Write release.groupby({self.column!r}).mean({column!r})."
+        )
 
     def mean(self, column: str) -> pd.DataFrame:
         """The mean of another column of numbers.
