@@ -110,7 +110,7 @@ def export_command(
       kmeanalyst export adult.kme draws --draws 20
       kmeanalyst export adult.kme model --draws 20 --columns income,age,sex
       kmeanalyst export adult.kme weighted --replicates 100
-      kmeanalyst export adult.kme --mbi adult.json
+      kmeanalyst export north.kme --mbi north.json
     """
     if mbi is not None:
         from kmeanalyst.releases.file.export import export_mbi

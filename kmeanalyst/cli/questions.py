@@ -108,7 +108,7 @@ def combine(
       kmeanalyst combine adult.kme my_sample.csv "age" "age > 50"
       kmeanalyst combine adult.kme my_sample.csv "income == '>50K'" --where "sex == 'Female'" --overlap unknown
       kmeanalyst combine adult.kme my_sample.csv "age" --bound 0.1 --json
-      kmeanalyst combine north.kme south.kme "age" --with east.kme --with west.kme
+      kmeanalyst combine adult.kme north.kme "age" --with south.kme
     """
     from kmeanalyst.inference.combination import combine as combined
     from kmeanalyst.release import Release

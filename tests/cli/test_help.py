@@ -99,6 +99,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("examples")
     ready_folder(folder)
     shutil.copy(TESTS / "golden" / "examples" / "survey.kme", folder / "adult.kme")  # the smaller one
+    for copied, example in (("north", "counted"), ("south", "adult")):
+        shutil.copy(TESTS / "golden" / "examples" / f"{example}.kme", folder / f"{copied}.kme")
     (folder / "age.toml").write_text(_AGE, encoding="utf-8")
     (folder / "domain.toml").write_text(_AGE + _ILL, encoding="utf-8")
     (folder / "questions.txt").write_text("age > 50 and ill\nage\n", encoding="utf-8")
