@@ -15,6 +15,11 @@ from pathlib import Path
 
 import tutorials
 
+_PYTHON = """---
+jupyter:
+  kernelspec: {name: python3, display_name: Python 3, language: python}
+---
+"""  # else the language is that of most blocks, and of some pages these are a terminal's
 _SHOWN = re.compile(r"^```text\n.*?^```\n", flags=re.MULTILINE | re.DOTALL)
 _MODE = re.compile(r"^```(python|sh) \w+$", flags=re.MULTILINE)
 _FAILS = re.compile(r"^```sh fails\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
@@ -26,8 +31,7 @@ def notebook_of(page: Path) -> str:
     from nbclient import NotebookClient
 
     text = _FAILS.sub(r"```sh\n\1true\n```", _SHOWN.sub("", page.read_text(encoding="utf-8")))
-    notebook = jupytext.reads(_MODE.sub(r"```\1", text), fmt="md")
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = jupytext.reads(_PYTHON + _MODE.sub(r"```\1", text), fmt="md")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "tutorial"
         shutil.copytree(tutorials.FOLDER / "files", folder)
