@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_219,
     "release_side/quality": 1_471,
-    "tests": 48_940,
+    "tests": 48_942,
 }
 
 

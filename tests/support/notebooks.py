@@ -22,6 +22,7 @@ jupyter:
 """  # else the language is that of most blocks, and of some pages these are a terminal's
 _SHOWN = re.compile(r"^```text\n.*?^```\n", flags=re.MULTILINE | re.DOTALL)
 _MODE = re.compile(r"^```(python|sh) \w+$", flags=re.MULTILINE)
+_OTHERS = re.compile(r"^```(?!python|sh)(\w+\n.*?)^```$", flags=re.MULTILINE | re.DOTALL)  # of R and Julia: to be read
 _FAILS = re.compile(r"^```sh fails\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -31,7 +32,8 @@ def notebook_of(page: Path) -> str:
     from nbclient import NotebookClient
 
     text = _FAILS.sub(r"```sh\n\1true\n```", _SHOWN.sub("", page.read_text(encoding="utf-8")))
-    notebook = jupytext.reads(_PYTHON + _MODE.sub(r"```\1", text), fmt="md")
+    text = _OTHERS.sub(r"~~~\1~~~", _MODE.sub(r"```\1", text))
+    notebook = jupytext.reads(_PYTHON + text, fmt="md")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "tutorial"
         shutil.copytree(tutorials.FOLDER / "files", folder)
