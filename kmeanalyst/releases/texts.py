@@ -34,7 +34,7 @@ _UNSHOWN = {
     "Zp": "a paragraph separator",
 }
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-# that these may follow
+# letters that joiners and selectors may follow
 _LETTER = "[^\x00-\u058f\u180b-\u180f\u1e00-\u206f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 _NEEDED = re.compile(f"(?<={_LETTER})(?:{_SELECTORS}?[{JOINERS}](?={_LETTER})|{_SELECTORS})")
 # user@ or user:password@, whose password may have a slash; the query of a signed URL; settings as libpq, ODBC and DuckDB take them
