@@ -50,7 +50,8 @@ def odds_ratio(
     """The odds of one condition where another holds over those where it does not.
 
     given    a column: the Mantel–Haenszel common odds ratio of its groups.
-    Returns  an Estimate whose interval is that of the logarithm; standard_error and parts are to first order.
+    Returns  an Estimate whose interval is that of the logarithm, or Fieller's (1954) where that is wider: a combination that may be
+             empty leaves 0, or no upper end. standard_error and parts are to first order.
     Errors   ValueError where a question is no condition, or where the noise leaves a side of the ratio without weight.
 
     >>> counted = ka.read_release("counted.kme")
@@ -83,7 +84,14 @@ def odds_ratio(
     assert asked.influence is not None
     related = expecting_relations(population, asked.influence[:, None])[:, 0]
     found = estimate(population, replace(asked, influence=related))
-    return replace(np.exp(found), question=found.question, interval_by=_OfLogarithm(found))
+    sides = np.array([numerator.value, denominator.value])
+    influences = np.column_stack([numerator.influence, denominator.influence])
+    known = population.model.covariance(population.influence(influences))
+    covariance = np.sum([known[part] for part in PARTS if known[part] is not None], axis=0)
+    slopes = np.array([1.0, -1.0]) / sides
+    usual = slopes @ covariance @ slopes  # without what the relation adds
+    covariance *= found.standard_error**2 / usual if usual > 0 else 1.0
+    return replace(np.exp(found), question=found.question, interval_by=_OfRatio(found, sides, covariance))
 
 
 def _sum(each: Statistic) -> Statistic:
@@ -92,12 +100,19 @@ def _sum(each: Statistic) -> Statistic:
 
 
 @dataclass(frozen=True, eq=False)
-class _OfLogarithm(IntervalRule):
+class _OfRatio(IntervalRule):
+    """The wider ends of the interval of a ratio's logarithm and of Fieller's, all θ with |numerator − θ·denominator| ≤ z·error."""
+
     logarithm: Estimate
+    sides: Array
+    covariance: Array
 
     def interval(self, z: float) -> tuple[float, float]:
         middle, half = self.logarithm.value, z * self.logarithm.standard_error
-        return float(np.exp(middle - half)), float(np.exp(middle + half))
+        (over, both), (_, under) = np.outer(self.sides, self.sides) - z**2 * self.covariance
+        far = both + np.sqrt(max(both**2 - over * under, 0.0))
+        least, most = over / far if over > 0 else 0.0, far / under if under > 0 else np.inf
+        return min(float(np.exp(middle - half)), float(least)), max(float(np.exp(middle + half)), float(most))
 
     def robust(self, level: float) -> tuple[float, float]:
         low, high = self.logarithm.interval(level, kind="robust")

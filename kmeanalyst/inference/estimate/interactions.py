@@ -23,7 +23,8 @@ from kmeanalyst.kernels.margins import ChosenMargins, MarginFeatures
 from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.estimates import free_cells, implied_by_pairs, over_pair
 
-_OF_EVENTS = 9.0  # squared departure of an event, relative to that of independent cells
+_OF_EVENTS = 9.0  # squared departure of an event in a larger set, relative to that of independent cells
+_OF_PAIRS, _OF_TRENDS = 6.0, 0.5  # the same in a pair; and of its squared distance that a trend of one column along the other has
 _NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored, where the rows drew others first
 _NOT_LOOKED_AT = 0.12  # κ of a pair that others left out: of the strongest in a table, too
 _OF_TRIPLES, _LEAST_OF_TRIPLES = 0.004, 1e-5  # κ of all further sets
@@ -31,8 +32,8 @@ _FEWEST_SETS = 6  # that show what usual sets are like
 OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
-_TIED = 0.55  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may be tied within them
-_WITHIN_PAIRS = 3.0  # variance of that in all cells, relative to what no sum of functions of one column has
+_DEPENDENT, _TIED = 0.12, 0.55  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may depend within them, or be tied
+_WITHIN_PAIRS, _WITHIN_TIED = 1.0, 3.0  # variance of that in all cells, relative to what no sum of functions of one column has
 _OF_COLUMNS = 0.5  # κ of single columns about even ones
 _DROWNED = 4.0  # times the noise: where that is a share's square, noise drowns it
 _CENTRINGS = 6
@@ -112,7 +113,7 @@ class Interactions:
         scores = last.noisy / (last.step * measurement.n_rows)
         noise = measurement.noise_scale * measurement.grid_steps / last.step
         usual = squared_distances(scores, noise, expected)
-        self.spreads[left] = _OF_EVENTS * math.pi / 2 * (usual / expected**2)[left]
+        self.spreads[left] = _OF_PAIRS * math.pi / 2 * (usual / expected**2)[left]
         self.squared[left] = _squares_beyond(scores, noise, expected, measurement.n_rows)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
 
@@ -165,10 +166,10 @@ class Interactions:
         alone = dict(enumerate(own for own, *_ in self._between([(j,) for j in range(len(self.cells))], rest, total)))
         singles = np.minimum(sum(alone.values()), total)
         owned, related, of_pairs = np.zeros_like(total), np.zeros_like(total), np.zeros_like(joint)
-        for i, own, size, reach, means in self._of_pairs(rest, total, alone, ranges):
+        for i, own, size, reach, trend, means in self._of_pairs(rest, total, alone, ranges):
             most = (reach / _BOUND) ** 2  # no interval is longer than the most that answers may move for it
-            usual = self.spreads[i] * own
-            of_pairs += _along(means, np.minimum(usual, most))
+            along, usual = _along(means, self.spreads[i] * own), self.spreads[i] * own + trend**2
+            of_pairs += with_diagonal(along + np.outer(trend, trend), np.minimum(usual, most))
             related += np.minimum(np.maximum(usual, self._of_relation(i, own, size)), most)
             owned += own
         left = total - singles
@@ -183,6 +184,25 @@ class Interactions:
         along = self.squared[i] * np.divide(own, size, out=np.zeros_like(own), where=size > 0) ** 2
         return np.where(np.isnan(along), OF_RELATIONS * own, np.minimum(along, own))
 
+    def _trend(self, i: int, cells: Array, sums: Array) -> Array:
+        """(k,) how far answers move for a trend that the score of a pair leaves possible, of E[r; cell] (c, k) in these cells."""
+        size = math.sqrt(_OF_TRENDS * np.nan_to_num(self.squared[i]))
+        if not size:
+            return np.zeros(sums.shape[1])
+        first, second = (self._ranks[j] for j in self.pairs[i])
+        rows, columns = divmod(cells, len(second))
+        return size * (first[rows] * second[columns]) @ sums
+
+    @cached_property
+    def _ranks(self) -> list[Array]:
+        """Of the cells of each column the shares below them, of mean 0 and variance 1."""
+        found = []
+        for own, size in zip(self.cells, self.sizes, strict=True):
+            mass = np.bincount(own, self.weights, minlength=size)
+            ranks = np.cumsum(mass) - mass / 2 - mass.sum() / 2
+            found.append(ranks / math.sqrt(max(float(mass @ ranks**2), 1e-300)))
+        return found
+
     def prior_draws(self, k: int, rng: np.random.Generator) -> Array:
         """(n, k) draws of how the weights of all rows may depart before anything is measured; each sums to 0 nearly."""
         scale = np.sqrt(self.further / np.where(self.weights > 0, self.weights, np.inf))
@@ -193,6 +213,10 @@ class Interactions:
             places, shares = self._places(columns)
             scale = np.sqrt(spread / np.where(shares > 0, shares, np.inf))
             drawn += (scale[:, None] * rng.standard_normal((len(shares), k)))[places]
+        for i in np.flatnonzero(np.nan_to_num(self.squared)):
+            first, second = (self._ranks[j][self.cells[j]] for j in self.pairs[i])
+            trend = math.sqrt(_OF_TRENDS * self.squared[i]) * first * second
+            drawn += np.outer(trend, rng.standard_normal(k))
         for parts, parents in self.within:
             own = np.bincount(parts, self.weights, minlength=len(parents))
             scale = np.sqrt(_OF_HEAPS * np.bincount(parents, own)[parents] / np.where(own > 0, own, np.inf))
@@ -250,9 +274,9 @@ class Interactions:
 
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array], ranges: Array
-    ) -> Iterator[tuple[int, Array, Array, Array, Array]]:
+    ) -> Iterator[tuple[int, Array, Array, Array, Array, Array]]:
         """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, the most (k,) that answers may move
-        for it, means (c, k) by roots of shares.
+        for it, and by a trend (k,), means (c, k) by roots of shares.
 
         And for each larger set that was counted, after all pairs.
         """
@@ -264,7 +288,8 @@ class Interactions:
             own, raw = np.maximum(between - sum(parts), 0.0), (means**2).sum(axis=0)
             known[pair] = own
             size = roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0))
-            yield i, own, size, self._most(i, ranges, cells, means, roots), means
+            trend = self._trend(i, cells, means * roots[:, None])
+            yield i, own, size, self._most(i, ranges, cells, means, roots), trend, means
 
     def _between(
         self, sets: Sequence[tuple[int, ...]], rest: Array, total: Array
@@ -309,7 +334,7 @@ class Interactions:
         return _along(np.vstack(along), found)
 
     def _ties(self, rest: Array) -> Array:
-        """(k, k) from how tied columns depend within their cells."""
+        """(k, k) from how columns that depend on each other do so within their cells."""
         found, along = np.zeros(rest.shape[1]), [np.zeros((1, rest.shape[1]))]
         weighted = self.weights[:, None] * rest[self.chosen] if self._tied else rest
         for tie in self._tied:
@@ -324,30 +349,32 @@ class Interactions:
             chance = tie.free * float(self.weights @ self.weights) * left
             kept = 1 - np.minimum(1.0, np.divide(chance, total, out=np.ones_like(total), where=total > 0))
             of_cells = np.bincount(tie.cells, shares)
-            found += _WITHIN_PAIRS * kept * ((tie.lifted * np.sqrt(of_cells))[:, None] * np.sqrt(own)).sum(axis=0) ** 2
+            found += tie.variance * kept * ((tie.lifted * np.sqrt(of_cells))[:, None] * np.sqrt(own)).sum(axis=0) ** 2
             along.append(np.sqrt(shares)[:, None] * apart)
         return _along(np.vstack(along), found)
 
     @cached_property
     def _tied(self) -> list[_Tie]:
-        inside = {}
+        inside, divided = [], []
         for j, (parts, _) in enumerate(self.within):
             cell = np.zeros(int(parts.max()) + 1, dtype=np.intp)
             cell[parts] = self.cells[j]
-            if len(cell) > len(np.unique(cell)):
-                mass = np.bincount(parts, self.weights, minlength=len(cell))
-                of_cell = np.bincount(cell, mass)
-                before = np.cumsum(mass) - mass / 2 - (np.cumsum(of_cell) - of_cell)[cell]  # in the order of cells
-                share = before / np.maximum(of_cell[cell], 1e-300)
-                inside[j] = np.clip((_PARTS * share).astype(np.intp), 0, _PARTS - 1)[parts]
-        return [tie for pair in combinations(inside, 2) if (tie := self._tie(pair, inside)) is not None]
+            mass = np.bincount(parts, self.weights, minlength=len(cell))
+            of_cell = np.bincount(cell, mass)
+            before = np.cumsum(mass) - mass / 2 - (np.cumsum(of_cell) - of_cell)[cell]  # in the order of cells
+            share = before / np.maximum(of_cell[cell], 1e-300)
+            inside.append(np.clip((_PARTS * share).astype(np.intp), 0, _PARTS - 1)[parts])
+            divided.append(len(cell) > len(np.unique(cell)))
+        pairs = [pair for pair in combinations(range(len(inside)), 2) if any(divided[j] for j in pair)]
+        return [tie for pair in pairs if (tie := self._tie(pair, inside)) is not None]
 
-    def _tie(self, pair: tuple[int, int], inside: dict[int, Array]) -> _Tie | None:
+    def _tie(self, pair: tuple[int, int], inside: Sequence[Array]) -> _Tie | None:
         places, shares = self._places(pair)
         table = shares.reshape(self.sizes[pair[0]], self.sizes[pair[1]])
         expected = np.outer(table.sum(axis=1), table.sum(axis=0)).ravel()
         lifted = 1 - np.minimum(1.0, np.divide(expected, shares, out=np.ones_like(shares), where=shares > 0))
-        if lifted @ shares < _TIED:
+        dependence = float(lifted @ shares)
+        if dependence < _DEPENDENT:
             return None
         used, own = np.unique((places * _PARTS + inside[pair[0]]) * _PARTS + inside[pair[1]], return_inverse=True)
         cells = used // _PARTS**2
@@ -356,12 +383,13 @@ class Interactions:
         kept, of_cells = np.unique(cells, return_inverse=True)
         free = max(len(used) - len(rows) - len(columns) + len(kept), 0)
         shares = np.maximum(np.bincount(own, self.weights), 1e-300)  # all rows of a part may weigh 0
-        return _Tie(own, shares, firsts, seconds, of_cells, lifted[kept], free)
+        variance = _WITHIN_PAIRS if dependence < _TIED else _WITHIN_TIED
+        return _Tie(own, shares, firsts, seconds, of_cells, lifted[kept], free, variance)
 
 
 @dataclass(frozen=True, eq=False)
 class _Tie:
-    """A pair whose columns are tied across their cells.
+    """A pair whose columns depend on each other across their cells.
 
     places   (m,) the part of a cell that each row is in; shares (parts,) of the parts; of each part first and second (parts,)
              its cell and its part of one column, cells (parts,) its cell; lifted (cells,) 1 − 1/lift of each cell; free how
@@ -375,6 +403,7 @@ class _Tie:
     cells: Array
     lifted: Array
     free: int
+    variance: float
 
 
 def _sums(places: Array, size: int, values: Array) -> Array:
