@@ -24,7 +24,10 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.estimates import free_cells, implied_by_pairs, over_pair
 
 _OF_EVENTS = 9.0  # squared departure of an event in a larger set, relative to that of independent cells
-_OF_PAIRS, _OF_TRENDS = 6.0, 0.5  # the same in a pair; and of its squared distance that a trend of one column along the other has
+_OF_PAIRS, _OF_TRENDS = (
+    6.0,
+    0.5,
+)  # the same in a pair; and of its squared distance that a trend of one column along the other has
 _NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored, where the rows drew others first
 _NOT_LOOKED_AT = 0.12  # κ of a pair that others left out: of the strongest in a table, too
 _OF_TRIPLES, _LEAST_OF_TRIPLES = 0.004, 1e-5  # κ of all further sets
@@ -32,8 +35,14 @@ _FEWEST_SETS = 6  # that show what usual sets are like
 OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
-_DEPENDENT, _TIED = 0.12, 0.55  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may depend within them, or be tied
-_WITHIN_PAIRS, _WITHIN_TIED = 1.0, 3.0  # variance of that in all cells, relative to what no sum of functions of one column has
+_DEPENDENT, _TIED = (
+    0.12,
+    0.55,
+)  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may depend within them, or be tied
+_WITHIN_PAIRS, _WITHIN_TIED = (
+    0.6,
+    3.0,
+)  # variance of that in all cells, relative to what no sum of functions of one column has
 _OF_COLUMNS = 0.5  # κ of single columns about even ones
 _DROWNED = 4.0  # times the noise: where that is a share's square, noise drowns it
 _CENTRINGS = 6
@@ -186,12 +195,16 @@ class Interactions:
 
     def _trend(self, i: int, cells: Array, sums: Array) -> Array:
         """(k,) how far answers move for a trend that the score of a pair leaves possible, of E[r; cell] (c, k) in these cells."""
-        size = math.sqrt(_OF_TRENDS * np.nan_to_num(self.squared[i]))
-        if not size:
+        if not self._trends[i]:
             return np.zeros(sums.shape[1])
         first, second = (self._ranks[j] for j in self.pairs[i])
         rows, columns = divmod(cells, len(second))
-        return size * (first[rows] * second[columns]) @ sums
+        return self._trends[i] * (first[rows] * second[columns]) @ sums
+
+    @cached_property
+    def _trends(self) -> Array:
+        """Of each pair the deviation of the correlation of its two columns' ranks that its score leaves possible."""
+        return np.sqrt(np.minimum(_OF_TRENDS * np.nan_to_num(self.squared), 1.0))
 
     @cached_property
     def _ranks(self) -> list[Array]:
@@ -213,10 +226,9 @@ class Interactions:
             places, shares = self._places(columns)
             scale = np.sqrt(spread / np.where(shares > 0, shares, np.inf))
             drawn += (scale[:, None] * rng.standard_normal((len(shares), k)))[places]
-        for i in np.flatnonzero(np.nan_to_num(self.squared)):
+        for i in np.flatnonzero(self._trends):
             first, second = (self._ranks[j][self.cells[j]] for j in self.pairs[i])
-            trend = math.sqrt(_OF_TRENDS * self.squared[i]) * first * second
-            drawn += np.outer(trend, rng.standard_normal(k))
+            drawn += np.outer(self._trends[i] * first * second, rng.standard_normal(k))
         for parts, parents in self.within:
             own = np.bincount(parts, self.weights, minlength=len(parents))
             scale = np.sqrt(_OF_HEAPS * np.bincount(parents, own)[parents] / np.where(own > 0, own, np.inf))
@@ -341,7 +353,7 @@ class Interactions:
             shares = tie.shares
             apart = _sums(tie.places[:, None], len(shares), weighted) / shares[:, None]
             left = self.weights @ rest[self.chosen] ** 2 - shares @ apart**2
-            for groups in (tie.first, tie.second) * _CENTRINGS:
+            for groups in tie.groups * _CENTRINGS:
                 mass = np.bincount(groups, shares)
                 apart = apart - (_sums(groups[:, None], len(mass), shares[:, None] * apart) / mass[:, None])[groups]
             own = _sums(tie.cells[:, None], len(tie.lifted), shares[:, None] * apart**2)
@@ -366,40 +378,43 @@ class Interactions:
             inside.append(np.clip((_PARTS * share).astype(np.intp), 0, _PARTS - 1)[parts])
             divided.append(len(cell) > len(np.unique(cell)))
         pairs = [pair for pair in combinations(range(len(inside)), 2) if any(divided[j] for j in pair)]
-        return [tie for pair in pairs if (tie := self._tie(pair, inside)) is not None]
+        return [tie for pair in pairs for tie in self._ties_of(pair, inside)]
 
-    def _tie(self, pair: tuple[int, int], inside: Sequence[Array]) -> _Tie | None:
+    def _ties_of(self, pair: tuple[int, int], inside: Sequence[Array]) -> Iterator[_Tie]:
         places, shares = self._places(pair)
         table = shares.reshape(self.sizes[pair[0]], self.sizes[pair[1]])
         expected = np.outer(table.sum(axis=1), table.sum(axis=0)).ravel()
         lifted = 1 - np.minimum(1.0, np.divide(expected, shares, out=np.ones_like(shares), where=shares > 0))
         dependence = float(lifted @ shares)
         if dependence < _DEPENDENT:
-            return None
+            return
         used, own = np.unique((places * _PARTS + inside[pair[0]]) * _PARTS + inside[pair[1]], return_inverse=True)
-        cells = used // _PARTS**2
-        rows, firsts = np.unique(used // _PARTS, return_inverse=True)
-        columns, seconds = np.unique(cells * _PARTS + used % _PARTS, return_inverse=True)
-        kept, of_cells = np.unique(cells, return_inverse=True)
-        free = max(len(used) - len(rows) - len(columns) + len(kept), 0)
         shares = np.maximum(np.bincount(own, self.weights), 1e-300)  # all rows of a part may weigh 0
-        variance = _WITHIN_PAIRS if dependence < _TIED else _WITHIN_TIED
-        return _Tie(own, shares, firsts, seconds, of_cells, lifted[kept], free, variance)
+        parts, cells = (used // _PARTS % _PARTS, used % _PARTS), used // _PARTS**2
+        kept, of_cells = np.unique(cells, return_inverse=True)
+        coarse = [np.unique(own, return_inverse=True)[1] for own in divmod(cells, self.sizes[pair[1]])]
+        for variance, within in ((_WITHIN_PAIRS, coarse), (_WITHIN_TIED, [of_cells] * 2))[: 1 + (dependence >= _TIED)]:
+            fine = [
+                np.unique(cell * _PARTS + part, return_inverse=True)[1]
+                for cell, part in zip(within, parts, strict=True)
+            ]
+            additive = len(kept) + sum(int(one.max() - cell.max()) for one, cell in zip(fine, within, strict=True))
+            free = max(len(used) - additive, 0)
+            yield _Tie(own, shares, (*fine, of_cells), of_cells, lifted[kept], free, variance)
 
 
 @dataclass(frozen=True, eq=False)
 class _Tie:
     """A pair whose columns depend on each other across their cells.
 
-    places   (m,) the part of a cell that each row is in; shares (parts,) of the parts; of each part first and second (parts,)
-             its cell and its part of one column, cells (parts,) its cell; lifted (cells,) 1 − 1/lift of each cell; free how
-             many numbers of all parts no sum of functions of one column has.
+    places   (m,) the part of a cell that each row is in; shares (parts,) of the parts; of each part groups (parts,), functions of
+             which do not count, and cells (parts,) its cell; lifted (cells,) 1 − 1/lift of each cell; free how many numbers of
+             all parts no sum of functions of groups has; variance see `_WITHIN_PAIRS`.
     """
 
     places: Array
     shares: Array
-    first: Array
-    second: Array
+    groups: tuple[Array, ...]
     cells: Array
     lifted: Array
     free: int

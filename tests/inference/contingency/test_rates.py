@@ -87,6 +87,19 @@ def test_of_a_release_its_error_has_all_parts(private):
     assert found.parts["sampling"] < found.standard_error < 0.5
 
 
+def test_a_combination_that_may_be_empty_leaves_odds_of_0_or_without_an_end():
+    """Fieller's interval by hand: of means of rows n = 60, one of which has the combination; with 3,000 rows Woolf's is wider."""
+    values = {"died": [True] * 20 + [False] * 40, "arm": ["new"] * 1 + ["old"] * 19 + ["new"] * 25 + ["old"] * 15}
+    few = ka.from_frame(
+        pd.DataFrame(values | {"site": "north", "dose": 0.5, "time": 1, "weight": 1 / 60}), domain=DOMAIN
+    )
+    found = few.odds_ratio("died", "arm == 'new'")
+    assert found.interval()[0] == 0 and found.interval()[1] == pytest.approx(found.value * np.exp(
+        1.96 * np.sqrt(1 + 1 / 19 + 1 / 25 + 1 / 15)), rel=1e-3)  # fmt: skip
+    other = few.odds_ratio("not (died)", "arm == 'new'")
+    assert other.interval()[1] == np.inf and other.to_dict()["interval"][0] == pytest.approx(1 / found.interval()[1])
+
+
 # ---------------------------------------------------------------- survival
 
 

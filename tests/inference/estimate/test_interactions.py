@@ -105,6 +105,23 @@ def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_sa
     assert 1.96 * np.sqrt(bounded) == pytest.approx(np.array([0.1]))  # half of the distance, for a range of 2
 
 
+def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smaller():
+    """Ten times ten even cells: along both columns' ranks a deviation of u·√½, of a single cell of sixty about as without."""
+    cells = np.repeat(np.indices((10, 10)).reshape(2, -1), 40, axis=1).astype(np.int32)
+    n = cells.shape[1]
+    within = tuple(interactions._parts(own, own, np.arange(n) % 2, np.full(n, 1 / n)) for own in cells)
+    pair = Interactions(
+        n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(10, 10), within=within, pairs=((0, 1),),
+        spreads=np.array([0.001]), most=np.array([1e9]), squared=np.array([0.04]), spread=0.01,
+    )  # fmt: skip
+    first, second = (own - own.mean(axis=1, keepdims=True) for own in (cells * 1.0, cells == 3))
+    h = np.column_stack([first[0] * first[1], second[0] * second[1]]) / np.array([8.25, 0.09])
+    along, level = variances(pair, h, np.full(2, 1e3))
+    assert along == pytest.approx(0.5 * 0.04 + 0.001, rel=0.02) and level < 0.1 * along
+    drawn = pair.prior_draws(400, np.random.default_rng(0))
+    assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)
+
+
 def test_columns_that_copy_each_other_do_not_add_up():
     """The interaction is one of four pairs of columns, and no more than all of its variance."""
     found = variances(sets((0.3, 0, 0.3, 0.3, 0, 0.3), columns=4), interaction(), np.array([2.0]))
@@ -241,6 +258,26 @@ def test_what_chance_gives_to_many_cells_is_no_departure():
     )  # fmt: skip
     h = rng.standard_normal((n, 20))
     assert variances(many, h - h.mean(axis=0), np.full(20, 8.0)).mean() < 0.05
+
+
+def test_columns_that_depend_on_each_other_do_so_within_their_ranges():
+    """A level rises from .1 to .9 over ten ranges of a number, and so may within these; one that does not depend has nothing."""
+    rng, n = np.random.default_rng(0), 20_000
+    cell, weights = rng.integers(0, 10, n).astype(np.int32), np.full(n, 1 / n)
+    x = cell + rng.random(n)
+    level = (rng.random(n) < 0.1 + 0.8 * cell / 9).astype(np.int32)
+
+    def found(other: Array) -> float:
+        h = ((x > 4.5) & (other == 1)).astype(float)
+        within = tuple(interactions._parts(own, own, v, weights) for own, v in ((cell, x), (other, 1.0 * other)))
+        both = Interactions(
+            n=n, chosen=slice(None), weights=weights, cells=np.stack([cell, other]), sizes=(10, 2), within=within,
+            pairs=((0, 1),), spreads=np.full(1, 1e-9), most=np.full(1, 1e9), squared=np.full(1, np.nan), spread=1e-9,
+            further=0.0,
+        )  # fmt: skip
+        return float(both._ties(h[:, None] - h.mean())[0, 0])
+
+    assert found(level) > 1e-7 and found(rng.permutation(level)) == 0
 
 
 def test_columns_that_are_tied_across_their_ranges_may_be_so_within_them():
