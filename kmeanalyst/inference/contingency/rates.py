@@ -56,7 +56,7 @@ def odds_ratio(
 
     >>> counted = ka.read_release("counted.kme")
     >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'")
-    odds ratio of income == '>50K' by sex == 'Male': 3.53 ± 0.79 (95 %: 2.27 to 5.47; privacy 0.55, sampling 0.28,
+    odds ratio of income == '>50K' by sex == 'Male': 3.53 ± 0.79 (95 %: 2.27 to 5.89; privacy 0.55, sampling 0.28,
         resolution 0.49)
     >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'", given="marital-status").value
     1.683...
