@@ -24,6 +24,7 @@ from kmeanalyst.inference.estimate.population import (
     mean_statistic,
     population_of,
     shown,
+    undecided,
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.estimate.unresolved import (
@@ -141,14 +142,21 @@ def probability(
 
 def mean_of(population: Distribution, question: Any) -> Statistic:
     """Σ v h(z), and a note where it is not a probability though the question is a condition."""
-    return statistic_of(population, population.values(question), shown(question), population.bounds(question))
+    return _with_undecided(population, question, population.values(question), population.bounds(question))
 
 
 def probability_of(population: Distribution, condition: Any) -> Statistic:
     """The probability of a condition; ValueError if the question is not a condition."""
     values = population.values(condition)
     check_condition(values[: len(population.weights)])
-    return statistic_of(population, values, shown(condition))
+    return _with_undecided(population, condition, values)
+
+
+def _with_undecided(
+    population: Distribution, question: Any, values: Array, possible: tuple[float, float] | None = None
+) -> Statistic:
+    found = statistic_of(population, values, shown(question), possible)
+    return replace(found, notes=(*found.notes, *undecided(population, question)))
 
 
 def _with_unresolved(population: Distribution, found: Statistic, question: str) -> Statistic:
