@@ -58,6 +58,7 @@ _MOST_PROBLEMS = 10  # columns that one error names
 _OTHER = "other"  # the level that rare ones are collapsed into
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"})
 _COMMA = re.compile(r"[^\w,.]?\s?-?\d[\d.' ]*,\d+\s?[^\w,.]?")
+_END = re.compile(r"(?P<sign>[<>]=?|[≤≥])\s*(?P<number>-?[\d.]+)|(?P<bound>-?[\d.]+)\s*\+")
 _PADDED = re.compile(r"0\d+")
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
 _FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # of dates
@@ -151,12 +152,13 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         values = np.array([value for value in parsed if value is not None], dtype=float)
         words = [text for text, value in zip(present, parsed, strict=True) if value is None]
         if len(values) > _MOST_BAD * len(present) and (what == "dates" or not _are_codes(words, counts, strings)):
-            bad = len(present) - len(values)
+            capped = _ends_told(words, values) if what == "numbers" else {}
+            bad = [word for word in words if word.strip() not in capped]
             if bad:
-                notes.append(
-                    f"CHECK {bad} cells were not {what} (such as {present[parsed.index(None)][:80]!r}); they count as missing"
-                )
-            return draft(name, values, missing or bad > 0, notes)
+                notes.append(f"CHECK {len(bad)} cells were not {what} (such as {bad[0][:80]!r}); they count as missing")
+            if not capped:
+                return draft(name, values, missing or bool(bad), notes)
+            return _draft_capped(name, values, Counter(map(str.strip, words)), capped, missing or bool(bad), notes)
     if as_text:
         return _draft_text(name, sorted(counts), missing)
     inner = [text.strip() for text in present]  # as cells match levels
@@ -258,6 +260,34 @@ def _format(counts: Mapping[str, int], notes: list[str]) -> str:
 def _number(text: str) -> float | None:
     value = parse_number(text)
     return value if value is not None and abs(value) < _LARGEST else None
+
+
+def _ends_told(words: Sequence[str], numbers: Array) -> dict[str, float]:
+    """Texts such as 90+, >89 and <5 that are beyond all of the numbers, each with the value nearest to these that it may be."""
+    step = 1.0 if (numbers == np.rint(numbers)).all() else _decimal_step(numbers, float(np.abs(numbers).max())) or 0.0
+    found = {}
+    for word in dict.fromkeys(map(str.strip, words)):
+        match = _END.fullmatch(word)
+        if match is None or (number := _number(match["number"] or match["bound"])) is None:
+            continue
+        value = number + {"<": -step, ">": step}.get(match["sign"], 0.0)
+        if value <= numbers.min() if (match["sign"] or "").startswith(("<", "≤")) else value >= numbers.max():
+            found[word] = value
+    return found
+
+
+def _draft_capped(
+    name: str, numbers: Array, words: Counter[str], capped: Mapping[str, float], missing: bool, notes: list[str]
+) -> Column:
+    """A column of numbers some of which are told as an end, such as 90+: that end is its bound."""
+    every = np.append(numbers, [value for word, value in capped.items() for _ in range(words[word])])
+    column: Any = draft_number(name, every, missing, notes)
+    shown = ", ".join(f"{word[:40]!r} ({words[word]} cells) as {value:g}" for word, value in capped.items())
+    notes.append(f"CHECK recode: {shown}, the nearest value that it may be: means are of values that end there")
+    meant = {word: type(column.lower)(value) for word, value in sorted(capped.items())}
+    lower = min(meant.values()) if every.min() in capped.values() and np.ptp(every) > 0 else column.lower
+    upper = max(meant.values()) if every.max() in capped.values() and np.ptp(every) > 0 else column.upper
+    return replace(column, lower=lower, upper=upper, recode=tuple(meant.items()))
 
 
 def _draft_date(name: str, days: Array, missing: bool, notes: list[str], form: str = "") -> Column:

@@ -63,13 +63,20 @@ def test_what_pandas_users_type_has_an_answer(mixed_release, foreign_release):
 def test_what_missing_cells_leave_open_is_said_with_its_share():
     """Of ten rows two have no age and one of them no sex; one more would be too few to be worth a note."""
     ages, sexes = [30, 50, 70, 90, *[40] * 4, None, None], ["F", "M"] * 4 + ["F", None]
-    columns = Integer(name="age", lower=0, upper=99, missing=True), Categorical(name="sex", levels=("F", "M"), missing=True)
+    columns = (
+        Integer(name="age", lower=0, upper=99, missing=True),
+        Categorical(name="sex", levels=("F", "M"), missing=True),
+    )
     release = weighted_points(pd.DataFrame({"age": pd.array(ages, dtype="Int64"), "sex": sexes}), Domain(columns))
 
     def note(found):
         return [each for each in found.notes if "no comparison with a missing cell holds" in each]
 
-    for asked in (release.probability("age > 50"), release.expectation("not age > 50"), (release["age"] > 50).probability()):
+    for asked in (
+        release.probability("age > 50"),
+        release.expectation("not age > 50"),
+        (release["age"] > 50).probability(),
+    ):
         assert note(asked) == [
             '20.0% of rows have no age, and no comparison with a missing cell holds: the condition "not missing(age)" leaves '
             "these rows out"

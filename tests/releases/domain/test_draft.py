@@ -582,3 +582,17 @@ def test_codes_that_the_curator_names_are_missing_and_in_no_bound_or_level():
     assert np.isnan(draft.domain.encode(sample.iloc[500:])[:, 0]).all() and "CHECK codes" not in str(draft.notes)
     with pytest.raises(DomainError, match="no column 'bmi' with codes"):
         draft_domain(sample, this_sample_is_public=True, missing_codes={"bmi": [-9]})
+
+
+def test_numbers_told_as_an_end_are_read_as_the_nearest_value_that_they_may_be():
+    """90+ is 90; more than 89 is 90; fewer than 5 is 4, and of two decimals 4.99: then bounds are there, and nothing is missing."""
+    counts = [str(n % 70 + 10) for n in range(500)]
+    age, said = column([*counts, *["90+"] * 30, *[">94"] * 9, *["<5"] * 40]), notes([*counts, *["90 +"] * 30])
+    assert age.recode == (("90+", 90), ("<5", 4), (">94", 95)) and (age.lower, age.upper, age.missing) == (4, 95, False)
+    assert "CHECK recode: '90 +' (30 cells) as 90" in said and "missing" not in said
+    cells = age.without_codes([" 90+ ", ">94", "<5", "41", "96+"])
+    assert age.encode(cells)[0].tolist() == [90, 95, 4, 41, age.default_code] and column_from_dict(age.to_dict()) == age
+    level = column([f"{5 + n % 300 / 100:.2f}" for n in range(600)] + ["<5"] * 40 + ["≤ 4"] * 3)
+    assert level.recode == (("<5", 4.99), ("≤ 4", 4.0)) and level.lower == 4.0
+    inside = column([*counts, *["40+"] * 30])  # a time of which only the least is known is no end of the scale
+    assert inside.recode == () and inside.missing
