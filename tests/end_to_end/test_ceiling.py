@@ -13,15 +13,15 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_570,
-    "kmeanalyst/inference": 13_169,
+    "kmeanalyst/inference": 13_216,
     "kmeanalyst/kernels": 3_225,
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,
-    "kmeanalyst/releases": 10_947,
+    "kmeanalyst/releases": 11_017,
     "kmeanalyst/report": 1_330,
     "kmeanalyst/representation": 4_782,
-    "kmeanalyst/sources": 1_374,
+    "kmeanalyst/sources": 1_376,
     "release_side": 85,
     "release_side/budget": 1_248,
     "release_side/choices": 1_422,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_219,
     "release_side/quality": 1_471,
-    "tests": 48_942,
+    "tests": 49_013,
 }
 
 

@@ -57,7 +57,9 @@ _CALENDAR = (-719162, 2932896)  # 0001-01-01 and 9999-12-31
 _MOST_PROBLEMS = 10  # columns that one error names
 _OTHER = "other"  # the level that rare ones are collapsed into
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"})
-_COMMA = re.compile(r"[^\w,.]?\s?-?\d[\d.' ]*,\d+\s?[^\w,.]?")
+_MARKED = re.compile(  # a number with a currency, a unit, brackets, a comma or marks of thousands
+    r"([A-Z]{0,2}[^\w\s,.]{1,2}|[A-Z]{3}\s|)\s?-?\d{1,3}(([,.' \u00a0\u202f]?\d{3})*|\d*)([.,]\d+)?(\s?[^\w\s,.]{1,2}|\s[^\W\d]+|)"
+)
 _END = re.compile(r"(?P<sign>[<>]=?|[≤≥])\s*(?P<number>-?[\d.]+)|(?P<bound>-?[\d.]+)\s*\+")
 _PADDED = re.compile(r"0\d+")
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
@@ -94,6 +96,10 @@ def draft_domain(
             f"the sample has one column, named {str(sample.columns[0])!r:.80}: is the separator {mark!r}? Tables are read with "
             f"commas. Write it with commas, or pass pd.read_csv(path, sep={mark!r}, dtype=str)."
         )
+    if odd := [name for name, times in Counter(map(str, sample.columns)).items() if times > 1 or not name]:
+        twice = f"{odd[0]!r:.80} more than once: it is unclear which is meant. Rename or remove one, in the private table too."
+        nameless = 'a column without a name, as an index has none. Name it, or leave it out (--without "").'
+        raise DomainError(f"the sample has {twice if odd[0] else nameless}")
     notes: dict[str, list[str]] = {}
     columns, problems = [], []
     for name in sample.columns:
@@ -186,17 +192,18 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     """Levels; with `collapse_rare` the rare ones as one, to which rare and unseen levels of private rows then belong."""
     rare = [level for level in sorted(counts) if counts[level] < draft_notes.FEW]
     kept = [level for level in sorted(counts) if not collapse_rare or counts[level] >= draft_notes.FEW]
-    commas = [level for level in sorted(counts) if _COMMA.fullmatch(level)]
-    comma = f"{commas[0]!r} reads as a number with a comma" if 2 * len(commas) > len(counts) else ""
-    if comma:
-        notes.append(
-            f"CHECK commas: {comma}: write it with a point, and without marks of thousands, in the private table too"
-        )
+    numbers = [level for level in sorted(counts) if _MARKED.fullmatch(level)]
+    marked = [level for level in numbers if parse_number(level) is None]
+    amount = (
+        f"{marked[0][:40]!r} reads as a number with a comma, a unit or other marks: write it as digits with a point alone, "
+        if marked and 2 * len(numbers) > len(counts)
+        else ""
+    )
+    if amount:
+        notes.append(f"CHECK amounts: {amount}in the private table too")
     if len(kept) > _MOST_LEVELS or (len(counts) > _MOST_LEVELS and not kept):
-        if comma:
-            raise DomainError(
-                f"column {name}: {comma}. Write it with a point, and no marks of thousands, in both tables."
-            )
+        if amount:
+            raise DomainError(f"column {name}: {amount}in both tables, or leave the column out (--without {name}).")
         raise DomainError(
             f"column {name} has {len(counts)} different texts in {counts.total()} rows: it looks like a name or an "
             f"identifier, which a release cannot carry. Leave it out (--without {name}); if strings are meant to be compared "

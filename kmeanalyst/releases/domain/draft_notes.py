@@ -58,7 +58,8 @@ def spellings(counts: Mapping[str, int]) -> list[str]:
     twice = [level for level in sorted(counts) if alike[level.casefold()] > 1]
     marks = [level for level in sorted(counts) if level.casefold() in MARKS]
     said = (
-        (twice, "CHECK spellings: {} differ by case alone: if they are one level, keep one in levels and write recode = [[OTHER, THIS]]"),
+        (twice, "CHECK spellings: {} differ by case alone: if they are one level, take OTHER out of levels and write recode = "
+         "[[OTHER, THIS]]"),
         (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: if so, take them out of levels and "
          "write missing = true, missing_codes = [...]"),
     )  # fmt: skip

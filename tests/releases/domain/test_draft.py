@@ -22,8 +22,9 @@ from kmeanalyst.releases.domain.domain import Domain, column_from_dict, domain_t
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date
+from kmeanalyst.releases.domain.numbers import Date, Integer
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
+from kmeanalyst.sources.tables import table_of
 from release_side import draft_domain, publish
 
 RNG = np.random.default_rng(0)
@@ -266,7 +267,9 @@ def test_where_levels_are_seen_once_further_ones_have_a_level():
 @every([
     (["02116"] * 30 + ["94110"] * 20, "begin with a zero, so they are codes"), ([20230601 + n for n in range(28)], "CHECK dates"),
     (["Ill"] * 20 + ["ill"] * 20, "'Ill', 'ill' differ by case alone"), (["a", "b", "NA"] * 20, "CHECK marks: 'NA'"),
-    (["51,9", "52,4", "7,5"] * 9, "reads as a number with a comma"), (["€1,50", "€2,50"] * 9, "reads as a number with a comma"),
+    (["51,9", "52,4", "7,5"] * 9, "reads as a number with a comma"), (["€1,50", "€2,50"] * 9, "'€1,50' reads as a number"),
+    *(([text, "2" + text[1:]] * 9, f"{text!r} reads as a number") for text in ("1 234,56", "1\u202f200", "150 kg", "12.5%")),
+    (["$5", "$10"] * 9, "'$10' reads as a number"), (["US$5", "US$7"] * 9, "reads as"), (["CHF 5", "CHF 7"] * 9, "reads as"),
     (["4.914", "12.500", "999"] * 9, "CHECK thousands: behind each point there are three digits, as in '4.914'"),
     ([f"9007199254740993000{n % 4}" for n in range(40)], "have more digits than numbers keep, so they are codes"),
     ([f"2023-05-{n:02d}" for n in range(1, 30)] + ["1900-01-01"] * 4 + ["9999-12-31"] * 3, "CHECK codes: 1900-01-01 (4 times), 9"),
@@ -596,3 +599,16 @@ def test_numbers_told_as_an_end_are_read_as_the_nearest_value_that_they_may_be()
     assert level.recode == (("<5", 4.99), ("≤ 4", 4.0)) and level.lower == 4.0
     inside = column([*counts, *["40+"] * 30])  # a time of which only the least is known is no end of the scale
     assert inside.recode == () and inside.missing
+
+
+def test_a_name_that_a_csv_file_has_twice_or_that_is_empty_is_kept_as_it_stands(tmp_path: Path):
+    """A reader that called the second "age" age.1 would draft a column that the private table lacks, and compare the wrong one."""
+    path, domain = tmp_path / "sample.csv", Domain((Integer(name="age", lower=0, upper=99),))
+    path.write_text("age,age\n41,7\n20,8\n", encoding="utf-8")
+    with pytest.raises(DomainError, match="the sample has 'age' more than once"):
+        public_draft(path)
+    for read in (lambda: list(table_of(path).encoded(domain)), lambda: domain.encode_counted(table_of(path).frame())):  # type: ignore[union-attr]
+        with pytest.raises(DomainError, match='"age" more than once'):
+            read()
+    path.write_text(",age\n0,41\n1,20\n", encoding="utf-8")
+    assert public_draft(path, without="").domain.names == ("age",)
