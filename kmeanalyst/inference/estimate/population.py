@@ -309,12 +309,8 @@ def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str,
     influence, question, by, error = statistic.influence, statistic.question, statistic.interval_by, float(total(parts))
     possible = statistic.possible if distribution.view == "fitted" else None  # others show the weights as they are
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
-    notes = (
-        *statistic.notes,
-        *distribution.notes,
-        *distribution.model.notes,
-        *_weakness(distribution, question, parts, error),
-    )
+    on_both = (*distribution.notes, *distribution.model.notes)
+    notes = (*statistic.notes, *on_both, *_weakness(distribution, question, parts, error))
     return Estimate(
         value=value, standard_error=error, parts=parts, view=distribution.view, question=question,
         notes=notes, terms=() if influence is None else distribution.terms(influence),

@@ -140,23 +140,18 @@ def probability(
     return estimate(population, probability_of(population, condition))
 
 
-def mean_of(population: Distribution, question: Any) -> Statistic:
-    """Σ v h(z), and a note where it is not a probability though the question is a condition."""
-    return _with_undecided(population, question, population.values(question), population.bounds(question))
+def mean_of(population: Distribution, question: Any, *, conditions_only: bool = False) -> Statistic:
+    """Σ v h(z), with notes where it is not a probability though the question is a condition, and where missing cells leave it open."""
+    values = population.values(question)
+    if conditions_only:
+        check_condition(values[: len(population.weights)])
+    found = statistic_of(population, values, shown(question), population.bounds(question))
+    return replace(found, notes=(*found.notes, *undecided(population, question)))
 
 
 def probability_of(population: Distribution, condition: Any) -> Statistic:
     """The probability of a condition; ValueError if the question is not a condition."""
-    values = population.values(condition)
-    check_condition(values[: len(population.weights)])
-    return _with_undecided(population, condition, values)
-
-
-def _with_undecided(
-    population: Distribution, question: Any, values: Array, possible: tuple[float, float] | None = None
-) -> Statistic:
-    found = statistic_of(population, values, shown(question), possible)
-    return replace(found, notes=(*found.notes, *undecided(population, question)))
+    return mean_of(population, condition, conditions_only=True)
 
 
 def _with_unresolved(population: Distribution, found: Statistic, question: str) -> Statistic:

@@ -130,8 +130,7 @@ class Column(ABC):
 
     def _check_codes(self) -> None:
         """DomainError if a code is empty, or a value of the column, which released rows may have, or stands for no value."""
-        texts = [text for text, _ in self.recode]
-        if len(self.missing_codes) > _MOST_CODES or len(texts) > _MOST_CODES:
+        if max(len(self.missing_codes), len(self.recode)) > _MOST_CODES:
             raise DomainError(
                 f"column {self.name}: missing_codes or recode has more than {_MOST_CODES} codes. Clean the table instead."
             )
@@ -140,10 +139,11 @@ class Column(ABC):
             raise DomainError(
                 f"column {self.name}: the level {read[0]!r:.80} would be read as one of missing_codes. Leave one of the two out."
             )
-        for field, code in [
+        codes = [
             *(("missing_codes", code) for code in self.missing_codes),
-            *(("recode", text) for text in texts),
-        ]:
+            *(("recode", text) for text, _ in self.recode),
+        ]
+        for field, code in codes:
             text = (text_of(code) or "").strip()
             check_text(f"column {self.name}: {field}", text)
             if not text or self._is_value(text):
@@ -189,7 +189,7 @@ class Column(ABC):
         if self.default is not None:
             text = text_of(self.default)
             check_text(f"column {self.name}: default", text)
-            if not text or not self._is_value(text):
+            if not self._is_value(text or ""):
                 raise DomainError(
                     f"column {self.name}: default {self.default!r} is not a value of the column, and every bad cell "
                     "would become it. Name a value within the bounds or levels."

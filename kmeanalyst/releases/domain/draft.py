@@ -194,12 +194,8 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     kept = [level for level in sorted(counts) if not collapse_rare or counts[level] >= draft_notes.FEW]
     numbers = [level for level in sorted(counts) if _MARKED.fullmatch(level)]
     marked = [level for level in numbers if parse_number(level) is None]
-    amount = (
-        f"{marked[0][:40]!r} reads as a number with a comma, a unit or other marks: write it as digits with a point alone, "
-        if marked and 2 * len(numbers) > len(counts)
-        else ""
-    )
-    if amount:
+    reads = "reads as a number with a comma, a unit or other marks: write it as digits with a point alone, "
+    if amount := f"{marked[0][:40]!r} {reads}" if marked and 2 * len(numbers) > len(counts) else "":
         notes.append(f"CHECK amounts: {amount}in the private table too")
     if len(kept) > _MOST_LEVELS or (len(counts) > _MOST_LEVELS and not kept):
         if amount:
