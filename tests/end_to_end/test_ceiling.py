@@ -18,10 +18,10 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,
-    "kmeanalyst/releases": 11_013,
+    "kmeanalyst/releases": 11_021,
     "kmeanalyst/report": 1_330,
     "kmeanalyst/representation": 4_782,
-    "kmeanalyst/sources": 1_376,
+    "kmeanalyst/sources": 1_379,
     "release_side": 85,
     "release_side/budget": 1_248,
     "release_side/choices": 1_422,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_219,
     "release_side/quality": 1_471,
-    "tests": 49_013,
+    "tests": 49_026,
 }
 
 

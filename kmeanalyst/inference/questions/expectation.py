@@ -141,7 +141,7 @@ def probability(
 
 
 def mean_of(population: Distribution, question: Any, *, conditions_only: bool = False) -> Statistic:
-    """Σ v h(z), with notes where it is not a probability though the question is a condition, and where missing cells leave it open."""
+    """Σ v h(z), with notes where missing cells leave a condition open, or it has no probability."""
     values = population.values(question)
     if conditions_only:
         check_condition(values[: len(population.weights)])

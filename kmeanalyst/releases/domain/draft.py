@@ -162,9 +162,15 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
             bad = [word for word in words if word.strip() not in capped]
             if bad:
                 notes.append(f"CHECK {len(bad)} cells were not {what} (such as {bad[0][:80]!r}); they count as missing")
-            if not capped:
-                return draft(name, values, missing or bool(bad), notes)
-            return _draft_capped(name, values, Counter(map(str.strip, words)), capped, missing or bool(bad), notes)
+                missing = True
+            infinite = tuple(
+                dict.fromkeys(word.strip() for word in bad if parse_number(word) is not None)
+            )  # else clamped
+            if capped:
+                column = _draft_capped(name, values, Counter(map(str.strip, words)), capped, missing, notes)
+            else:
+                column = draft(name, values, missing, notes)
+            return replace(column, missing_codes=infinite) if infinite else column
     if as_text:
         return _draft_text(name, sorted(counts), missing)
     inner = [text.strip() for text in present]  # as cells match levels
@@ -359,8 +365,8 @@ def _drafted_atoms(
 ) -> tuple[Array, bool]:
     """The values to be measured by themselves, increasing, with a note; and whether they are those of a column of few."""
     every = _few_with_gaps(numbers, step)
-    few = len(every[0]) > 0
-    atoms, shares = every if few else _spikes(numbers, step)
+    few = len(every[0]) > 1
+    atoms, shares = every if len(every[0]) else _spikes(numbers, step)
     if len(atoms):
         why = "are its few values" if few else "are far more frequent in the sample than their neighbours"
         listed = ", ".join(f"{shown(value)} ({share:.0%})" for value, share in zip(atoms, shares, strict=True))
@@ -379,11 +385,11 @@ def _decimal_step(numbers: Array, largest: float) -> float | None:
 
 
 def _few_with_gaps(numbers: Array, step: float | None) -> tuple[Array, Array]:
-    """The values of a column that has few, with gaps between them, and their shares; none of other columns."""
+    """The frequent values of a column that has few, with gaps between them, and their shares; none of other columns."""
     values, counts = np.unique(numbers, return_counts=True)
     often = counts >= _REPEATED
     gaps = step is None or bool((np.diff(values) > 1.5 * step).any())
-    nearly_all = often.sum() >= 2 and counts[often].sum() > _MOST_OFTEN * len(numbers)
+    nearly_all = len(values) >= 2 and counts[often].sum() > _MOST_OFTEN * len(numbers)
     if not (nearly_all and gaps and len(values) <= _FEW_WITH_GAPS):
         return np.zeros(0), np.zeros(0)
     return values[often], counts[often] / len(numbers)
