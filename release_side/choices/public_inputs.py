@@ -45,12 +45,9 @@ _DIGEST_BYTES = 16
 
 
 def refuse_private_as_public(
-    private: PrivateTable,
-    public: Table | None,
-    domain: Domain,
-    samples: Sequence[SampleDigest] = (),
+    private: PrivateTable, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = (),
     workload: object = None,
-) -> None:
+) -> None:  # fmt: skip
     """PublishError if the public rows or the workload are the private table, or the domain was drafted from it.
 
     private   its columns were checked.

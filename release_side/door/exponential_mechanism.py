@@ -304,14 +304,10 @@ def _can_be_scored(n: int, size: int) -> bool:
 
 
 def sample_database(
-    private_rows: Iterable[Array],
-    databases: MultisetSampler,
-    mechanism: ExponentialMechanism | RehearsedExponential,
-    *,
-    n_rows: int,
-    record_spend: Callable[[], None] | None = None,
-    progress: Callable[[str, float], None] | None = None,
-) -> Array:
+    private_rows: Iterable[Array], databases: MultisetSampler,
+    mechanism: ExponentialMechanism | RehearsedExponential, *, n_rows: int,
+    record_spend: Callable[[], None] | None = None, progress: Callable[[str, float], None] | None = None,
+) -> Array:  # fmt: skip
     """Draw a database of M public rows, close to the private table in the distance of mean embeddings.
 
     private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; n_rows, their total, is public.

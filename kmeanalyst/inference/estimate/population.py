@@ -260,12 +260,9 @@ def mean_statistic(distribution: Distribution, values: Array) -> Statistic:
 
 
 def answer(
-    distribution: Distribution,
-    statistic: Statistic,
-    question: str,
-    notes: tuple[str, ...] = (),
+    distribution: Distribution, statistic: Statistic, question: str, notes: tuple[str, ...] = (),
     possible: tuple[float, float] | None = None,
-) -> Statistic:
+) -> Statistic:  # fmt: skip
     """A statistic of the distribution's weights as one of the released weights (the chain rule), with what is said of it."""
     influence = None if statistic.influence is None else distribution.influence(statistic.influence)
     return Statistic(float(statistic.value), influence, distribution.text(question), notes, possible=possible)
