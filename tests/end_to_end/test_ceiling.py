@@ -26,7 +26,7 @@ CEILINGS = {  # lines of Python files
     "release_side/budget": 1_248,
     "release_side/choices": 1_419,
     "release_side/cli": 834,
-    "release_side/door": 1_903,
+    "release_side/door": 1_892,
     "release_side/executors": 363,
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_198,
