@@ -24,7 +24,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/sources": 1_379,
     "release_side": 85,
     "release_side/budget": 1_248,
-    "release_side/choices": 1_419,
+    "release_side/choices": 1_405,
     "release_side/cli": 834,
     "release_side/door": 1_892,
     "release_side/executors": 363,
