@@ -173,7 +173,7 @@ class Column(ABC):
         if not self.missing_codes and not self.recode:
             return cells
         codes, texts = factorised(cells)
-        values = {text.strip(): text_of(value) for text, value in self.recode}
+        values = {text.strip(): text_of(value) or "" for text, value in self.recode}
 
         def meant(text: str) -> str:
             stripped = text.strip()
