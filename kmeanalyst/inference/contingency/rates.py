@@ -141,7 +141,8 @@ def standardised(
     text = f"{shown(question)} standardised by {words.written(by) if by else 'groups'}"
     everyone = population_of(release, where=where, view=view)
     value = float(sum(term.value for term in terms))
-    return estimate(everyone, Statistic(value, np.asarray(influence), everyone.text(text)))
+    notes = undecided(everyone, question)
+    return estimate(everyone, Statistic(value, np.asarray(influence), everyone.text(text), notes))
 
 
 def _conditions(release: ReleaseData, groups: list[str], by: str | None) -> list[str]:

@@ -58,7 +58,8 @@ _MOST_PROBLEMS = 10  # columns that one error names
 _OTHER = "other"  # the level that rare ones are collapsed into
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"})
 _MARKED = re.compile(  # a number with a currency, a unit, brackets, a comma or marks of thousands
-    r"([A-Z]{0,2}[^\w\s,.]{1,2}|[A-Z]{3}\s|)\s?-?\d{1,3}(([,.' \u00a0\u202f]?\d{3})*|\d*)([.,]\d+)?(\s?[^\w\s,.]{1,2}|\s[^\W\d]+|)"
+    r"([A-Z]{0,2}[^\w\s,.]{1,2}|[A-Z]{3}\s|)\s?-?\d{1,3}(([,.' \u00a0\u202f]?\d{3})*|\d*)([.,]\d+)?"
+    r"(\s?[^\w\s,.+-]{1,2}|\s[^\W\d]+|)"
 )
 _END = re.compile(r"(?P<sign>[<>]=?|[≤≥])\s*(?P<number>-?[\d.]+)|(?P<bound>-?[\d.]+)\s*\+")
 _PADDED = re.compile(r"0\d+")

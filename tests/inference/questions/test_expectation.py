@@ -83,7 +83,9 @@ def test_what_missing_cells_leave_open_is_said_with_its_share():
         ]
     assert "10.0% of rows have no age, sex," in note(release.probability("age > 50 and sex == 'M'"))[0]  # F is not M
     assert note(release.mean("age", where="age > 50")) == note(release.probability("age > 50"))
-    assert note(release.odds_ratio("age > 45", "sex == 'M'"))[0].startswith("20.0%")
+    shares = {"sex == 'F'": 1, "sex == 'M'": 1}
+    for asked in (release.odds_ratio("age > 45", "sex == 'M'"), release.standardised("age > 45", population=shares)):
+        assert note(asked)[0].startswith("20.0% of rows have no age")
     known = "not missing(age)"
     for found in (release.probability("age > 50", where=known), release.probability(f"age > 50 and {known}")):
         assert not note(found)
