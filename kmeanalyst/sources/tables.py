@@ -222,6 +222,9 @@ def _as_domain_errors(name: str) -> Iterator[None]:
         raise DomainError(
             f"{name} is empty: it has no header line. Name a table whose first line names its columns."
         ) from None
+    except UnicodeDecodeError:
+        why = "a cell that is none has no value of its column"
+        raise DomainError(f"{name} is no UTF-8 text: {why}. Write it as UTF-8, the private table too.") from None
     except Exception as error:  # of any library
         reason = " ".join(str(error).split()).rstrip(".")
         raise DomainError(f"{name} could not be read as a table: {reason}. Write it again, or pass another.") from None
@@ -239,21 +242,23 @@ def _read_csv(file: File, **options: Any) -> Iterator[Any]:
 
 
 def _csv_header(file: File) -> list[str]:
-    with _read_csv(file, nrows=0, index_col=False, dtype=str) as table:
-        return list(table.columns)
+    """The names as they stand there: pandas would call a second "a" a.1, and one that is empty Unnamed: 0."""
+    with _read_csv(file, nrows=1, header=None, index_col=False, dtype=str) as table:
+        return [str(name) for name in table.iloc[0]]
 
 
 def _whole_csv(file: File) -> pd.DataFrame:
     """All rows. A row's surplus cells are ignored, as on the private side; they never shift the others."""
-    with _read_csv(file, usecols=range(len(_csv_header(file))), dtype=str) as table:
-        return table
+    header = _csv_header(file)
+    with _read_csv(file, usecols=range(len(header)), dtype=str) as table:
+        return table.set_axis(header, axis=1)
 
 
 def _csv_blocks(file: File) -> Iterator[pd.DataFrame]:
     """Cells as Python's own text (dtype object): the same text as dtype str has, but several times faster to encode."""
-    columns = range(len(_csv_header(file)))
-    with _read_csv(file, usecols=columns, dtype=object, chunksize=BATCH_ROWS) as blocks, blocks:
-        yield from blocks
+    header = _csv_header(file)
+    with _read_csv(file, usecols=range(len(header)), dtype=object, chunksize=BATCH_ROWS) as blocks, blocks:
+        yield from (block.set_axis(header, axis=1) for block in blocks)
 
 
 # ---------------------------------------------------------------------- Arrow batches

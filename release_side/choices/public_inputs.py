@@ -14,7 +14,6 @@ import glob
 import hashlib
 import os
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -45,12 +44,9 @@ _DIGEST_BYTES = 16
 
 
 def refuse_private_as_public(
-    private: PrivateTable,
-    public: Table | None,
-    domain: Domain,
-    samples: Sequence[SampleDigest] = (),
+    private: PrivateTable, public: Table | None, domain: Domain, samples: Sequence[SampleDigest] = (),
     workload: object = None,
-) -> None:
+) -> None:  # fmt: skip
     """PublishError if the public rows or the workload are the private table, or the domain was drafted from it.
 
     private   its columns were checked.
@@ -251,11 +247,6 @@ def _same_rows(private: PrivateTable, public: Table, domain: Domain) -> bool:
     return digests.of(_encoded(public, domain)) == digests.of(private.encoded(domain)) != (0, 0)
 
 
-def _has_columns(header: Iterable[object], domain: Domain) -> bool:
-    present = Counter(header)
-    return all(present[name] == 1 for name in domain.names_read)
-
-
 def _encoded(public: Table, domain: Domain) -> Iterator[Array]:
     if isinstance(public, pd.DataFrame):
         yield domain.encode(public)
@@ -266,7 +257,7 @@ def _encoded(public: Table, domain: Domain) -> Iterator[Array]:
 
 def _count(public: Table, domain: Domain, *, most: int) -> int | None:
     headers = [public.columns] if isinstance(public, pd.DataFrame) else open_public(public).headers
-    if not all(_has_columns(header, domain) for header in headers):
+    if any(list(header).count(name) != 1 for header in headers for name in domain.names_read):
         return None
     total = 0
     for rows in _encoded(public, domain):

@@ -84,12 +84,8 @@ def read_workload(source: Source, domain: Domain) -> Workload:
     questions = tuple(_question(n, text, where, domain) for n, text, where in asked if text or where is not None)
     if not questions:
         raise PublishError("the workload asks nothing: it has no line with a question. Write one, such as age > 50.")
-    return Workload(questions, _all_cuts(questions, domain))
-
-
-def _all_cuts(questions: Sequence[WorkloadQuestion], domain: Domain) -> dict[int, tuple[float, ...]]:
-    found = cuts_of((comparison for question in questions for comparison in question.compared), domain)
-    return {j: tuple(sorted(own)) for j, own in found.items() if 0 < len(own) <= _MOST_CUTS}
+    cuts = cuts_of((comparison for question in questions for comparison in question.compared), domain)
+    return Workload(questions, {j: tuple(sorted(own)) for j, own in cuts.items() if 0 < len(own) <= _MOST_CUTS})
 
 
 def lines_of(source: Source) -> list[str]:
@@ -123,8 +119,9 @@ def _question(number: int, text: str, where: str | None, domain: Domain) -> Work
         expressions = [parse(argument) for argument in (arguments[:1] if statistic == "quantile" else arguments)]
         for expression in expressions:
             _check(expression, statistic, domain)
-        if statistic == "quantile":
-            _check_order(arguments[1])
+        if statistic == "quantile" and not (NUMBER.fullmatch(arguments[1]) and 0 <= float(arguments[1]) <= 1):
+            what = f"the order of a quantile is a number from 0 to 1, got {arguments[1]}"
+            raise ExpressionError(f"{what}. Write quantile(a, 0.5).")
         given = None if where is None else parse(where)
         if given is not None and given.check(domain) != "condition":
             raise ExpressionError(
@@ -174,8 +171,3 @@ def _check(expression: Expression, statistic: str, domain: Domain) -> None:
         raise ExpressionError(f"a table is of columns, and {expression.text} is an expression. Write table(a, b).")
     if statistic != "table" or name not in domain.names:
         expression.check(domain)
-
-
-def _check_order(text: str) -> None:
-    if not NUMBER.fullmatch(text) or not 0 <= float(text) <= 1:
-        raise ExpressionError(f"the order of a quantile is a number from 0 to 1, got {text}. Write quantile(a, 0.5).")

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain, combinations_with_replacement, takewhile
 from typing import Any
 
@@ -24,7 +24,7 @@ from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.file.kernel import MOST_ROWS, MOST_SIZE, diameter_over, distances, listed_rows, n_databases
 from kmeanalyst.releases.measurement import GRID
 from kmeanalyst.releases.statement import EXPONENTIAL, MOST_DATABASES, rehearsed
-from release_side.door.mechanism import check_budget, check_int64_range, check_seed, laplace_scale
+from release_side.door.mechanism import check_budget, check_int64_range, check_seed, laplace_scale, largest_with_gumbel
 from release_side.errors import PublishError
 
 _STEPS = 2**20  # the largest distance between two rows, in steps of the grid of images
@@ -63,18 +63,7 @@ class ExponentialMechanism:
         b ≥ 2 · sensitivity / ε. OpenDP draws the Gumbel variables G_i bit by bit until one sum is surely the largest.
         """
         below = math.nextafter(self.epsilon, 0.0)  # not above the decimal that was typed, which ledgers add up
-        return int(_largest_with_gumbel(laplace_scale(below, 2 * sensitivity))((-scores).tolist()))
-
-
-@cache
-def _largest_with_gumbel(scale: float) -> Any:
-    """OpenDP's measurement: a list of int64 → the index of the largest, each with Gumbel noise of this scale."""
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    # this measure selects Gumbel noise; with max_divergence the noise, and so the distribution, would be different
-    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
+        return int(largest_with_gumbel(1, laplace_scale(below, 2 * sensitivity))((-scores).tolist())[0])
 
 
 @dataclass(frozen=True)
@@ -304,14 +293,10 @@ def _can_be_scored(n: int, size: int) -> bool:
 
 
 def sample_database(
-    private_rows: Iterable[Array],
-    databases: MultisetSampler,
-    mechanism: ExponentialMechanism | RehearsedExponential,
-    *,
-    n_rows: int,
-    record_spend: Callable[[], None] | None = None,
-    progress: Callable[[str, float], None] | None = None,
-) -> Array:
+    private_rows: Iterable[Array], databases: MultisetSampler,
+    mechanism: ExponentialMechanism | RehearsedExponential, *, n_rows: int,
+    record_spend: Callable[[], None] | None = None, progress: Callable[[str, float], None] | None = None,
+) -> Array:  # fmt: skip
     """Draw a database of M public rows, close to the private table in the distance of mean embeddings.
 
     private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; n_rows, their total, is public.

@@ -95,7 +95,7 @@ class Noise(ABC):
 
     def largest(self, scores: Array, *, count: int, scale: float) -> Array:
         """The indices of the `count` largest of scores (C,) int64, each with Gumbel noise of this scale: fresh, and exact."""
-        return np.array(_largest_with_gumbel(count, scale)(scores.tolist()), dtype=np.int64)
+        return np.array(largest_with_gumbel(count, scale)(scores.tolist()), dtype=np.int64)
 
     def of_round(self, number: int) -> Noise:
         """The noise of one of several rounds: itself, as every draw is fresh."""
@@ -111,7 +111,7 @@ class Noise(ABC):
 
 
 @cache
-def _largest_with_gumbel(count: int, scale: float) -> Any:
+def largest_with_gumbel(count: int, scale: float) -> Any:
     """OpenDP's measurement: a list of int64 → the indices of the largest, each with Gumbel noise of this scale."""
     import opendp.prelude as dp
 

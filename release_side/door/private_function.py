@@ -34,16 +34,9 @@ class NoisyCoordinates:
 
 
 def private_function(
-    private_rows: Iterable[Array],
-    form: FunctionForm,
-    basis: Pivots,
-    mechanism: Noise | RehearsalNoise,
-    *,
-    target: int,
-    n_rows: int,
-    record_spend: Callable[[], None] | None = None,
-    progress: Progress | None = None,
-) -> NoisyCoordinates:
+    private_rows: Iterable[Array], form: FunctionForm, basis: Pivots, mechanism: Noise | RehearsalNoise, *,
+    target: int, n_rows: int, record_spend: Callable[[], None] | None = None, progress: Progress | None = None,
+) -> NoisyCoordinates:  # fmt: skip
     """Release the coordinates of a kernel machine that is trained on the private rows.
 
     private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; n_rows, their total, is public.

@@ -30,13 +30,9 @@ _ROUNDED = 1 + 2.0**-30  # room for rounding
 
 
 def count_tables(
-    private_rows: PrivateRows,
-    tables: CellFeatures,
-    *,
-    n_rows: int,
-    workers: int = 1,
+    private_rows: PrivateRows, tables: CellFeatures, *, n_rows: int, workers: int = 1,
     progress: Callable[[str, float], None] | None = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """GRID times the share of each row, or unit, in each cell, summed: (F,) int64. Private."""
     check_int64_range(n_rows=n_rows, dimension=1, grid=GRID)
     if tables.starts[0] != 0 or len(tables.starts) != len(tables.heights) + 1 or (np.diff(tables.starts) < 1).any():

@@ -36,38 +36,17 @@ from release_side.publishing.unfinished import Begun, kept_until_written
 
 
 def publish(
-    private: PrivateSource,
-    domain: Domain | str | Path | None = None,
-    *,
-    epsilon: float,
-    delta: float,
-    method: str = "random-features",
-    public_points: Table | None = None,
-    points: int | None = None,
-    features: int | None = None,
-    family: str | None = None,
-    kernel: Kernel | str | None = None,
-    target: str | Sequence[str] | None = None,
-    workload: Source | None = None,
-    like: str | Path | Release | None = None,
-    weights: str = "probability",
-    bound: float | None = None,
-    float32: bool = False,
-    noise: str = "gaussian",
-    calibration: str | None = None,
-    ledger: str | Path | None = None,
-    table: str | None = None,
-    uncounted: bool = False,
-    weak: bool = False,
-    unit: str | None = None,
-    n_rows: int | None = None,
-    rehearsal: int | None = None,
-    workers: int | None = None,
-    executor: Executor | None = None,
-    output: str | Path | None = None,
-    force: bool = False,
+    private: PrivateSource, domain: Domain | str | Path | None = None, *, epsilon: float, delta: float,
+    method: str = "random-features", public_points: Table | None = None, points: int | None = None,
+    features: int | None = None, family: str | None = None, kernel: Kernel | str | None = None,
+    target: str | Sequence[str] | None = None, workload: Source | None = None,
+    like: str | Path | Release | None = None, weights: str = "probability", bound: float | None = None,
+    float32: bool = False, noise: str = "gaussian", calibration: str | None = None,
+    ledger: str | Path | None = None, table: str | None = None, uncounted: bool = False, weak: bool = False,
+    unit: str | None = None, n_rows: int | None = None, rehearsal: int | None = None, workers: int | None = None,
+    executor: Executor | None = None, output: str | Path | None = None, force: bool = False,
     progress: Progress | None = None,
-) -> Release:
+) -> Release:  # fmt: skip
     """Release the kernel mean embedding of a private table, once, with (epsilon, delta)-differential privacy.
 
     private         path, folder, glob or URL of files (CSV, Parquet, Arrow), a DataFrame, `release_side.sql(…)`, or what yields

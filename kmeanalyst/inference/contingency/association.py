@@ -117,12 +117,9 @@ class Associations(Printed, list[Association]):
 
 
 def associations(
-    release: ReleaseData,
-    columns: Sequence[str] | None = None,
-    *,
-    view: View | None = None,
+    release: ReleaseData, columns: Sequence[str] | None = None, *, view: View | None = None,
     progress: Progress | None = None,
-) -> Associations:
+) -> Associations:  # fmt: skip
     """The association of every pair of columns, in their order; columns of texts are left out.
 
     columns   names; all by default, derived ones too.

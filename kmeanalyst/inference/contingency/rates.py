@@ -26,6 +26,7 @@ from kmeanalyst.inference.estimate.population import (
     mean_statistic,
     population_of,
     shown,
+    undecided,
 )
 from kmeanalyst.inference.estimate.statistic import IntervalRule, Statistic
 from kmeanalyst.inference.questions.expectation import mean_of
@@ -80,7 +81,7 @@ def odds_ratio(
         )
     logarithm = np.log(numerator) - np.log(denominator)
     text = f"odds ratio of {shown(first)} by {shown(second)}" + (f", given {words.written(given)}" if given else "")
-    asked = answer(population, logarithm, text)
+    asked = answer(population, logarithm, text, undecided(population, first, second))
     assert asked.influence is not None
     related = expecting_relations(population, asked.influence[:, None])[:, 0]
     found = estimate(population, replace(asked, influence=related))
@@ -155,7 +156,8 @@ def standardised(
     text = f"{shown(question)} standardised by {words.written(by) if by else 'groups'}"
     everyone = population_of(release, where=where, view=view)
     value = float(sum(term.value for term in terms))
-    return estimate(everyone, Statistic(value, np.asarray(influence), everyone.text(text)))
+    notes = undecided(everyone, question)
+    return estimate(everyone, Statistic(value, np.asarray(influence), everyone.text(text), notes))
 
 
 def _conditions(release: ReleaseData, groups: list[str], by: str | None) -> list[str]:
@@ -260,7 +262,7 @@ def survival(
     singles = np.diff(np.concatenate([[float(column.lower)], edges, [float(column.upper) + step]])) <= step * (1 + 1e-9)
     curve, at_risk = _curve(population, at[:, None] == np.arange(len(last)), happened == 1, singles)
     times = np.append(edges - step, last[-1])[: len(at_risk)]
-    notes = _notes(release, time, event, len(last) - len(at_risk))
+    notes = (*_notes(release, time, event, len(last) - len(at_risk)), *undecided(population, event))
     frame = _frame(population, curve, at_risk, times, time, level)
     return SurvivalCurve(time=time, event=shown(event), level=level, curve=frame, notes=notes)
 

@@ -69,12 +69,9 @@ def draws(
 
 
 def replicates(
-    release: ReleaseData,
-    R: int = 100,
-    *,
-    columns: Sequence[str] | None = None,
+    release: ReleaseData, R: int = 100, *, columns: Sequence[str] | None = None,
     rng: np.random.Generator | int | None = None,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """Rows with a column "weight" and R columns "replicate_1", … of replicate weights; each sums to N.
 
     For R's survey::svrepdesign(type = "other", scale = 1/R, rscales = 1, combined.weights = TRUE, mse = TRUE). Weights are not

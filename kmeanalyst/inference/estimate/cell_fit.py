@@ -239,12 +239,9 @@ class _System:
         return a[:, 0]
 
     def solved(
-        self,
-        B: Array,
-        enough: Callable[[Array], Array] = lambda gains: gains[-1] < 0,
-        most: int = _MOST_STEPS,
+        self, B: Array, enough: Callable[[Array], Array] = lambda gains: gains[-1] < 0, most: int = _MOST_STEPS,
         residual: float = 0.0,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         """A (F, k) by conjugate gradients, each column by itself: it ends when `enough` is true of its gains.
 
         enough    from what each step so far added to Bᵀ A (steps, k) → (k,).

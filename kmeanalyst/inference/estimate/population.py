@@ -38,6 +38,7 @@ from kmeanalyst.releases.release import Question, ReleaseData, View
 from kmeanalyst.releases.rules.compiled import asked_of
 from kmeanalyst.representation.weights.views import view_weights
 
+_FEW_MISSING = 0.005  # a smaller share of rows that lack a cell is not worth a note
 _NO_ROWS = 1e-12  # a probability of a condition that is nothing but rounding
 
 
@@ -49,6 +50,7 @@ class Distribution(ABC):
     given        (n,) bool over model.frame, whether the condition holds; None without one.
     probability  Σ w · condition under the distribution's weights; 1 without a condition.
     condition    the condition as text; "" without one.
+    notes        on the condition, for every answer.
     """
 
     view: str
@@ -57,6 +59,7 @@ class Distribution(ABC):
     given: Array | None
     probability: float
     condition: str
+    notes: tuple[str, ...] = ()
 
     def question(self, column: Any) -> Any:
         """A column's name, or another question, as `values` takes it."""
@@ -125,6 +128,7 @@ class Population(Distribution):
     given: Array | None = None
     probability: float = 1.0
     condition: str = ""
+    notes: tuple[str, ...] = ()
 
     def question(self, column: Question) -> Question:
         """A column's name as an expression, also one that is misspelled: `hours-per-wek` is no difference of three columns."""
@@ -209,7 +213,36 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
     texts = [shown(condition, "condition") for condition in conditions]
     text = texts[0] if len(texts) == 1 else " and ".join(f"({part})" for part in texts)
     weights = weights * given[: len(weights)] / probability
-    return Population(release, label, conditions, model, weights, given, probability, text)
+    notes = undecided(everyone, *conditions)
+    return Population(release, label, conditions, model, weights, given, probability, text, notes)
+
+
+def undecided(population: Distribution, *conditions: Any) -> tuple[str, ...]:
+    """Notes on rows for which a condition is neither true nor false, as a cell is missing, unless they are few."""
+    some = conditions if isinstance(population, Population) else ()
+    return tuple(note for each in some if (note := _undecided(population, shown(each))))  # type: ignore[arg-type]
+
+
+def _undecided(population: Population, condition: str) -> str:
+    columns = population.release.columns
+    try:
+        asked = asked_of(population.release, condition)
+        is_condition = asked.check(columns) == "condition"
+    except ExpressionError:  # a function's name, or a random variable's text that is no expression
+        return ""
+    if not is_condition or not any(columns[name].missing for name in asked.columns):
+        return ""
+    frame, false = population.model.frame.iloc[: len(population.weights)], asked.denied()
+    open_at = ~(false.evaluate(frame, columns) | false.denied().evaluate(frame, columns))
+    share = float(population.weights @ open_at)
+    if share < _FEW_MISSING:
+        return ""
+    names = [name for name in asked.columns if frame.loc[open_at, name].isna().any()]
+    present = " and ".join(f"not missing({words.column(name)})" for name in names)
+    return (
+        f"{share:.1%} of rows have no {words.names(names)}, and no comparison with a missing cell holds: the condition "
+        f'"{present}" leaves these rows out'
+    )
 
 
 def positive_probability(probability: float) -> float:
@@ -227,12 +260,9 @@ def mean_statistic(distribution: Distribution, values: Array) -> Statistic:
 
 
 def answer(
-    distribution: Distribution,
-    statistic: Statistic,
-    question: str,
-    notes: tuple[str, ...] = (),
+    distribution: Distribution, statistic: Statistic, question: str, notes: tuple[str, ...] = (),
     possible: tuple[float, float] | None = None,
-) -> Statistic:
+) -> Statistic:  # fmt: skip
     """A statistic of the distribution's weights as one of the released weights (the chain rule), with what is said of it."""
     influence = None if statistic.influence is None else distribution.influence(statistic.influence)
     return Statistic(float(statistic.value), influence, distribution.text(question), notes, possible=possible)
@@ -276,7 +306,8 @@ def _estimate(distribution: Distribution, statistic: Statistic, parts: dict[str,
     influence, question, by, error = statistic.influence, statistic.question, statistic.interval_by, float(total(parts))
     possible = statistic.possible if distribution.view == "fitted" else None  # others show the weights as they are
     value = float(statistic.value if possible is None else np.clip(statistic.value, *possible))
-    notes = (*statistic.notes, *distribution.model.notes, *_weakness(distribution, question, parts, error))
+    on_both = (*distribution.notes, *distribution.model.notes)
+    notes = (*statistic.notes, *on_both, *_weakness(distribution, question, parts, error))
     return Estimate(
         value=value, standard_error=error, parts=parts, view=distribution.view, question=question,
         notes=notes, terms=() if influence is None else distribution.terms(influence),

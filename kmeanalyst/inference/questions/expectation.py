@@ -24,6 +24,7 @@ from kmeanalyst.inference.estimate.population import (
     mean_statistic,
     population_of,
     shown,
+    undecided,
 )
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.estimate.unresolved import (
@@ -139,16 +140,18 @@ def probability(
     return estimate(population, probability_of(population, condition))
 
 
-def mean_of(population: Distribution, question: Any) -> Statistic:
-    """Σ v h(z), and a note where it is not a probability though the question is a condition."""
-    return statistic_of(population, population.values(question), shown(question), population.bounds(question))
+def mean_of(population: Distribution, question: Any, *, conditions_only: bool = False) -> Statistic:
+    """Σ v h(z), with notes where missing cells leave a condition open, or it has no probability."""
+    values = population.values(question)
+    if conditions_only:
+        check_condition(values[: len(population.weights)])
+    found = statistic_of(population, values, shown(question), population.bounds(question))
+    return replace(found, notes=(*found.notes, *undecided(population, question)))
 
 
 def probability_of(population: Distribution, condition: Any) -> Statistic:
     """The probability of a condition; ValueError if the question is not a condition."""
-    values = population.values(condition)
-    check_condition(values[: len(population.weights)])
-    return statistic_of(population, values, shown(condition))
+    return mean_of(population, condition, conditions_only=True)
 
 
 def _with_unresolved(population: Distribution, found: Statistic, question: str) -> Statistic:

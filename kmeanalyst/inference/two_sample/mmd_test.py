@@ -19,16 +19,10 @@ from kmeanalyst.sources.tables import Recode, Rename, translated
 
 
 def mmd_test(
-    a: ReleaseData | Sample,
-    b: ReleaseData | Sample,
-    *,
-    kernel: KernelChoice = None,
-    columns: Sequence[str] | None = None,
-    rename: Rename = None,
-    recode: Recode = None,
-    permutations: int = 999,
+    a: ReleaseData | Sample, b: ReleaseData | Sample, *, kernel: KernelChoice = None,
+    columns: Sequence[str] | None = None, rename: Rename = None, recode: Recode = None, permutations: int = 999,
     rng: np.random.Generator | int | None = None,
-) -> TestResult:
+) -> TestResult:  # fmt: skip
     """Test whether two sides have one population.
 
     a, b           a release and a sample (DataFrame in natural units, encoded rows (L, d), or rows in blocks: files by path,

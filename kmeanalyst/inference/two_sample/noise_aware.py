@@ -85,13 +85,9 @@ def _variance(noise: Measurement | None) -> float:
 
 
 def size_of_difference(
-    difference: Array,
-    directions: Directions,
-    covariance: Array,
-    variance: float,
-    shrink: float,
+    difference: Array, directions: Directions, covariance: Array, variance: float, shrink: float,
     noise: Measurement | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Noise floor, interval and detectable distance, as a TestResult has them.
 
     variance   trace of the rows' covariance in all of feature space.

@@ -87,6 +87,7 @@ class Column(ABC):
     missing   whether a missing cell is a value of its own; if not, it becomes the default.
     default   what a bad cell becomes; None for missing if declared, else the first level or lower bound.
     missing_codes   values such as -9 or "NA" that stand for a missing cell in tables; none is a value of the column.
+    recode    (text, value): texts of tables that stand for a value of the column, such as ("90+", 90), and are none themselves.
 
     >>> domain["age"].width, domain["age"].default_code
     (1, 9.0)
@@ -96,6 +97,7 @@ class Column(ABC):
     missing: bool = False
     default: Any = None
     missing_codes: tuple[Any, ...] = ()
+    recode: tuple[tuple[Any, Any], ...] = ()
     kind: ClassVar[str]
     is_number: ClassVar[bool] = False  # it has bounds and a scale: real, integer, date, cyclic
     is_text: ClassVar[bool] = False  # its cells are strings
@@ -113,6 +115,12 @@ class Column(ABC):
         self._check_flag("missing")
         codes = tuple(plain_number(code) for code in listed(self.name, "missing_codes", self.missing_codes))
         object.__setattr__(self, "missing_codes", codes)
+        pairs = listed(self.name, "recode", self.recode)
+        if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+            raise DomainError(
+                f'column {self.name}: recode must be pairs, got {pairs!r:.80}. Write [["90+", 90]]: the text, and its value.'
+            )
+        object.__setattr__(self, "recode", tuple((text_of(text), plain_number(value)) for text, value in pairs))
 
     def _check_flag(self, field: str) -> None:
         if not isinstance(value := getattr(self, field), bool):
@@ -121,38 +129,57 @@ class Column(ABC):
             )
 
     def _check_codes(self) -> None:
-        """DomainError if a code for a missing cell is empty, or a value of the column, which released rows may have."""
-        if len(self.missing_codes) > _MOST_CODES:
+        """DomainError if a code is empty, or a value of the column, which released rows may have, or stands for no value."""
+        if max(len(self.missing_codes), len(self.recode)) > _MOST_CODES:
             raise DomainError(
-                f"column {self.name}: missing_codes has more than {_MOST_CODES} codes. Clean the table instead."
+                f"column {self.name}: missing_codes or recode has more than {_MOST_CODES} codes. Clean the table instead."
             )
         levels = getattr(self, "levels", ()) if self.has_levels else ()
         if read := [level for level in levels if self._is_code(level)]:
             raise DomainError(
                 f"column {self.name}: the level {read[0]!r:.80} would be read as one of missing_codes. Leave one of the two out."
             )
-        for code in self.missing_codes:
+        codes = [
+            *(("missing_codes", code) for code in self.missing_codes),
+            *(("recode", text) for text, _ in self.recode),
+        ]
+        for field, code in codes:
             text = (text_of(code) or "").strip()
-            check_text(f"column {self.name}: missing_codes", text)
-            value = self.parse(text) if text else None
-            if not text or (value is not BAD and not self._encode_numbers(np.array([value]))[1][0]):
+            check_text(f"column {self.name}: {field}", text)
+            if not text or self._is_value(text):
                 raise DomainError(
-                    f"column {self.name}: missing_codes must be texts or numbers that are not values of the column, got "
-                    f"{code!r:.80}: a released row with it would be read as missing. Leave it out of the levels, or of the bounds."
+                    f"column {self.name}: {field} must be of texts or numbers that are not values of the column, got {code!r:.80}: "
+                    "a released row with it would be read as another. Leave it out of the levels, or of the bounds."
                 )
+        if wrong := [value for _, value in self.recode if not self._is_value(text_of(value) or "")]:
+            raise DomainError(
+                f"column {self.name}: recode gives {wrong[0]!r:.80}, which is no value of the column. Name a level, or a number "
+                "within the bounds."
+            )
+
+    def _is_value(self, text: str) -> bool:
+        value = self.parse(text) if text else BAD
+        return value is not BAD and not self._encode_numbers(np.array([value]))[1][0]
 
     def without_codes(self, cells: Any) -> Any:
-        """Cells of a table in which the codes for a missing cell are missing; numbers are compared as such, texts without spaces.
+        """Cells of a table in which codes for a missing cell are missing, and those of `recode` are what they stand for.
 
-        >>> column = ka.Integer(name="age", lower=0, upper=110, missing=True, missing_codes=(-9,))
-        >>> column.encode(column.without_codes(["41", "-9.0", "-9"]))[0]
-        array([41., nan, nan])
+        Codes for a missing number are compared as numbers, all others as texts without spaces around them.
+
+        >>> column = ka.Integer(name="age", lower=0, upper=90, missing=True, missing_codes=(-9,), recode=(("90+", 90),))
+        >>> column.encode(column.without_codes(["41", "-9.0", "-9", "90+"]))[0]
+        array([41., nan, nan, 90.])
         """
-        if not self.missing_codes:
+        if not self.missing_codes and not self.recode:
             return cells
         codes, texts = factorised(cells)
-        words = [NO_CELL if text is None else "" if self._is_code(text) else text for text in texts]
-        return CodedCells(codes, words)
+        values = {text.strip(): text_of(value) or "" for text, value in self.recode}
+
+        def meant(text: str) -> str:
+            stripped = text.strip()
+            return "" if self._is_code(text) else values.get(stripped, values.get(stripped.removesuffix(".0"), text))
+
+        return CodedCells(codes, [NO_CELL if text is None else meant(text) for text in texts])
 
     def _is_code(self, text: str) -> bool:
         return is_code(text, self.missing_codes, as_number=self.is_number)
@@ -162,8 +189,7 @@ class Column(ABC):
         if self.default is not None:
             text = text_of(self.default)
             check_text(f"column {self.name}: default", text)
-            value = self.parse(text) if text else BAD
-            if value is BAD or self._encode_numbers(np.array([value]))[1][0]:
+            if not self._is_value(text or ""):
                 raise DomainError(
                     f"column {self.name}: default {self.default!r} is not a value of the column, and every bad cell "
                     "would become it. Name a value within the bounds or levels."
@@ -268,7 +294,7 @@ class Column(ABC):
         for each in fields(self):
             value = getattr(self, each.name)
             if value != each.default or each.name in self._always_written:
-                written[each.name] = list(value) if isinstance(value, tuple) else value
+                written[each.name] = [*map(_as_list, value)] if isinstance(value, tuple) else value
         return written
 
     def describe(self) -> str:
@@ -311,6 +337,10 @@ class Column(ABC):
         array([ 0.,  1., nan])
         """
         return np.append(values, math.nan) if self.missing else values
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def is_code(text: str, codes: tuple[Any, ...], *, as_number: bool) -> bool:

@@ -404,7 +404,8 @@ def read_domain(path: str | Path) -> Domain:
     """Read a domain from its TOML file; DomainError says what to correct.
 
     >>> ka.read_domain("domain.toml")["age"]
-    Integer(name='age', missing=False, default=None, missing_codes=(), lower=9, upper=98, scale='linear', edges=(), atoms=())
+    Integer(name='age', missing=False, default=None, missing_codes=(), recode=(), lower=9, upper=98, scale='linear', edges=(),
+        atoms=())
     """
     try:
         parsed = tomllib.loads(Path(path).read_text(encoding="utf-8"))

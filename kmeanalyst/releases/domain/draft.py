@@ -57,7 +57,11 @@ _CALENDAR = (-719162, 2932896)  # 0001-01-01 and 9999-12-31
 _MOST_PROBLEMS = 10  # columns that one error names
 _OTHER = "other"  # the level that rare ones are collapsed into
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"})
-_COMMA = re.compile(r"[^\w,.]?\s?-?\d[\d.' ]*,\d+\s?[^\w,.]?")
+_MARKED = re.compile(  # a number with a currency, a unit, brackets, a comma or marks of thousands
+    r"([A-Z]{0,2}[^\w\s,.]{1,2}|[A-Z]{3}\s|)\s?-?\d{1,3}(([,.' \u00a0\u202f]?\d{3})*|\d*)([.,]\d+)?"
+    r"(\s?[^\w\s,.+-]{1,2}|\s[^\W\d]+|)"
+)
+_END = re.compile(r"(?P<sign>[<>]=?|[≤≥])\s*(?P<number>-?[\d.]+)|(?P<bound>-?[\d.]+)\s*\+")
 _PADDED = re.compile(r"0\d+")
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
 _FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d/%m/%y", "%m/%d/%y")  # of dates
@@ -93,6 +97,10 @@ def draft_domain(
             f"the sample has one column, named {str(sample.columns[0])!r:.80}: is the separator {mark!r}? Tables are read with "
             f"commas. Write it with commas, or pass pd.read_csv(path, sep={mark!r}, dtype=str)."
         )
+    if odd := [name for name, times in Counter(map(str, sample.columns)).items() if times > 1 or not name]:
+        twice = f"{odd[0]!r:.80} more than once: it is unclear which is meant. Rename or remove one, in the private table too."
+        nameless = 'a column without a name, as an index has none. Name it, or leave it out (--without "").'
+        raise DomainError(f"the sample has {twice if odd[0] else nameless}")
     notes: dict[str, list[str]] = {}
     columns, problems = [], []
     for name in sample.columns:
@@ -151,12 +159,19 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         values = np.array([value for value in parsed if value is not None], dtype=float)
         words = [text for text, value in zip(present, parsed, strict=True) if value is None]
         if len(values) > _MOST_BAD * len(present) and (what == "dates" or not _are_codes(words, counts, strings)):
-            bad = len(present) - len(values)
+            capped = _ends_told(words, values) if what == "numbers" else {}
+            bad = [word for word in words if word.strip() not in capped]
             if bad:
-                notes.append(
-                    f"CHECK {bad} cells were not {what} (such as {present[parsed.index(None)][:80]!r}); they count as missing"
-                )
-            return draft(name, values, missing or bad > 0, notes)
+                notes.append(f"CHECK {len(bad)} cells were not {what} (such as {bad[0][:80]!r}); they count as missing")
+                missing = True
+            infinite = tuple(
+                dict.fromkeys(word.strip() for word in bad if parse_number(word) is not None)
+            )  # else clamped
+            if capped:
+                column = _draft_capped(name, values, Counter(map(str.strip, words)), capped, missing, notes)
+            else:
+                column = draft(name, values, missing, notes)
+            return replace(column, missing_codes=infinite) if infinite else column
     if as_text:
         return _draft_text(name, sorted(counts), missing)
     inner = [text.strip() for text in present]  # as cells match levels
@@ -184,17 +199,14 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     """Levels; with `collapse_rare` the rare ones as one, to which rare and unseen levels of private rows then belong."""
     rare = [level for level in sorted(counts) if counts[level] < draft_notes.FEW]
     kept = [level for level in sorted(counts) if not collapse_rare or counts[level] >= draft_notes.FEW]
-    commas = [level for level in sorted(counts) if _COMMA.fullmatch(level)]
-    comma = f"{commas[0]!r} reads as a number with a comma" if 2 * len(commas) > len(counts) else ""
-    if comma:
-        notes.append(
-            f"CHECK commas: {comma}: write it with a point, and without marks of thousands, in the private table too"
-        )
+    numbers = [level for level in sorted(counts) if _MARKED.fullmatch(level)]
+    marked = [level for level in numbers if parse_number(level) is None]
+    reads = "reads as a number with a comma, a unit or other marks: write it as digits with a point alone, "
+    if amount := f"{marked[0][:40]!r} {reads}" if marked and 2 * len(numbers) > len(counts) else "":
+        notes.append(f"CHECK amounts: {amount}in the private table too")
     if len(kept) > _MOST_LEVELS or (len(counts) > _MOST_LEVELS and not kept):
-        if comma:
-            raise DomainError(
-                f"column {name}: {comma}. Write it with a point, and no marks of thousands, in both tables."
-            )
+        if amount:
+            raise DomainError(f"column {name}: {amount}in both tables, or leave the column out (--without {name}).")
         raise DomainError(
             f"column {name} has {len(counts)} different texts in {counts.total()} rows: it looks like a name or an "
             f"identifier, which a release cannot carry. Leave it out (--without {name}); if strings are meant to be compared "
@@ -258,6 +270,34 @@ def _format(counts: Mapping[str, int], notes: list[str]) -> str:
 def _number(text: str) -> float | None:
     value = parse_number(text)
     return value if value is not None and abs(value) < _LARGEST else None
+
+
+def _ends_told(words: Sequence[str], numbers: Array) -> dict[str, float]:
+    """Texts such as 90+, >89 and <5 that are beyond all of the numbers, each with the value nearest to these that it may be."""
+    step = 1.0 if (numbers == np.rint(numbers)).all() else _decimal_step(numbers, float(np.abs(numbers).max())) or 0.0
+    found = {}
+    for word in dict.fromkeys(map(str.strip, words)):
+        match = _END.fullmatch(word)
+        if match is None or (number := _number(match["number"] or match["bound"])) is None:
+            continue
+        value = number + {"<": -step, ">": step}.get(match["sign"], 0.0)
+        if value <= numbers.min() if (match["sign"] or "").startswith(("<", "≤")) else value >= numbers.max():
+            found[word] = value
+    return found
+
+
+def _draft_capped(
+    name: str, numbers: Array, words: Counter[str], capped: Mapping[str, float], missing: bool, notes: list[str]
+) -> Column:
+    """A column of numbers some of which are told as an end, such as 90+: that end is its bound."""
+    every = np.append(numbers, [value for word, value in capped.items() for _ in range(words[word])])
+    column: Any = draft_number(name, every, missing, notes)
+    shown = ", ".join(f"{word[:40]!r} ({words[word]} cells) as {value:g}" for word, value in capped.items())
+    notes.append(f"CHECK recode: {shown}, the nearest value that it may be: means are of values that end there")
+    meant = {word: type(column.lower)(value) for word, value in sorted(capped.items())}
+    lower = min(meant.values()) if every.min() in capped.values() and np.ptp(every) > 0 else column.lower
+    upper = max(meant.values()) if every.max() in capped.values() and np.ptp(every) > 0 else column.upper
+    return replace(column, lower=lower, upper=upper, recode=tuple(meant.items()))
 
 
 def _draft_date(name: str, days: Array, missing: bool, notes: list[str], form: str = "") -> Column:
@@ -326,8 +366,8 @@ def _drafted_atoms(
 ) -> tuple[Array, bool]:
     """The values to be measured by themselves, increasing, with a note; and whether they are those of a column of few."""
     every = _few_with_gaps(numbers, step)
-    few = len(every[0]) > 0
-    atoms, shares = every if few else _spikes(numbers, step)
+    few = len(every[0]) > 1
+    atoms, shares = every if len(every[0]) else _spikes(numbers, step)
     if len(atoms):
         why = "are its few values" if few else "are far more frequent in the sample than their neighbours"
         listed = ", ".join(f"{shown(value)} ({share:.0%})" for value, share in zip(atoms, shares, strict=True))
@@ -346,11 +386,11 @@ def _decimal_step(numbers: Array, largest: float) -> float | None:
 
 
 def _few_with_gaps(numbers: Array, step: float | None) -> tuple[Array, Array]:
-    """The values of a column that has few, with gaps between them, and their shares; none of other columns."""
+    """The frequent values of a column that has few, with gaps between them, and their shares; none of other columns."""
     values, counts = np.unique(numbers, return_counts=True)
     often = counts >= _REPEATED
     gaps = step is None or bool((np.diff(values) > 1.5 * step).any())
-    nearly_all = often.sum() >= 2 and counts[often].sum() > _MOST_OFTEN * len(numbers)
+    nearly_all = len(values) >= 2 and counts[often].sum() > _MOST_OFTEN * len(numbers)
     if not (nearly_all and gaps and len(values) <= _FEW_WITH_GAPS):
         return np.zeros(0), np.zeros(0)
     return values[often], counts[often] / len(numbers)

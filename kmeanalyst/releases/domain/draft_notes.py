@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -53,12 +54,14 @@ def marks_of_thousands(texts: Collection[str]) -> list[str]:
 
 
 def spellings(counts: Mapping[str, int]) -> list[str]:
-    """Levels that differ by case alone, and levels that usually mark a missing cell."""
-    alike = Counter(level.casefold() for level in counts)
-    twice = [level for level in sorted(counts) if alike[level.casefold()] > 1]
+    """Levels that differ by case or Unicode form alone, and levels that usually mark a missing cell."""
+    form = {level: unicodedata.normalize("NFKC", level).casefold() for level in sorted(counts)}
+    alike = Counter(form.values())
+    twice = [level for level in form if alike[form[level]] > 1]
     marks = [level for level in sorted(counts) if level.casefold() in MARKS]
     said = (
-        (twice, "CHECK spellings: {} differ by case alone: if they are one level, write them alike everywhere"),
+        (twice, "CHECK spellings: {} differ by case or Unicode form alone: if they are one level, take OTHER out of levels and "
+         "write recode = [[OTHER, THIS]]"),
         (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: if so, take them out of levels and "
          "write missing = true, missing_codes = [...]"),
     )  # fmt: skip
@@ -113,7 +116,7 @@ def codes_for_missing(numbers: Array, shown: Callable[[float], str]) -> list[str
 
 def _codes_at_the_end(values: Array, counts: Array, shown: Callable[[float], str]) -> list[float]:
     """The largest values, at most three, if they are repeated and far from the others; `values` are distinct and increasing."""
-    for k in range(1, min(_MOST_CODES, len(values) - 2) + 1):
+    for k in range(min(_MOST_CODES, len(values) - 2), 0, -1):
         rest, end = values[:-k], values[-k:]
         gap, spacing, extent = end[0] - rest[-1], float(np.median(np.diff(rest))), rest[-1] - rest[0]
         usual = all(_CODE.fullmatch(shown(value)) for value in end)

@@ -61,9 +61,10 @@ class Text(Column):
                 f"column {self.name}: unknown must be one character, got {self.unknown!r:.80}: it stands for each one "
                 'that is not in the alphabet. Write e.g. "?".'
             )
-        if self.missing_codes:
+        if self.missing_codes or self.recode:
             raise DomainError(
-                f"column {self.name}: a column of strings has no missing_codes, since any text is a value. Write such cells empty."
+                f"column {self.name}: a column of strings has no missing_codes or recode, since any text is a value. Write such "
+                "cells empty, or as they are meant."
             )
         if self.default is not None:
             text = text_of(self.default) or ""

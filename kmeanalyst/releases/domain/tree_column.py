@@ -142,7 +142,7 @@ class Tree(Categorical):
         return f"{shown} ({len(self.levels)} codes, {self.depths} deep)"
 
     def to_dict(self) -> dict[str, Any]:
-        written = super().to_dict() | {"parents": [list(pair) for pair in self.parents]}
+        written = super().to_dict()
         del written["levels"]  # they follow from the tree
         return written
 

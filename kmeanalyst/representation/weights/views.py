@@ -48,12 +48,9 @@ def distinct_rows(release: ReleaseData) -> tuple[Array, Array]:
 
 
 def view_frame(
-    release: ReleaseData,
-    view: View = "signed",
-    *,
-    rows: int | None = None,
+    release: ReleaseData, view: View = "signed", *, rows: int | None = None,
     rng: np.random.Generator | int | None = None,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """The columns and a "weight" column: (M, d + 1), or (rows, d + 1) for the view "resampled"."""
     if view == "resampled":
         frame = resample(release, len(release) if rows is None else rows, rng=rng)

@@ -62,7 +62,7 @@ def test_levels_by_their_codes_are_what_their_conditions_say():
                 expected = release.probability(condition, where=where)
                 assert (cell.value, cell.question) == (expected.value, expected.question)
                 assert cell.parts["sampling"] == pytest.approx(expected.parts["sampling"], rel=1e-12)
-                assert cell.notes == expected.notes
+                assert cell.notes == expected.notes[-len(cell.notes) :]  # it may begin with one on missing cells
                 assert np.array_equal(cell.terms[0][1], expected.terms[0][1]) and population.view == cell.view
 
 

@@ -10,6 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import refusals
+from simulated_releases import weighted_points
+
+from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.numbers import Integer
 
 
 def test_the_value_is_the_weighted_sum_of_the_view(mixed_release, numeric_release):
@@ -53,6 +58,40 @@ def test_what_pandas_users_type_has_an_answer(mixed_release, foreign_release):
     assert r.crosstab("city", "married").equals(r.table("city", "married"))
     assert r._ipython_key_completions_() == list(r.columns) and "\n  'age': integer 17 to 90\n" in repr(r.columns)
     assert not hasattr(r, "head") and copy.deepcopy(r).mean("age").value == r.mean("age").value
+
+
+def test_what_missing_cells_leave_open_is_said_with_its_share():
+    """Of ten rows two have no age and one of them no sex; one more would be too few to be worth a note."""
+    ages, sexes = [30, 50, 70, 90, *[40] * 4, None, None], ["F", "M"] * 4 + ["F", None]
+    columns = (
+        Integer(name="age", lower=0, upper=99, missing=True),
+        Categorical(name="sex", levels=("F", "M"), missing=True),
+    )
+    release = weighted_points(pd.DataFrame({"age": pd.array(ages, dtype="Int64"), "sex": sexes}), Domain(columns))
+
+    def note(found):
+        return [each for each in found.notes if "no comparison with a missing cell holds" in each]
+
+    for asked in (
+        release.probability("age > 50"),
+        release.expectation("not age > 50"),
+        (release["age"] > 50).probability(),
+    ):
+        assert note(asked) == [
+            '20.0% of rows have no age, and no comparison with a missing cell holds: the condition "not missing(age)" leaves '
+            "these rows out"
+        ]
+    assert "10.0% of rows have no age, sex," in note(release.probability("age > 50 and sex == 'M'"))[0]  # F is not M
+    assert note(release.mean("age", where="age > 50")) == note(release.probability("age > 50"))
+    shares = {"sex == 'F'": 1, "sex == 'M'": 1}
+    for asked in (release.odds_ratio("age > 45", "sex == 'M'"), release.standardised("age > 45", population=shares)):
+        assert note(asked)[0].startswith("20.0% of rows have no age")
+    known = "not missing(age)"
+    for found in (release.probability("age > 50", where=known), release.probability(f"age > 50 and {known}")):
+        assert not note(found)
+    assert not note(release.probability("missing(age)")) and not note(release.expectation("where(missing(age), 0, 1)"))
+    rare = weighted_points(release.frame, Domain(columns), [0.12] * 8 + [0.004, 0.0])
+    assert not note(rare.probability("age > 50"))
 
 
 def test_a_function_of_a_frame_and_its_expression_agree(mixed_release):

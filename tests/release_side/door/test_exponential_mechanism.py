@@ -39,7 +39,7 @@ from kmeanalyst.releases.file.kernel import diameter_over, distances, n_database
 from kmeanalyst.releases.statement import MOST_DATABASES
 from release_side import publish
 from release_side.budget.ledger import Ledger
-from release_side.door import exponential_mechanism
+from release_side.door import mechanism
 from release_side.door.exponential_mechanism import (
     ExponentialMechanism,
     MultisetSampler,
@@ -230,13 +230,13 @@ def test_the_scale_is_never_below_that_of_the_typed_decimal(monkeypatch):
     import opendp.prelude as dp
 
     scales = []
-    exponential_mechanism._largest_with_gumbel.cache_clear()
+    mechanism.largest_with_gumbel.cache_clear()
 
-    def record(*space: Any, scale: float) -> Any:
+    def record(*space: Any, k: int, scale: float) -> Any:
         scales.append(scale)
-        return lambda scores: 0
+        return lambda scores: [0] * k
 
-    monkeypatch.setattr(dp.m, "make_noisy_max", record)
+    monkeypatch.setattr(dp.m, "make_noisy_top_k", record)
     rng = np.random.default_rng(0)
     for epsilon in (0.1, 0.3, 1.0, 1e5, *rng.random(50)):
         sensitivity = int(rng.integers(1, 2**30))
@@ -245,7 +245,7 @@ def test_the_scale_is_never_below_that_of_the_typed_decimal(monkeypatch):
             context.prec = 60
             needed = 2 * Decimal(sensitivity) / Decimal(repr(float(epsilon)))
             assert needed <= Decimal(scales[-1]) <= needed * (1 + Decimal("1e-15"))
-    exponential_mechanism._largest_with_gumbel.cache_clear()
+    mechanism.largest_with_gumbel.cache_clear()
 
 
 def test_a_rehearsal_has_the_same_distribution():

@@ -256,10 +256,10 @@ def test_the_empirical_privacy_loss_is_the_claimed_one_and_no_more():
 
 
 def test_the_black_box_catches_half_the_noise(monkeypatch: pytest.MonkeyPatch):
-    """Its power: with half the noise the loss is {gaussian_delta(½, s/2)} ≈ 0.52."""
+    """Its power: with half the noise the loss at that threshold is 0.39 ± 0.016, four standard errors above the bound."""
     honest = GaussianNoise.deviation
     monkeypatch.setattr(GaussianNoise, "deviation", lambda self, sensitivity: honest(self, sensitivity) / 2)
-    assert empirical_delta(LOOSE, 400) > 0.2 + 0.12
+    assert empirical_delta(LOOSE, 1000) > 0.2 + 0.12
 
 
 def test_the_empirical_loss_of_laplace_noise_stays_below_epsilon(monkeypatch: pytest.MonkeyPatch):

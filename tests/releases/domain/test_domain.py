@@ -461,11 +461,15 @@ def test_codes_for_missing_cells_are_missing_in_every_table_and_only_there(tmp_p
     """Whatever type the cells have; the default where missing is not declared; and the file's reader knows them."""
     domain = Domain((
         Integer(name="age", lower=0, upper=110, missing=True, missing_codes=(-9, 999)),
-        Categorical(name="sex", levels=("F", "M"), missing_codes=("NA", 7)),
+        Categorical(name="sex", levels=("F", "M"), missing_codes=("NA", 7), recode=(("male", "M"),)),
         Date(name="left", lower="2024-01-01", upper="2024-12-31", missing=True, missing_codes=("9999-12-31",), format="%d.%m.%Y"),
     ))  # fmt: skip
     nan, day = np.nan, 19861.0
-    table = {"age": ["41", "-9", " 999.0"], "sex": ["M", "NA", "7"], "left": ["18.05.2024", "9999-12-31", "2024-05-18"]}
+    table = {
+        "age": ["41", "-9", " 999.0"],
+        "sex": ["male ", "NA", "7"],
+        "left": ["18.05.2024", "9999-12-31", "2024-05-18"],
+    }
     wanted = np.array([[41, 1, day], [nan, 0, nan], [nan, 0, day]])
     assert np.array_equal(domain.encode(table), wanted, equal_nan=True)
     typed = pd.DataFrame(table | {"age": [41, -9, 999]})

@@ -22,8 +22,9 @@ from kmeanalyst.releases.domain.domain import Domain, column_from_dict, domain_t
 from kmeanalyst.releases.domain.draft import Draft
 from kmeanalyst.releases.domain.draft import draft_domain as drafted_from
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
-from kmeanalyst.releases.domain.numbers import Date
+from kmeanalyst.releases.domain.numbers import Date, Integer
 from kmeanalyst.releases.texts import flaw_of, spacing_flaw_of
+from kmeanalyst.sources.tables import table_of
 from release_side import draft_domain, publish
 
 RNG = np.random.default_rng(0)
@@ -265,8 +266,12 @@ def test_where_levels_are_seen_once_further_ones_have_a_level():
 
 @every([
     (["02116"] * 30 + ["94110"] * 20, "begin with a zero, so they are codes"), ([20230601 + n for n in range(28)], "CHECK dates"),
-    (["Ill"] * 20 + ["ill"] * 20, "'Ill', 'ill' differ by case alone"), (["a", "b", "NA"] * 20, "CHECK marks: 'NA'"),
-    (["51,9", "52,4", "7,5"] * 9, "reads as a number with a comma"), (["€1,50", "€2,50"] * 9, "reads as a number with a comma"),
+    (["Ill"] * 20 + ["ill"] * 20, "'Ill', 'ill' differ by case"), (["a", "b", "NA"] * 20, "CHECK marks: 'NA'"),
+    (["51,9", "52,4", "7,5"] * 9, "reads as a number with a comma"), (["€1,50", "€2,50"] * 9, "'€1,50' reads as a number"),
+    *(([text, "2" + text[1:]] * 9, f"{text!r} reads as a number") for text in ("1 234,56", "1\u202f200", "150 kg", "12.5%")),
+    (["$5", "$10"] * 9, "'$10' reads as a number"), (["US$5", "US$7"] * 9, "reads as"), (["CHF 5", "CHF 7"] * 9, "reads as"),
+    (["Gen\u00e8ve", "Gene\u0300ve"] * 20, "differ by case or Unicode form alone"),
+    ([*range(11), 77, 88, 99] * 9, "CHECK codes: 77 (9 times), 88 (9 times), 99 (9 times)"),
     (["4.914", "12.500", "999"] * 9, "CHECK thousands: behind each point there are three digits, as in '4.914'"),
     ([f"9007199254740993000{n % 4}" for n in range(40)], "have more digits than numbers keep, so they are codes"),
     ([f"2023-05-{n:02d}" for n in range(1, 30)] + ["1900-01-01"] * 4 + ["9999-12-31"] * 3, "CHECK codes: 1900-01-01 (4 times), 9"),
@@ -582,3 +587,41 @@ def test_codes_that_the_curator_names_are_missing_and_in_no_bound_or_level():
     assert np.isnan(draft.domain.encode(sample.iloc[500:])[:, 0]).all() and "CHECK codes" not in str(draft.notes)
     with pytest.raises(DomainError, match="no column 'bmi' with codes"):
         draft_domain(sample, this_sample_is_public=True, missing_codes={"bmi": [-9]})
+
+
+def test_numbers_told_as_an_end_are_read_as_the_nearest_value_that_they_may_be():
+    """90+ is 90; more than 89 is 90; fewer than 5 is 4, and of two decimals 4.99: then bounds are there, and nothing is missing."""
+    counts = [str(n % 70 + 10) for n in range(500)]
+    age, said = column([*counts, *["90+"] * 30, *[">94"] * 9, *["<5"] * 40]), notes([*counts, *["90 +"] * 30])
+    assert age.recode == (("90+", 90), ("<5", 4), (">94", 95)) and (age.lower, age.upper, age.missing) == (4, 95, False)
+    assert "CHECK recode: '90 +' (30 cells) as 90" in said and "missing" not in said
+    cells = age.without_codes([" 90+ ", ">94", "<5", "41", "96+"])
+    assert age.encode(cells)[0].tolist() == [90, 95, 4, 41, age.default_code] and column_from_dict(age.to_dict()) == age
+    level = column([f"{5 + n % 300 / 100:.2f}" for n in range(600)] + ["<5"] * 40 + ["≤ 4"] * 3)
+    assert level.recode == (("<5", 4.99), ("≤ 4", 4.0)) and level.lower == 4.0
+    inside = column([*counts, *["40+"] * 30])  # a time of which only the least is known is no end of the scale
+    assert inside.recode == () and inside.missing
+
+
+def test_a_name_that_a_csv_file_has_twice_or_that_is_empty_is_kept_as_it_stands(tmp_path: Path):
+    """A reader that called the second "age" age.1 would draft a column that the private table lacks, and compare the wrong one."""
+    path, domain = tmp_path / "sample.csv", Domain((Integer(name="age", lower=0, upper=99),))
+    path.write_text("age,age\n41,7\n20,8\n", encoding="utf-8")
+    with pytest.raises(DomainError, match="the sample has 'age' more than once"):
+        public_draft(path)
+    for read in (lambda: list(table_of(path).encoded(domain)), lambda: domain.encode_counted(table_of(path).frame())):  # type: ignore[union-attr]
+        with pytest.raises(DomainError, match='"age" more than once'):
+            read()
+    path.write_text(",age\n0,41\n1,20\n", encoding="utf-8")
+    assert public_draft(path, without="").domain.names == ("age",)
+
+
+def test_a_value_that_nearly_all_rows_have_is_an_atom_and_infinite_ones_are_missing(tmp_path: Path):
+    """Else its range would reach to the next value of the sample: P(x > 100) was .96 ± .04 for one row of 2,000."""
+    x = column([7] * 1999 + [900000])
+    assert x.atoms == (7,) and 7 not in x.edges and x.upper >= 900000
+    y = column([*range(60), *["inf"] * 3, "-Infinity"])
+    assert y.missing_codes == ("inf", "-Infinity") and np.isnan(y.encode(y.without_codes(["inf", "-inf"]))[0]).all()
+    (tmp_path / "latin.csv").write_bytes("ort\nZürich\n".encode("latin-1"))
+    with pytest.raises(DomainError, match=r"is no UTF-8 text: .*Write it as UTF-8, the private table too"):
+        public_draft(tmp_path / "latin.csv")
