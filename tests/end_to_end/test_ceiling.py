@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_570,
-    "kmeanalyst/inference": 13_186,
+    "kmeanalyst/inference": 13_245,
     "kmeanalyst/kernels": 3_225,
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_198,
     "release_side/quality": 1_471,
-    "tests": 49_028,
+    "tests": 49_078,
 }
 
 
