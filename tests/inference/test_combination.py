@@ -100,10 +100,8 @@ def test_rows_in_which_an_event_is_missing_have_an_error_of_it():
     own = SamplingErrors(model.frame[:800], model.probabilities, ())
     assert known[1:] == pytest.approx(own.parts(many[:800])["sampling"])
     assert np.diag(model.covariance(np.hstack([rare, many]))["sampling"]) == pytest.approx(known**2)
-    neither, asked = (
-        ka.combine(released(), SAMPLE),
-        "`education-num` > 16",
-    )  # no row of either side, but of its population
+    neither = ka.combine(released(), SAMPLE)
+    asked = "`education-num` > 16"  # no row of either side, but of its population
     assert neither.probability(asked).standard_error == released().probability(asked).standard_error > 0
 
 

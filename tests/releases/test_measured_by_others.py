@@ -335,6 +335,7 @@ def test_the_command_makes_the_release_that_its_file_of_tables_describes(tmp_pat
 
 
 @pytest.mark.parametrize("ending", ["json", "npz"])
+@pytest.mark.usefixtures("rough_representation")
 def test_what_was_measured_is_written_for_mbi_and_means_the_same_tables(tmp_path: Path, ending: str) -> None:
     """Each measurement's counts over its weights, with its stddev over these, are the tables that were given: the same answers."""
     pair = NoisyTable(

@@ -420,8 +420,8 @@ class _Problem:
 
 
 def _covariance(A: Array, p: Array) -> Array:
-    mean = p @ A
-    return (A * p[:, None]).T @ A - np.outer(mean, mean)
+    mean, root = p @ A, A * np.sqrt(p)[:, None]
+    return root.T @ root - np.outer(mean, mean)  # a matrix times its own transpose: half of the work
 
 
 def _positive_part(S: Array) -> Array:

@@ -37,7 +37,8 @@ class ColumnFunctions:
 
     def __call__(self, X: Array) -> Array:
         """Their values (n, k) at encoded rows of all columns."""
-        return self.kernel.gram(X[:, list(self.columns)], self.points) @ self.coefficients - self.offsets
+        own, places = np.unique(X[:, list(self.columns)], axis=0, return_inverse=True)  # few values in many rows
+        return (self.kernel.gram(own, self.points) @ self.coefficients - self.offsets)[places.ravel()]
 
     def __len__(self) -> int:
         return len(self.variances)

@@ -133,13 +133,12 @@ def _most_plausible(
         curvature = slopes @ slopes.T / noise**2 + np.diag(precision)
         curvature[np.diag_indices_from(curvature)] += _ROUNDING * np.trace(curvature)
         step = np.linalg.solve(curvature, slopes @ (table - noisy).ravel() / noise**2 + precision * theta)
-        length = 1.0
-        while length > _ENOUGH and loss_at(theta - length * step)[0] > loss:
+        length, before, (tried, moved) = 1.0, loss, loss_at(theta - step)
+        while tried > loss and length > _ENOUGH:
             length /= 2
-        before = loss
+            tried, moved = loss_at(theta - length * step)
         if length > _ENOUGH:
-            theta = theta - length * step
-            loss, table = loss_at(theta)
+            theta, loss, table = theta - length * step, tried, moved
         if before - loss < _ENOUGH * (1 + abs(loss)):
             break
     evidence = -loss - 0.5 * float(np.linalg.slogdet(curvature)[1] - np.log(precision).sum())

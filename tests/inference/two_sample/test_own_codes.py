@@ -165,14 +165,14 @@ def test_what_was_measured_of_some_columns_is_what_a_release_of_them_would_have_
 
 
 def test_a_test_of_some_columns_keeps_its_level_and_finds_what_is_there():
-    """30 draws: 5 % are 1.5, more than 6 come with probability 1e-3; of the other columns one differs and two are not there."""
+    """16 draws: 5 % are 0.8, more than 4 come with probability 1e-3; of the other columns one differs and two are not there."""
     rng, alarms, found = np.random.default_rng(3), 0, 0
-    for _ in range(30):
+    for _ in range(16):
         one = release_of("chosen", rng)
         alone = frame(L, rng)[["age"]].assign(sex="nobody's")
         alarms += ka.mmd_test(one, alone, columns=["age"]).pvalue <= 0.05
         found += ka.mmd_test(one, frame(L, rng, older=6)[["age"]], columns=["age"]).pvalue <= 0.05
-    assert alarms <= 6 and found >= 20
+    assert alarms <= 4 and found >= 11
 
 
 def test_some_columns_of_a_release_of_features_of_all_columns_cannot_be_tested(numeric_release, foreign_release):
