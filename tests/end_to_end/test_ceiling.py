@@ -13,14 +13,14 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_570,
-    "kmeanalyst/inference": 13_245,
+    "kmeanalyst/inference": 13_176,
     "kmeanalyst/kernels": 3_225,
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,
     "kmeanalyst/releases": 11_022,
     "kmeanalyst/report": 1_330,
-    "kmeanalyst/representation": 4_779,
+    "kmeanalyst/representation": 4_778,
     "kmeanalyst/sources": 1_379,
     "release_side": 85,
     "release_side/budget": 1_248,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_198,
     "release_side/quality": 1_471,
-    "tests": 49_078,
+    "tests": 49_039,
 }
 
 

@@ -22,7 +22,6 @@ from kmeanalyst.inference.estimate.population import (
     answer,
     check_condition,
     estimate,
-    expecting_relations,
     mean_statistic,
     population_of,
     shown,
@@ -81,17 +80,11 @@ def odds_ratio(
         )
     logarithm = np.log(numerator) - np.log(denominator)
     text = f"odds ratio of {shown(first)} by {shown(second)}" + (f", given {words.written(given)}" if given else "")
-    asked = answer(population, logarithm, text, undecided(population, first, second))
-    assert asked.influence is not None
-    related = expecting_relations(population, asked.influence[:, None])[:, 0]
-    found = estimate(population, replace(asked, influence=related))
+    found = estimate(population, answer(population, logarithm, text, undecided(population, first, second)))
     sides = np.array([numerator.value, denominator.value])
-    influences = np.column_stack([numerator.influence, denominator.influence])
+    influences = np.column_stack([np.asarray(side.influence) for side in (numerator, denominator)])
     known = population.model.covariance(population.influence(influences))
     covariance = np.sum([known[part] for part in PARTS if known[part] is not None], axis=0)
-    slopes = np.array([1.0, -1.0]) / sides
-    usual = slopes @ covariance @ slopes  # without what the relation adds
-    covariance *= found.standard_error**2 / usual if usual > 0 else 1.0
     return replace(np.exp(found), question=found.question, interval_by=_OfRatio(found, sides, covariance))
 
 

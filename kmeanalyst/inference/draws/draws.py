@@ -112,8 +112,7 @@ def _drawn(
     """Rows, their probabilities (n,), k draws of them (n, k) by privacy and resolution, and N.
 
     Rows of a few columns can have the errors of more questions about these than rows of all (`PositiveWeights`). Of named columns
-    a relation is expected, so that what the measurement leaves open is drawn wider, by one factor for all questions about them:
-    a regression's own errors are of its coefficients (`interactions.unknown`), and a draw has one error for all.
+    a relation is expected, so that what the measurement leaves open is drawn wider, by one factor for all questions about them.
     """
     if release.measurement is None:
         raise ValueError(

@@ -19,7 +19,7 @@ from scipy.sparse import eye_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from kmeanalyst.inference.estimate.interactions import Interactions, unknown, with_diagonal
+from kmeanalyst.inference.estimate.interactions import Interactions, with_diagonal
 from kmeanalyst.inference.estimate.population_fit import LEADING_DIRECTIONS, CompatiblePopulations
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.features.principal import Directions
@@ -362,25 +362,19 @@ class CellFit:
     def interactions(self) -> Interactions:
         return Interactions.of(self.measurement, self.rows, self.probabilities, self.spread)
 
-    def covariance(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
-        """Joint covariances (k, k) by source of means of values (n, k) at the rows, or of coefficients with these influences."""
+    def covariance(self, influence: Array) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of means of values (n, k) at the rows."""
         a, centred = self._solved(influence)
         rest = centred - self.system.covariance.at_rows(a)
         bias = _STILL_TO_GO * (self.weights - self.probabilities) @ rest  # how far more steps would move the answers
         privacy = self.measurement.noise_scale**2 * a.T @ a
         sampling = (self.probabilities[:, None] * centred).T @ centred / self.measurement.n_rows
-        left_open, related = self.interactions.left_open(rest, np.ptp(influence, axis=0))
+        left_open = self.interactions.left_open(rest, np.ptp(influence, axis=0))
         along = self.interactions.of_columns(centred, self._noises)
-        least, own = (along**2).sum(axis=0) - privacy.diagonal(), left_open.diagonal()
-        if relation:
-            variance = self.measurement.n_rows * sampling.diagonal()
-            followed = self.probabilities @ (centred * (centred - rest))
-            error = (privacy + sampling + left_open).diagonal()
-            own = own + np.maximum(related - own, 0.0) * unknown(variance, followed, error)
+        least = (along**2).sum(axis=0) - privacy.diagonal()
         resolution = self._validation * left_open + np.outer(bias, bias)
         resolution += with_diagonal(along.T @ along, np.maximum(least - resolution.diagonal(), 0.0))
-        variances = np.maximum(self._validation * own + bias**2, least)
-        return {"privacy": privacy, "sampling": sampling, "resolution": with_diagonal(resolution, variances)}
+        return {"privacy": privacy, "sampling": sampling, "resolution": resolution}
 
     @cached_property
     def _noises(self) -> list[Array]:

@@ -45,26 +45,25 @@ class ErrorModel(ABC):
     frame: pd.DataFrame
     notes: tuple[str, ...]
 
-    def parts(self, influence: Array, *, relation: bool = False) -> Parts:
+    def parts(self, influence: Array) -> Parts:
         """Standard errors by their source, in the units of the influence: roots of the diagonals of `covariance`.
 
         influence   (n,) at the rows of `frame`, or (n, k) for k statistics at once.
         Returns     a number for each part, or (k,); None for a part that is not known.
         """
-        covariance = self.covariance(influence.reshape(len(influence), -1), relation=relation)
+        covariance = self.covariance(influence.reshape(len(influence), -1))
         known = {name: np.sqrt(one.diagonal()) for name, one in covariance.items() if one is not None}
         if influence.ndim == 1:
             known = {name: float(part[0]) for name, part in known.items()}
         return dict.fromkeys(PARTS) | known
 
-    def covariance(self, influence: Array, *, relation: bool = False) -> Parts:
+    def covariance(self, influence: Array) -> Parts:
         """Joint covariances (k, k) by source of k statistics (n, k).
 
         influence   finite at rows with weights; a NaN at other rows (a division by zero) counts as the mean of the others.
-        relation    whether they are coefficients, of which a relation is expected (`interactions`).
         """
         at_rows, bias = self._split(influence)
-        covariance = self._covariance(at_rows, relation)
+        covariance = self._covariance(at_rows)
         if bias is not None:  # one more error, common to all
             known = covariance["resolution"]
             covariance["resolution"] = np.outer(bias, bias) + (0.0 if known is None else known)
@@ -76,7 +75,7 @@ class ErrorModel(ABC):
         return influence[:n], influence[n] if len(influence) > n else None
 
     @abstractmethod
-    def _covariance(self, influence: Array, relation: bool) -> Parts: ...
+    def _covariance(self, influence: Array) -> Parts: ...
 
     @abstractmethod
     def least_change(self, influence: Array, level: float) -> float:
@@ -167,9 +166,9 @@ class MeasuredErrors(ErrorModel):
     at: slice
     apart: Array
 
-    def _covariance(self, influence: Array, relation: bool) -> Parts:
+    def _covariance(self, influence: Array) -> Parts:
         influence = _finite(influence)
-        covariance, distance = self.fit.covariance(influence[self.at], relation=relation), self.apart @ influence
+        covariance, distance = self.fit.covariance(influence[self.at]), self.apart @ influence
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
@@ -218,7 +217,7 @@ class SamplingErrors(ErrorModel):
         share = kurtosis / (kurtosis + 1 / (p @ p))
         return np.maximum(own, own + share * (q @ (there - q @ there) ** 2 - own))
 
-    def _covariance(self, influence: Array, relation: bool) -> Parts:
+    def _covariance(self, influence: Array) -> Parts:
         p = self.probabilities
         centred = influence[: len(p)] - p @ influence[: len(p)]
         covariance = (p[:, None] * centred).T @ centred

@@ -163,8 +163,8 @@ class Interactions:
         pairs = {pair: over_pair(table, columns, pair) for pair in combinations(columns, 2)}
         return float(np.abs(table - implied_by_pairs(columns, pairs)).sum())
 
-    def left_open(self, rest: Array, ranges: Array) -> tuple[Array, Array]:
-        """(k, k) joint covariances of what is left open of questions, and (k,) variances of it where they are relations.
+    def left_open(self, rest: Array, ranges: Array) -> Array:
+        """(k, k) joint covariance of what is left open of questions.
 
         rest     r (n, k), of mean 0: each set has its part along E[r | cells].
         ranges   (k,) of the questions.
@@ -174,24 +174,17 @@ class Interactions:
         total = joint.diagonal()
         alone = dict(enumerate(own for own, *_ in self._between([(j,) for j in range(len(self.cells))], rest, total)))
         singles = np.minimum(sum(alone.values()), total)
-        owned, related, of_pairs = np.zeros_like(total), np.zeros_like(total), np.zeros_like(joint)
-        for i, own, size, reach, trend, means in self._of_pairs(rest, total, alone, ranges):
+        owned, of_pairs = np.zeros_like(total), np.zeros_like(joint)
+        for i, own, reach, trend, means in self._of_pairs(rest, total, alone, ranges):
             most = (reach / _BOUND) ** 2  # no interval is longer than the most that answers may move for it
             along, usual = _along(means, self.spreads[i] * own), self.spreads[i] * own + trend**2
             of_pairs += with_diagonal(along + np.outer(trend, trend), np.minimum(usual, most))
-            related += np.minimum(np.maximum(usual, self._of_relation(i, own, size)), most)
             owned += own
         left = total - singles
         share = left / np.maximum(np.maximum(owned, left), 1e-300)
         further, within = self.further * np.maximum(left - owned, 0.0), self._heaps(rest, total) + self._ties(rest)
         of_pairs *= np.sqrt(np.outer(share, share))
-        relations = max(self.spread, OF_RELATIONS) * singles + share * related + further + within.diagonal()
-        return with_diagonal(joint, self.spread * singles + further) + of_pairs + within, relations
-
-    def _of_relation(self, i: int, own: Array, size: Array) -> Array:
-        """(k,) variance that one pair gives to relations: as its score alone says, at most all of its own."""
-        along = self.squared[i] * np.divide(own, size, out=np.zeros_like(own), where=size > 0) ** 2
-        return np.where(np.isnan(along), OF_RELATIONS * own, np.minimum(along, own))
+        return with_diagonal(joint, self.spread * singles + further) + of_pairs + within
 
     def _trend(self, i: int, cells: Array, sums: Array) -> Array:
         """(k,) how far answers move for a trend that the score of a pair leaves possible, of E[r; cell] (c, k) in these cells."""
@@ -203,8 +196,9 @@ class Interactions:
 
     @cached_property
     def _trends(self) -> Array:
-        """Of each pair the deviation of the correlation of its two columns' ranks that its score leaves possible."""
-        return np.sqrt(np.minimum(_OF_TRENDS * np.nan_to_num(self.squared), 1.0))
+        """Of each pair the deviation of the correlation of its columns' ranks: as its score says, ½ where nobody looked at it."""
+        scored = np.minimum(_OF_TRENDS * np.nan_to_num(self.squared), 1.0)
+        return np.sqrt(np.where(np.isinf(self.most), OF_RELATIONS, scored))
 
     @cached_property
     def _ranks(self) -> list[Array]:
@@ -286,9 +280,9 @@ class Interactions:
 
     def _of_pairs(
         self, rest: Array, total: Array, alone: dict[int, Array], ranges: Array
-    ) -> Iterator[tuple[int, Array, Array, Array, Array, Array]]:
-        """For each pair its number, the variance (k,) of its own, E|E[r | cells]| (k,) of it, the most (k,) that answers may move
-        for it, and by a trend (k,), means (c, k) by roots of shares.
+    ) -> Iterator[tuple[int, Array, Array, Array, Array]]:
+        """For each pair its number, the variance (k,) of its own, the most (k,) that answers may move for it, and by a trend (k,),
+        means (c, k) by roots of shares.
 
         And for each larger set that was counted, after all pairs.
         """
@@ -297,11 +291,9 @@ class Interactions:
             pair = self.pairs[i]
             parts = [alone[j] for j in pair]
             parts += [own for part, own in known.items() if set(part) < set(pair)] if len(pair) > 2 else []
-            own, raw = np.maximum(between - sum(parts), 0.0), (means**2).sum(axis=0)
-            known[pair] = own
-            size = roots @ np.abs(means) * np.sqrt(np.divide(own, raw, out=np.zeros_like(own), where=raw > 0))
+            known[pair] = own = np.maximum(between - sum(parts), 0.0)
             trend = self._trend(i, cells, means * roots[:, None])
-            yield i, own, size, self._most(i, ranges, cells, means, roots), trend, means
+            yield i, own, self._most(i, ranges, cells, means, roots), trend, means
 
     def _between(
         self, sets: Sequence[tuple[int, ...]], rest: Array, total: Array
@@ -458,19 +450,6 @@ def _parts(cells: Array, finest: Array, values: Array, weights: Array) -> tuple[
     parents = np.zeros(int(part.max()) + 1, dtype=np.int32)
     parents[part] = number
     return parts, parents
-
-
-def unknown(variance: Array, followed: Array, error: Array) -> Array:
-    """(k,) the share of the variance of an expected relation that its answer leaves: v/(s² Var h/4 + v).
-
-    variance   (k,) Var h; followed: s Var h, s the share of the relation that the answers follow.
-    error      (k,) v, variance of their errors otherwise.
-
-    >>> unknown(np.array([4.0, 4.0, 4.0]), np.array([0.0, 2.0, 4.0]), np.array([0.1, 0.25, 0.25]))
-    array([1. , 0.5, 0.2])
-    """
-    followed = OF_RELATIONS * np.divide(followed**2, variance, out=np.zeros_like(variance), where=variance > 0)
-    return np.divide(error, followed + error, out=np.ones_like(error), where=followed + error > 0)
 
 
 def squared_distances(scores: Array, noise: float, expected: Array) -> Array:

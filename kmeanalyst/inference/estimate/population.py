@@ -276,18 +276,6 @@ def estimates(distribution: Distribution, statistics: Sequence[Statistic]) -> Es
     )
 
 
-def expecting_relations(population: Population, influence: Array) -> Array:
-    """Influences (n, k) on the released weights, with what relations that are expected add to their errors as a bias.
-
-    Of a coefficient or a correlation a reader expects a relation, where others expect those of usual pairs (`interactions`).
-    """
-    usual = population.model.parts(influence)["resolution"]
-    if usual is None:
-        return influence
-    larger = population.model.parts(influence, relation=True)["resolution"]
-    return np.vstack([influence, np.sqrt(np.maximum(larger**2 - usual**2, 0.0))])
-
-
 def _parts(model: ErrorModel | IndependentErrors, influences: Sequence[Array]) -> Iterator[Parts]:
     for first in range(0, len(influences), _TOGETHER):
         some = influences[first : first + _TOGETHER]

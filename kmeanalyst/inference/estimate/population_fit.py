@@ -16,7 +16,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.optimize import linprog
 from scipy.special import logsumexp, ndtri
 
-from kmeanalyst.inference.estimate.interactions import OF_RELATIONS, unknown, with_diagonal
+from kmeanalyst.inference.estimate.interactions import OF_RELATIONS, with_diagonal
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.kernels.embedding import in_threads, row_blocks
 from kmeanalyst.kernels.features.base import FeatureMap
@@ -163,8 +163,8 @@ class PopulationFit:
         first = np.concatenate([values[:m], *(values[m * (1 + i * _COPIES) :][:m] for i in range(len(_BLURS)))])
         return self.compatible.least(first, level)
 
-    def covariance(self, influence: Array, *, relation: bool = False) -> dict[str, Array]:
-        """Joint covariances (k, k) by source of means of values (n, k) at the rows, or of coefficients with these influences."""
+    def covariance(self, influence: Array) -> dict[str, Array]:
+        """Joint covariances (k, k) by source of means of values (n, k) at the rows."""
         centred = influence - self.weights @ influence
         h = self.cloud_means(influence)
         a, rest, refit = self._split(h)
@@ -172,10 +172,8 @@ class PopulationFit:
         away = refit.mean(axis=0)
         excess = (refit - away).T @ (refit - away) / (len(refit) - 1) - known
         bias = np.outer(away, away) + _positive_part(excess)
-        resolution = free + bias
-        if relation:
-            larger = self._of_relation(h - self.mass @ h, rest, (known + free).diagonal())
-            resolution = with_diagonal(resolution, np.maximum(free.diagonal(), larger) + bias.diagonal())
+        larger = self._of_relation(h - self.mass @ h, rest, (known + free).diagonal())
+        resolution = with_diagonal(free + bias, np.maximum(free.diagonal(), larger) + bias.diagonal())
         return {
             "privacy": self.noise_scale**2 * a.T @ a,
             "sampling": (self.weights[:, None] * centred).T @ centred / self.n_rows,
@@ -183,10 +181,14 @@ class PopulationFit:
         }
 
     def _of_relation(self, h: Array, rest: Array, error: Array) -> Array:
-        """(k,) variance of what is left open of expected relations h (n_clouds, k): (1 − s)² Var h/4 as far as it is unknown."""
+        """(k,) variance of what a relation h (n_clouds, k) leaves open: (1 − s)² Var h/4 as far as it is unknown.
+
+        That is v/(s² Var h/4 + v), s the share of the relation that the answers follow, v the variance of their errors otherwise.
+        """
         variance, left = self.mass @ h**2, self.mass @ (h * rest)
-        most = OF_RELATIONS * np.divide(left**2, variance, out=np.zeros_like(variance), where=variance > 0)
-        return most * unknown(variance, variance - left, error)
+        per = OF_RELATIONS * np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > 0)
+        followed = per * (variance - left) ** 2 + error
+        return per * left**2 * np.divide(error, followed, out=np.ones_like(error), where=followed > 0)
 
     def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
         """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.

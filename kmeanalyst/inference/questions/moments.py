@@ -2,8 +2,7 @@
 
 Central moments are Σ v (x - m_x)(y - m_y), m = Σ v x, in the view's weights v; a release's weights are never divided by their
 sum, and there is no correction for lost degrees of freedom. Under probability weights the matrices are positive semi-definite.
-Their errors follow from the formulas (see `Statistic`), signed weights included. Of two columns a relation is expected, as of a
-coefficient of `glm`: where their table was not counted, the error allows for one as strong as its noisy score does.
+Their errors follow from the formulas (see `Statistic`), signed weights included.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from kmeanalyst.inference.estimate.population import (
     answer,
     estimate,
     estimates,
-    expecting_relations,
     mean_statistic,
     population_of,
     shown,
@@ -201,12 +199,6 @@ def _matrix(
     names, notes = _chosen(release, columns)
     population = population_of(release, where=where, view=view)
     entries = _entries(population, names, correlations)
-    pairs = [k for k, (i, j) in enumerate(_pairs(len(names))) if i != j and entries[k].influence is not None]
-    if pairs:
-        related: list[Any] = [entries[k].influence for k in pairs]
-        influences = expecting_relations(population, np.column_stack(related))
-        for k, influence in zip(pairs, influences.T, strict=True):
-            entries[k] = replace(entries[k], influence=influence)
     return MatrixEstimate(names, estimates(population, entries), notes)
 
 

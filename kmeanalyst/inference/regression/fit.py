@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import Parts, total
-from kmeanalyst.inference.estimate.interactions import with_diagonal
+from kmeanalyst.inference.estimate.error_model import Parts
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
 from kmeanalyst.inference.regression.equations import (
@@ -60,13 +59,8 @@ class Fit:
 
     @cached_property
     def covariance(self) -> Parts:
-        """Joint covariances (k, k) by source; resolution is scaled to that of relations."""
-        model = self.population.model
-        covariance = model.covariance(self.influence)
-        relations = model.parts(self.influence, relation=True)["resolution"]
-        if relations is None:
-            return covariance
-        return covariance | {"resolution": with_diagonal(covariance["resolution"], relations**2)}
+        """Joint covariances (k, k) by source."""
+        return self.population.model.covariance(self.influence)
 
     @cached_property
     def total_covariance(self) -> Array:
@@ -154,8 +148,3 @@ def efficient_score(fit: Fit, beta: Array, index: int) -> Array:
     psi, J = fit.equations.scores(beta), fit.equations.information(beta, fit.population.weights)
     others = np.arange(len(beta)) != index
     return psi[:, index] - psi[:, others] @ np.linalg.solve(J[np.ix_(others, others)].T, J[index, others])
-
-
-def usual_errors(population: Population, influence: Array) -> Array:
-    """(k,) standard errors of statistics with influences (n, k), whatever relation is expected."""
-    return total(population.model.parts(influence))

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from kmeanalyst.inference.estimate.estimate import Estimates
-from kmeanalyst.inference.estimate.population import Population, estimates, expecting_relations, population_of
+from kmeanalyst.inference.estimate.population import Population, estimates, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
 from kmeanalyst.inference.questions.groups import groups_of
 from kmeanalyst.inference.regression.design import Design, column_of, design_of
@@ -171,7 +171,7 @@ def _check_target(population: Population, y: Array, target: str, family: str) ->
 
 
 def result_of(fit: Fit, target: str, family: str, link: str) -> RegressionEstimate:
-    population, influence = fit.population, expecting_relations(fit.population, fit.influence)
+    population, influence = fit.population, fit.influence
     texts = [population.text(f"{target} ~ {name}") for name in fit.names]
     asked = zip(fit.beta, influence.T, texts, strict=True)
     found = estimates(population, [Statistic(float(value), own, text) for value, own, text in asked])

@@ -3,7 +3,6 @@
 The score S_j(b) of a coefficient held at b, the others at their roots, has the influence ψ_j − J_jo J_oo⁻¹ ψ_o (the efficient
 score, o the others). {b : |S_j(b)| ≤ z · error} is Fieller's interval for a slope, and infinite where the data do not say that b
 is finite (Rao 1948; Fieller 1954; Boos 1992). The interval given is the smallest that holds it and value ± z · standard error.
-The score's error is that of usual questions: what an expected relation adds says nothing of the information.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
+from kmeanalyst.inference.estimate.error_model import total
 from kmeanalyst.inference.estimate.statistic import IntervalRule
 from kmeanalyst.inference.regression.equations import NoRoot
-from kmeanalyst.inference.regression.fit import Fit, efficient_score, usual_errors
+from kmeanalyst.inference.regression.fit import Fit, efficient_score
 from kmeanalyst.kernels.base import Array
 
-STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # usual errors from the coefficient at which the score is evaluated
+STEPS = np.array([1.0, 2.0, 3.0, 4.5])  # standard errors from the coefficient at which the score is evaluated
 _ROUNDING = 1e-9
 _RISING = 0.05  # the least slope of the score's ratio, in units of what is expected, with which it is continued
 
@@ -34,19 +34,14 @@ class ScoreProfiles:
     errors: Array
 
     @cached_property
-    def units(self) -> Array:
-        """(k,) the errors that the coefficients have as usual questions: scores are evaluated in steps of these."""
-        return usual_errors(self.fit.population, self.fit.influence)
-
-    @cached_property
     def ratios(self) -> tuple[tuple[Array, Array], ...]:
-        """For each coefficient u (m,) in units from the estimate, and t(u) = −S/error (m,), rising through 0."""
+        """For each coefficient u (m,) in standard errors from the estimate, and t(u) = −S/error (m,), rising through 0."""
         asked = [(j, u, *score) for j in range(len(self.errors)) for u, score in self._held(j)]
         found: list[list[tuple[float, float]]] = [[(0.0, 0.0)] for _ in self.errors]
         if asked:
             population = self.fit.population
             influence = np.column_stack([psi for _, _, psi, _ in asked])
-            error = usual_errors(population, population.influence(influence))
+            error = total(population.model.parts(population.influence(influence)))
             for (j, u, _, score), each in zip(asked, error, strict=True):
                 found[j].append((u, -score / each if each > 0 else u))
         return tuple((np.array([u for u, _ in each]), np.array([t for _, t in each])) for each in map(sorted, found))
@@ -55,7 +50,7 @@ class ScoreProfiles:
         return not self.errors[j] > _ROUNDING * abs(self.fit.beta[j])
 
     def _held(self, j: int) -> list[tuple[float, tuple[Array, float]]]:
-        """Scores of coefficient j held so many units away, as far as there are roots for the others."""
+        """Scores of coefficient j held so many standard errors away, as far as there are roots for the others."""
         found: list[tuple[float, tuple[Array, float]]] = []
         fit, weights = self.fit, self.fit.population.weights
         if self.is_exact(j):
@@ -64,7 +59,7 @@ class ScoreProfiles:
             beta = fit.beta
             for u in side * STEPS:
                 try:
-                    beta = fit.held_at(j, float(fit.beta[j] + u * self.units[j]), beta)
+                    beta = fit.held_at(j, float(fit.beta[j] + u * self.errors[j]), beta)
                     efficient = efficient_score(fit, beta, j)
                     found.append((float(u), (efficient, float(weights @ efficient[: len(weights)]))))
                 except (NoRoot, np.linalg.LinAlgError):  # the second: so far away all means are 0 or 1 by rounding
@@ -76,13 +71,13 @@ class ScoreProfiles:
         if self.is_exact(j):
             return -z * float(self.errors[j]), z * float(self.errors[j])
         u, t = self.ratios[j]
-        unit = float(self.units[j])
+        unit = float(self.errors[j])
         return -_last_below(-u[::-1], -t[::-1], z) * unit, _last_below(u, t, z) * unit
 
     def ratio_at(self, j: int, distance: float) -> float:
         if self.is_exact(j):
             return distance / max(float(self.errors[j]), 1e-300)
-        u = distance / float(self.units[j])
+        u = distance / float(self.errors[j])
         known, t = self.ratios[j]
         if known[0] <= u <= known[-1]:
             return float(np.interp(u, known, t))

@@ -92,7 +92,7 @@ def test_the_parts_are_those_of_the_equations_solved_at_once(fit: CellFit, monke
     parts = parts_of(fit, h)
     np.testing.assert_allclose(parts["privacy"], NOISE_SCALE * np.linalg.norm(a, axis=0), rtol=1e-3)
     still_to_go = 2 * (fit.weights - p) @ rest
-    left_open = fit.interactions.left_open(rest, np.ptp(h, axis=0))[0].diagonal()
+    left_open = fit.interactions.left_open(rest, np.ptp(h, axis=0)).diagonal()
     least = (fit.interactions.of_columns(h - p @ h, fit._noises) ** 2).sum(axis=0)
     expected = np.sqrt(np.maximum(inflation * left_open + still_to_go**2, least - parts["privacy"] ** 2))
     np.testing.assert_allclose(parts["resolution"], expected, rtol=1e-3)

@@ -42,7 +42,7 @@ def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, square
 
 
 def variances(own: Interactions, rest: Array, ranges: Array) -> Array:
-    return own.left_open(rest, ranges)[0].diagonal()
+    return own.left_open(rest, ranges).diagonal()
 
 
 def interaction() -> Array:
@@ -96,15 +96,6 @@ def _of_cells(found: Interactions, h: Array) -> tuple[Array, Array, Array]:
     return cells, means, roots
 
 
-def test_an_expected_relation_departs_along_what_is_asked_as_far_as_its_score_says():
-    """h = ±1: Σ|p(1 + ρh) − p| = ρ moves E h by ρ, by 1 at most; without a score ρ has a deviation of a half."""
-    for distance, moved in [(0.0, 0.0), (0.3, 0.3), (1.5, 1.0), (np.nan, 0.5)]:
-        found = sets((0.0,), squared=distance**2).left_open(interaction(), np.array([200.0]))[1]
-        assert np.sqrt(found) == pytest.approx(np.array([moved]), abs=1e-9)
-    bounded = sets((0.0,), most=0.1, squared=1.0).left_open(interaction(), np.array([2.0]))[1]
-    assert 1.96 * np.sqrt(bounded) == pytest.approx(np.array([0.1]))  # half of the distance, for a range of 2
-
-
 def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smaller():
     """Ten times ten even cells: along both columns' ranks a deviation of u·√½, of a single cell of sixty about as without."""
     cells = np.repeat(np.indices((10, 10)).reshape(2, -1), 40, axis=1).astype(np.int32)
@@ -120,6 +111,8 @@ def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smalle
     assert along == pytest.approx(0.5 * 0.04 + 0.001, rel=0.02) and level < 0.1 * along
     drawn = pair.prior_draws(400, np.random.default_rng(0))
     assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)
+    not_looked_at = replace(pair, squared=np.array([np.nan]), most=np.array([np.inf]))
+    assert variances(not_looked_at, h[:, :1], np.full(1, 1e3)) == pytest.approx([interactions.OF_RELATIONS], rel=0.02)
 
 
 def test_columns_that_copy_each_other_do_not_add_up():
@@ -211,7 +204,7 @@ def test_variances_are_the_diagonals_of_joint_covariances_and_signs_are_kept():
     rest = np.hstack([interaction(), -2 * interaction(), np.random.default_rng(0).normal(size=(4000, 1))])
     rest -= rest.mean(axis=0)
     own, ranges = sets((0.04,)), np.array([2.0, 4.0, 8.0])
-    joint = own.left_open(rest, ranges)[0]
+    joint = own.left_open(rest, ranges)
     for k in range(3):
         np.testing.assert_allclose(variances(own, rest[:, [k]], ranges[[k]]), joint[k, k])
     assert joint[0, 1] == pytest.approx(-2 * joint[0, 0]) and np.linalg.eigvalsh(joint).min() > -1e-12

@@ -165,7 +165,7 @@ def test_many_questions_share_one_solve(mixed_release, monkeypatch):
     mixed_release.expectations([f"age > {age}" for age in range(20, 80)])
     mixed_release.groupby("city").mean("age")
     mixed_release.corr(["age", "income", "married"])
-    assert len(solves) == 5  # three batches, and twice the relations of the last
+    assert len(solves) == 3  # batches
 
 
 def test_values_where_the_condition_fails_do_not_matter(mixed_release):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import statsmodels.api as sm
 from regression_rows import ROWS, N
 from scipy.special import ndtri
 
-from kmeanalyst.inference.regression.fit import usual_errors
+from kmeanalyst.inference.estimate.error_model import total
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles, _last_below
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
@@ -53,18 +52,16 @@ def measured(mixed_release):
 
 
 def test_an_interval_holds_the_linear_one_and_all_values_whose_score_is_less_than_z_errors_away(measured):
-    z, wider, fit = float(ndtri(0.975)), [], measured.fit
-    usual = ScoreProfiles(fit, usual_errors(fit.population, fit.influence))
+    z, wider = float(ndtri(0.975)), []
     for j, one in enumerate(measured.coefficients):
-        assert isinstance(one.interval_by, ScoreInterval)
-        for rule in (one.interval_by, replace(one.interval_by, profiles=usual)):
-            error = rule.profiles.errors[j]
-            for end, side in zip(rule.interval(z), (-1, 1), strict=True):
-                u = (end - one.value) / error
-                assert side * u >= z - 1e-9
-                assert side * rule.profiles.ratio_at(j, end - one.value) >= z - 1e-9
-                wider.append((side, side * u > z + 1e-6))
-    assert {(-1, True), (1, True)} <= set(wider)
+        rule = one.interval_by
+        assert isinstance(rule, ScoreInterval)
+        for end, side in zip(rule.interval(z), (-1, 1), strict=True):
+            u = (end - one.value) / rule.profiles.errors[j]
+            assert side * u >= z - 1e-9
+            assert side * rule.profiles.ratio_at(j, end - one.value) >= z - 1e-9
+            wider.append(side * u > z + 1e-6)
+    assert any(wider)
 
 
 def test_an_interval_holds_zero_where_its_p_value_says_so(measured):
@@ -75,62 +72,33 @@ def test_an_interval_holds_zero_where_its_p_value_says_so(measured):
             assert (low <= 0 <= high) == (p[name] >= 1 - level - 1e-9)
 
 
-def test_scores_are_evaluated_in_steps_of_usual_errors_however_large_the_standard_errors_are(measured):
-    """A standard error that an expected relation makes 50 times as large says nothing of where the score passes z errors."""
-    one, fit = measured["age"], measured.fit
-    own = one.interval_by.profiles
-    far = ScoreProfiles(fit, 50 * own.errors)
-    for j in range(len(fit.names)):
-        assert far.ends(j, 1.96) == own.ends(j, 1.96) and np.isfinite(own.ends(j, 1.96)).all()
-    assert own.units == pytest.approx(usual_errors(fit.population, fit.influence))
-
-
 def test_the_score_of_a_slope_is_fiellers(mixed_release):
-    """S(b) = Σ w x̃ (y − b x) is linear in b, and its error that of x̃ (y − b x − residual mean): t by hand two usual errors away."""
+    """S(b) = Σ w x̃ (y − b x) is linear in b, and its error that of x̃ (y − b x − residual mean): t by hand two errors away."""
     found = mixed_release.glm("age ~ income")
     profiles = found["income"].interval_by.profiles
     population = found.fit.population
     x, y = (population.values(name) for name in ("income", "age"))
     w = population.weights
-    distance = 2 * float(profiles.units[1])
+    distance = 2 * float(profiles.errors[1])
     b = found["income"].value + distance
     m = len(w)
     a = (w @ y[:m] - b * (w @ x[:m])) / w.sum()
     residual = y - a - b * x
     slope = (w @ x[:m]) / w.sum()
     influence = (x - slope) * residual
-    error = usual_errors(population, influence[:, None])[0]
+    error = total(population.model.parts(influence[:, None]))[0]
     assert profiles.ratio_at(1, distance) == pytest.approx(-(w @ influence[:m]) / error, rel=1e-6)
 
 
-def test_resolution_of_coefficients_is_that_of_expected_relations(mixed_release):
-    found = mixed_release.glm("age ~ income")
-    population, influence = found.fit.population, found.fit.influence
-    usual, relation = (population.model.parts(influence, relation=each)["resolution"] for each in (False, True))
-    assert (relation >= usual).all()
-    assert [one.parts["resolution"] for one in found.coefficients] == pytest.approx(list(relation))
-    assert np.sqrt(np.diag(found.fit.covariance["resolution"])) == pytest.approx(relation)
-    assert (usual_errors(population, influence) <= 1.0001 * np.sqrt(found.fit.total_covariance.diagonal())).all()
-
-
-def test_resolution_of_a_correlation_is_that_of_an_expected_relation_and_of_a_variance_is_not(mixed_release):
-    found = mixed_release.cov(["age", "income"])
-    for pair in (("age", "age"), ("age", "income")):
-        ((model, influence),) = found[pair].terms
-        usual, relation = (model.parts(influence[: len(model.frame)], relation=k)["resolution"] for k in (False, True))
-        assert found[pair].parts["resolution"] == pytest.approx(relation if pair[0] != pair[1] else usual)
-        assert relation > 1.05 * usual
-    correlation = mixed_release.corr(["age", "income"])["age", "income"]
-    spreads = [np.sqrt(found[name, name].value) for name in ("age", "income")]
-    assert correlation.standard_error == pytest.approx(
-        found["age", "income"].standard_error / np.prod(spreads), rel=0.2
+def test_a_coefficient_a_difference_of_groups_and_their_parts_have_one_error(mixed_release):
+    found = mixed_release.glm("income ~ I(age > 50)")
+    name = found.fit.names[1]
+    apart = mixed_release.mean("income", where="age > 50") - mixed_release.mean("income", where="not (age > 50)")
+    assert apart.value == pytest.approx(found[name].value)
+    assert apart.parts == pytest.approx(found[name].parts)
+    assert np.sqrt(np.diag(found.fit.covariance["resolution"])) == pytest.approx(
+        [one.parts["resolution"] for one in found.coefficients]
     )
-
-
-def test_a_mean_is_no_relation_and_keeps_its_error(mixed_release):
-    model = mixed_release.glm("age ~ income").fit.population.model
-    asked = model.frame["age"].to_numpy(dtype=float)
-    assert mixed_release.mean("age").parts["resolution"] == pytest.approx(model.parts(asked)["resolution"])
 
 
 def test_a_coefficient_held_elsewhere_keeps_its_value_and_the_others_solve_their_equations(plain):
