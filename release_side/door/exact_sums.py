@@ -63,13 +63,9 @@ class PartialSum:
 
 
 def sum_over_rows(
-    private_rows: PrivateRows,
-    sums: Sums,
-    *,
-    n_rows: int,
-    workers: int = 1,
+    private_rows: PrivateRows, sums: Sums, *, n_rows: int, workers: int = 1,
     progress: Callable[[str, float], None] | None = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """The exact sum (F,) int64 over a table of n_rows rows, or units.
 
     workers    threads, unless an executor reads the parts.

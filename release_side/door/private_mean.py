@@ -28,15 +28,9 @@ _MOST_KEYS = 2**22  # cells of units that are held while their rows are counted
 
 
 def private_mean(
-    private_rows: PrivateRows,
-    feature_map: FeatureMap,
-    mechanism: Noise | RehearsalNoise,
-    *,
-    n_rows: int,
-    workers: int = 1,
-    record_spend: Callable[[], None] | None = None,
-    progress: Callable[[str, float], None] | None = None,
-) -> Measurement:
+    private_rows: PrivateRows, feature_map: FeatureMap, mechanism: Noise | RehearsalNoise, *, n_rows: int, workers: int = 1,
+    record_spend: Callable[[], None] | None = None, progress: Callable[[str, float], None] | None = None,
+) -> Measurement:  # fmt: skip
     """Release the mean feature vector of the private rows; of UnitRows, the mean over units of their rows' average.
 
     private_rows  pieces (n_i, d) of the table, encoded and clamped by a Domain; their boundaries depend on

@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_570,
-    "kmeanalyst/inference": 13_176,
+    "kmeanalyst/inference": 13_201,
     "kmeanalyst/kernels": 3_225,
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
@@ -26,12 +26,12 @@ CEILINGS = {  # lines of Python files
     "release_side/budget": 1_248,
     "release_side/choices": 1_405,
     "release_side/cli": 834,
-    "release_side/door": 1_892,
+    "release_side/door": 1_882,
     "release_side/executors": 363,
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_198,
     "release_side/quality": 1_471,
-    "tests": 49_039,
+    "tests": 49_014,
 }
 
 

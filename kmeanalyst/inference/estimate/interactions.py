@@ -24,10 +24,7 @@ from kmeanalyst.releases.measurement import Measurement
 from kmeanalyst.representation.tables.estimates import free_cells, implied_by_pairs, over_pair
 
 _OF_EVENTS = 9.0  # squared departure of an event in a larger set, relative to that of independent cells
-_OF_PAIRS, _OF_TRENDS = (
-    6.0,
-    0.5,
-)  # the same in a pair; and of its squared distance that a trend of one column along the other has
+_OF_PAIRS = 6.0  # the same in a pair, beside a trend
 _NOT_SCORED = 0.05  # κ of a pair that was neither counted nor scored, where the rows drew others first
 _NOT_LOOKED_AT = 0.12  # κ of a pair that others left out: of the strongest in a table, too
 _OF_TRIPLES, _LEAST_OF_TRIPLES = 0.004, 1e-5  # κ of all further sets
@@ -38,11 +35,11 @@ _PARTS = 4  # of a cell of the finest table, by its values
 _DEPENDENT, _TIED = (
     0.12,
     0.55,
-)  # Σ shares · (1 − 1/lift) over a pair's cells, from which columns may depend within them, or be tied
+)  # Σ shares · (1 − 1/lift) over cells, from which columns may depend within them, or be tied
 _WITHIN_PAIRS, _WITHIN_TIED = (
-    0.6,
+    0.3,
     3.0,
-)  # variance of that in all cells, relative to what no sum of functions of one column has
+)  # variance of that in all cells, relative to what no sum of simpler functions has
 _OF_COLUMNS = 0.5  # κ of single columns about even ones
 _DROWNED = 4.0  # times the noise: where that is a share's square, noise drowns it
 _CENTRINGS = 6
@@ -63,9 +60,10 @@ class Interactions:
     pairs     the columns of each pair, and of each larger set that was counted or scored.
     spreads   (P,) κ of each; most (P,) the most that its distance may be, very large where there is no score, and
               infinite where nobody looked;
-              squared (P,) that of the population as its score alone says, NaN where there is none; 0 of larger sets that were
-              only scored, of which no relation is expected.
+              squared (P,) correlation of its columns' ranks that may be: a normal pair's is about the squared distance that its
+              score alone says. 0 or NaN of larger sets.
     spread    κ of single columns; further that of all other sets.
+    values    (d, m) by which cells stand in order; None: they do as they are.
     """
 
     n: int
@@ -80,6 +78,7 @@ class Interactions:
     squared: Array
     spread: float
     further: float = _OF_TRIPLES
+    values: Array | None = None
 
     @classmethod
     def of(cls, measurement: Measurement, rows: Array, weights: Array, spread: float) -> Interactions:
@@ -102,16 +101,18 @@ class Interactions:
         within = tuple(_parts(own, finest.get(j, own), rows[:, j], weights) for j, own in enumerate(cells))
         found = cls(
             n, chosen, weights, cells, kernel.sizes, within, pairs,
-            np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread,
+            np.full(len(pairs), spread), np.full(len(pairs), _ANY), np.full(len(pairs), np.nan), spread, values=rows.T,
         )  # fmt: skip
         if isinstance(kernel, ChosenMargins):
             within_counted = {pair for each in counted for pair in combinations(each, 2)}
             of_two = pairs[: math.comb(len(kernel.edges), 2)]
             found._score(measurement, np.flatnonzero([pair not in within_counted for pair in of_two]))
+        found._count(measurement, measurement.feature_map)
         return found if measurement.drawn is None else found._with_sets(measurement, set(larger))
 
     def _score(self, measurement: Measurement, left: Array) -> None:
         if not measurement.scores:
+            self.squared[left] = OF_RELATIONS
             if measurement.chosen_by_rows:
                 self.spreads[left] = _NOT_SCORED
             else:
@@ -125,6 +126,28 @@ class Interactions:
         self.spreads[left] = _OF_PAIRS * math.pi / 2 * (usual / expected**2)[left]
         self.squared[left] = _squares_beyond(scores, noise, expected, measurement.n_rows)[left]
         self.most[left] = np.maximum(scores + _BOUND * noise, 0.0)[left]
+
+    def _count(self, measurement: Measurement, features: MarginFeatures) -> None:
+        """Of pairs that were counted the squared correlation of ranks that their noisy tables leave possible."""
+        error, place = np.full(len(self.pairs), np.inf), {pair: i for i, pair in enumerate(self.pairs)}
+        for group in features.groups:
+            for table, square, own in zip(group.tables, group.squares, group.ranges, strict=True):
+                shape = [group.sizes[t] for t in table]
+                vector, variances = (
+                    v[slice(*own)].reshape(shape) / scale
+                    for v, scale in ((measurement.vector, math.sqrt(square)), (measurement.variances, square))
+                )
+                for axes in combinations(range(len(table)), 2):
+                    pair = tuple(sorted(table[axis] for axis in axes))
+                    if pair not in place:  # one of them has finer cells
+                        continue
+                    others = tuple(axis for axis in range(len(table)) if axis not in axes)
+                    first, second = (self._ranks[table[axis]] for axis in axes)
+                    v = first**2 @ variances.sum(axis=others) @ second**2 + 1 / measurement.n_rows
+                    if v < error[place[pair]]:
+                        error[place[pair]], shrunk = v, OF_RELATIONS / (OF_RELATIONS + v)
+                        found = shrunk * (first @ vector.sum(axis=others) @ second)
+                        self.squared[place[pair]] = found**2 + shrunk * v
 
     def _expected(self, sets: Sequence[tuple[int, ...]]) -> Array:
         """Σ √E over the cells of each set of columns, if they are independent."""
@@ -196,17 +219,19 @@ class Interactions:
 
     @cached_property
     def _trends(self) -> Array:
-        """Of each pair the deviation of the correlation of its columns' ranks: as its score says, ½ where nobody looked at it."""
-        scored = np.minimum(_OF_TRENDS * np.nan_to_num(self.squared), 1.0)
-        return np.sqrt(np.where(np.isinf(self.most), OF_RELATIONS, scored))
+        return np.sqrt(np.minimum(np.nan_to_num(self.squared), 1.0))
 
     @cached_property
     def _ranks(self) -> list[Array]:
         """Of the cells of each column the shares below them, of mean 0 and variance 1."""
         found = []
-        for own, size in zip(self.cells, self.sizes, strict=True):
+        for own, size, values in zip(
+            self.cells, self.sizes, self.cells if self.values is None else self.values, strict=True
+        ):
             mass = np.bincount(own, self.weights, minlength=size)
-            ranks = np.cumsum(mass) - mass / 2 - mass.sum() / 2
+            order = np.argsort(np.bincount(own, self.weights * values, minlength=size) / np.maximum(mass, 1e-300))
+            ranks = np.empty(size)
+            ranks[order] = np.cumsum(mass[order]) - mass[order] / 2 - mass.sum() / 2
             found.append(ranks / math.sqrt(max(float(mass @ ranks**2), 1e-300)))
         return found
 

@@ -24,21 +24,26 @@ from kmeanalyst.releases.measurement import Choice, DrawnSets, Scores
 
 # two columns, and each again
 CELLS = np.repeat([[0, 0, 0, 0], [0, 1, 0, 1], [1, 0, 1, 0], [1, 1, 1, 1]], 1000, axis=0).T
-PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+
+
+def over(cells: Array, sizes: tuple[int, ...], values: Any = None, **fields: Any) -> Interactions:
+    """Of rows of equal weight in these cells, with values (n,) or (d, n) by which cells have parts: of two kinds by default."""
+    n = cells.shape[1]
+    even, values = np.full(n, 1 / n), np.broadcast_to(np.arange(n) % 2 if values is None else values, cells.shape)
+    within = tuple(interactions._parts(own, own, v, even) for own, v in zip(cells, values, strict=True))
+    pairs = fields.setdefault("pairs", tuple(combinations(range(len(sizes)), 2)))
+    unknown = {"most": np.full(len(pairs), 1e9), "squared": np.full(len(pairs), np.nan), "spread": 0.01}
+    rows = {"n": n, "chosen": slice(None), "weights": even, "within": within}
+    return Interactions(cells=cells, sizes=sizes, **rows | unknown | fields)
 
 
 def sets(spreads: tuple[float, ...], most: float = 1e9, columns: int = 2, squared: float = np.nan) -> Interactions:
     """Of two columns with two cells each, equally frequent, or of these and their copies; values in a cell are of two kinds."""
     cells = np.ascontiguousarray(CELLS[:columns]).astype(np.int32)
-    n = cells.shape[1]
-    pairs = tuple(pair for pair in PAIRS if max(pair) < columns)
-    values = np.arange(n) % 2
-    within = tuple(interactions._parts(own, own, values, np.full(n, 1 / n)) for own in cells)
-    return Interactions(
-        n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(2,) * columns, within=within,
-        pairs=pairs, spreads=np.array(spreads), most=np.full(len(pairs), most),
-        squared=np.full(len(pairs), squared), spread=0.01,
-    )  # fmt: skip
+    size = len(spreads)
+    return over(
+        cells, (2,) * columns, spreads=np.array(spreads), most=np.full(size, most), squared=np.full(size, squared)
+    )
 
 
 def variances(own: Interactions, rest: Array, ranges: Array) -> Array:
@@ -63,13 +68,8 @@ def test_each_set_of_columns_has_a_spread_of_its_own():
 
 def test_a_larger_set_that_was_counted_has_a_spread_of_its_own_of_what_no_pair_has():
     cells = np.repeat(np.indices((2, 2, 2)).reshape(3, -1), 500, axis=1).astype(np.int32)
-    weights, signs = np.full(4000, 1 / 4000), 2.0 * cells - 1
-    within = tuple(interactions._parts(own, own, np.arange(4000) % 2, weights) for own in cells)
-    pairs = ((0, 1), (0, 2), (1, 2), (0, 1, 2))
-    found = Interactions(
-        n=4000, chosen=slice(None), weights=weights, cells=cells, sizes=(2, 2, 2), within=within, pairs=pairs,
-        spreads=np.array([0.3, 0.3, 0.3, 0.2]), most=np.full(4, 1e9), squared=np.full(4, np.nan), spread=0.01,
-    )  # fmt: skip
+    signs, pairs = 2.0 * cells - 1, ((0, 1), (0, 2), (1, 2), (0, 1, 2))
+    found = over(cells, (2, 2, 2), pairs=pairs, spreads=np.array([0.3, 0.3, 0.3, 0.2]))
     h = np.column_stack([signs.prod(axis=0), signs[0] * signs[1]])
     assert variances(found, h, np.full(2, 2.0)) == pytest.approx([0.2, 0.3], rel=0.03)
 
@@ -97,22 +97,15 @@ def _of_cells(found: Interactions, h: Array) -> tuple[Array, Array, Array]:
 
 
 def test_a_pair_with_a_score_may_have_a_trend_that_many_cells_do_not_make_smaller():
-    """Ten times ten even cells: along both columns' ranks a deviation of u·√½, of a single cell of sixty about as without."""
+    """Ten times ten even cells: along both columns' ranks a deviation of u, of a single cell of sixty about as without."""
     cells = np.repeat(np.indices((10, 10)).reshape(2, -1), 40, axis=1).astype(np.int32)
-    n = cells.shape[1]
-    within = tuple(interactions._parts(own, own, np.arange(n) % 2, np.full(n, 1 / n)) for own in cells)
-    pair = Interactions(
-        n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(10, 10), within=within, pairs=((0, 1),),
-        spreads=np.array([0.001]), most=np.array([1e9]), squared=np.array([0.04]), spread=0.01,
-    )  # fmt: skip
+    pair = over(cells, (10, 10), spreads=np.array([0.001]), squared=np.array([0.04]))
     first, second = (own - own.mean(axis=1, keepdims=True) for own in (cells * 1.0, cells == 3))
     h = np.column_stack([first[0] * first[1], second[0] * second[1]]) / np.array([8.25, 0.09])
     along, level = variances(pair, h, np.full(2, 1e3))
-    assert along == pytest.approx(0.5 * 0.04 + 0.001, rel=0.02) and level < 0.1 * along
+    assert along == pytest.approx(0.04 + 0.001, rel=0.02) and level < 0.1 * along
     drawn = pair.prior_draws(400, np.random.default_rng(0))
     assert (h.T @ drawn)[0].var() == pytest.approx(along + interactions._OF_TRIPLES, rel=0.25)
-    not_looked_at = replace(pair, squared=np.array([np.nan]), most=np.array([np.inf]))
-    assert variances(not_looked_at, h[:, :1], np.full(1, 1e3)) == pytest.approx([interactions.OF_RELATIONS], rel=0.02)
 
 
 def test_columns_that_copy_each_other_do_not_add_up():
@@ -125,12 +118,7 @@ def test_scores_of_larger_sets_say_how_far_they_and_all_further_ones_may_depart(
     """Of even columns of two values Σ√E is √8 and one number of eight is free: κ = π/2 · 7 u²/8 less what chance gives."""
     cells = np.repeat(np.indices((2,) * 5).reshape(5, -1), 200, axis=1).astype(np.int32)
     n, triples = cells.shape[1], tuple(combinations(range(5), 3))
-    within = tuple(interactions._parts(own, own, np.arange(n) % 2, np.full(n, 1 / n)) for own in cells)
-    free = Interactions(
-        n=n, chosen=slice(None), weights=np.full(n, 1 / n), cells=cells, sizes=(2,) * 5, within=within,
-        pairs=(*combinations(range(5), 2), *triples), spreads=np.full(20, 0.3), most=np.full(20, 1e9),
-        squared=np.full(20, np.nan), spread=0.01,
-    )  # fmt: skip
+    free = over(cells, (2,) * 5, pairs=(*combinations(range(5), 2), *triples), spreads=np.full(20, 0.3))
 
     def scored(usual: float, *, counted: bool = False) -> Interactions:
         step, N = 1000, 10_000
@@ -244,11 +232,7 @@ def test_what_chance_gives_to_many_cells_is_no_departure():
     """Noise among 2,000 rows in 1,600 cells has four fifths of its variance between them, and no part of a pair."""
     rng, n = np.random.default_rng(0), 2000
     cells = rng.integers(0, 40, (2, n)).astype(np.int32)
-    even = np.full(n, 1 / n)
-    many = Interactions(
-        n=n, chosen=slice(None), weights=even, cells=cells, sizes=(40, 40), within=((cells[0], np.arange(40)),) * 2,
-        pairs=((0, 1),), spreads=np.array([0.3]), most=np.array([1e9]), squared=np.array([np.nan]), spread=0.01,
-    )  # fmt: skip
+    many = over(cells, (40, 40), spreads=np.array([0.3]), within=((cells[0], np.arange(40)),) * 2)
     h = rng.standard_normal((n, 20))
     assert variances(many, h - h.mean(axis=0), np.full(20, 8.0)).mean() < 0.05
 
@@ -256,18 +240,13 @@ def test_what_chance_gives_to_many_cells_is_no_departure():
 def test_columns_that_depend_on_each_other_do_so_within_their_ranges():
     """A level rises from .1 to .9 over ten ranges of a number, and so may within these; one that does not depend has nothing."""
     rng, n = np.random.default_rng(0), 20_000
-    cell, weights = rng.integers(0, 10, n).astype(np.int32), np.full(n, 1 / n)
+    cell = rng.integers(0, 10, n).astype(np.int32)
     x = cell + rng.random(n)
     level = (rng.random(n) < 0.1 + 0.8 * cell / 9).astype(np.int32)
 
     def found(other: Array) -> float:
         h = ((x > 4.5) & (other == 1)).astype(float)
-        within = tuple(interactions._parts(own, own, v, weights) for own, v in ((cell, x), (other, 1.0 * other)))
-        both = Interactions(
-            n=n, chosen=slice(None), weights=weights, cells=np.stack([cell, other]), sizes=(10, 2), within=within,
-            pairs=((0, 1),), spreads=np.full(1, 1e-9), most=np.full(1, 1e9), squared=np.full(1, np.nan), spread=1e-9,
-            further=0.0,
-        )  # fmt: skip
+        both = over(np.stack([cell, other]), (10, 2), np.stack([x, other]), spreads=np.full(1, 1e-9))
         return float(both._ties(h[:, None] - h.mean())[0, 0])
 
     assert found(level) > 1e-7 and found(rng.permutation(level)) == 0
@@ -276,17 +255,13 @@ def test_columns_that_depend_on_each_other_do_so_within_their_ranges():
 def test_columns_that_are_tied_across_their_ranges_may_be_so_within_them():
     """Of two dates in the same of ten ranges the first may always be the earlier; a sum of functions of each stays what it was."""
     rng, n = np.random.default_rng(0), 20_000
-    cell, weights = rng.integers(0, 10, n).astype(np.int32), np.full(n, 1 / n)
+    cell = rng.integers(0, 10, n).astype(np.int32)
     x, y = cell + rng.random((2, n))
     h = np.column_stack([y < x, (x % 1 > 0.5) * 1.0 + (y % 1) ** 2, rng.random(n) < 0.5]).astype(float)
     h -= h.mean(axis=0)
 
     def found(other: Array) -> Array:
-        within = tuple(interactions._parts(own, own, v, weights) for own, v in ((cell, x), (other, y)))
-        both = Interactions(
-            n=n, chosen=slice(None), weights=weights, cells=np.stack([cell, other]), sizes=(10, 10), within=within,
-            pairs=((0, 1),), spreads=np.full(1, 1e-4), most=np.full(1, 1e9), squared=np.full(1, np.nan), spread=1e-4,
-        )  # fmt: skip
+        both = over(np.stack([cell, other]), (10, 10), np.stack([x, y]), spreads=np.full(1, 1e-4), spread=1e-4)
         return np.sqrt(variances(both, h, np.ones(3)))
 
     tied, free = found(cell), found(rng.permutation(cell))
