@@ -111,7 +111,9 @@ def draft_domain(
             if codes:
                 cells = cells.mask([is_code(text_of(cell) or "", codes, as_number=True) for cell in cells], "")
             drafted = _draft_column(str(name), cells, own, strings, collapse_rare)
-            columns.append(replace(drafted, missing=True, missing_codes=codes) if codes else drafted)
+            columns.append(
+                replace(drafted, missing=True, missing_codes=(*codes, *drafted.missing_codes)) if codes else drafted
+            )
         except DomainError as error:
             problems.append(str(error))
     if problems:
@@ -160,18 +162,12 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         words = [text for text, value in zip(present, parsed, strict=True) if value is None]
         if len(values) > _MOST_BAD * len(present) and (what == "dates" or not _are_codes(words, counts, strings)):
             capped = _ends_told(words, values) if what == "numbers" else {}
-            bad = [word for word in words if word.strip() not in capped]
-            if bad:
+            if bad := [word for word in words if word.strip() not in capped]:
                 notes.append(f"CHECK {len(bad)} cells were not {what} (such as {bad[0][:80]!r}); they count as missing")
-                missing = True
-            infinite = tuple(
-                dict.fromkeys(word.strip() for word in bad if parse_number(word) is not None)
-            )  # else clamped
             if capped:
-                column = _draft_capped(name, values, Counter(map(str.strip, words)), capped, missing, notes)
-            else:
-                column = draft(name, values, missing, notes)
-            return replace(column, missing_codes=infinite) if infinite else column
+                draft = partial(_draft_capped, words=Counter(map(str.strip, words)), capped=capped)
+            infinite = dict.fromkeys(word.strip() for word in bad if parse_number(word) is not None)  # else clamped
+            return replace(draft(name, values, missing or bool(bad), notes), missing_codes=tuple(infinite))
     if as_text:
         return _draft_text(name, sorted(counts), missing)
     inner = [text.strip() for text in present]  # as cells match levels
@@ -287,7 +283,7 @@ def _ends_told(words: Sequence[str], numbers: Array) -> dict[str, float]:
 
 
 def _draft_capped(
-    name: str, numbers: Array, words: Counter[str], capped: Mapping[str, float], missing: bool, notes: list[str]
+    name: str, numbers: Array, missing: bool, notes: list[str], *, words: Counter[str], capped: Mapping[str, float]
 ) -> Column:
     """A column of numbers some of which are told as an end, such as 90+: that end is its bound."""
     every = np.append(numbers, [value for word, value in capped.items() for _ in range(words[word])])

@@ -622,6 +622,7 @@ def test_a_value_that_nearly_all_rows_have_is_an_atom_and_infinite_ones_are_miss
     assert x.atoms == (7,) and 7 not in x.edges and x.upper >= 900000
     y = column([*range(60), *["inf"] * 3, "-Infinity"])
     assert y.missing_codes == ("inf", "-Infinity") and np.isnan(y.encode(y.without_codes(["inf", "-inf"]))[0]).all()
+    assert column([*range(60), "-9", "inf"], missing_codes={"x": [-9]}).missing_codes == (-9, "inf")
     (tmp_path / "latin.csv").write_bytes("ort\nZürich\n".encode("latin-1"))
     with pytest.raises(DomainError, match=r"is no UTF-8 text: .*Write it as UTF-8, the private table too"):
         public_draft(tmp_path / "latin.csv")
