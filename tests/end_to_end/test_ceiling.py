@@ -13,12 +13,12 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_570,
-    "kmeanalyst/inference": 13_201,
+    "kmeanalyst/inference": 13_203,
     "kmeanalyst/kernels": 3_225,
     "kmeanalyst/learning": 2_885,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,
-    "kmeanalyst/releases": 11_022,
+    "kmeanalyst/releases": 11_018,
     "kmeanalyst/report": 1_330,
     "kmeanalyst/representation": 4_778,
     "kmeanalyst/sources": 1_379,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_198,
     "release_side/quality": 1_471,
-    "tests": 49_014,
+    "tests": 49_028,
 }
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from kmeanalyst.inference.contingency.contingency_test import Contrasts, weighted_test
 from kmeanalyst.inference.contingency.strata import strata_of
+from kmeanalyst.inference.estimate.error_model import joined
 from kmeanalyst.inference.estimate.estimate import EstimateTable
 from kmeanalyst.inference.estimate.population import Population, feasible_view, mean_statistic, population_of
 from kmeanalyst.inference.estimate.statistic import Statistic
@@ -260,8 +261,7 @@ def _standardised(population: Population, x: _Side, y: _Side) -> tuple[Array, Ar
     row, column = np.indices((x.features.shape[1], y.features.shape[1])).reshape(2, -1)
     d = mean_statistic(population, products) / np.sqrt(x.scale[row] * y.scale[column])
     assert d.influence is not None
-    parts = population.model.covariance(population.influence(d.influence))
-    return d.value, np.sum([part for part in parts.values() if part is not None], axis=0)
+    return d.value, joined(population.model.covariance(population.influence(d.influence)))
 
 
 def _signed(a: str, b: str, value: float, variance: float) -> Association:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kmeanalyst.inference.contingency.strata import measured_table
-from kmeanalyst.inference.estimate.error_model import PARTS, total
+from kmeanalyst.inference.estimate.error_model import PARTS, joined, total
 from kmeanalyst.inference.estimate.estimate import Estimate, z_of
 from kmeanalyst.inference.estimate.population import (
     Population,
@@ -83,8 +83,7 @@ def odds_ratio(
     found = estimate(population, answer(population, logarithm, text, undecided(population, first, second)))
     sides = np.array([numerator.value, denominator.value])
     influences = np.column_stack([np.asarray(side.influence) for side in (numerator, denominator)])
-    known = population.model.covariance(population.influence(influences))
-    covariance = np.sum([known[part] for part in PARTS if known[part] is not None], axis=0)
+    covariance = joined(population.model.covariance(population.influence(influences)))
     return replace(np.exp(found), question=found.question, interval_by=_OfRatio(found, sides, covariance))
 
 
@@ -296,7 +295,7 @@ def _frame(
 
     assert curve.influence is not None
     parts = population.model.covariance(population.influence(curve.influence))
-    covariance = np.sum([parts[part] for part in PARTS if parts[part] is not None], axis=0)
+    covariance = joined(parts)
     error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
     value = _decreasing(curve.value)
     z = z_of(level)

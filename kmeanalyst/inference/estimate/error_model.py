@@ -256,6 +256,11 @@ class IndependentErrors:
         return {name: sum(some) if some else None for name, some in known.items()}
 
 
+def joined(covariances: Parts) -> Any:
+    """The joint covariance of all sources that are known."""
+    return sum(one for one in covariances.values() if one is not None)
+
+
 def total(parts: Parts) -> Any:
     return np.sqrt(sum(part**2 for part in parts.values() if part is not None))
 

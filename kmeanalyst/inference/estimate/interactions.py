@@ -224,10 +224,8 @@ class Interactions:
     @cached_property
     def _ranks(self) -> list[Array]:
         """Of the cells of each column the shares below them, of mean 0 and variance 1."""
-        found = []
-        for own, size, values in zip(
-            self.cells, self.sizes, self.cells if self.values is None else self.values, strict=True
-        ):
+        found, in_order = [], self.cells if self.values is None else self.values
+        for own, size, values in zip(self.cells, self.sizes, in_order, strict=True):
             mass = np.bincount(own, self.weights, minlength=size)
             order = np.argsort(np.bincount(own, self.weights * values, minlength=size) / np.maximum(mass, 1e-300))
             ranks = np.empty(size)
@@ -370,8 +368,7 @@ class Interactions:
             shares = tie.shares
             apart = _sums(tie.places[:, None], len(shares), weighted) / shares[:, None]
             left = self.weights @ rest[self.chosen] ** 2 - shares @ apart**2
-            for groups in tie.groups * _CENTRINGS:
-                mass = np.bincount(groups, shares)
+            for groups, mass in [(groups, np.bincount(groups, shares)) for groups in tie.groups] * _CENTRINGS:
                 apart = apart - (_sums(groups[:, None], len(mass), shares[:, None] * apart) / mass[:, None])[groups]
             own = _sums(tie.cells[:, None], len(tie.lifted), shares[:, None] * apart**2)
             total = own.sum(axis=0)

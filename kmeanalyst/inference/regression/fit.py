@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kmeanalyst.inference.estimate.error_model import Parts
+from kmeanalyst.inference.estimate.error_model import Parts, joined
 from kmeanalyst.inference.estimate.population import Population, population_of
 from kmeanalyst.inference.regression.design import INTERCEPT, Design
 from kmeanalyst.inference.regression.equations import (
@@ -64,7 +64,7 @@ class Fit:
 
     @cached_property
     def total_covariance(self) -> Array:
-        return np.sum([part for part in self.covariance.values() if part is not None], axis=0)
+        return joined(self.covariance)
 
     def held_at(self, index: int, value: float, start: Array) -> Array:
         """β where one coefficient has this value and the equations of the others hold; NoRoot where there is none."""

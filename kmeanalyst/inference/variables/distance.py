@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from kmeanalyst.inference.estimate.error_model import joined
 from kmeanalyst.inference.estimate.estimate import Estimate
 from kmeanalyst.inference.estimate.population import Distribution, Population, estimate
 from kmeanalyst.inference.estimate.statistic import Statistic
@@ -86,7 +87,7 @@ def test_against_sample(
     mean, influence = distribution.features(X, features)
     shown = features(rows)
     own = np.atleast_2d(np.cov(shown.T)) / len(rows)
-    null = own + sum(part for part in distribution.model.covariance(influence).values() if part is not None)
+    null = own + joined(distribution.model.covariance(influence))
     form, difference = NormalQuadraticForm(null), mean - shown.mean(axis=0)
     statistic, expected = float(difference @ difference), float(form.coefficients.sum())
     guarantees = [

@@ -56,6 +56,15 @@ def fit(measurement: Measurement) -> CellFit:
     return cell_fit._fit_around(measurement, rows, rng.dirichlet(np.full(len(rows), 5.0)), 0.02, 60.0)
 
 
+def test_a_pair_that_was_counted_may_have_the_trend_that_its_table_shows(fit: CellFit):
+    """Of the ten pairs of the table, as far as ranks of other rows and a noise of about .09 on each let it be seen."""
+    cells = FEATURES.kernel.cells(table(3000, np.random.default_rng(0)))
+    ranks = np.array([own[cells[:, j]] for j, own in enumerate(fit.interactions._ranks)])
+    shown = np.abs(ranks @ ranks.T / 3000)[np.triu_indices(5, 1)]
+    np.testing.assert_allclose(np.sqrt(fit.interactions.squared), shown, atol=0.12)
+    assert shown.max() > 0.4 and shown.min() < 0.05
+
+
 def questions(rows: Array) -> Array:
     """(n, 12): a number, events of it, levels, pairs, a triple, and a product that ranges of the number do not determine."""
     age, work, place, rich, sex = rows.T
