@@ -130,8 +130,8 @@ def open_release(path: str) -> Release:
 
     if is_table(path):
         raise ValueError(
-            f"{one_line(path)} is a table of rows, and a release was expected here. Name a .kme file; two tables are compared "
-            "by mmd-test, and a release of a table is made by release-side publish."
+            f"{one_line(path)} is a table of rows, and a release was expected here. Name a .kme file; two tables are tested "
+            "by mmd-test and compare, and a release of a table is made by release-side publish."
         )
     return _opened(read_release, path)
 

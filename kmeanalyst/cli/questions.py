@@ -319,7 +319,9 @@ def mmd_test_command(release: Release, source: Any, level: float, own: Any) -> A
     columns_option, *own_options, work="comparing",
 )  # fmt: skip
 def compare(release: Release, source: Any, level: float, top: int, own: Any) -> Answer:
-    """Test whether SAMPLE (a table or another .kme, as of mmd-test) is from the release's population, and show where they differ.
+    """Test whether SAMPLE (a table or another .kme, as of mmd-test) is from FILE's population, and show where they differ.
+
+    FILE may be a table too: the rows of both are then relabelled.
 
     \b
     Examples:

@@ -124,6 +124,6 @@ class KernelMean:
         """‖self − other‖: the maximum mean discrepancy of the two weighted samples.
 
         >>> release.embedding.distance(release.thin(50).embedding)
-        0.04662...
+        0.04985...
         """
         return float(np.sqrt(self.squared_distance(other)))

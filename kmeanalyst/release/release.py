@@ -157,7 +157,7 @@ class Release(ReleaseData):
 
         >>> small = release.thin(50)
         >>> len(small), small.mean("age")
-        (50, age: 38.60 ± 0.50 (95 %: 37.63 to 39.58; privacy 0.25, sampling 0.18, resolution 0.40))
+        (50, age: 38.64 ± 0.46 (95 %: 37.74 to 39.55; privacy 0.27, sampling 0.18, resolution 0.33))
         """
         from kmeanalyst.representation.thinning import thin
 

@@ -1,11 +1,11 @@
 """Fewer points for the same embedding: n points with weights v whose Σ v_i k(z_i, ·) is near μ = Σ w_m k(z_m, ·). Post-processing.
 
     uniform       v = 1/n                herding (Chen, Welling & Smola 2010), then exchanges until none helps
-    probability   v ≥ 0, Σ v = 1         fully corrective Frank–Wolfe (Bach, Lacoste-Julien & Obozinski 2012)
-    signed        Σ|v| ≤ max(1, Σ|w|)    least squares on greedy points (Huszár & Duvenaud 2012), with the bound
+    probability   v ≥ 0, Σ v = 1         fully corrective Frank–Wolfe (Bach, Lacoste-Julien & Obozinski 2012), many points a step
+    signed        Σ|v| ≤ max(1, Σ|w|)    likewise, with this bound
 
-The last two grow a set beyond n, refit every weight after each new point, remove the points whose loss costs least, and exchange.
-Each kind starts from the result of the one before it, so that a kind with more freedom is never further away.
+The last two add points of steepest descent, fit all weights (`convex_fit`), and remove those whose loss costs least, as long as
+that helps. Each kind starts from the result of the one before it, so that a kind with more freedom is never further away.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 import numpy as np
-from scipy.linalg import blas, lapack, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 
 from kmeanalyst.kernels import Kernel
 from kmeanalyst.kernels.base import Array
@@ -24,18 +24,20 @@ from kmeanalyst.releases.file.kernel import kernel_work
 from kmeanalyst.releases.measurement import feature_mean
 from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.statement import PrivacyStatement
+from kmeanalyst.representation.weights.convex_fit import PROBABILITIES, ConvexSet, solve_quadratic
 
 ThinWeights = Literal["probability", "uniform", "signed"]
 THIN_WEIGHTS: tuple[ThinWeights, ...] = ("uniform", "probability", "signed")
 _Weighted = tuple[Array, Array]  # indices (n,) and weights (n,)
-_GROW = 1.5  # how far beyond n the set grows before it shrinks
-_PASSES = ((2e8, 3), (4e9, 1))  # (most n² · candidates, passes of exchanges over all points)
+_GROW = 1.0  # of n, the points that are added at first; half as many where these did not help
+_MOST_ATTEMPTS = 12
+_ENOUGH = 1e-3  # a smaller share of the squared distance is no gain
 MOST_STEPS = 300_000_000_000  # steps of the kernel: 50 000 distinct points of 20 columns take 2.7·10¹¹
 MOST_NUMBERS = 250_000_000  # n × distinct points: kernel values in memory
 _CANDIDATES = 5000  # with all of 20 000 points as candidates and two more passes, 18 % less error in six times the time
-_LEAST_REACH = 1e-9  # share of k(z, z): a smaller squared distance is mostly rounding
+_LEAST_REACH = 1e-9  # share of k(z, z): points nearer to the span of others, squared, are not added
 _MOST_ROUNDS = 50  # rounds of exchanges with equal weights
-_JITTER = 1e-13  # share of k(z, z) added to the diagonal: about the rounding in a factor of a singular Gram matrix
+_JITTER = 1e-12  # share of k(z, z) added to the diagonal: about the rounding in a factor of a singular Gram matrix
 _ROUNDING = 1e-15  # share of k(z, z): a smaller change of a squared distance is rounding
 
 R = TypeVar("R", bound=ReleaseData)
@@ -57,7 +59,7 @@ def thin(release: R, n: int, *, weights: ThinWeights = "probability", rng: np.ra
 
     >>> small = ka.thin(release, 50)
     >>> len(small), small.thinning_error
-    (50, 0.04662...)
+    (50, 0.04985...)
     """
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= len(release):
         raise ValueError(
@@ -148,12 +150,11 @@ def thinned(
         chosen = np.full(n, 1 / n)
     else:
         seen = candidate_indices(weights, n, indices, np.random.default_rng(rng))
-        some = points[seen], target[seen]
-        state = refine(kernel, *some, squared_norm, None, n, (np.searchsorted(seen, indices), times / n))
+        fit = _Fit(kernel, points[seen], target[seen], squared_norm)
+        found = fit.refined(np.searchsorted(seen, indices), times / n, PROBABILITIES, n)
         if kind == "signed":
-            bound = max(1.0, float(np.abs(weights).sum()))
-            state = refine(kernel, *some, squared_norm, bound, n, state)
-        indices, chosen = pad(seen[state[0]], state[1], n, weights)
+            found = fit.refined(*found, ConvexSet(max(1.0, float(np.abs(weights).sum())), signed=True), n)
+        indices, chosen = pad(seen[found[0]], found[1], n, weights)
     squared = squared_norm - 2 * chosen @ target[indices] + chosen @ mean_at_points(kernel, points[indices], chosen)
     return indices, chosen, math.sqrt(max(0.0, float(squared)))
 
@@ -222,203 +223,70 @@ def herd(kernel: Kernel, points: Array, target: Array, n: int) -> Array:
     return np.sort(indices)
 
 
-def refine(
-    kernel: Kernel, points: Array, target: Array, squared_norm: float, bound: float | None, n: int, start: _Weighted
-) -> _Weighted:
-    """At most n points and their weights: grown and shrunk, or `start` if that is nearer; then exchanged.
+class _Fit:
+    """Weights on few of the candidates, near the mean that all have: by G, ½vᵀGv − vᵀt, t the target at the points."""
 
-    bound   of Σ|v|; None for probabilities.
-    """
-    most = min(len(points), math.ceil(_GROW * n))
-    support = _Support(kernel, points, target, squared_norm, bound, most)
-    support.grow(most)
-    while len(support.indices) > n:
-        support.drop(support.least_missed())
-    grown, squared = support.state, support.squared_distance
-    if squared <= support.little:  # exact to rounding
-        return grown
-    support.restore(start)
-    support.refit(support.weights, np.sign(support.weights))
-    support.grow(n)
-    if support.squared_distance >= squared - support.little:
-        support.restore(grown)
-    work = n * n * len(points)
-    for _ in range(next((passes for most_work, passes in _PASSES if work <= most_work), 0)):
-        if not _exchange(support, n):
-            break
-    return support.state
-
-
-def _exchange(support: _Support, n: int) -> bool:
-    """Remove each point in turn and grow back to n; keep the result if it is nearer. Whether any was."""
-    exchanged = False
-    for index in [support.indices[i] for i in np.argsort(np.abs(support.weights), kind="stable")]:
-        if index not in support.indices or len(support.indices) < 2:
-            continue
-        before, squared = support.state, support.squared_distance
-        if squared <= support.little:
-            return False
-        support.drop(support.indices.index(index))
-        support.grow(n, closed=index)
-        if support.squared_distance < squared * (1 - 1e-6) - support.little:
-            exchanged = True
-        else:
-            support.restore(before)
-    return exchanged
-
-
-class _Support:
-    """Chosen points S with their best weights over {v ≥ 0, Σ v = 1} or {Σ|v| ≤ bound}: an active set on a Newton basis.
-
-    Each step goes towards the optimum of the current face, up to the first weight that would change its sign; that point leaves
-    (Lawson & Hanson 1974). With RᵀR the Gram matrix of S, the basis is R⁻ᵀk(S, ·) (Müller & Schaback 2009), a row for each point.
-    """
-
-    def __init__(
-        self, kernel: Kernel, points: Array, target: Array, squared_norm: float, bound: float | None, most: int
-    ) -> None:
+    def __init__(self, kernel: Kernel, points: Array, target: Array, squared_norm: float) -> None:
         self.kernel, self.points, self.target, self.squared_norm = kernel, points, target, squared_norm
-        self.signed, self.total = bound is not None, 1.0 if bound is None else bound
         self.diagonal = kernel.diagonal(points)
-        self.jitter = _JITTER * float(self.diagonal.max())
-        self.little = _ROUNDING * float(self.diagonal.max()) * self.total
-        self.indices: list[int] = []
-        self.weights = np.zeros(0)
-        self.factor = np.zeros((most, most))
-        self.basis = np.zeros((most, len(points)))
-        self.unseen = self.diagonal.copy()  # squared distance of k(z, ·) to the span of S, for every point z
-        self._refitted()
+        self._columns: dict[int, Array] = {}
 
-    def _refitted(self) -> None:
-        k = len(self.indices)
-        self.gradient = (self.factor[:k, :k] @ self.weights) @ self.basis[:k] - self.target
-        at = self.gradient[self.indices] - self.target[self.indices]
-        self.squared_distance = self.squared_norm + float(self.weights @ at)
-
-    def least_missed(self) -> int:
-        """The index in S of the point that costs least to lose, v_i² / (G⁻¹)_ii."""
-        k = len(self.indices)
-        inverse, _ = lapack.dtrtri(self.factor[:k, :k])
-        return int(np.argmin(self.weights**2 / (inverse**2).sum(axis=1)))
-
-    def grow(self, n: int, *, closed: int | None = None) -> None:
-        """Add the most helpful point and refit, until there are n points or the descent is below rounding."""
-        barred = set() if closed is None else {closed}
-        for _ in range(3 * n):  # points also leave; in exact arithmetic no support would occur twice
-            if len(self.indices) >= n:
-                return
-            best, sign = self._most_helpful([*barred, *self.indices])
-            if best is None:
-                return
-            signs = np.append(np.sign(self.weights), sign)
-            self._join(best)
-            self.refit(np.append(self.weights, 0.0), signs)
-            if best not in self.indices:  # it left at once: the descent was rounding
-                barred.add(best)
-
-    def drop(self, position: int) -> None:
-        weights = np.delete(self.weights, position)
-        self._leave(position)
-        self.refit(weights if self.signed else _probabilities(weights), np.sign(weights))
-
-    @property
-    def state(self) -> _Weighted:
-        return np.array(self.indices, dtype=np.intp), self.weights
-
-    def restore(self, state: _Weighted) -> None:
-        indices, weights = state[0].tolist(), state[1]
-        for position in reversed(range(len(self.indices))):
-            if self.indices[position] not in indices:
-                self._leave(position)
-        for index in indices:
-            if index not in self.indices:
-                self._join(index)
-        known = dict(zip(indices, weights, strict=True))
-        self.weights = np.array([known[index] for index in self.indices])
-        self._refitted()
-
-    def _most_helpful(self, barred: list[int]) -> tuple[int | None, float]:
-        """The point that would lower the distance most, and the sign of its weight; None if no point would.
-
-        The gain is (slope towards the point / its distance to the span of S)², or to the affine hull if Σ|v| stays the same.
-        """
-        k = len(self.indices)
-        if k == 0 and not self.signed:
-            return int(np.argmax(self.target - self.diagonal / 2)), 1.0
-        sign = -np.sign(self.gradient) if self.signed else np.ones(len(self.points))
-        descent = self.weights @ self.gradient[self.indices] / self.total - sign * self.gradient
-        squared_reach = self.unseen
-        if not self.signed or np.abs(self.weights).sum() > (1 - 1e-9) * self.total:
-            along = self._half_solved(np.sign(self.weights))
-            squared_reach = squared_reach + (1 - sign * (along @ self.basis[:k])) ** 2 / (along @ along)
-        reach = np.maximum(squared_reach, _LEAST_REACH * self.diagonal)
-        gain = descent / np.sqrt(np.maximum(reach, np.finfo(float).tiny))  # a point of k(z, z) = 0 gains nothing
-        gain[descent <= self.little] = 0.0
-        gain[barred] = 0.0
-        best = int(np.argmax(gain))
-        return (best, float(sign[best])) if gain[best] > 0 else (None, 0.0)
-
-    def _join(self, index: int) -> None:
-        k = len(self.indices)
-        column = self.basis[:k, index].copy()
-        pivot = math.sqrt(max(self.unseen[index], 0.0) + self.jitter)
-        self.factor[:k, k], self.factor[k, k] = column, pivot
-        self.basis[k] = (self.kernel.gram(self.points[index, None], self.points)[0] - column @ self.basis[:k]) / pivot
-        self.unseen -= self.basis[k] ** 2
-        self.indices.append(index)
-
-    def _leave(self, position: int) -> None:
-        """Rotate the rows of R and of the basis until the point is the last of S, and remove it."""
-        k = len(self.indices)
-        R = self.factor[:k, :k]
-        R[:, position:] = np.roll(R[:, position:], -1, axis=1)
-        for i in range(position, k - 1):
-            length = math.hypot(R[i, i], R[i + 1, i])
-            cosine, sine = R[i, i] / length, R[i + 1, i] / length
-            for rows in (self.factor, self.basis):
-                blas.drot(rows[i], rows[i + 1], cosine, sine, overwrite_x=True, overwrite_y=True)
-        self.unseen += self.basis[k - 1] ** 2
-        self.factor[:, k - 1] = 0.0
-        self.factor[k - 1] = 0.0
-        del self.indices[position]
-
-    def refit(self, weights: Array, signs: Array) -> None:
-        """The best weights on these points, from weights of these signs."""
-        while True:
-            wanted, leaving = self._face_optimum(signs)
-            if not leaving.any():
+    def refined(self, chosen: Array, weights: Array, allowed: ConvexSet, n: int) -> _Weighted:
+        """At most n points and their weights, from those given."""
+        self._columns = {i: self._columns[i] for i in chosen.tolist() if i in self._columns}
+        best = self._fitted(chosen, weights, allowed)
+        many = max(1, int(_GROW * n))
+        for _ in range(_MOST_ATTEMPTS):
+            if not many or best[2] <= _ROUNDING * float(self.diagonal.max()) * allowed.total**2:
                 break
-            step = np.full(len(weights), np.inf)
-            step[leaving] = weights[leaving] / (weights[leaving] - wanted[leaving])
-            first = int(np.argmin(step))
-            weights = np.delete(weights + step[first] * (wanted - weights), first)
-            signs = np.delete(signs, first)
-            self._leave(first)
-            if not self.signed:
-                weights = _probabilities(weights)
-        self.weights = wanted
-        self._refitted()
+            found = self._fitted(*self._with_more(*best[:2], many, allowed.signed), allowed)
+            while len(found[0]) > n:
+                found = self._fitted(*self._without_least(*found[:2], n), allowed)
+            if found[2] < (1 - _ENOUGH) * best[2]:
+                best = found
+            else:
+                many //= 2
+        return best[:2]
 
-    def _face_optimum(self, signs: Array) -> tuple[Array, Array]:
-        """Weights of least distance with the required Σ s_i v_i, and which of them have the wrong sign."""
-        k = len(signs)
-        if k == 0:
-            return np.zeros(0), np.zeros(0, dtype=bool)
-        half = self._half_solved(np.column_stack([self.target[self.indices], signs]))
-        free, along = solve_triangular(self.factor[:k, :k], half, check_finite=False).T
-        excess = signs @ free - self.total
-        if self.signed and np.abs(free).sum() <= self.total:
-            return free, np.zeros(k, dtype=bool)
-        if self.signed and excess <= 0:
-            return free, free * signs <= 0
-        wanted = free - excess / (signs @ along) * along
-        return wanted, wanted * signs <= 0
+    def _rows(self, chosen: Array) -> Array:
+        """k(z_i, ·) at all candidates, (|chosen|, M)."""
+        new = [i for i in chosen.tolist() if i not in self._columns]
+        self._columns |= dict(zip(new, self.kernel.gram(self.points[new], self.points), strict=True)) if new else {}
+        return np.array([self._columns[i] for i in chosen.tolist()])
 
-    def _half_solved(self, right: Array) -> Array:
-        k = len(self.indices)
-        return solve_triangular(self.factor[:k, :k], right, trans="T", check_finite=False)
+    def _fitted(self, chosen: Array, start: Array, allowed: ConvexSet) -> tuple[Array, Array, float]:
+        """The points with their best weights, and the squared distance."""
+        G, t = self._rows(chosen)[:, chosen], self.target[chosen]
+        little = _ROUNDING * float(self.diagonal.max()) * allowed.total**2
+        v = solve_quadratic(G, t, allowed, tolerance=little, start=start)
+        return chosen, v, self.squared_norm + float(v @ (G @ v) - 2 * v @ t)
 
+    def _with_more(self, chosen: Array, weights: Array, many: int, signed: bool) -> _Weighted:
+        """And those of steepest descent, each after a step along those before it (a Newton basis: Müller & Schaback 2009)."""
+        k, rows = len(chosen), self._rows(chosen)
+        many, closed = min(many, len(self.points) - k), chosen.tolist()
+        basis = np.zeros((k + many, len(self.points)))
+        basis[:k] = solve_triangular(self._factor(chosen), rows, lower=True)
+        descent, squared = self.target - weights @ rows, self.diagonal - np.einsum("ij,ij->j", basis[:k], basis[:k])
+        for i in range(k, k + many):
+            new = squared > _LEAST_REACH * self.diagonal
+            new[closed] = False
+            if not new.any():
+                break
+            reach = np.sqrt(np.where(new, squared, 1.0))
+            best = int(np.argmax(np.where(new, (np.abs(descent) if signed else descent) / reach, -np.inf)))
+            basis[i] = (self._rows(np.array([best]))[0] - basis[:i, best] @ basis[:i]) / reach[best]
+            descent, squared = descent - descent[best] / reach[best] * basis[i], squared - basis[i] ** 2
+            closed.append(best)
+        return np.array(closed), np.append(weights, np.zeros(len(closed) - k))
 
-def _probabilities(weights: Array) -> Array:
-    weights = np.maximum(weights, 0.0)
-    return weights / weights.sum()
+    def _factor(self, chosen: Array) -> Array:
+        G = self._rows(chosen)[:, chosen]
+        return cholesky(G + _JITTER * float(self.diagonal.max()) * np.eye(len(chosen)), lower=True)
+
+    def _without_least(self, chosen: Array, weights: Array, n: int) -> _Weighted:
+        """Without a third of the points beyond n, or one: those whose loss costs least, v_i² / (G⁻¹)_ii."""
+        inverse = solve_triangular(self._factor(chosen), np.eye(len(chosen)), lower=True)
+        cost = weights**2 / np.einsum("ij,ij->j", inverse, inverse)
+        kept = np.sort(np.argsort(cost, kind="stable")[max(1, (len(chosen) - n) // 3) :])
+        return chosen[kept], weights[kept]

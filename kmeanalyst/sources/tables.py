@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.cells import NO_CELL, factorised, text_of
+from kmeanalyst.releases.domain.cells import NO_CELL, factorised, text_of, with_columns
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.domain.domain import SAMPLE, Domain, SampleCounts
 from kmeanalyst.releases.expressions import words
@@ -188,7 +188,7 @@ def translated(sample: Any, rename: Rename = None, recode: Recode = None, column
         codes, texts = factorised(frame[name])
         known = {text_of(theirs): text_of(ours) for theirs, ours in new.items()}
         cells = [NO_CELL if text is None else known.get(text, text) for text in texts]
-        frame = frame.assign(**{name: np.array(cells, dtype=object)[codes]})
+        frame = with_columns(frame, {name: np.array(cells, dtype=object)[codes]})
     return frame if columns is None else frame[list(columns)]
 
 

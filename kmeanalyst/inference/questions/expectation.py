@@ -39,6 +39,7 @@ from kmeanalyst.inference.estimate.unresolved import (
 )
 from kmeanalyst.inference.questions.groups import MOST_ASKED, check_groups, groups_of
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.releases.domain.cells import with_columns
 from kmeanalyst.releases.domain.levels import Categorical
 from kmeanalyst.releases.expressions import Expression
 from kmeanalyst.releases.release import Condition, Question, ReleaseData, View
@@ -217,7 +218,7 @@ def _moved(
         return 0.0, 0.0
     column = population.release.domain[name]
     code = column._encode_one(value)
-    moved = rows.assign(**{name: column.decode(np.array([code])).iloc[0]})
+    moved = with_columns(rows, {name: column.decode(np.array([code])).iloc[0]})
     apart = population.values_at(question, moved) - population.values_at(question, rows)
     elsewhere = codes[inside] != code
     return float(population.weights[inside] @ np.nan_to_num(apart)), float(source.weights[inside] @ elsewhere)

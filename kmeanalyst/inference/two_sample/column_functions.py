@@ -16,6 +16,7 @@ from kmeanalyst.releases.domain.kernels_for_domain import table_kernel
 _ROWS = 300  # rows from which the principal functions are computed
 _LEAST_VARIANCE = 1e-3  # smallest variance of a function, as a share of the first one's
 _ROUNDING = 1e-9  # a variance below is a rounding error
+_PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 4, 1500  # most of a set, fewest, about all
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +71,11 @@ def leading_products(functions: Sequence[ColumnFunctions], most: int) -> tuple[t
         variances = np.multiply.outer(variances, each.variances)
     order = np.argsort(-variances, axis=None, kind="stable")[:most]
     return np.unravel_index(order, variances.shape), variances.ravel()[order]
+
+
+def most_products(sets: int) -> int:
+    """How many products of functions are tested of each of so many sets of columns."""
+    return int(np.clip(_ALL_PRODUCTS / max(sets, 1), _FEWEST_PRODUCTS, _PRODUCTS))
 
 
 def products(values: Sequence[Array], chosen: Sequence[Array]) -> Array:

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.inference.estimate.error_model import fitted_model
-from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, products
+from kmeanalyst.inference.two_sample.column_functions import column_functions, leading_products, most_products, products
 from kmeanalyst.inference.two_sample.resampled import Draws, null_tail
 from kmeanalyst.inference.two_sample.result import TestResult, result_about
 from kmeanalyst.inference.two_sample.sides import SampleRows, Side, covariance_of, measured_side
@@ -43,7 +43,7 @@ from kmeanalyst.releases.statement import is_pure
 from kmeanalyst.representation.weights.reweight import tilted_weights
 from kmeanalyst.representation.weights.views import distinct_rows, systematic_indices, view_weights
 
-_OF_A_COLUMN, _PRODUCTS, _FEWEST_PRODUCTS, _ALL_PRODUCTS = 12, 12, 4, 1500  # functions of a column, of a set, of all
+_OF_A_COLUMN = 12  # functions
 _DRAWN = 300  # rows of each domain, and released points of each side, on which functions have variance 1
 USUAL_DIFFERENCE = 0.1  # D, relative variance between populations that differ: a shift of 0.3 standard deviations
 _LEAST_SIZE = 1e-8  # smallest share of the variance of correlated functions that a direction counts with
@@ -248,7 +248,7 @@ def differences_of(a: ReleaseData, b: ReleaseData | SampleRows) -> Differences:
     # around the middle of both sides: that columns shift by themselves then moves no mean of a product
     middle = np.split((parts[0].means + parts[1].means) / 2, ends[1:-1])
     sets = _sets_of_both(*kernels, len(columns))
-    most = int(np.clip(_ALL_PRODUCTS / max(len(sets), 1), _FEWEST_PRODUCTS, _PRODUCTS))
+    most = most_products(len(sets))
     for own in sets:
         term = functions.leading(own, most)
         if len(term.variances):

@@ -136,7 +136,7 @@ def _relabelled(
     some = rows[:: -(-len(rows) // _LEVEL_ROWS)]
     levels = [float(kernel.gram(some, some).mean()) for kernel in kernels]
     parts: list[list[Array]] = [[] for _ in kernels]
-    for labels in _labels(n, len(rows), count, rng):
+    for labels in relabelled_rows(n, len(rows), count, rng):
         forms = [RowLabels(labels, level) for level in levels]
         sums = gram_sums(kernels, rows, n, forms)
         for part, of_kernel, form in zip(parts, sums, forms, strict=True):
@@ -144,7 +144,7 @@ def _relabelled(
     return [_assembled(of_kernel, np.concatenate(part)) for of_kernel, part in zip(sums, parts, strict=True)]
 
 
-def _labels(n: int, n_rows: int, count: int, rng: np.random.Generator) -> Iterator[Array]:
+def relabelled_rows(n: int, n_rows: int, count: int, rng: np.random.Generator) -> Iterator[Array]:
     """0/1 labels (n + m, ·) of the observed samples, in the first column, and of `count` relabellings, in parts."""
     first = np.arange(n_rows) < n
     most, left, observed = min(_AT_ONCE, max(64, _MOST_LABELS // n_rows)), count, 1

@@ -366,8 +366,8 @@ class RandomVariable(VariableOperators, Printed):
         kernel   Gaussian with the variable's standard deviation as lengthscale by default.
         weights  "probability", "uniform", or "signed" (Σ|w| at most that of the distribution, or 1 if that is more).
 
-        >>> (release["age"] + release["hours-per-week"]).thin(20).to_frame().shape
-        (20, 2)
+        >>> len((release["age"] + release["hours-per-week"]).thin(20).to_frame()) <= 20
+        True
         """
         return variable_distance.reduced(self._gathered(kernel), n, weights)
 

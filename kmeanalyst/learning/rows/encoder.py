@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from kmeanalyst.kernels.base import Array
 from kmeanalyst.releases.derived import Derived, with_derived
+from kmeanalyst.releases.domain.cells import with_columns
 from kmeanalyst.releases.domain.column import Column, DomainError
 from kmeanalyst.releases.domain.domain import Domain, column_from_dict
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
@@ -111,7 +112,7 @@ class DomainEncoder(TransformerMixin, BaseEstimator):
             for one in self.derived
         ]
         found, _ = with_derived(clean, base, derived)
-        return frame.assign(**{name: found[name] for name in wanted if name not in frame.columns})
+        return with_columns(frame, {name: found[name] for name in wanted if name not in frame.columns})
 
     def _all_features(self, rows: Array) -> dict[str, Array]:
         refuse_texts(self.domain.columns)

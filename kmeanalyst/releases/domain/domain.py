@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from kmeanalyst.kernels.base import Array, coordinates_of
-from kmeanalyst.releases.domain.cells import texts_of
+from kmeanalyst.releases.domain.cells import texts_of, with_columns
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column, DomainError
 from kmeanalyst.releases.domain.levels import Boolean, Categorical, Ordinal
 from kmeanalyst.releases.domain.numbers import Cyclic, Date, Integer, Real
@@ -282,7 +282,7 @@ class Domain(Memoised, Printed):
             return frame
         rows = self.encode(frame)
         cells = {name: self[name].decode(rows[:, self.position(name)]).set_axis(frame.index) for name in derived}
-        return frame.assign(**cells)
+        return with_columns(frame, cells)
 
     def check_has_columns(self, table: Any, *, what: str = "the table") -> list[str]:
         """DomainError if `what` lacks a column; returns the names of its other columns, which are ignored.

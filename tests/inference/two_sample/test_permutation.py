@@ -86,7 +86,7 @@ def test_a_column_of_few_values_is_looked_up_and_of_many_computed(monkeypatch):
 def test_every_relabelled_statistic_is_that_of_the_relabelled_rows(small_blocks):
     n, pooled = 45, rows(72, 5)
     found = without_noise._relabelled([Gaussian(1.0)], pooled, n, 20, np.random.default_rng(3))[0]
-    first = next(without_noise._labels(n, 72, 20, np.random.default_rng(3)))
+    first = next(without_noise.relabelled_rows(n, 72, 20, np.random.default_rng(3)))
     expected = [dense(pooled[of], pooled[~of], Gaussian(1.0)) for of in first.T]
     np.testing.assert_allclose(found.statistics, expected, atol=3e-7)
     assert np.abs(found.statistics[0] - found.observed) < found.tie  # rounding stays below what counts as a tie
@@ -156,7 +156,7 @@ def test_one_seed_gives_one_p_and_a_generator_is_advanced():
 
 def test_relabellings_drawn_in_parts_are_as_many_as_asked(monkeypatch):
     monkeypatch.setattr(without_noise, "_AT_ONCE", 7)
-    parts = list(without_noise._labels(5, 11, 20, np.random.default_rng(0)))
+    parts = list(without_noise.relabelled_rows(5, 11, 20, np.random.default_rng(0)))
     assert [part.shape[1] for part in parts] == [8, 7, 6]
     assert all((part.sum(axis=0) == 5).all() for part in parts) and parts[0][:5, 0].all()
     assert len({tuple(column) for part in parts for column in part.T}) > 15
