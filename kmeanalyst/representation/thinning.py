@@ -133,7 +133,7 @@ def thinned(
               √k(z, z)·Σ|w|.
 
     If fewer than n points give an error of zero, the others have weight zero; with equal weights a point may occur several times.
-    Cost      M²/2 kernel values once, in blocks. Memory: n·M numbers, and 1.5·n for each candidate.
+    Cost      M²/2 kernel values once, in blocks. Memory: n·M numbers, and some 6·n for each candidate.
     """
     if kind not in THIN_WEIGHTS:
         raise ValueError(
@@ -233,11 +233,11 @@ class _Fit:
 
     def refined(self, chosen: Array, weights: Array, allowed: ConvexSet, n: int) -> _Weighted:
         """At most n points and their weights, from those given."""
-        self._columns = {i: self._columns[i] for i in chosen.tolist() if i in self._columns}
         best = self._fitted(chosen, weights, allowed)
         many = max(1, int(_GROW * n))
         for _ in range(_MOST_ATTEMPTS):
-            if not many or best[2] <= _ROUNDING * float(self.diagonal.max()) * allowed.total**2:
+            self._columns = {i: self._columns[i] for i in best[0].tolist()}  # those of other attempts are not kept
+            if not many or best[2] <= self._little(allowed):
                 break
             found = self._fitted(*self._with_more(*best[:2], many, allowed.signed), allowed)
             while len(found[0]) > n:
@@ -257,9 +257,11 @@ class _Fit:
     def _fitted(self, chosen: Array, start: Array, allowed: ConvexSet) -> tuple[Array, Array, float]:
         """The points with their best weights, and the squared distance."""
         G, t = self._rows(chosen)[:, chosen], self.target[chosen]
-        little = _ROUNDING * float(self.diagonal.max()) * allowed.total**2
-        v = solve_quadratic(G, t, allowed, tolerance=little, start=start)
+        v = solve_quadratic(G, t, allowed, tolerance=self._little(allowed), start=start)
         return chosen, v, self.squared_norm + float(v @ (G @ v) - 2 * v @ t)
+
+    def _little(self, allowed: ConvexSet) -> float:
+        return _ROUNDING * float(self.diagonal.max()) * allowed.total**2
 
     def _with_more(self, chosen: Array, weights: Array, many: int, signed: bool) -> _Weighted:
         """And those of steepest descent, each after a step along those before it (a Newton basis: Müller & Schaback 2009)."""

@@ -20,7 +20,7 @@ CEILINGS = {  # lines of Python files
     "kmeanalyst/release": 441,
     "kmeanalyst/releases": 11_030,
     "kmeanalyst/report": 1_330,
-    "kmeanalyst/representation": 4_646,
+    "kmeanalyst/representation": 4_648,
     "kmeanalyst/sources": 1_379,
     "release_side": 85,
     "release_side/budget": 1_248,

@@ -81,7 +81,7 @@ def test_a_kind_with_more_freedom_is_never_further_away(signed, n):
 
 @ALL_SIGNS
 def test_weights_are_the_best_on_their_points(signed):
-    """KKT of min ‖Σ v k − μ‖²: equal slopes on all points, against the signs of their weights."""
+    """KKT of min ‖Σ v k − μ‖²: equal slopes on all points of positive weight; zero slope inside the ball."""
     points, weights = cloud(300, signed=signed)
     kernel = Gaussian(1.0)
     target = kernel.gram(points, points) @ weights
@@ -89,9 +89,9 @@ def test_weights_are_the_best_on_their_points(signed):
     slope = kernel.gram(points[indices], points[indices]) @ chosen - target[indices]
     assert np.ptp(slope[chosen > 0]) < 1e-10
     assert (slope >= slope[chosen > 0].min() - 1e-10).all()
-    indices, chosen, _ = thinned(kernel, points, weights * 3, 20, "signed")
-    slope = kernel.gram(points[indices], points[indices]) @ chosen - 3 * target[indices]
-    assert np.ptp(slope * np.sign(chosen)) < 1e-9
+    indices, chosen, _ = thinned(kernel, points, weights * 3, 20, "signed")  # a bound of 3 or more does not bind
+    assert np.abs(chosen).sum() < 3 * np.abs(weights).sum() - 1e-3
+    np.testing.assert_allclose(kernel.gram(points[indices], points[indices]) @ chosen, 3 * target[indices], atol=1e-9)
 
 
 @ALL_SIGNS
@@ -107,7 +107,7 @@ def test_thinned_points_are_far_nearer_than_drawn_ones(signed):
         drawn.append(distance(kernel, points, weights, indices, np.sign(weights[indices]) * total / 30))
     found = {kind: thinned(kernel, points, weights, 30, kind)[2] for kind in THIN_WEIGHTS}
     assert found["uniform"] < np.mean(drawn) / 5
-    assert found["probability"] < np.mean(drawn) / 40
+    assert found["probability"] < np.mean(drawn) / 50
 
 
 @pytest.mark.parametrize("kind", ["probability", "signed"])
