@@ -176,6 +176,6 @@ def _sample_named(path: str | None, from_table: str | None) -> str | ArrowSource
         return path
     if path is None or not is_database(path):
         raise ValueError(
-            "--from names a table of a database, and SAMPLE is none. Name postgresql: or a .duckdb file, or leave --from out."
+            "--from names a table of a database, and SAMPLE is not one. Name postgresql: or a .duckdb file, or leave --from out."
         )
     return sql(path, from_table)

@@ -57,7 +57,7 @@ def declared(domain: Domain, question: str, where: tuple[str, ...] = ()) -> Decl
 
 
 def declared_by(release: ReleaseData, question: object, where: Sequence[object]) -> Declared | None:
-    """The same for a question that was asked of a release: None for one that is no text, or names a column that was added."""
+    """The same for a question that was asked of a release: None for one that is not a text, or names a column that was added."""
     conditions = tuple(one for one in where if isinstance(one, str))
     if not release.domain.rules or not isinstance(question, str) or len(conditions) < len(where):
         return None

@@ -136,7 +136,7 @@ class Kernel(ABC):
         (2, 5)
         """
         raise ValueError(
-            f"{self.name} has no random binning features: it is no product of mixtures of hat functions. "
+            f"{self.name} has no random binning features: it is not a product of mixtures of hat functions. "
             "Use a kernel such as laplacian, or another family of features."
         )
 

@@ -55,7 +55,7 @@ class Polynomial(Kernel):
             )
         if not is_number(self.offset) or not 0 <= self.offset <= _MOST_OFFSET:
             raise ValueError(
-                f"offset must be between 0 and {_MOST_OFFSET:g}, got {self.offset!r:.80}: (offset + s)^degree is no kernel "
+                f"offset must be between 0 and {_MOST_OFFSET:g}, got {self.offset!r:.80}: (offset + s)^degree is not a kernel "
                 "below 0. Pass e.g. 1.0."
             )
         ends = [*self.lower, *self.upper] if isinstance(self.lower, tuple) and isinstance(self.upper, tuple) else []

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from kmeanalyst.kernels.base import Array, Kernel, as_rows, slices
 
@@ -16,13 +17,19 @@ _MOST_WORKERS = 4
 _Result = TypeVar("_Result")
 
 
+@cache
+def blas() -> ThreadpoolController:
+    """The libraries of matrix products, looked for once, which takes 20 ms: within `blas().limit(limits=1)` they use one thread."""
+    return ThreadpoolController().select(user_api="blas")
+
+
 def in_threads(work: Callable[[int], _Result], count: int) -> Iterator[_Result]:
     """work(0), work(1), ... in this order, on as many threads as BLAS may use; within each, BLAS uses one."""
     if count <= 2:  # starting threads would take longer
         yield from map(work, range(count))
         return
-    workers = max([1, *(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")])
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(min(workers, _MOST_WORKERS)) as pool:
+    workers = max([1, *(each["num_threads"] for each in blas().info())])
+    with blas().limit(limits=1), ThreadPoolExecutor(min(workers, _MOST_WORKERS)) as pool:
         yield from pool.map(work, range(count))
 
 

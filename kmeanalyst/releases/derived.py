@@ -37,7 +37,7 @@ class Derived:
 
     column      its name, kind and public bounds: a condition is boolean; a number is whole (kind integer) where its
                 expression gives whole numbers within ±2^53 on the whole domain, else real; missing where a column it
-                names can be, or a level that it reads as a number is none. Bounds are those of the expression over the
+                names can be, or a level that it reads as a number is not one. Bounds are those of the expression over the
                 domain, or, where these are infinite or 100 times as wide as the released values, the range of the released
                 values and a tenth of it on either side.
     expression  over the table's columns and the derived columns before this one.

@@ -98,7 +98,7 @@ def one_line(text: object) -> str:
 
 
 def shown(source: object) -> str:
-    """What a message says of a source: its name, unless that is no file and looks like an address with a secret."""
+    """What a message says of a source: its name, unless that is not a file and looks like an address with a secret."""
     is_secret = SECRET.search(str(source)) and not os.path.exists(str(source))  # False for a name that is too long
     return "the address, which seems to hold a password and is not repeated here" if is_secret else str(source)
 

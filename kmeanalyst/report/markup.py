@@ -48,7 +48,7 @@ def element(name: str, /, *children: object, **attributes: object) -> Markup:
     '<p class="x&quot;">a &lt; b<b>c</b></p>'
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r:.40} is no name of an element: it could become other markup. Write letters.")
+        raise ValueError(f"{name!r:.40} is not a name of an element: it could become other markup. Write letters.")
     head = name + "".join(_attribute(key, value) for key, value in attributes.items())
     return Markup(f"<{head}>") if name in _VOID else Markup(f"<{head}>{joined(children)}</{name}>")
 
@@ -98,7 +98,7 @@ def key(number: float) -> str:
 def _attribute(key: str, value: object) -> str:
     key = key.rstrip("_").replace("_", "-")
     if not _NAME.fullmatch(key):
-        raise ValueError(f"{key!r:.40} is no name of an attribute: it could become other markup. Write letters.")
+        raise ValueError(f"{key!r:.40} is not a name of an attribute: it could become other markup. Write letters.")
     if value is None or value is False:
         return ""
     return f" {key}" if value is True else f' {key}="{escape(inert(str(value)))}"'

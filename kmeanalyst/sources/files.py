@@ -111,7 +111,7 @@ class ParquetFile(_OneFile):
 
     @classmethod
     def of(cls, path: File) -> ParquetFile:
-        """The table in a file; SourceError if it is no Parquet file."""
+        """The table in a file; SourceError if it is not a Parquet file."""
         with _opened_parquet(path) as file:
             return cls(file.schema_arrow, path)
 
@@ -158,7 +158,7 @@ class ArrowFile(_OneFile):
 
     @classmethod
     def of(cls, path: File) -> ArrowFile:
-        """The table in a file; SourceError if it is no Arrow IPC file."""
+        """The table in a file; SourceError if it is not an Arrow IPC file."""
         with _opened_arrow(path) as file:
             return cls(file.schema, path)
 

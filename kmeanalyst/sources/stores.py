@@ -19,7 +19,7 @@ _BLOCK = 2**22  # bytes asked of a store at a time
 
 
 def is_url(source: object) -> bool:
-    """Whether a table is named by a URL of a store; the address of a database is none."""
+    """Whether a table is named by a URL of a store; the address of a database is not."""
     return isinstance(source, str) and _URL.match(source) is not None
 
 

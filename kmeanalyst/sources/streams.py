@@ -21,7 +21,7 @@ class ArrowStream(Protocol):
 def is_stream(source: object) -> TypeGuard[ArrowStream]:
     """Whether a table yields Arrow batches whose types were declared: those of pandas would follow from values.
 
-    A release yields batches too, and is no table of plain rows: its rows have weights.
+    A release yields batches too, and is not a table of plain rows: its rows have weights.
     """
     others = isinstance(source, pd.DataFrame | pd.Series | ReleaseData)
     return hasattr(source, "__arrow_c_stream__") and not others

@@ -223,8 +223,8 @@ def _as_domain_errors(name: str) -> Iterator[None]:
             f"{name} is empty: it has no header line. Name a table whose first line names its columns."
         ) from None
     except UnicodeDecodeError:
-        why = "a cell that is none has no value of its column"
-        raise DomainError(f"{name} is no UTF-8 text: {why}. Write it as UTF-8, the private table too.") from None
+        why = "a cell that is not text has no value of its column"
+        raise DomainError(f"{name} is not UTF-8 text: {why}. Write it as UTF-8, the private table too.") from None
     except Exception as error:  # of any library
         reason = " ".join(str(error).split()).rstrip(".")
         raise DomainError(f"{name} could not be read as a table: {reason}. Write it again, or pass another.") from None

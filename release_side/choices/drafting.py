@@ -83,7 +83,7 @@ def draft_domain(
 _HINTS = {  # what a curator writes for a key, from a code book or a law, never from the private rows
     "lower": "0  # the lowest value that can occur; values below are moved to it",
     "upper": "100  # the highest value that can occur",
-    "levels": '["a", "b"]  # every level, in order if it has one; a cell that is none becomes the default',
+    "levels": '["a", "b"]  # every level, in order if it has one; another cell becomes the default',
     "parents": '[["leaf", "group"], ["group", ""]]  # each code with the code above it, "" for the top',
     "length": "20  # the most characters of a string",
     "alphabet": '"abcdefghijklmnopqrstuvwxyz"  # its characters; others become the unknown one',

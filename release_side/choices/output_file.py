@@ -183,7 +183,7 @@ def _check_replaceable(path: Path, what: str, *, force: bool) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise PublishError(
             f"{path} is a symbolic link: the {what} would replace the link, and not the file behind it. Name a file that is "
-            "no link."
+            "not a link."
         )
     if not stat.S_ISREG(status.st_mode) or os.path.ismount(path):
         raise PublishError(

@@ -109,10 +109,10 @@ def public_files(source: str | Path) -> list[File]:
 
 
 def open_public(public: Any) -> PublicTable:
-    """Public rows that are no DataFrame of pandas; PublishError for what is no table."""
+    """Public rows that are no DataFrame of pandas; PublishError for what is not a table."""
     if (table := table_of(public)) is None:
         raise PublishError(
-            f"public rows are a table, and a {type(public).__name__} is none: its columns have no names. Pass a path or a frame, "
+            f"public rows are a table, and a {type(public).__name__} is not: its columns have no names. Pass a path or a frame, "
             'as pd.DataFrame(X, columns=["x", "y"]) of an array X, in the columns\' own units.'
         )
     return table

@@ -72,7 +72,7 @@ class Workload:
 
 
 def read_workload(source: Source, domain: Domain) -> Workload:
-    """The questions of a file, or of a list of lines; PublishError, with the line's number, for the first that is none.
+    """The questions of a file, or of a list of lines; PublishError, with the line's number, for the first that is not one.
 
     >>> domain = ka.Domain((ka.Integer(name="age", lower=17, upper=90), ka.Boolean(name="rich")))
     >>> workload = read_workload(["age > 50  # one half?", "", "corr(age, rich)"], domain)

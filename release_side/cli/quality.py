@@ -88,7 +88,7 @@ def check_source_command(
     Reads names and declared types of the columns, and no row. A cell of a CSV file is text, which every column can read.
     The exit code is 1 if publish would refuse the table, and the message says why.
 
-    A cell that is no value of its column becomes its default, in silence: dates as 18.05.2024, sex as 1 and 2. --internal reads
+    A cell that is not a value of its column becomes its default, in silence: dates as 18.05.2024, sex as 1 and 2. --internal reads
     every row and writes, per column, how many cells are unread, out of bounds or missing, with the commonest of their texts:
     exact numbers of private rows, not for publication, as those of release-side quality. It prints the files' names alone.
 

@@ -17,9 +17,10 @@ from importlib.metadata import version
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import blas
 from kmeanalyst.releases.domain.domain import Domain
 from release_side.errors import PublishError
 from release_side.executors.executor import answers
@@ -117,7 +118,7 @@ def _sums_of_parts(parts: Parts, sums: Sums) -> Iterator[tuple[int, Array]]:
 
 
 _NOT_A_SUM = (
-    "a worker's answer is no partial sum. Nothing was spent. Install the same version of kmeanalyst on all workers."
+    "a worker's answer is not a partial sum. Nothing was spent. Install the same version of kmeanalyst on all workers."
 )
 
 
@@ -162,7 +163,10 @@ def _in_order(work: Callable[[Array | UnitRows], _T], blocks: Iterable[Array | U
     if workers == 1:
         yield from map(work, blocks)
         return
-    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:  # matrix products then need no threads of their own
+    with (
+        blas().limit(limits=1),
+        ThreadPoolExecutor(workers) as pool,
+    ):  # matrix products then need no threads of their own
         waiting: deque[Future[_T]] = deque()
         for block in blocks:
             waiting.append(pool.submit(work, block))

@@ -181,7 +181,7 @@ def digests(cells: Any, key: bytes) -> Array:
 
 
 def _as_bytes(each: str | bytes) -> bytes:
-    """Different bytes for different identifiers: text is no bytes."""
+    """Different bytes for different identifiers: text is not bytes."""
     return b"t" + each.encode("utf-8", "surrogatepass") if isinstance(each, str) else b"b" + each
 
 

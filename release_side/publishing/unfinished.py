@@ -161,7 +161,7 @@ def _read(path: Path) -> tuple[Release, Wanted]:
     if known["view"] not in (*VIEWS, "published") or type(known["float32"]) is not bool:
         raise ValueError("its weights are none")
     if begun.method not in REPRESENT or (bound is not None and not bound > 0):
-        raise ValueError("its method or bound is none")
+        raise ValueError("its method or bound is unknown")
     if points is not None:
         known[points] = begun.encoded_points
     return begun, Wanted(**known)

@@ -1,7 +1,7 @@
 """How a private table's cells are read by a domain: for the curator's eyes, before a release would hide it.
 
-A cell that is no value of its column becomes the column's default, in silence, since nothing may depend on a private cell. Garbage
-is then published as if it were data. The numbers here are exact, so that they go where those of the internal page go.
+A cell that is not a value of its column becomes the column's default, in silence, since nothing may depend on a private cell.
+Garbage is then published as if it were data. The numbers here are exact, so that they go where those of the internal page go.
 """
 
 from __future__ import annotations

@@ -245,8 +245,8 @@ def _cells(cells: Sequence[CellsRead] | None) -> list[object]:
     if cells is None:
         return [element("p", "The rows of this table can be read once only, so that its cells were not counted.")]
     words = (
-        "A cell that is no value of its column is unread: in a release it becomes the column's default, in silence. Empty ones are "
-        "missing values that the domain does not declare. Where many are unread, correct the table, or the domain by its code "
+        "A cell that is not a value of its column is unread: in a release it becomes the column's default, silently. Empty ones "
+        "are missing values that the domain does not declare. Where many are unread, correct the table, or the domain by its code "
         "book: levels, bounds and codes that are copied from this page would be a leak that no ε covers."
     )
     heads = [("column", "text"), ("unread", ""), ("of them empty", ""), ("become", "text"), ("out of bounds", ""),

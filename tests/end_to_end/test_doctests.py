@@ -95,7 +95,7 @@ class _Shown:
     def method(self) -> int:
         """Shown nowhere.
 
-        A line that talks of .method is no example.
+        A line that talks of .method is not an example.
         """
         return 3
 

@@ -95,7 +95,7 @@ def problems(row: Row) -> list[str]:
             if not (HERE / file).is_file():
                 found.append(f"there is no benchmark {file}")
         elif collected_from(file).count(test) != 1:
-            found.append(f"{name} is no test")
+            found.append(f"{name} is not a test")
     if not row.code:
         found.append("it lives nowhere")
     if not any("::" in name for name in row.tests):
@@ -123,14 +123,14 @@ TWINS = "`representation/test_thinning.py::test_twins_and_a_weight_of_zero_do_no
 
 
 OUTDATED = [
-    ("`kmeanalyst.fit` | `test_thinning.py::test_no_such`", "test_thinning.py::test_no_such is no test"),
-    ("`kmeanalyst.fit` | `test_lost.py::test_it`", "test_lost.py::test_it is no test"),
+    ("`kmeanalyst.fit` | `test_thinning.py::test_no_such`", "test_thinning.py::test_no_such is not a test"),
+    ("`kmeanalyst.fit` | `test_lost.py::test_it`", "test_lost.py::test_it is not a test"),
     ("`kmeanalyst.thinner` | `benchmarks/rates.py`", "kmeanalyst.thinner is not in the code"),
     ("`os.path` | `benchmarks/rates.py`", "os.path is not in the code"),
     ("by hand | `benchmarks/rates.py`", "it lives nowhere"),
     ("`kmeanalyst.fit` | `benchmarks/lost.py`", "there is no benchmark benchmarks/lost.py"),
     ("`kmeanalyst.fit` | `benchmarks/rates.py`", "no test holds it"),
-    ("`kmeanalyst.fit` | `conftest.py::one_thread`", "conftest.py::one_thread is no test"),
+    ("`kmeanalyst.fit` | `conftest.py::one_thread`", "conftest.py::one_thread is not a test"),
 ]
 
 

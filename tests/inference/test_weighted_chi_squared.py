@@ -94,6 +94,11 @@ def test_the_inverse_gives_back_its_probability(probability):
     assert weighted_chi_squared_sf(q, coefficients) == pytest.approx(probability, rel=1e-8)
 
 
+def test_half_of_a_distance_is_where_it_shows_and_half_on_the_noisiest_direction():
+    shares = weighted_chi_squared._shares_of(np.array([3.0, 1.0, -1.0]), np.array([1.0, 2.0, 5.0]))
+    np.testing.assert_allclose(shares, [0.375, 0.125, 0.5])
+
+
 def test_the_tail_at_and_below_zero_is_one_and_no_spread_or_no_probability_is_refused():
     assert weighted_chi_squared_sf(0.0, np.array([1.0])) == weighted_chi_squared_sf(-1.0, np.array([1.0])) == 1.0
     with pytest.raises(ValueError, match=r"no spread.*Compare columns that vary"):

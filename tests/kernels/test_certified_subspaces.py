@@ -129,7 +129,7 @@ def test_hostile_rows_and_units_stay_within_the_claim(case: KernelCase):
 
 
 def test_an_image_that_is_too_long_becomes_zero_and_is_not_shortened():
-    """Shortening is no contraction of pairs: zero is within B of every image."""
+    """Shortening is not a contraction of pairs: zero is within B of every image."""
 
     @dataclass(frozen=True, eq=False)
     class Long(CertifiedNystroem):

@@ -147,9 +147,9 @@ def test_characters_that_reorder_or_hide_others_are_replaced(hostile_release, tm
 
 
 def test_an_element_takes_no_name_from_outside():
-    with pytest.raises(ValueError, match=r"is no name of an element: .*\. Write letters"):
+    with pytest.raises(ValueError, match=r"is not a name of an element: .*\. Write letters"):
         element("p onclick=x")
-    with pytest.raises(ValueError, match=r"is no name of an attribute: .*\. Write letters"):
+    with pytest.raises(ValueError, match=r"is not a name of an attribute: .*\. Write letters"):
         element("p", **{"a b": 1})
 
 

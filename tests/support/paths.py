@@ -1,4 +1,4 @@
-"""Where tests find what is no module: golden files, programs that they start, the sources."""
+"""Where tests find what is not a module: golden files, programs that they start, the sources."""
 
 from __future__ import annotations
 

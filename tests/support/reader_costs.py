@@ -2,7 +2,7 @@
 
     python reader_costs.py FILE.kme ... read|validate|info ... [--large]
 
-See releases/file/test_limits.py and benchmarks/worst_files.py; worst_files_made.py makes files at the reader's limits.
+See releases/file/test_limits.py; worst_files_made.py makes files at the reader's limits.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def domain_of_patients(city: str = "city") -> Domain:
 
 
 def empty_for_nan(table: pa.Table) -> pa.Table:
-    """The table as a CSV file should hold it: without the text "nan" for an identifier that is no number."""
+    """The table as a CSV file should hold it: without the text "nan" for an identifier that is not a number."""
     who = table["who"]
     if pa.types.is_floating(who.type):
         who = pc.if_else(pc.is_nan(who), pa.scalar(None, who.type), who)

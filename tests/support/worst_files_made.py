@@ -1,4 +1,4 @@
-"""The files of worst_files.py: each is small, valid, and at a limit of the reader (`Limits` in limits.py)."""
+"""Files for test_limits.py: each is small, valid, and at a limit of the reader (`Limits` in limits.py)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def odds_ratio(
     given    a column: the Mantel–Haenszel common odds ratio of its groups.
     Returns  an Estimate whose interval is that of the logarithm, or Fieller's (1954) where that is wider: a combination that may be
              empty leaves 0, or no upper end. standard_error and parts are to first order.
-    Errors   ValueError where a question is no condition, or where the noise leaves a side of the ratio without weight.
+    Errors   ValueError where a question is not a condition, or where the noise leaves a side of the ratio without weight.
 
     >>> counted = ka.read_release("counted.kme")
     >>> counted.odds_ratio("income == '>50K'", "sex == 'Male'")
@@ -223,7 +223,7 @@ def survival(
 
     time    a column of numbers: how long each row was watched, until its event or without one.
     event   the condition that the watch ended by an event.
-    Errors  ValueError where time is no column of numbers, or so few rows are at risk that no time has an estimate.
+    Errors  ValueError where time is not a column of numbers, or so few rows are at risk that no time has an estimate.
 
     Time is divided into the ranges or values that the release measured; without measured tables as `table` divides it. Where no
     table of time and event was measured the error has a part of resolution for that, and a note says what would help.

@@ -147,7 +147,7 @@ class Population(Distribution):
         """A question at the rows of model.frame, (n,) float64: finite at every point of the population.
 
         Where the condition does not hold the value does not matter, and is 0; NaN where it is undefined at a row that
-        is no released point.
+        is not a released point.
         """
         rows, n_points = self.model.frame, len(self.weights)
         halves = [rows.iloc[:n_points], rows.iloc[n_points:]]
@@ -228,7 +228,7 @@ def _undecided(population: Population, condition: str) -> str:
     try:
         asked = asked_of(population.release, condition)
         is_condition = asked.check(columns) == "condition"
-    except ExpressionError:  # a function's name, or a random variable's text that is no expression
+    except ExpressionError:  # a function's name, or a random variable's text that is not an expression
         return ""
     if not is_condition or not any(columns[name].missing for name in asked.columns):
         return ""

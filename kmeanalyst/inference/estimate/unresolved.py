@@ -35,7 +35,7 @@ _QUOTED, _WORDS = re.compile(r"`([^`]*)`"), re.compile(r"[^\W\d]\w*")
 
 
 def readable(release: ReleaseData, question: str) -> Expression | None:
-    """A question as an expression; None of the name of a function, or of another text that is none."""
+    """A question as an expression; None of the name of a function, or of another text."""
     try:
         return asked_of(release, question)
     except ExpressionError:

@@ -53,7 +53,7 @@ class _Token:
 
 
 def parse_formula(text: str) -> Formula:
-    """Read "target ~ terms"; ExpressionError, which points at the mistake, if it is no formula."""
+    """Read "target ~ terms"; ExpressionError, which points at the mistake, if it is not a formula."""
     if not isinstance(text, str):
         raise ExpressionError(f"a formula must be text, got {type(text).__name__}. Write it in quotes: 'income ~ age'.")
     if len(text) > LONGEST or text.count("(") > DEEPEST:
@@ -108,7 +108,7 @@ _ELSEWHERE = (  # what R, patsy and Python write at the start of a factor, and w
 
 
 def _reason(text: str, error: ExpressionError) -> str:
-    """Why a text is no factor: what to write in place of what other languages write, or else the error's own message."""
+    """Why a text is not a factor: what to write in place of what other languages write, or else the error's own message."""
     for pattern, instead in _ELSEWHERE:
         if re.match(pattern, text.strip()):
             return instead + "."

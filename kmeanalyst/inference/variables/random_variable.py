@@ -299,7 +299,7 @@ class RandomVariable(VariableOperators, Printed):
         return estimate(self._distribution, deviation_of(self._distribution, self._node))
 
     def probability(self) -> Estimate:
-        """The probability of a condition, with its error bar; ValueError if the variable is none.
+        """The probability of a condition, with its error bar; ValueError if the variable is not one.
 
         >>> ((release["age"] > 50) & (release["sex"] == "Male")).probability()
         (age > 50) & (sex == 'Male'): 0.119 ± 0.012 (95 %: 0.095 to 0.143; privacy 0.007, sampling 0.004, resolution

@@ -2,7 +2,7 @@
 
 They are the geometric mean of those of a logistic regression of cells and of boosted trees of seven leaves. Each goes on until its
 tables of the target with every other column are near enough to the measured ones (Morozov's discrepancy principle). Reasons:
-tutorials/derivations.md; what it gives: tutorials/measured.md (tests/benchmarks/class_targets.py).
+tutorials/derivations.md.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _threshold(p: Array, wanted: float) -> float:
 def fit_smoothed_classes(release: ReleaseData, target: str) -> SmoothedClasses:
     """Probabilities of a target's classes given all other columns but texts; deterministic.
 
-    Errors  ValueError with the reason where this is no column of few measured levels, or the rows have a single class.
+    Errors  ValueError with the reason where this is not a column of few measured levels, or the rows have a single class.
     """
     check_measured(release, target)
     column: Any = release.domain[target]

@@ -74,7 +74,7 @@ def fit_smoothed_numbers(release: ReleaseData, target: str, predictors: Collecti
 
     predictors  the columns that a model will see: values given more than these would vary among rows that are alike to it.
                 Where none are named, or some were computed, all others but texts.
-    Errors  ValueError with the reason where this is no measured number, or no row or other column has something to learn from.
+    Errors  ValueError with the reason where this is not a measured number, or no row or other column has something to learn from.
     """
     check_measured(release, target)
     if not isinstance(release.domain[target], Number):

@@ -73,9 +73,9 @@ def _number_text(number: float) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """The number a text stands for, infinite ones too; BAD for NaN, separators and anything else."""
+    """The number a text stands for, infinite ones too, U+2212 is a minus too; BAD for NaN, separators, anything else."""
     try:
-        number = float(text)
+        number = float(text.replace("−", "-"))
     except ValueError:
         return BAD
     return BAD if math.isnan(number) or "_" in text else number
@@ -104,7 +104,7 @@ def factorised(cells: Any) -> tuple[Array, list[str | None]]:
         return codes[cells.codes], texts
     try:
         texts = [text_of(cell) for cell in cell_by_cell(cells)]
-    except Exception:  # by the value of a cell, such as a date whose time zone fails: it alone is no cell
+    except Exception:  # by the value of a cell, such as a date whose time zone fails: it alone is not a cell
         texts = [_read(partial(text_of, cell), failed=None) for cell in cell_by_cell(cells)]
     code_of: dict[str | None, int] = {}
     codes = np.fromiter((code_of.setdefault(text, len(code_of)) for text in texts), dtype=np.intp, count=len(texts))
@@ -130,7 +130,7 @@ def _by_bits(cells: Any) -> Any:
 
 
 def cell_by_cell(cells: Any) -> Iterable[Any]:
-    """The cells one at a time; one that its library cannot turn into a Python value is no cell."""
+    """The cells one at a time; one that its library cannot turn into a Python value is not a cell."""
     if not isinstance(cells, pd.Series):
         return cells
     dtype = cells.dtype

@@ -153,7 +153,7 @@ class Column(ABC):
                 )
         if wrong := [value for _, value in self.recode if not self._is_value(text_of(value) or "")]:
             raise DomainError(
-                f"column {self.name}: recode gives {wrong[0]!r:.80}, which is no value of the column. Name a level, or a number "
+                f"column {self.name}: recode gives {wrong[0]!r:.80}, which is not a value of the column. Name a level, or a number "
                 "within the bounds."
             )
 

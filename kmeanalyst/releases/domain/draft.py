@@ -175,7 +175,7 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
 
 
 def _as_levels(texts: Sequence[str]) -> list[str]:
-    """Codes without the ".0" that pandas writes behind them: cells with it match, and of level 1.0 the cell 1 is none."""
+    """Codes without the ".0" that pandas writes behind them: cells with it match, and of level 1.0 the cell 1 is not one."""
     known, numbers = set(texts), map(parse_number, set(texts))
     integral = all(number is None or number.is_integer() for number in numbers)
     wholes = [(text, WHOLE.fullmatch(text)) for text in texts]

@@ -50,7 +50,7 @@ class Categorical(Column):
         return 0.0, float(len(self.levels) - 1)
 
     def parse(self, text: str) -> float | None:
-        """The code of a text; spaces around it do not count, nor, if it is no level, the ".0" that pandas writes behind 1."""
+        """The code of a text; spaces around it do not count, nor, if it is not a level, the ".0" that pandas writes behind 1."""
         stripped = text.strip()
         whole = WHOLE.fullmatch(stripped)
         return self._lookup.get(text, self._lookup.get(stripped, self._lookup.get(whole[1], BAD) if whole else BAD))

@@ -200,7 +200,7 @@ def _names_of_cells(column: Column) -> list[Any]:
 def _numbers(cells: pd.Series, what: str, name: str) -> Array:
     numbers = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     if not np.isfinite(numbers).all():
-        raise ValueError(f"{what} has a {name} that is no finite number. Correct it, or leave the table out.")
+        raise ValueError(f"{what} has a {name} that is not a finite number. Correct it, or leave the table out.")
     return numbers
 
 

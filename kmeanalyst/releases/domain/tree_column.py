@@ -80,7 +80,7 @@ class Tree(Categorical):
         return spans
 
     def span(self, code: str) -> tuple[int, int] | None:
-        """The levels at or below a node: the first, and one past the last; None for a text that is no node.
+        """The levels at or below a node: the first, and one past the last; None for a text that is not a node.
 
         >>> ka.Tree(name="x", parents={"a1": "a", "a2": "a", "b1": "b"}).span("a")
         (0, 2)
@@ -160,7 +160,7 @@ def _parent_of(name: str, parents: Any) -> dict[str, str]:
     for code, up in ((text_of(code), text_of(up)) for code, up in given):
         if not code or up is None or code in found:
             raise DomainError(
-                f"column {name}: each code needs a text and one parent, and {code!r:.80} is listed twice or is none. "
+                f"column {name}: each code needs a text and one parent, and {code!r:.80} is listed twice or is not a text. "
                 "List it once."
             )
         found[code] = up
@@ -177,7 +177,7 @@ def parents_in(path: Path) -> list[tuple[str, str]]:
         raise DomainError(f"{path} could not be read as a tree of codes: {error}. Name a CSV file.") from None
     except (KeyError, AttributeError):
         raise DomainError(
-            f"{path} is no tree of codes: it needs the columns code and parent, and both in every line. Add them."
+            f"{path} is not a tree of codes: it needs the columns code and parent, and both in every line. Add them."
         ) from None
 
 

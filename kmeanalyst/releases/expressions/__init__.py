@@ -220,7 +220,7 @@ class Expression:
         return Expression(self.text, tuple(columns), root)
 
     def undefined_at(self, frame: pd.DataFrame) -> Array:
-        """Where a cell that it names is missing, or a level that it reads as a number is none, (n,) bool."""
+        """Where a cell that it names is missing, or a level that it reads as a number is not one, (n,) bool."""
         read = (frame[name].astype(object) for name in self.read_as_numbers)
         none = [cells.map(number_written, na_action="ignore").isna() for cells in read]
         return np.logical_or.reduce([frame[list(self.columns)].isna().any(axis=1), *none])

@@ -29,7 +29,7 @@ class Extent:
 
     low, high  bounds; infinite where there are none, and then a value may be undefined too.
     whole      whether every value is a whole number.
-    missing    whether a missing cell, or a level that is no number, can make the value missing.
+    missing    whether a missing cell, or a level that is not a number, can make the value missing.
     """
 
     low: float
@@ -96,7 +96,7 @@ def _of_calendar(node: Call, domain: Columns) -> Extent:
 
 
 def _of_levels(node: Call, domain: Columns, present: frozenset[str]) -> Extent:
-    """Of the levels that are numbers; a level that is none is missing, as is a missing cell."""
+    """Of the levels that are numbers; another level is missing, as is a missing cell."""
     named = node.arguments[0]
     assert isinstance(named, Name)
     column = domain[named.name]

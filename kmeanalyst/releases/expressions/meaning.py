@@ -159,9 +159,7 @@ class Interpreter:
 
     def missing(self, node: Call) -> Meaning:
         if not isinstance(node.arguments[0], Name):
-            raise self.error(
-                "missing asks about the cells of a column, and this is none. Write missing(column).", node.arguments[0]
-            )
+            raise self.error("missing takes the name of a column. Write missing(column).", node.arguments[0])
         cells = self.column(node.arguments[0]).run
         return Meaning(node, "condition", lambda frame: np.isnan(cells(frame)))
 
@@ -387,7 +385,7 @@ class Interpreter:
             day = datetime.date.fromisoformat(text)
         except ValueError:
             raise self.error(
-                f"{self.part(literal)} is no day of the calendar. Write YYYY-MM-DD, as in '2020-01-31'.", literal
+                f"{self.part(literal)} is not a day of the calendar. Write YYYY-MM-DD, as in '2020-01-31'.", literal
             ) from None
         return float((day - datetime.date(1970, 1, 1)).days)
 

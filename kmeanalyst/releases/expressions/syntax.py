@@ -57,7 +57,7 @@ class Not(Node):
 
 @dataclass(frozen=True)
 class Arithmetic(Node):
-    """first op operand op operand ..., from the left: a chain, so that a long sum is no deep tree."""
+    """first op operand op operand ..., from the left: a chain, so that a long sum is not a deep tree."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
@@ -168,7 +168,7 @@ _LONG_SIGN_OF_OTHER_LANGUAGES = re.compile("|".join(re.escape(s) for s in _SIGNS
 
 
 def number_written(level: str) -> float:
-    """The number that a level is written as; NaN if it is none, or an infinite one.
+    """The number that a level is written as; NaN if it is not one, or an infinite one.
 
     >>> number_written("-1.5e3"), number_written("007"), number_written("7 or more")
     (-1500.0, 7.0, nan)
@@ -244,7 +244,7 @@ def _refuse_character(text: str, at: int) -> NoReturn:
         message = f"{sign} is not part of expressions: they have fewer signs than Python. Write {_SIGNS_OF_OTHER_LANGUAGES[sign]}."
         raise ExpressionError(message, text, at, other.end())
     raise ExpressionError(
-        f"the character U+{ord(text[at]):04X} is not part of expressions: it is no sign, letter or digit here. "
+        f"the character U+{ord(text[at]):04X} is not part of expressions: it is not a sign, letter or digit here. "
         "Remove it, or put the column's name that contains it in backticks.", text, at, at + 1,
     )  # fmt: skip
 

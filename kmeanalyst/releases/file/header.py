@@ -171,7 +171,7 @@ def parsed(data: memoryview, what: str = HEADER) -> dict[str, Any]:
         header = json.loads(raw.decode(), object_pairs_hook=_without_twins, parse_constant=_no_constant)
     _check_values(header, what, depth=1)
     if not isinstance(header, dict):
-        raise refusal(what, "it is no table of fields")
+        raise refusal(what, "it is not a table of fields")
     return header
 
 
@@ -239,7 +239,7 @@ def check_function_header(header: dict[str, Any]) -> None:
     """As `check_header`, for the header of a released function."""
     if header.get("format") == FORMAT:
         raise refusal(
-            "the file holds weighted points", "it is no function of a table", "Read it with kmeanalyst.read_release"
+            "the file holds weighted points", "it is not a function of a table", "Read it with kmeanalyst.read_release"
         )
     _check_outline(header, FUNCTION_FORMAT, _FUNCTION_FILE_RULES, newer=_is_newer(header, FUNCTION_MINOR))
     _check_fields("measurement", header["measurement"], _FUNCTION_MEASUREMENT_RULES)

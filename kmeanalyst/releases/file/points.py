@@ -236,7 +236,7 @@ def _strings(column: Text, values: Any) -> pd.Series:
     texts = chunk.dictionary.to_pylist()
     odd = [text for text in texts if column.held(text) != text]
     if odd:
-        raise refusal(f"{POINTS}, column {column.name}", f"{odd[0]!r:.80} is no string of its alphabet and length")
+        raise refusal(f"{POINTS}, column {column.name}", f"{odd[0]!r:.80} is not a string of its alphabet and length")
     codes = chunk.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)
     empty = np.full((1, column.width), 0.0 if has_empty else np.nan)
     return column.decode(np.vstack([column.encode(texts)[0], empty])).take(codes).reset_index(drop=True)

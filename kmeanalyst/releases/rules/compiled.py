@@ -463,7 +463,7 @@ def _with_codes(rule: Rule, domain: Columns) -> CompiledRule:
         if (wrong := (status != KEPT) | (absent & (not column.missing))).any():
             cell = cells[int(np.flatnonzero(wrong)[0])]
             raise DomainError(
-                f"{cell!r:.80} is no value of column {column.name}, which is {column.describe():.200}. Remove the row, or widen "
+                f"{cell!r:.80} is not a value of column {column.name}, which is {column.describe():.200}. Remove the row, or widen "
                 "the column."
             )
     return CompiledRule(rule, tuple(indices[k] for k in order), codes=codes[:, order])

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import softmax
-from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import blas
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.domain import Domain
 from kmeanalyst.releases.measurement import Measurement
@@ -82,7 +82,7 @@ def denoise_measurement(
     )  # fmt: skip
     noise = measurement.noise_scale / features.norm_bound
     search = MixtureFit(features, domain, as_phasors(measurement.vector, features), noise, effort)
-    with threadpool_limits(limits=1, user_api="blas"):  # a second thread only slows thousands of small products
+    with blas().limit(limits=1):  # a second thread only slows thousands of small products
         mixture = fit_mixture(
             search, points=points[weights > 0], weights=weights[weights > 0], rng=rng,
             progress=lambda share: parts[1]("finding clusters", share),

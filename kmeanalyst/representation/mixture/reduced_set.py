@@ -11,9 +11,9 @@ from typing import cast
 
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
 from kmeanalyst.kernels.base import Array
+from kmeanalyst.kernels.embedding import blas
 from kmeanalyst.kernels.features.fourier import RandomFourier
 from kmeanalyst.releases.domain.column import Column
 from kmeanalyst.releases.domain.domain import Domain
@@ -76,7 +76,7 @@ def reduced_set(
     one_thread = 1 if state.phasors.size <= _SMALL else None
     least_rounds = _LEAST_ROUNDS if start is None else 2
     rounds = least_rounds, wanted.effort.of(_MOST_ROUNDS)
-    with threadpool_limits(limits=one_thread, user_api="blas"):
+    with blas().limit(limits=one_thread):
         _alternate(state, domain, (enough / features.norm_bound) ** 2, rounds, rng, progress)
     return state.points, state.weights
 

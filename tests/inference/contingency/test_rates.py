@@ -120,6 +120,8 @@ def test_wide_ranges_of_time_count_half_of_those_that_leave():
     found = release.survival("time", "died").curve["survival"]
     assert found.loc[5.0] == pytest.approx(1 - 1 / 9)
     assert found.loc[10.0] == pytest.approx((1 - 1 / 9) * (1 - 3 / 5))
+    with pytest.raises(ValueError, match="too few rows are at risk for a survival curve"):
+        release.survival("time", "died", where="time == 1")
 
 
 def test_the_band_holds_the_whole_curve_and_the_intervals_each_time():

@@ -120,7 +120,7 @@ def test_functions_are_shares_of_columns_and_products_of_scores():
     assert np.abs(products - own.to_numpy()[:, None]).max(axis=0).min() < 1e-9
     assert products_of_scores(frame[["a"]], p, p).shape == products_of_scores(frame[["c", "m"]], p, p).shape == (100, 0)
     two = pd.DataFrame({"a": [0, 1] * 50, "b": [0, 1] * 50})
-    assert np.abs(products_of_scores(two, p, p)).max() == 0  # a product that is constant is no function
+    assert np.abs(products_of_scores(two, p, p)).max() == 0  # a product that is constant is not a function
 
 
 def test_products_are_at_most_a_tenth_of_the_rows_and_those_of_related_columns():

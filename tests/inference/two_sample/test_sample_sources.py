@@ -33,6 +33,8 @@ from kmeanalyst.inference.two_sample.sides import SampleRows
 from kmeanalyst.release import Release
 from kmeanalyst.releases.domain.column import DomainError
 from kmeanalyst.releases.file import write_release
+from kmeanalyst.representation import wanted
+from kmeanalyst.representation.wanted import QUICK
 from kmeanalyst.sources import tables
 from kmeanalyst.sources.tables import read_table
 from release_side import draft_domain, publish
@@ -42,8 +44,10 @@ pytestmark = pytest.mark.usefixtures("rough_representation")
 
 @pytest.fixture(scope="module")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """A rehearsal on the first half of the table."""
-    return publish(as_csv(people()[:150], tmp_path_factory.mktemp("private") / "t.csv"), DOMAIN, **SMALL)
+    """A rehearsal on the first half of the table, with rough points."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wanted, "EFFORT", QUICK)
+        return publish(as_csv(people()[:150], tmp_path_factory.mktemp("private") / "t.csv"), DOMAIN, **SMALL)
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +56,7 @@ def figures_are_closed() -> Iterator[None]:
     plt.close("all")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sample() -> pa.Table:
     """The second half: empty cells, values beyond the bounds, a level that the domain does not have, a column too many."""
     table, city = people()[150:], people()["city"][150:].to_pylist()
@@ -123,10 +127,18 @@ SOURCES: dict[str, Callable[[pa.Table, Path], Any]] = {
 
 
 def assert_same_test(found: TestResult, expected: TestResult) -> None:
-    assert (found.statistic, found.pvalue, found.mmd_squared) == (
-        expected.statistic, expected.pvalue, expected.mmd_squared,
-    )  # fmt: skip
+    numbers = [(one.statistic, one.pvalue, one.mmd_squared) for one in (found, expected)]
+    assert numbers[0] == numbers[1]
     assert (found.notes, found.n_sample_rows) == (expected.notes, 150)
+
+
+@pytest.fixture(scope="module")
+def in_blocks(rehearsal, sample, tmp_path_factory) -> TestResult:
+    """The test of the CSV file, read 40 rows at a time."""
+    path = as_csv(sample, tmp_path_factory.mktemp("expected") / "sample.csv")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tables, "BATCH_ROWS", 40)
+        return ka.mmd_test(rehearsal, path)
 
 
 @pytest.fixture
@@ -134,21 +146,19 @@ def expected(rehearsal, sample, tmp_path) -> TestResult:
     return ka.mmd_test(rehearsal, as_csv(sample, tmp_path / "sample.csv"))
 
 
-@pytest.mark.parametrize("block", [40])
 @pytest.mark.parametrize("kind", SOURCES)
-def test_the_test_of_every_source_is_that_of_its_csv_file(kind, block, rehearsal, sample, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BATCH_ROWS", block)
-    expected = ka.mmd_test(rehearsal, as_csv(sample, tmp_path / "sample.csv"))
+def test_the_test_of_every_source_is_that_of_its_csv_file(kind, rehearsal, sample, in_blocks, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BATCH_ROWS", 40)
     found = ka.mmd_test(rehearsal, SOURCES[kind](sample, tmp_path))
-    assert expected.notes[:2] == (
+    assert in_blocks.notes[:2] == (
         'ignored columns the release does not have: "who"',
         "age: 23 of 150 values were outside the bounds and were clamped",
     )
-    assert "cells had no value of the domain and became its default" in " ".join(expected.notes)
+    assert "cells had no value of the domain and became its default" in " ".join(in_blocks.notes)
     if kind in ("dataset", "folder"):  # of several files: blocks end where files do, so that sums are of other parts
-        assert found.pvalue == pytest.approx(expected.pvalue, rel=1e-9)
-        found = replace(found, **{name: getattr(expected, name) for name in ("pvalue", "statistic", "mmd_squared")})
-    assert_same_test(found, expected)
+        assert found.pvalue == pytest.approx(in_blocks.pvalue, rel=1e-9)
+        found = replace(found, **{name: getattr(in_blocks, name) for name in ("pvalue", "statistic", "mmd_squared")})
+    assert_same_test(found, in_blocks)
 
 
 def test_the_test_of_a_table_of_postgresql_is_that_of_the_csv_file(server, rehearsal, sample, expected):
@@ -250,10 +260,7 @@ def single_precision(table: pa.Table) -> pa.Table:
 def test_a_sample_that_would_be_read_wrongly_is_refused_by_every_reader(rehearsal, sample):
     for spoil, message in [
         (single_precision, "column 'city' has the type float: in single precision 0.1 is 0.10000000149"),
-        (
-            lambda t: t.set_column(0, "age", pa.array([[1]] * 150)),
-            "column 'age' has the type list<item: int64>: no cell",
-        ),
+        (lambda t: t.set_column(0, "age", pa.array([[1]] * 150)), "column 'age' has the type list<item: int64>: "),
         (lambda t: t.set_column(3, "joined", pa.array([True] * 150)), "column 'joined' has the type bool: true and"),
         (lambda t: t[:0], "the sample has a header and no rows. Name a table with rows."),
     ]:
@@ -339,11 +346,8 @@ def test_commands_take_files_of_other_formats_and_tables_of_databases(rehearsal,
 
 def test_commands_refuse_half_of_a_table(rehearsal, sample, tmp_path, monkeypatch):
     for words, message in [
-        (
-            ["mmd-test", "r.kme", "sample.csv", "--from", "people"],
-            "--from names a table of a database, and SAMPLE is none",
-        ),
-        (["mmd-test", "r.kme", "r.kme", "--from", "people"], "--from names a table of a database, and SAMPLE is none"),
+        (["mmd-test", "r.kme", "sample.csv", "--from", "people"], "a table of a database, and SAMPLE is not one"),
+        (["mmd-test", "r.kme", "r.kme", "--from", "people"], "a table of a database, and SAMPLE is not one"),
         (["compare", "r.kme", "a.duckdb"], "this is a database, and a table of it has a name. Add --from TABLE"),
         (["compare", "r.kme", "a.duckdb", "--from", "a; drop table b"], "'a; drop table b' is not the name of a table"),
         (["plot", "r.kme", "age", "--output", "a.png", "--from", "people"], "--from names a table"),

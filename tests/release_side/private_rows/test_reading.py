@@ -131,7 +131,7 @@ def test_a_carriage_return_within_quotes_is_a_space(tmp_path):
 
 
 def test_cells_that_look_alike_are_not_one_cell(tmp_path):
-    """A and A with a zero byte; a byte that is no UTF-8, its escape, and what Python writes for the escape."""
+    """A and A with a zero byte; a byte that is not UTF-8, its escape, and what Python writes for the escape."""
     words = ["A", "A\0", "\udcff", "'\\udcff'", "\ufffd", "\\xff"]
     cells = [word.encode("utf-8", errors="surrogateescape") for word in words]
     levels = Domain((Categorical(name="x", levels=("A", "'\\udcff'", "\\xff", "no")),))

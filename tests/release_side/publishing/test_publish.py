@@ -106,7 +106,7 @@ def as_parquet(frame: pd.DataFrame, folder: Path) -> Path:
 
 
 def in_parts(frame: pd.DataFrame, folder: Path) -> Path:
-    """A folder with a CSV file, a compressed one, a Parquet file, and a file that is no table."""
+    """A folder with a CSV file, a compressed one, a Parquet file, and a file that is not a table."""
     parts = folder / "parts"
     parts.mkdir()
     as_csv(frame[:100], parts)
@@ -197,7 +197,7 @@ ODD_LINES = [
     (b"40\r,2000,Basel\r", [40, 2000, 0]),  # a carriage return within the line
     (b"4\x000,2000,Basel", [77, 2000, 0]),  # a NUL
     (b'4\x000,"2000",Basel', [77, 2000, 0]),  # a NUL next to quotes
-    (b"40,2000,\xe2\x80\xa8Basel", [40, 2000, 0]),  # a line separator that is no newline
+    (b"40,2000,\xe2\x80\xa8Basel", [40, 2000, 0]),  # a line separator that is not a newline
     (b"40,inf,Basel", [40, 1e6, 0]),  # an infinite number
     (b"40," + b"9" * 200_000 + b",Basel", [40, 1e6, 0]),  # a huge cell
     (b'40,"' + b"9" * 200_000 + b'",Basel', [40, np.nan, 0]),  # a huge quoted cell
@@ -389,7 +389,7 @@ def hostile_csv(folder: Path) -> Path:
 
 
 def hostile_parquet(folder: Path) -> Path:
-    """Numbers beyond every bound, days beyond the calendar, and text that is no UTF-8."""
+    """Numbers beyond every bound, days beyond the calendar, and text that is not UTF-8."""
     broken = pa.array([b"\xff\xfe", b"\xc3\x28", b"a"]).view(pa.string())
     columns = {
         "real": pa.array([1e308, None, np.inf], pa.float64()),

@@ -360,7 +360,7 @@ def test_the_cells_that_units_may_have_leave_room_for_the_rounding_of_heights() 
 @pytest.mark.parametrize("rows", [2**34 - 1, 2**33 + 2**17 + 7])
 @pytest.mark.parametrize("epsilon", [1e-5, 1.0])  # draws, and scores
 def test_of_the_most_rows_a_table_of_one_cell_is_scored(rows: int, epsilon: float) -> None:
-    """step · N is no float64: rounded up, the guess of the one cell would be more than the table."""
+    """step · N is not a float64: rounded up, the guess of the one cell would be more than the table."""
     domain = Domain(tuple(levels(f"c{k}", n) for k, n in enumerate((1, 1, 1, 2, 3, 2, 4, 3, 5))))
     method = adaptive(domain)
     size, noise = PopulationSize(rows), noise_for("gaussian", epsilon, 1e-6, rehearsal=1)

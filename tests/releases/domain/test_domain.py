@@ -183,7 +183,7 @@ def test_a_missing_cell_is_a_value_where_declared_and_else_the_default(column: C
 def test_values_out_of_bounds_and_infinities_are_clamped():
     """Bounds -2.5 and 1000."""
     column = COLUMNS[0]
-    codes, status = column.encode(["-3", "inf", -np.inf, 1e308, "1e999", 10**400, -2.5, 1000])
+    codes, status = column.encode(["−3", "inf", -np.inf, 1e308, "1e999", 10**400, "−2.5", 1000])  # U+2212
     np.testing.assert_array_equal(codes, [-2.5, 1000, -2.5, 1000, 1000, 1000, -2.5, 1000])
     np.testing.assert_array_equal(status, [CLAMPED] * 6 + [KEPT] * 2)
     typed, status = column.encode(np.array([np.inf, -np.inf, 1e308, 5.0]))

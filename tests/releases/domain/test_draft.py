@@ -570,7 +570,7 @@ def test_a_table_of_arrow_is_drafted_and_one_column_is_left_out_by_its_name():
     assert draft.domain.names == ("age",)
     again = draft_domain(table.to_pandas(), this_sample_is_public=True, without=["id"])
     assert draft.domain.samples == again.domain.samples
-    with pytest.raises(ValueError, match="public rows are a table, and a ndarray is none"):
+    with pytest.raises(ValueError, match="public rows are a table, and a ndarray is not"):
         draft_domain(np.zeros((3, 2)), this_sample_is_public=True)  # type: ignore[arg-type]
 
 
@@ -624,5 +624,5 @@ def test_a_value_that_nearly_all_rows_have_is_an_atom_and_infinite_ones_are_miss
     assert y.missing_codes == ("inf", "-Infinity") and np.isnan(y.encode(y.without_codes(["inf", "-inf"]))[0]).all()
     assert column([*range(60), "-9", "inf"], missing_codes={"x": [-9]}).missing_codes == (-9, "inf")
     (tmp_path / "latin.csv").write_bytes("ort\nZürich\n".encode("latin-1"))
-    with pytest.raises(DomainError, match=r"is no UTF-8 text: .*Write it as UTF-8, the private table too"):
+    with pytest.raises(DomainError, match=r"is not UTF-8 text: .*Write it as UTF-8, the private table too"):
         public_draft(tmp_path / "latin.csv")

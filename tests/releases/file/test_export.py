@@ -230,7 +230,7 @@ def test_a_text_of_any_column_is_defused_spaces_before_it_or_not():
 
 
 def test_texts_that_no_spreadsheet_runs_and_numbers_are_left_alone_and_names_are_defused_too(tmp_path):
-    assert export(with_levels(PLAIN), tmp_path / "a.csv") == 1  # "- x", which is no number
+    assert export(with_levels(PLAIN), tmp_path / "a.csv") == 1  # "- x", which is not a number
     back = pd.read_csv(tmp_path / "a.csv", dtype=str, keep_default_na=False)
     assert back["level"].tolist() == [("'" if text == "- x" else "") + text for text in PLAIN]
     assert export(with_levels(["x", "y"], name="=1+1"), tmp_path / "a.csv") == 1

@@ -93,7 +93,7 @@ def test_a_function_read_back_is_the_function_written(kind: str, calibration: st
 def test_neither_reader_takes_the_others_file(folder: Path, mixed_path: Path):
     with pytest.raises(FileRefused, match=r"holds a function of a table: it has no weighted points.*read_function"):
         read_release(folder / "svm.kme")
-    message = r"holds weighted points: it is no function.*Read it with kmeanalyst\.read_release"
+    message = r"holds weighted points: it is not a function.*Read it with kmeanalyst\.read_release"
     with pytest.raises(FileRefused, match=message):
         read_function(mixed_path)
     assert not jsonschema.Draft202012Validator(SCHEMA).is_valid(

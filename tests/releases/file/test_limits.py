@@ -1,8 +1,7 @@
 """Small valid files cannot occupy a reader: each file at a limit is read, validated and printed within bounds.
 
-On a free machine the bounds are 5 seconds and 300 megabytes besides the file's own bytes (benchmarks/worst_files.py
-prints the figures). Here they are wider: processor time counts, and a machine may be busy. A reader without the limit, or
-with the slower algorithm that a limit made unnecessary, takes ten times as long or more.
+On a free machine the bounds are 5 seconds and 300 megabytes besides the file's own bytes. Here they are wider: processor time
+counts, and a machine may be busy. A reader without the limit, or with a slower algorithm, takes ten times as long.
 """
 
 from __future__ import annotations

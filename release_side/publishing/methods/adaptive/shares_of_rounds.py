@@ -51,13 +51,7 @@ SETS_DRAWN, SETS_SCORED = 12, 24  # the others that are scored show what usual s
 _MOST_IN_SET, _MOST_SETS = 512, 2000  # cells of a set's table; sets that are drawn from
 PAIRS_LARGE = 3
 _MANY_COLUMNS = 30  # from which pairs are drawn
-PARTS_OF_TREE = (
-    0.5,
-    0.5,
-    0.5,
-    0.5,
-    1.0,
-)  # each of the first draws takes this part of the pairs that a tree still lacks
+PARTS_OF_TREE = (0.5, 0.5, 0.5, 0.5, 1.0)  # of the pairs that a tree still lacks: what each of the first draws takes
 # times √columns, the largest noise: a tree's tables then have as much as those of 20 columns at `_LARGE_NOISE`
 _LARGE_NOISE_OF_MANY = 0.009
 _SEEN_WELL = 0.01  # noise, as above, up to which scores of many columns' pairs are seen well enough all the same
