@@ -45,7 +45,8 @@ def test_json_is_one_object_of_plain_numbers_with_verdicts_at_the_level(files, s
     assert {row["differs"] for row in facts["columns"]} == {True, False}
 
 
-def test_combine_prints_and_writes_what_python_answers(files, tmp_path: Path):
+def test_combine_prints_and_writes_what_python_answers(files, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("kmeanalyst.inference.two_sample.column_functions._ROWS", 100)  # quicker
     asked = ("combine", files.release, files.sample, "age", "wage > 40", "nothing")
     shown = call("kmeanalyst", *asked, "--overlap", "unknown", "--where", "city == 'Basel'")
     assert shown.exit_code == 1 and "no answer to nothing: no column nothing" in shown.stderr

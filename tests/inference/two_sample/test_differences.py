@@ -241,8 +241,7 @@ def pair(first, second, noise_scale, rng, shift=0.0):
 @pytest.mark.levels(but="other frequencies")
 def test_smooth_features_hold_their_level_and_show_a_difference(name, few_reference_rows):
     rng, same, different = np.random.default_rng(7), [], []
-    draws = 2 if name == "other frequencies" else 4
-    for _ in range(draws):
+    for _ in range(draws := 2 if name == "other frequencies" else 4):
         for found, shift in ((same, 0.0), (different, 0.8)):
             sides = pair(MAPS["random-features"], OTHER_MAPS[name], NOISE_SCALE[1.0], rng, shift)
             found.append(differences_of(*sides))

@@ -52,9 +52,9 @@ def rejected(domain: Domain, share: float, n: int, *, releases: int, samples: in
 
 
 def test_samples_of_one_population_are_seldom_rejected_where_a_level_is_rare():
-    """120 samples a cell: .05 and 3 standard errors. From the sample's own covariance .98 of two rows are rejected, .55 of 100."""
+    """60 samples a cell: .05 and 3 standard errors. From the sample's own covariance .98 of two rows are rejected, .55 of 100."""
     for share, n in ((0.02, 2), (0.02, 30), (0.005, 100)):
-        assert rejected(FLAG, share, n, releases=5, samples=24).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 120)
+        assert rejected(FLAG, share, n, releases=5, samples=12).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 60)
 
 
 def test_a_level_that_became_frequent_is_found():
