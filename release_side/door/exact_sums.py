@@ -163,10 +163,8 @@ def _in_order(work: Callable[[Array | UnitRows], _T], blocks: Iterable[Array | U
     if workers == 1:
         yield from map(work, blocks)
         return
-    with (
-        blas().limit(limits=1),
-        ThreadPoolExecutor(workers) as pool,
-    ):  # matrix products then need no threads of their own
+    # matrix products then need no threads of their own
+    with blas().limit(limits=1), ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[_T]] = deque()
         for block in blocks:
             waiting.append(pool.submit(work, block))

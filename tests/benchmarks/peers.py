@@ -18,8 +18,8 @@ Guarantee: all are ρ-zCDP, for the largest ρ from which (ε, δ) follows (ours
 replace one row. A table of counts then moves by √2 and the score of a selection by 2 (1 and 1 where a row is added or removed, as
 in the peers' papers), and the number of rows is public.
 
-Cells: numbers are cut at the domain's public edges and atoms; in a row of a peer a number is drawn evenly from its cell. A line for
-each method, means over draws:
+Cells: numbers are cut at the domain's public edges and atoms; in a row of a peer a number is drawn evenly from its cell.
+A line for each method, means over draws:
 
     ROC, PR       Adult: ROC-AUC and average precision on the test rows, over the nine classifiers of synthesis.py, and for each
     k-marginal    the excerpt: 1000 · (1 − total variation) of tables of two columns crossed with PUMA; higher is better
@@ -30,7 +30,6 @@ each method, means over draws:
 
 from __future__ import annotations
 
-import math
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -46,11 +45,12 @@ import synthesis
 from harness import DATA, command_line, margins_apart, publish_alone, read_text, require, show
 from sklearn.tree import DecisionTreeClassifier
 
+from kmeanalyst.kernels.margins import Margins
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.domain.kernels_for_domain import one_way_kernel
 from kmeanalyst.releases.domain.levels import Categorical
-from kmeanalyst.releases.domain.numbers import Integer, Number
-from release_side import read_domain
-from release_side.door.mechanism import _zcdp_multiplier
+from kmeanalyst.representation.tables.within_cells import values_in_cells
+from release_side import GaussianNoise, read_domain
 from release_side.quality.score_tables import ScoreTables
 
 XOR_ROWS = 10_000
@@ -86,28 +86,10 @@ def scores(name: str, table: synthesis.Table, frame: pd.DataFrame) -> dict[str, 
 
 
 def natural_frame(domain: Domain, codes: Any, rng: np.random.Generator) -> pd.DataFrame:
-    """Rows with a level, or a number drawn evenly from its cell, for each cell (n, d) of `ScoreTables`."""
-    return pd.DataFrame({
-        column.name: _values(column, cells, rng) for column, cells in zip(domain.columns, codes.T, strict=True)
-    })  # fmt: skip
-
-
-def _values(column: Any, cells: Any, rng: np.random.Generator) -> Any:
-    if not isinstance(column, Number):
-        return np.array([*column.levels, ""], dtype=object)[cells]
-    whole, ends = isinstance(column, Integer), np.array([column.lower, *column.edges, column.upper], dtype=float)
-    values = np.full(len(cells), np.nan)
-    for cell in range(len(ends) - 1):
-        here = np.flatnonzero(cells == cell)
-        if whole:  # up to the integer below the next edge; the last cell has the upper bound too
-            among = np.arange(math.ceil(ends[cell]), math.ceil(ends[cell + 1]) + (cell == len(ends) - 2))
-            among = np.setdiff1d(among, column.atoms)
-            values[here] = rng.choice(among, len(here)) if len(among) else ends[cell]
-        else:
-            values[here] = rng.uniform(ends[cell], ends[cell + 1], len(here))
-    for i, atom in enumerate(column.atoms):
-        values[cells == len(ends) - 1 + i] = atom
-    return values
+    """Rows with a level, or a number drawn evenly on its column's scale, for each cell (n, d) of `ScoreTables`."""
+    kernel, columns = one_way_kernel(domain, tuple(range(len(domain))), ranged=True).kernel, range(len(domain))
+    assert isinstance(kernel, Margins)
+    return domain.decode(np.column_stack([values_in_cells(kernel, domain, j, codes[:, j], None, rng) for j in columns]))
 
 
 def release(method: str, table: synthesis.Table, epsilon: float, delta: float, asked: Namespace, draw: int) -> Any:
@@ -119,7 +101,10 @@ def release(method: str, table: synthesis.Table, epsilon: float, delta: float, a
     from peer_mechanisms import run
 
     tables = ScoreTables(table.domain)
-    rho, sizes = 0.5 / _zcdp_multiplier(epsilon, delta) ** 2, [tables.sizes[j] for j in tables.columns]
+    rho, sizes = (
+        0.5 / GaussianNoise(epsilon, delta, "zcdp").multiplier() ** 2,
+        [tables.sizes[j] for j in tables.columns],
+    )
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         codes = tables.cells(table.domain.encode(table.train))
         codes, took, megabytes = pool.submit(run, method, codes, sizes, rho, asked, draw).result()

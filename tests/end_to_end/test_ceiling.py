@@ -26,12 +26,12 @@ CEILINGS = {  # lines of Python files
     "release_side/budget": 1_248,
     "release_side/choices": 1_405,
     "release_side/cli": 834,
-    "release_side/door": 1_886,
+    "release_side/door": 1_884,
     "release_side/executors": 363,
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_192,
     "release_side/quality": 1_471,
-    "tests": 49_000,
+    "tests": 48_985,
 }
 
 
