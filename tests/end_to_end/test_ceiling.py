@@ -13,12 +13,12 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_572,
-    "kmeanalyst/inference": 13_312,
+    "kmeanalyst/inference": 13_298,
     "kmeanalyst/kernels": 3_232,
     "kmeanalyst/learning": 2_886,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,
-    "kmeanalyst/releases": 11_028,
+    "kmeanalyst/releases": 11_045,
     "kmeanalyst/report": 1_330,
     "kmeanalyst/representation": 4_648,
     "kmeanalyst/sources": 1_379,
@@ -31,7 +31,7 @@ CEILINGS = {  # lines of Python files
     "release_side/private_rows": 1_167,
     "release_side/publishing": 3_192,
     "release_side/quality": 1_471,
-    "tests": 48_985,
+    "tests": 48_979,
 }
 
 

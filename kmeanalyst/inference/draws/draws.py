@@ -23,7 +23,6 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.representation.weights.views import systematic_indices
 
 FEWEST_REPLICATES = 100
-_RELATED = 3.0  # variance of a relation that is expected beyond that of usual ones, relative to these
 _RANGES = 16  # of a number by itself
 _FREQUENT = 0.04  # share of a value that has a range of its own
 # least shares of groups that are scores: the first with few enough products is taken
@@ -111,8 +110,7 @@ def _drawn(
 ) -> tuple[pd.DataFrame, Array, Array, int]:
     """Rows, their probabilities (n,), k draws of them (n, k) by privacy and resolution, and N.
 
-    Rows of a few columns can have the errors of more questions about these than rows of all (`PositiveWeights`). Of named columns
-    a relation is expected, so that what the measurement leaves open is drawn wider, by one factor for all questions about them.
+    Rows of a few columns can have the errors of more questions about these than rows of all (`PositiveWeights`).
     """
     if release.measurement is None:
         raise ValueError(
@@ -120,8 +118,7 @@ def _drawn(
             "it was published, with its measurement."
         )
     model = fitted_model(release)
-    wider = 1.0 if columns is None else float(np.sqrt(1 + _RELATED * model.fit.assumed))
-    deviations = model.deviations(k, rng, wider)
+    deviations = model.deviations(k, rng)
     frame = model.frame[_names(release, columns)]
     n_first = len(model.weights)
     centre = np.append(model.weights, np.zeros(len(frame) - n_first))

@@ -352,12 +352,6 @@ class CellFit:
     def spread(self) -> float:
         return self.system.spread
 
-    @property
-    def assumed(self) -> float:
-        assert isinstance(self.measurement.feature_map, MarginFeatures)
-        usual = _usual_count(self.measurement.feature_map)
-        return usual / (self.determined + usual)
-
     @cached_property
     def interactions(self) -> Interactions:
         return Interactions.of(self.measurement, self.rows, self.probabilities, self.spread)
@@ -393,13 +387,13 @@ class CellFit:
                     precision[j] += square / apart
         return [1 / each for each in precision]
 
-    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
-        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule).
 
         The bound that a noisy score sets to a pair that was not measured has no part in them.
         """
         size = len(self.system.covariance.mean)
-        f = wider * np.sqrt(self._validation) * self.interactions.prior_draws(k, rng)
+        f = np.sqrt(self._validation) * self.interactions.prior_draws(k, rng)
         noise = self.measurement.noise_scale * rng.standard_normal((size, k))
         moved = self.weights - self.probabilities
         bias = _STILL_TO_GO * (moved - self._fitted(self.system.covariance.transposed @ moved[:, None])[:, 0])
@@ -459,7 +453,7 @@ def fit_cells(measurement: Measurement, domain: Domain, rows: Array, weights: Ar
         return None
     rng = np.random.default_rng(0)
     spread, determined = spread_from_independence(measurement, domain, rows, weights, rng)
-    usual = _usual_count(feature_map)
+    usual = _PRIOR_COUNT * sum(feature_map.kernel.sizes)
     spread = (determined * spread + usual * _USUAL_SPREAD) / (determined + usual)
     return _fit_around(measurement, rows, weights, spread, determined)
 
@@ -468,10 +462,6 @@ def _whitened(measurement: Measurement) -> Array:
     """(F,) the vector with noise of the same size on each coordinate."""
     relative = measurement.relative_noise
     return measurement.vector if relative is None else measurement.vector / relative
-
-
-def _usual_count(feature_map: MarginFeatures) -> float:
-    return _PRIOR_COUNT * sum(feature_map.kernel.sizes)
 
 
 def _solvable_noise(variance: float, covariance: FeatureCovariance, spread: float) -> float:

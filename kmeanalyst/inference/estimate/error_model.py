@@ -171,13 +171,13 @@ class MeasuredErrors(ErrorModel):
         covariance, distance = self.fit.covariance(influence[self.at]), self.apart @ influence
         return covariance | {"resolution": covariance["resolution"] + np.outer(distance, distance)}
 
-    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
         """(n, k) draws, at the rows of `frame`, of how the table's own weights may differ from `weights`; each sums to 0.
 
         Their covariances are those of privacy and resolution.
         """
         drawn = np.zeros((len(self.frame), k))
-        drawn[self.at] = self.fit.deviations(k, rng, wider)
+        drawn[self.at] = self.fit.deviations(k, rng)
         return drawn + np.outer(self.apart, rng.standard_normal(k)) if self.apart.any() else drawn
 
     def least_change(self, influence: Array, level: float) -> float:

@@ -145,7 +145,6 @@ class PopulationFit:
     compatible: CompatiblePopulations  # on the first row of each cloud
 
     on_points: ClassVar[bool] = False
-    assumed: ClassVar[float] = 1.0  # κ is one for all directions, most of them hardly measured
 
     @property
     def probabilities(self) -> Array:
@@ -190,12 +189,12 @@ class PopulationFit:
         followed = per * (variance - left) ** 2 + error
         return per * left**2 * np.divide(error, followed, out=np.ones_like(error), where=followed > 0)
 
-    def deviations(self, k: int, rng: np.random.Generator, wider: float = 1.0) -> Array:
-        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule), times `wider`.
+    def deviations(self, k: int, rng: np.random.Generator) -> Array:
+        """See `MeasuredErrors.deviations`: f − fit(A f + noise), f from the prior (Matheron's rule).
 
         Refits that depart further than their noise explains do so in the same proportion everywhere.
         """
-        f = wider * np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
+        f = np.sqrt(self.prior_variance)[:, None] * rng.standard_normal((len(self.clouds), k))
         noise = self._excess * self.noise_scale * rng.standard_normal((self.coordinates.shape[1], k))
         fitted = self.mass[:, None] * (self.coordinates @ cho_solve(self.factor, self.coordinates.T @ f + noise))
         bias = np.outer(self.replicates.mean(axis=1) - self.clouds, rng.standard_normal(k))

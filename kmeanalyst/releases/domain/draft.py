@@ -57,10 +57,6 @@ _CALENDAR = (-719162, 2932896)  # 0001-01-01 and 9999-12-31
 _MOST_PROBLEMS = 10  # columns that one error names
 _OTHER = "other"  # the level that rare ones are collapsed into
 _BOOLEANS = ({"true", "false"}, {"yes", "no"}, {"0", "1"}, {"t", "f"}, {"y", "n"})
-_MARKED = re.compile(  # a number with a currency, a unit, brackets, a comma or marks of thousands
-    r"([A-Z]{0,2}[^\w\s,.]{1,2}|[A-Z]{3}\s|)\s?-?\d{1,3}(([,.' \u00a0\u202f]?\d{3})*|\d*)([.,]\d+)?"
-    r"(\s?[^\w\s,.+-]{1,2}|\s[^\W\d]+|)"
-)
 _END = re.compile(r"(?P<sign>[<>]=?|[≤≥])\s*(?P<number>-?[\d.]+)|(?P<bound>-?[\d.]+)\s*\+")
 _PADDED = re.compile(r"0\d+")
 _UNSEEN = 0.005  # share of levels seen once, from which a level for unseen ones is drafted
@@ -163,11 +159,14 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         if len(values) > _MOST_BAD * len(present) and (what == "dates" or not _are_codes(words, counts, strings)):
             capped = _ends_told(words, values) if what == "numbers" else {}
             if bad := [word for word in words if word.strip() not in capped]:
-                notes.append(f"CHECK {len(bad)} cells were not {what} (such as {bad[0][:80]!r}); they count as missing")
+                reads = draft_notes.read_otherwise(bad, dates=what == "dates")
+                also = f"; they count as missing: {reads}in both tables" if reads else "; they count as missing"
+                notes.append(f"CHECK {len(bad)} cells were not {what} (such as {bad[0][:80]!r}){also}")
             if capped:
                 draft = partial(_draft_capped, words=Counter(map(str.strip, words)), capped=capped)
-            infinite = dict.fromkeys(word.strip() for word in bad if parse_number(word) is not None)  # else clamped
-            return replace(draft(name, values, missing or bool(bad), notes), missing_codes=tuple(infinite))
+            infinite = [word.strip() for word in bad if what == "numbers" and parse_number(word) is not None]
+            column: Any = draft(name, values, missing or bool(bad), notes)
+            return replace(column, missing_codes=tuple(dict.fromkeys(infinite)))  # else clamped
     if as_text:
         return _draft_text(name, sorted(counts), missing)
     inner = [text.strip() for text in present]  # as cells match levels
@@ -195,14 +194,11 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     """Levels; with `collapse_rare` the rare ones as one, to which rare and unseen levels of private rows then belong."""
     rare = [level for level in sorted(counts) if counts[level] < draft_notes.FEW]
     kept = [level for level in sorted(counts) if not collapse_rare or counts[level] >= draft_notes.FEW]
-    numbers = [level for level in sorted(counts) if _MARKED.fullmatch(level)]
-    marked = [level for level in numbers if parse_number(level) is None]
-    reads = "reads as a number with a comma, a unit or other marks: write it as digits with a point alone, "
-    if amount := f"{marked[0][:40]!r} {reads}" if marked and 2 * len(numbers) > len(counts) else "":
-        notes.append(f"CHECK amounts: {amount}in the private table too")
+    if reads := draft_notes.read_otherwise(sorted(counts)):
+        notes.append(f"CHECK cells: {reads}in the private table too")
     if len(kept) > _MOST_LEVELS or (len(counts) > _MOST_LEVELS and not kept):
-        if amount:
-            raise DomainError(f"column {name}: {amount}in both tables, or leave the column out (--without {name}).")
+        if reads:
+            raise DomainError(f"column {name}: {reads}in both tables, or leave the column out (--without {name}).")
         raise DomainError(
             f"column {name} has {len(counts)} different texts in {counts.total()} rows: it looks like a name or an "
             f"identifier, which a release cannot carry. Leave it out (--without {name}); if strings are meant to be compared "

@@ -22,6 +22,15 @@ _UUID = re.compile(r"\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", flags=r
 _CODE = re.compile(r"-?(9*[6-9]|8+|7+)|-1")  # the usual codes for "missing", "refused", "not asked"
 MARKS = {".", "#n/a", "null", "\\n", "none", "nan", "n/a", "?", "na", "-", "--", "missing", "-9", "-99", "999"}
 _THOUSANDS = re.compile(r"\s*-?(\d{1,3}|[1-9]\d{0,2}(\.\d{3})+)\s*")
+_DAY_NUMBER = re.compile(r"[2-5]\d{4}(\.\d+)?")  # 1954 to 2064
+_OTHERWISE = (
+    (re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?(\s?[AaPp]\.?[Mm]\.?)?"),
+     "reads as a time of day: write it as a number of hours, 7.5 for 07:30, "),
+    (re.compile(r"([A-Z]{0,2}[^\w\s,.]{1,2}|[A-Z]{3}\s|)\s?-?\d{1,3}(([,.' \u00a0\u202f]?\d{3})*|\d*)([.,]\d+)?"
+                r"(\s?[^\w\s,.+-]{1,2}|\s[^\W\d]+|-|)"),
+     "reads as a number with a comma, a unit or other marks: write it as digits with a point alone, and a minus before them, "),
+)  # fmt: skip
+_TWINS = str.maketrans("АВЕЅІЈКМНОРСТУХаеѕіјорсухΑΒΕΖΗΙΚΜΝΟΡΤΥΧο", "ABESIJKMHOPCTYXaesijopcyxABEZHIKMNOPTYXo")
 _MOST_CODES = 3  # codes at one end of a column
 _SHOWN = 6  # values that a note lists
 
@@ -42,6 +51,18 @@ def days_as_digits(numbers: Array) -> list[str]:
     ]
 
 
+def read_otherwise(texts: Collection[str], dates: bool = False) -> str:
+    """What most of some texts read as that are no numbers as they are, or no `dates`, and how to write them; "" for nothing."""
+    if dates and 2 * sum(bool(_DAY_NUMBER.fullmatch(text.strip())) for text in texts) > len(texts):
+        return "numbers may be days of a spreadsheet, counted from 1899-12-30: write them as the other days, "
+    for pattern, what in _OTHERWISE:
+        of_it = [text for text in texts if pattern.fullmatch(text.strip())]
+        marked = [text for text in of_it if parse_number(text) is None]
+        if marked and 2 * len(of_it) > len(texts):
+            return f"{marked[0][:40]!r} {what}"
+    return ""
+
+
 def marks_of_thousands(texts: Collection[str]) -> list[str]:
     """Numbers such as 4.914, if behind every point there are three digits, and none begins with a zero."""
     marked = [text for text in texts if "." in text]
@@ -54,14 +75,14 @@ def marks_of_thousands(texts: Collection[str]) -> list[str]:
 
 
 def spellings(counts: Mapping[str, int]) -> list[str]:
-    """Levels that differ by case or Unicode form alone, and levels that usually mark a missing cell."""
-    form = {level: unicodedata.normalize("NFKC", level).casefold() for level in sorted(counts)}
+    """Levels that differ by case or Unicode form alone, or look the same, and levels that usually mark a missing cell."""
+    form = {level: unicodedata.normalize("NFKC", level).translate(_TWINS).casefold() for level in sorted(counts)}
     alike = Counter(form.values())
     twice = [level for level in form if alike[form[level]] > 1]
     marks = [level for level in sorted(counts) if level.casefold() in MARKS]
     said = (
-        (twice, "CHECK spellings: {} differ by case or Unicode form alone: if they are one level, take OTHER out of levels and "
-         "write recode = [[OTHER, THIS]]"),
+        (twice, "CHECK spellings: {} differ by case, Unicode form or a letter that looks the same: if they are one level, take "
+         "OTHER out of levels and write recode = [[OTHER, THIS]]"),
         (marks, "CHECK marks: {} may mark a missing cell, and are drafted as levels: if so, take them out of levels and "
          "write missing = true, missing_codes = [...]"),
     )  # fmt: skip

@@ -155,16 +155,6 @@ def test_pairs_of_columns_keep_their_error_in_a_table_of_many_columns():
     assert ((values.T @ (cut / cut.sum(axis=0))).std(axis=1) / wanted).mean() < 0.7
 
 
-def test_what_is_left_open_is_wider_where_columns_are_named(monkeypatch):
-    """By √(1 + 3 s), s the share of κ that is assumed; that of all columns is as answers have it."""
-    model, factors = fitted_model(of_tables()), []
-    usual = type(model).deviations
-    monkeypatch.setattr(type(model), "deviations", lambda *given: factors.append(given[-1]) or usual(*given))
-    of_tables().draws(2, rows=10, rng=0)
-    of_tables().draws(2, rows=10, columns=["age"], rng=0)
-    assert factors == [1.0, pytest.approx(np.sqrt(1 + 3 * model.fit.assumed))] and factors[1] > 1.01
-
-
 # ---------------------------------------------------------------------- folders and the command line
 
 
