@@ -42,6 +42,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links at the site's own paths, and let the pages of names and commands hold the whole reference."""
     here = page.file.src_uri
+    page.meta["search"] = {"exclude": here.endswith("CHANGELOG.md"), "boost": 1 + here.startswith("names/")}
     folder = posixpath.dirname(IN_TREE.get(here, f"tutorials/{here}"))
 
     def moved(match: re.Match[str]) -> str:

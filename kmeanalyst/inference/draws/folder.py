@@ -77,7 +77,7 @@ Use them with Rubin's rule and with no other. Analyse each as if it were the tab
 U is the error of sampling, B that of the noise for privacy and of what the release leaves open.
 
 Not with rules for synthetic data: pool.syn of mice (U + B/m) and lm.synds of synthpop (U) assume a table without noise.
-Their 95 % intervals are too narrow: on a simulated table they held .78 and .72 at epsilon = 1, .54 and .35 at epsilon = 0.1.
+Their 95 % intervals are too narrow: on a simulated table they held .76 and .68 at epsilon = 1, .67 and .34 at epsilon = 0.1.
 Not with one of the tables alone, for the same reason, and not with all rows as one table.
 """
 _REPLICATES = """\
