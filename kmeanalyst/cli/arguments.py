@@ -47,9 +47,8 @@ INCOMPLETE = "kmeanalyst.incomplete"  # a command that answered a part of what w
 Answer = tuple[str | Callable[[], str] | None, Callable[[], dict[str, Any]]]  # the text, and the fields of --json
 
 
-def output_option(metavar: str, text: str = "File to write.") -> Part:
-    """The required option --output."""
-    return option("--output", text, "file", required=True, metavar=metavar)
+def output_option(metavar: str, text: str = "File to write.", required: bool = True) -> Part:
+    return option("--output", text, "file", required=required, metavar=metavar)
 
 
 def level_option(default: float, text: str) -> Part:

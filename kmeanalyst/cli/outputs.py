@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +181,7 @@ def _sdnist(release: Release, name: str, folder: str, frame: pd.DataFrame) -> An
 
 
 def _check_drawing(
-    columns: tuple[str, ...], output: str, bins: int | None, sample_path: str | None, where: str | None, **_: Any
+    columns: tuple[str, ...], output: str | None, bins: int | None, sample_path: str | None, where: str | None, **_: Any
 ) -> None:
     of_one = {"--bins": bins, "--sample": sample_path, **({} if columns else {"--where": where})}
     given = [name for name, value in of_one.items() if value is not None]
@@ -191,20 +193,26 @@ def _check_drawing(
         )
     from kmeanalyst.plots.style import format_of
 
-    format_of(output)
+    if output is not None:
+        format_of(output)
+
+
+def _named_after(path: str, columns: Sequence[str], ending: str) -> str:
+    """A file of the current folder: the release's name, those of columns, and the ending."""
+    return "-".join([Path(path).stem, *(re.sub(r"[^\w.-]+", "_", name) for name in columns)]) + ending
 
 
 @on_release(
     "plot", "Draw all columns, one or two, with errors.", argument("columns", "[COLUMN [COLUMN]]", None, nargs=-1),
-    output_option("FIG.png", "File to write: .png, .pdf, .svg."),
+    output_option("FIG.png", "File to write: .png, .pdf, .svg. By default FILE-COLUMN.png in this folder.", required=False),
     option("--bins", "Number of equal ranges of a histogram of numbers.", click.IntRange(min=1)),
     option("--where", "Only rows for which this condition holds."),
     option("--sample sample_path", "Your own rows, a table as of mmd-test, to draw over one column.", metavar="SAMPLE"),
     from_option, view_option, coverage_option, work="drawing", check=_check_drawing,
 )  # fmt: skip
 def plot_command(
-    release: Release, columns: tuple[str, ...], output: str, bins: int | None, source: Any, **asked: Any
-) -> Answer:
+    release: Release, path: str, columns: tuple[str, ...], output: str | None, bins: int | None, source: Any, **asked: Any
+) -> Answer:  # fmt: skip
     """Draw a column's histogram or the table of two columns, with the errors of all numbers.
 
     Without a column: the overview, a histogram of each column and the strongest relations.
@@ -214,7 +222,7 @@ def plot_command(
 
     \b
     Examples:
-      kmeanalyst plot adult.kme --output overview.png
+      kmeanalyst plot adult.kme
       kmeanalyst plot adult.kme age --output age.png
       kmeanalyst plot adult.kme age --sample my_sample.csv --output age.pdf
       kmeanalyst plot adult.kme income --where "sex == 'Female'" --output income.png
@@ -225,6 +233,7 @@ def plot_command(
     from kmeanalyst.plots.style import save
     from kmeanalyst.sources.tables import read_table
 
+    output = output or _named_after(path, columns, ".png")
     sample = None if source is None else read_table(source, release.domain)
     notes = [] if sample is None else as_release(release, sample)[1]
     kind = ("overview", "histogram", "table")[len(columns)]
@@ -259,12 +268,13 @@ def _draw(release: Release, kind: str, columns: tuple[str, ...], asked: dict[str
 
 
 @on_release(
-    "report", "Write one page for a colleague.", output_option("REPORT.html"),
+    "report", "Write one page for a colleague.",
+    output_option("REPORT.html", "File to write. By default FILE.html in this folder.", required=False),
     option("--columns", "Columns to show, separated by commas; the first 60 by default."), view_option,
     work="writing the report",
 )  # fmt: skip
 def report_command(
-    release: Release, path: str, output: str, columns: str | None, view: Any, on_progress: OnProgress
+    release: Release, path: str, output: str | None, columns: str | None, view: Any, on_progress: OnProgress
 ) -> Answer:
     """Write one page for a colleague: what a release guarantees, shows and cannot show.
 
@@ -273,12 +283,13 @@ def report_command(
 
     \b
     Examples:
-      kmeanalyst report adult.kme --output adult.html
+      kmeanalyst report adult.kme
       kmeanalyst report adult.kme --columns age,income,hours-per-week --output short.html
     """
     from kmeanalyst.report import write_report
     from kmeanalyst.report.caveats import warnings_of
 
+    output = output or _named_after(path, (), ".html")
     facts = write_report(release, output, source=path, columns=column_names(columns), view=view, progress=on_progress)
     size = Path(output).stat().st_size
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)

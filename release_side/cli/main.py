@@ -242,9 +242,9 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
 
     \b
     Columns:
-      noise scale     standard deviation of the noise on each measured coordinate
+      noise           its standard deviation on each measured coordinate
       ± mean          standard error of a column's mean, as a fraction of its range
-      ± probability   standard error of a probability near one half
+      ± share         standard error of a probability near one half
       1, 2, 3 columns such errors of events of so many columns, in units of what sampling alone gives
       pairs, sets     how many pairs of columns, and larger sets, are counted in a table each
 
@@ -270,7 +270,7 @@ def plan_command(domain_path: str, as_json: bool, rows: int, epsilon: tuple[floa
 
 def _plan_table(rows: int, plans: list[dict[str, Any]]) -> str:
     """Aligned columns, a line for each ε, and below them the facts that all share."""
-    heads = ("epsilon", "noise scale", "± mean", "± probability", "1, 2, 3 columns", "pairs", "sets", "seconds", "file")
+    heads = ("epsilon", "noise", "± mean", "± share", "1, 2, 3 columns", "pairs", "sets", "seconds", "file")
     lines: list[tuple[str, ...]] = [heads]
     for p in plans:
         errors = ("-" if math.isnan(p[name]) else f"{p[name]:.2g}" for name in ("se_mean", "se_probability"))

@@ -441,12 +441,13 @@ def test_in_words_a_plan_is_a_table_with_a_note_that_it_is_a_prediction(toml):
     result = call("plan", "--domain", toml, *SOUND, "--epsilon", "1")
     assert result.exit_code == 0
     head, line, facts = result.stdout.splitlines()
-    names = ["epsilon", "noise scale", "± mean", "± probability", "1, 2, 3 columns", "pairs", "sets", "seconds", "file"]
+    names = ["epsilon", "noise", "± mean", "± share", "1, 2, 3 columns", "pairs", "sets", "seconds", "file"]
     assert re.split(r"\s{2,}", head.strip()) == names
     row = plan(DOMAIN, rows=2000, delta=1e-6, points=20, features=64, epsilon=1.0).iloc[0]
     cells = re.split(r"\s{2,}", line.strip())
     widths = ", ".join("-" if np.isnan(row[name]) else f"{row[name]:.2g}" for name in ("width_1", "width_2", "width_3"))
     errors = [f"{row[name]:.2g}" for name in ("se_mean", "se_probability")]
+    assert len(head) <= 80
     assert cells[:7] == ["1", f"{row.noise_scale:.3g}", *errors, widths, f"{row.pairs}", f"{row.sets}"]
     assert len(head) == len(line)
     assert facts == "(2,000 rows, delta 1e-06, random-features, 20 points, 64 features)"
