@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -197,11 +196,6 @@ def _check_drawing(
         format_of(output)
 
 
-def _named_after(path: str, columns: Sequence[str], ending: str) -> str:
-    """A file of the current folder: the release's name, those of columns, and the ending."""
-    return "-".join([Path(path).stem, *(re.sub(r"[^\w.-]+", "_", name) for name in columns)]) + ending
-
-
 @on_release(
     "plot", "Draw all columns, one or two, with errors.", argument("columns", "[COLUMN [COLUMN]]", None, nargs=-1),
     output_option("FIG.png", "File to write: .png, .pdf, .svg. By default FILE-COLUMN.png in this folder.", required=False),
@@ -233,7 +227,7 @@ def plot_command(
     from kmeanalyst.plots.style import save
     from kmeanalyst.sources.tables import read_table
 
-    output = output or _named_after(path, columns, ".png")
+    output = output or re.sub(r"[^\w.-]+", "_", "-".join([Path(path).stem, *columns])) + ".png"
     sample = None if source is None else read_table(source, release.domain)
     notes = [] if sample is None else as_release(release, sample)[1]
     kind = ("overview", "histogram", "table")[len(columns)]
@@ -289,7 +283,7 @@ def report_command(
     from kmeanalyst.report import write_report
     from kmeanalyst.report.caveats import warnings_of
 
-    output = output or _named_after(path, (), ".html")
+    output = output or f"{Path(path).stem}.html"
     facts = write_report(release, output, source=path, columns=column_names(columns), view=view, progress=on_progress)
     size = Path(output).stat().st_size
     say(f"wrote {output}: {len(facts.columns)} columns, {len(facts.pairs)} pairs, {size / 1000:,.0f} kB", err=True)

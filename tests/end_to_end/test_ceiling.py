@@ -12,7 +12,7 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_582,
+    "kmeanalyst/cli": 1_576,
     "kmeanalyst/inference": 13_298,
     "kmeanalyst/kernels": 3_232,
     "kmeanalyst/learning": 2_886,
