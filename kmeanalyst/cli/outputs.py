@@ -129,7 +129,8 @@ def export_command(
             f"{defused} text cells begin like a formula, which a spreadsheet would run, and got an apostrophe in front. "
             "--keep-formulas leaves them as they are."
         )
-    say(f"wrote {output}" + ": README.txt says by which rule standard errors are computed" * several, err=True)
+    rule = "README.txt says by which rule standard errors are computed"
+    say(f"wrote {output}: {rule if several else 'a row has the weight of its last column, and no error'}", err=True)
     return None, lambda: {"output": output, **facts, "defused_cells": defused}
 
 

@@ -221,8 +221,7 @@ class ChosenMargins(Margins):
         increasing = all(set(each) <= columns and list(each) == sorted(set(each)) for each in self.chosen)
         if not increasing or len(set(self.chosen)) < len(self.chosen) or orders != sorted(orders):
             raise ValueError(
-                "chosen must be different sets i < j < … of columns, those of fewest columns first. "
-                "Name each set once, in order."
+                "chosen must be different sets i < j < … of columns, those of fewest columns first. Order them so."
             )
         if self.n_cells > _MOST_IN_CHOSEN:
             raise ValueError(f"margins of chosen sets have at most {_MOST_IN_CHOSEN} cells, got {self.n_cells}.")

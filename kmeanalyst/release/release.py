@@ -324,9 +324,9 @@ def from_frame(
     from kmeanalyst.releases.domain.kernels_for_domain import kernel_from_spec
 
     frame = as_frame(frame)
-    if weight not in frame.columns:
+    if weight not in (names := list(getattr(frame, "columns", []))):
         raise ValueError(
-            f"no weight column {weight!r}; the columns are {list(frame.columns)}. Name the one with the weights."
+            f"no weight column {weight!r}; the columns are {names}. Pass a DataFrame that has it, and name it."
         )
     columns = frame.drop(columns=[weight])
     domain = domain or draft_domain(columns).domain

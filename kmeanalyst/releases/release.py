@@ -35,6 +35,7 @@ Question = str | Callable[[pd.DataFrame], Any]
 Condition = Question | None  # on the rows that are asked of; None for all
 _MOST_NAMED = 24  # pairs and larger sets that a summary names
 _WIDEST = 40  # characters that names are padded to: one long name makes no other line longer
+MISFIT = 2.0  # residual over noise, above which rows leave out a part of what was measured
 _OF_THE_POINTS = ("population fit", "point features", "probability weights")  # derived columns keep these
 
 
@@ -257,7 +258,8 @@ class ReleaseData(Memoised):
         if self.statement is None:
             return lines | {"privacy": "none known: weighted points without a measurement"}
         if self.residual_over_noise is not None:
-            lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size"
+            why = "; points are few, or rules or bounds do not hold" * (self.residual_over_noise > MISFIT)
+            lines["fit"] = f"residual {self.residual_over_noise:.3g} of the noise's size{why}"
         if self.measurement is not None and isinstance(self.measurement.feature_map, MarginFeatures):
             lines |= self._counted_lines(self.measurement.feature_map.sets)
         said = self.statement

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kmeanalyst.releases.declared_statement import DeclaredStatement
 from kmeanalyst.releases.domain.numbers import Cyclic, Number
 from kmeanalyst.releases.domain.text_column import Text
+from kmeanalyst.releases.release import MISFIT
 from kmeanalyst.releases.rules.violations import contradicted
 from kmeanalyst.report.facts import ColumnFacts, ReleaseFacts
 from kmeanalyst.report.markup import short
@@ -89,7 +90,7 @@ def _of_weights(facts: ReleaseFacts) -> Iterator[Caveat]:
             f"Their absolute values sum to {size:.4g}. Estimates account for that; most other tools misread negative weights: "
             f"export the probability view for them.{below}",
         )  # fmt: skip
-    if misfit is not None and misfit > 2:
+    if misfit is not None and misfit > MISFIT:
         yield Caveat(
             CARE, "The points leave out a part of what was measured",
             f"They are {misfit:.3g} times as far from the measurement as its noise is large. Tests and error bars use the "

@@ -108,12 +108,8 @@ def _parts_of(table: str) -> tuple[str | None, str]:
             f"{table!r:.80} is not the name of a table: write table or schema.table, and a name with other characters in double "
             "quotes. SQL is not run; make a view of the rows that are the table (create view …), and name that."
         )
-    schema, name = (part and _unquoted(part) for part in found.groups())
+    schema, name = (part[1:-1].replace('""', '"') if part and part[0] == '"' else part for part in found.groups())
     return schema, str(name)
-
-
-def _unquoted(part: str) -> str:
-    return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
 # ---------------------------------------------------------------------- DuckDB

@@ -27,9 +27,7 @@ from kmeanalyst.sources.source import BATCH_ROWS, ArrowSource, SourceError
 from kmeanalyst.sources.sql import is_database
 from kmeanalyst.sources.streams import ArrowStream, Stream, fragments_of, is_stream
 
-TableSource: TypeAlias = (
-    str | Path | ArrowSource | ArrowStream | Any
-)  # Any: a pyarrow.dataset.Dataset, which has no types
+TableSource: TypeAlias = str | Path | ArrowSource | ArrowStream | Any  # Any: a pyarrow Dataset, which has no types
 Rename: TypeAlias = Mapping[str, str] | None  # the sample's name → the release's
 Recode: TypeAlias = Mapping[str, Mapping[Any, Any]] | None  # the release's column → their value → its value
 

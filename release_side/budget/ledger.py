@@ -197,20 +197,14 @@ def _unseen(entries: Sequence[Entry], heads: Sequence[str]) -> str | None:
     covered = max((number for number, entry in enumerate(entries, 1) if entry.digest in heads), default=0)
     if covered == len(entries):
         return None
-    return (
-        f"the heads cover entries 1 to {covered} of {len(entries)}: this cannot show that later ones were cut off or "
-        "recomputed"
-    )
+    return f"the heads cover entries 1 to {covered} of {len(entries)}: later ones may have been cut off or recomputed"
 
 
 def _limit(epsilon: float | None, delta: float | None, unlimited: bool) -> dict[str, float | None]:
     """The budget as an entry holds it; PublishError unless either a budget or `unlimited` is given."""
     if unlimited:
         if epsilon is not None or delta is not None:
-            raise PublishError(
-                "unlimited and a budget contradict each other: an unlimited table has none. Pass epsilon and delta, or "
-                "unlimited."
-            )
+            raise PublishError("unlimited and a budget contradict each other. Pass epsilon and delta, or unlimited.")
         return {"epsilon": None, "delta": None}
     if epsilon is None or delta is None:
         raise PublishError(

@@ -105,7 +105,10 @@ class Choices:
         choices=WEIGHTS,
     )
     bound: float | None = _option(
-        None, "Largest Σ|w| for bounded (default 1) and signed (default 2) weights.", type=float, metavar="C"
+        None,
+        "Largest Σ|w| of bounded (default 1) and signed weights (2; none on public rows alone).",
+        type=float,
+        metavar="C",
     )
     float32: bool = _option(False, "Round real columns of the points to single precision.")
     noise: str = _option("gaussian", "The distribution of the noise; laplace goes with --delta 0.", choices=NOISES)

@@ -112,6 +112,7 @@ def commands_for_the_curator(
     """How to see how the table's cells were read, and to compare the release with it, for the curator alone."""
     table, output = [private, *(["--from", from_table] if from_table else [])], choices["output"]
     read = ["release-side", "check-source", *table, "--domain", domain_path, "--internal"]
+    read += ["--unit", choices["unit"]] if choices.get("unit") else []
     yield f"to see how its cells were read, for your eyes only: {shlex.join(read)}"
     words = ["release-side", "quality", output, *table, "--output", f"{output.removesuffix('.kme')}{INTERNAL}.html"]
     words += ["--allow-rehearsal"] * (choices["rehearsal"] is not None)

@@ -49,8 +49,7 @@ class ExponentialMechanism:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         if self.delta != 0:
             raise PublishError(
-                f"the exponential mechanism gives pure differential privacy, so delta is 0, got {self.delta!r}. "
-                "Pass delta 0."
+                f"the exponential mechanism is purely private, and delta is {self.delta!r}. Pass delta 0."
             )
 
     def multiplier(self) -> float:

@@ -49,7 +49,8 @@ def _opened(source: PrivateSource, n_rows: int | None) -> PrivateTable:
     if isinstance(source, pd.DataFrame):
         return _Frame(source)
     if isinstance(source, str | Path):
-        return _together([_open_file(path) for path in paths_of(source)], source)
+        files = [CsvFile(path) if is_csv(path.name) else Batches(open_file(path)) for path in paths_of(source)]
+        return _together(files, source)
     if isinstance(source, ArrowSource):
         return Batches(source)
     if (fragments := fragments_of(source)) is not None:
@@ -103,10 +104,6 @@ def paths_of(source: str | Path) -> list[File]:
             'release_side.sql("postgresql:", "schema.table")).'
         )
     return files_of(source)
-
-
-def _open_file(path: File) -> PrivateTable:
-    return CsvFile(path) if is_csv(path.name) else Batches(open_file(path))
 
 
 @dataclass(frozen=True)

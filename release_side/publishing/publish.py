@@ -63,7 +63,7 @@ def publish(
     workload        what will be asked: the path of a text, or a list of lines (`release_side.choices.workload`). Public.
     like            a release of adaptive margins, or its file: the same tables are measured, to be compared cell by cell.
     weights         "probability", "bounded" (Σ|w| ≤ bound, 1 by default), "signed" (2), "uniform" (1/M) or "published" (subspace).
-    bound           the largest Σ|w| of bounded and signed weights.
+    bound           the largest Σ|w| of bounded and signed weights (by default none of signed ones on public rows alone).
     float32         real columns of the points hold single precision numbers, and the weights are fitted to these.
     noise           "gaussian", or "laplace" for pure differential privacy (delta = 0).
     calibration     of Gaussian noise: "analytic" (default), the least noise; or "zcdp", at which the guarantee follows from ρ.

@@ -16,6 +16,8 @@ import numpy as np
 from kmeanalyst.releases.domain.cells import text_of, texts_of
 from kmeanalyst.releases.domain.column import CLAMPED, KEPT, REPLACED, Column
 from kmeanalyst.releases.domain.domain import Domain
+from kmeanalyst.releases.rules.compiled import rules_of
+from kmeanalyst.releases.rules.rule import DERIVE
 from release_side.private_rows.table import PrivateTable, guarded
 
 ALARM = 0.01  # of a column's cells: more that are no value, or out of bounds, are in the headline
@@ -29,7 +31,7 @@ _FAILED = (
 
 @dataclass
 class CellsRead:
-    """What became of a column's cells.
+    """What became of a column's cells; of a derived column's values; of a rule `unread` is how many rows break it.
 
     becomes   what a cell without a value becomes: the default, or "missing".
     empty     of the unread cells, those that are empty: a missing value that the domain does not declare.
@@ -79,19 +81,31 @@ class CellsRead:
 
 
 def cells_read(table: PrivateTable, domain: Domain) -> list[CellsRead]:
-    """What became of each column's cells, in one reading of the table; those that are read worst first.
+    """What became of the cells of each column, derived ones too, and of each rule, in one reading; those read worst first.
 
     Errors   PublishError, by public facts alone.
     """
-    columns = [domain[name] for name in domain.names_read]
-    found = [CellsRead(column.name, column.kind, _becomes(column)) for column in columns]
+    rules, columns = rules_of(domain), [domain[name] for name in domain.names_read]
+    derived = [(domain.columns[j], expression) for j, expression in rules.derived.items()]
+    found = [CellsRead(one.name, one.kind, _becomes(one)) for one in (*columns, *(column for column, _ in derived))]
+    kept = [CellsRead(rule.named(i + 1), "rule", "") for i, rule in enumerate(domain.rules)]
 
     def read() -> None:
         for piece in table._pieces(domain.names_read):
-            for column, own in zip(columns, found, strict=True):
+            for column, own in zip(columns, found, strict=False):
                 own.add(column, piece[column.name])
+            if not domain.rules:
+                continue
+            frame = domain.decode(rows := domain.encode(piece))
+            for (column, expression), own in zip(derived, found[len(columns) :], strict=True):
+                own.add(column, expression.evaluate(frame, domain))
+            for own, broken in zip(kept, rules.broken_by(rows).sum(axis=0), strict=True):
+                own.rows, own.unread = own.rows + len(rows), own.unread + int(broken)
 
     guarded(read, _FAILED)
+    found += [
+        own for own, rule in zip(kept, domain.rules, strict=True) if rule.kind != DERIVE
+    ]  # a derived cell breaks none
     return sorted(found, key=lambda own: -(own.unread + own.clamped))
 
 
@@ -106,8 +120,9 @@ def _becomes(column: Column) -> str:
 def alarms(cells: Sequence[CellsRead]) -> list[str]:
     """A sentence for each column of which many cells are not read as they stand."""
     return [
-        f"{own.name}: {own.unread:,} of {own.rows:,} cells are no value of the domain and become {own.becomes}, "
-        f"{own.clamped:,} are out of bounds"
+        f"{own.name}: {own.unread:,} of {own.rows:,} "
+        + ("rows break it" if own.kind == "rule" else f"cells are no value of the domain and become {own.becomes}, ")
+        + f"{own.clamped:,} are out of bounds" * (own.kind != "rule")
         for own in cells
         if own.is_alarming
     ]

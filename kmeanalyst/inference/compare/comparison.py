@@ -56,8 +56,9 @@ def sections(comparison: Comparison, top: int) -> list[tuple[str, pd.DataFrame |
     for what, frame in (("columns", comparison.columns.reset_index()), ("pairs of columns", comparison.pairs)):
         differ = frame[frame["differs"]].sort_values("pvalue").drop(columns="differs")
         n = f"{len(differ)} of {len(frame)} {what} differ"
-        title = f"{n} (p-values adjusted for their number)" if len(differ) else n
-        found.append((title, differ.head(top) if len(differ) else None))
+        shown = f"; the first {top}" * (len(differ) > top)
+        title = f"{n} (p-values adjusted for their number{shown})" if len(differ) else n
+        found.append((title, differ.head(top).dropna(axis="columns", how="all") if len(differ) else None))
     found.append(("differences of means and shares, in standard deviations of a row", comparison.differences.head(top)))
     return found
 
@@ -206,11 +207,8 @@ def compare(
     if isinstance(sample, ReleaseData) and not isinstance(release, ReleaseData):
         raise ValueError("compare takes a release first and rows second. Exchange them.")
     if not isinstance(release, ReleaseData):
-        first, second = (
-            translated(typed(release), None, None, columns),
-            translated(typed(sample), rename, recode, columns),
-        )
-        return _of_two_tables(first, second, level)
+        first = translated(typed(release), None, None, columns)
+        return _of_two_tables(first, translated(typed(sample), rename, recode, columns), level)
     known, release, sample = release.columns.names, marginal(release, columns), translated(sample, rename, recode)
     about = alone(release, columns)
     other = marginal(sample, columns) if isinstance(sample, ReleaseData) else SampleRows(release, sample, known)
@@ -227,18 +225,16 @@ def compare(
         found = {own: Seen(each.pvalue, np.nan) for own, each in differences.sets.items()}
         tested = list(combinations(range(len(release.domain)), 2))
     else:
-        overall, evidence, some = (
-            mmd_test(release, other, columns=columns),
-            measured_side(release),
-            other.some(_SOME_ROWS),
-        )
+        overall, evidence = mmd_test(release, other, columns=columns), measured_side(release)
+        some = other.some(_SOME_ROWS)
         spread = float(evidence.feature_map(some).var(axis=0).sum())
         found = differences_seen(evidence, other, some, max(0.0, overall.mmd_squared) / max(spread, 1e-12))
         tested = [own for own in found if len(own) == 2]
     tests = [found.get(own, Seen(1.0, 0.0)) for own in [*((j,) for j in range(len(release.domain))), *tested]]
     family = holm(np.array([overall.pvalue, *(one.pvalue for one in tests)], dtype=float))
     theirs = _released(other) if isinstance(other, ReleaseData) else _summed(other.blocks(), release.domain)
-    return _comparison(overall, tests, tested, family, level, (_released(release), theirs))
+    names = ("release", "second release" if isinstance(other, ReleaseData) else "sample")
+    return _comparison(overall, tests, tested, family, level, (_released(release), theirs), names)
 
 
 def _of_two_tables(first: Any, second: Any, level: float) -> Comparison:
@@ -255,7 +251,7 @@ def _of_two_tables(first: Any, second: Any, level: float) -> Comparison:
 
 def _comparison(
     overall: TestResult, tests: Sequence[Seen], pairs: Sequence[tuple[int, ...]], family: Array, level: float,
-    sides: tuple[_Quantities, _Quantities], names: tuple[str, str] = ("release", "sample"),
+    sides: tuple[_Quantities, _Quantities], names: tuple[str, str],
 ) -> Comparison:  # fmt: skip
     """From p-values of each column and of these pairs, and adjusted ones of all tests (the overall one first)."""
     own_columns, of_pairs = _tables_of(tests, [column.name for column, _ in sides[0]], pairs, family[1:], level)
@@ -456,13 +452,8 @@ def _mean(name: str, own: _Sums | _Released, other: _Sums | _Released, notes: li
     if np.isnan(variance):
         notes.append(f"{name}: fewer than two rows of the sample have a number")
         return (name, "mean", value, np.nan, np.nan, np.nan)
-    return (
-        name,
-        "mean",
-        value,
-        mean,
-        *_over(value - mean, np.hypot(error, its_error), np.sqrt((spread + variance) / 2)),
-    )
+    over = _over(value - mean, np.hypot(error, its_error), np.sqrt((spread + variance) / 2))
+    return (name, "mean", value, mean, *over)
 
 
 def _over(difference: float, error: float, spread: float) -> tuple[float, float]:

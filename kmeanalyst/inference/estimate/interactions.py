@@ -32,14 +32,10 @@ _FEWEST_SETS = 6  # that show what usual sets are like
 OF_RELATIONS = 0.25  # variance of a correlation of which nothing is known
 _OF_HEAPS = 0.5  # of a cell's mass, squared, that may be at one value
 _PARTS = 4  # of a cell of the finest table, by its values
-_DEPENDENT, _TIED = (
-    0.12,
-    0.55,
-)  # Σ shares · (1 − 1/lift) over cells, from which columns may depend within them, or be tied
-_WITHIN_PAIRS, _WITHIN_TIED = (
-    0.3,
-    3.0,
-)  # variance of that in all cells, relative to what no sum of simpler functions has
+# Σ shares · (1 − 1/lift) over cells, from which columns may depend within them, or be tied
+_DEPENDENT, _TIED = 0.12, 0.55
+# variance of that in all cells, relative to what no sum of simpler functions has
+_WITHIN_PAIRS, _WITHIN_TIED = 0.3, 3.0
 _OF_COLUMNS = 0.5  # κ of single columns about even ones
 _DROWNED = 4.0  # times the noise: where that is a share's square, noise drowns it
 _CENTRINGS = 6

@@ -323,7 +323,11 @@ def conditional_estimates(smooth: Smoother, question: Question, rows: pd.DataFra
     notes = [(*smooth.notes, *_notes(*pair, is_condition)) for pair in zip(found, smooth.unknown(at), strict=True)]
     influences = np.vstack([influences, left]).T  # they end in the bias: see ErrorModel
     asked = zip(found, influences, texts, notes, strict=True)
-    return estimates(population, [Statistic(float(value), *of_value) for value, *of_value in asked])
+    answers = estimates(population, [Statistic(float(value), *of_value) for value, *of_value in asked])
+    if (ends := population.bounds(question)) is None:
+        return answers
+    reach = [(min(ends[0], each.value), max(ends[1], each.value)) for each in answers]
+    return Estimates(replace(each, possible=own) for each, own in zip(answers, reach, strict=True))
 
 
 def _notes(value: float, unknown: float, is_condition: bool) -> list[str]:

@@ -85,26 +85,20 @@ def factor_of(text: str) -> str:
 
 
 _ELSEWHERE = (  # what R, patsy and Python write at the start of a factor, and what to write here
-    (
-        r"(?:C|factor|as\.factor|ordered)\s*\(",
-        "a column of levels is a factor by its name alone: write sex, and name the level to compare with as reference",
-    ),
+    (r"(?:C|factor|as\.factor|ordered)\s*\(",
+     "a column of levels is a factor by its name alone: write sex, and name the level to compare with as reference"),
     (r"(?:np|numpy|math)\s*\.", "functions stand without a module: write log(age)"),
     (r"(?:poly|bs|ns|cr|cc|s|te|splines?)\s*\(", "there are no splines: write powers, such as age + I(age ** 2)"),
-    (
-        r"(?:scale|center|standardize)\s*\(",
-        "coefficients are in a column's own units: write age, or with numbers of your own I((age - 40) / 10)",
-    ),
-    (
-        r"(?:offset|exposure)\s*\(",
-        "no coefficient can be held at 1. Write the column as a factor, such as log(months): its coefficient is then estimated",
-    ),
+    (r"(?:scale|center|standardize)\s*\(",
+     "coefficients are in a column's own units: write age, or with numbers of your own I((age - 40) / 10)"),
+    (r"(?:offset|exposure)\s*\(",
+     "no coefficient can be held at 1. Write the column as a factor, such as log(months): its coefficient is then estimated"),
     (r"as\.(?:numeric|integer)\s*\(", "write number(column)"),
     (r"Q\s*\(", "names that are not words stand in backticks: `hours-per-week`"),
     (r"\.\s*$", "all columns are not meant by a sign: name those that explain, joined by +"),
     (r"\S+\s*\|\s*\S+$", "there are no random effects or groups: join columns by + and *"),
     (r"\S+\s*%in%", "write : for a product of factors"),
-)
+)  # fmt: skip
 
 
 def _reason(text: str, error: ExpressionError) -> str:

@@ -19,7 +19,7 @@ from kmeanalyst.inference.regression.formula import Formula, parse_formula
 from kmeanalyst.inference.regression.intervals import ScoreInterval, ScoreProfiles
 from kmeanalyst.inference.regression.result import RegressionEstimate
 from kmeanalyst.kernels.base import Array
-from kmeanalyst.releases.domain.levels import Categorical
+from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.expressions import parse, words
 from kmeanalyst.releases.release import Condition, ReleaseData, View
 
@@ -128,6 +128,11 @@ def _target(population: Population, target: str, family: str) -> tuple[str, tupl
     if parse(target).columns and name not in columns.names:
         parse(target).check(columns)
     column = columns[name] if name in columns.names else None
+    if family == "gaussian" and isinstance(column, Categorical) and not isinstance(column, Boolean):
+        raise ValueError(
+            f'{name} has levels, and the gaussian family explains a number. Pass family="binomial" (--family binomial) for the '
+            f'probability of its last level of two, or name a level as in "({words.example(column)}) ~ ...".'
+        )
     if family != "binomial" or not isinstance(column, Categorical):
         return target, ()
     assert name is not None

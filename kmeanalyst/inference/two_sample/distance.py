@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +74,16 @@ def _equal(weights: Any) -> bool:
     return bool(np.ptp(weights) <= 1e-12 * abs(weights[0]) and abs(weights.sum() - 1) < 1e-9)
 
 
+def check_kernels(kernels: Sequence[Any], given: Any) -> None:
+    if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+        raise ValueError(
+            f'kernel must be a kernel, a sequence of kernels or "aggregated", got {given!r:.80}. Pass e.g. Gaussian(1.0), or a '
+            "subclass of kmeanalyst.kernels.Kernel with gram, diagonal and bound."
+        )
+
+
 def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, KernelMean]:
+    check_kernels([kernel or Gaussian(1.0)], kernel)
     releases = [side for side in (a, b) if isinstance(side, ReleaseData)]
     spaces = [(release.kernel, release.domain) for release in releases]
     if kernel is None and spaces and spaces[0] != spaces[-1]:
@@ -165,6 +175,8 @@ def read_pair(a: Sample, b: Sample, kernel: Kernel | None = None) -> Pair:
         return Pair(x, u, y, v, table_kernel(domain), domain, (*about, *notes))
     x, y = _numbers(a), _numbers(b)
     _check_like_columns(x, y)
+    if kernel is None and (np.isnan(x).any() or np.isnan(y).any()):
+        raise ValueError("cells are NaN, and arrays have no missing cells. Leave these rows out, or pass DataFrames.")
     if kernel is None and x.shape[1] > 1:
         both = pd.DataFrame(np.sort(np.vstack([x, y]), axis=0))  # sorted: the same bits in any order of rows
         with np.errstate(all="ignore"):  # of numbers whose squares are infinite

@@ -77,11 +77,8 @@ class GramSums:
     @property
     def totals(self) -> tuple[float, float, float]:
         """Σ k within the first sample, across (each pair once), within the second."""
-        return (
-            float(self.towards[: self.n, 0].sum()),
-            float(self.towards[: self.n, 1].sum()),
-            float(self.towards[self.n :, 1].sum()),
-        )
+        first, second = self.towards[: self.n], self.towards[self.n :]
+        return float(first[:, 0].sum()), float(first[:, 1].sum()), float(second[:, 1].sum())
 
 
 def gram_sums(kernels: Sequence[Kernel], rows: Array, n: int, forms: Sequence[RowLabels] = ()) -> list[GramSums]:

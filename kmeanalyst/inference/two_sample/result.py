@@ -10,6 +10,7 @@ from kmeanalyst.releases.release import ReleaseData
 from kmeanalyst.releases.texts import Printed
 
 OF_UNITS = "the release gives each unit the same weight, however many rows it has: compare it with rows of which each unit has one"
+_LEAST = 1e-9  # a p-value below it is not told apart from 0
 _FOUND = {  # by the hypothesis: what is said where it is rejected, and where it is not
     "equality": ("The populations of both sides differ", "No difference found", "both sides may be of one population"),
     "independence": ("The columns depend on each other", "No dependence found", "they may be independent"),
@@ -70,22 +71,26 @@ class TestResult(Printed):
         No difference found (p = 0.1499, level 0.05): both sides may be of one population.
         MMD          0 (95 %: 0 to 0.0228)
         MMD²         -4.88e-05 (unbiased; negative values happen when both sides agree)
-        noise floor  0.0508 (what two sides of one population would show)
+        noise floor  0.0508 (MMD of two sides of one population, before noise is subtracted)
         detectable   0.0186 (smallest MMD found at 5 % with 80 % power)
         method       noise-aware weighted MMD, release against sample; privacy noise included
         """
-        numbers, (rejected, kept, possible) = f"p = {self.pvalue:.4g}, level {level:g}", _FOUND[self.hypothesis]
+        (rejected, kept, possible), p = _FOUND[self.hypothesis], self.pvalue
+        numbers = f"p {f'= {p:.4g}' if p > _LEAST else f'< {_LEAST:g}'}, level {level:g}"
         first = f"{rejected} ({numbers})." if self.pvalue < level else f"{kept} ({numbers}): {possible}."
         sign = "; negative values happen when both sides agree" if self.estimator == "unbiased" else ""
-        lines = [
-            ("note", text) for text in self.notes
-        ]  # of the sample's cells, first: they may be the whole difference
+        lines = [("note", text) for text in self.notes]  # first: the sample's cells may be the whole difference
         if self.mmd_interval is not None:
             low, high = self.mmd_interval
             lines.append(("MMD", f"{max(self.mmd_squared, 0.0) ** 0.5:.3g} (95 %: {low:.3g} to {high:.3g})"))
         lines.append(("MMD²", f"{self.mmd_squared:.4g} ({self.estimator}{sign})"))
         if self.noise_floor is not None:
-            lines.append(("noise floor", f"{self.noise_floor:.3g} (what two sides of one population would show)"))
+            lines.append(
+                (
+                    "noise floor",
+                    f"{self.noise_floor:.3g} (MMD of two sides of one population, before noise is subtracted)",
+                )
+            )
         if self.detectable_mmd is not None:
             lines.append(("detectable", f"{self.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
         lines.append(("method", f"{self.method}; privacy noise {'included' if self.noise_aware else 'not known'}"))

@@ -327,6 +327,10 @@ def _encoded(domain: Domain, sample: Any) -> tuple[Array, SampleCounts]:
             f"the release has {domain.width} columns, the sample {rows.shape[1]}. "
             f"Pass a DataFrame with the columns {', '.join(domain.names)}."
         )
+    if np.isnan(rows).any() and not any(column.missing for column in domain.columns):
+        raise ValueError(
+            "cells of the sample are NaN, and no column of the release may miss one. Leave these rows out."
+        )
     return rows, SampleCounts(n_rows=len(rows))
 
 

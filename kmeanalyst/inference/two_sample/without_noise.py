@@ -16,7 +16,14 @@ from typing import Any, Literal
 import numpy as np
 
 from kmeanalyst.inference.two_sample import gram_sums as precision
-from kmeanalyst.inference.two_sample.distance import Pair, Sample, is_weighted, read_pair, without_diagonal
+from kmeanalyst.inference.two_sample.distance import (
+    Pair,
+    Sample,
+    check_kernels,
+    is_weighted,
+    read_pair,
+    without_diagonal,
+)
 from kmeanalyst.inference.two_sample.gram_sums import GramSums, RowLabels, gram_sums
 from kmeanalyst.inference.two_sample.result import TestResult
 from kmeanalyst.inference.weighted_chi_squared import NormalQuadraticForm
@@ -96,11 +103,7 @@ def _named_kernels(choice: KernelChoice) -> list[Kernel]:
     if choice is None or choice == "aggregated":
         return []
     named = list(choice) if isinstance(choice, Iterable) else [choice]
-    if not named or not all(isinstance(kernel, Kernel) for kernel in named):
-        raise ValueError(
-            f'kernel must be a kernel, a sequence of kernels or "aggregated", got {choice!r:.80}: nothing else can be '
-            "tested with. Pass e.g. Gaussian(1.0)."
-        )
+    check_kernels(named, choice)
     return named
 
 

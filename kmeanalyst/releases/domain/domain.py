@@ -290,6 +290,9 @@ class Domain(Memoised, Printed):
         >>> domain.check_has_columns(sample.assign(city="Basel"))
         ['city']
         """
+        if isinstance(table, np.ndarray):
+            named = f"pd.DataFrame(X, columns={list(self.names)!r:.80})"
+            raise DomainError(f"{what} is an array, without names of columns. Pass {named}.")
         present = Counter(list(table))
         absent = [name for name in self.names_read if name not in present]
         if absent:

@@ -151,7 +151,12 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
     form = _format(counts, notes)
     notes.extend(draft_notes.marks_of_thousands(counts))
-    as_dates: Any = (partial(parse_day, form=form) if form else _day, "dates", partial(_draft_date, form=form))
+    day = (
+        partial(parse_day, form=form)
+        if form
+        else lambda text: parse_day(text) if text[4:5] == "-" and text[9:] else None
+    )
+    as_dates: Any = (day, "dates", partial(_draft_date, form=form))
     for parse, what, draft in (as_dates, (_number, "numbers", draft_number)):
         parsed = [parse(text) for text in present]
         values = np.array([value for value in parsed if value is not None], dtype=float)
@@ -210,7 +215,7 @@ def _draft_levels(name: str, counts: Counter[str], missing: bool, notes: list[st
     lost = repr(other) if other else "missing" if missing else "the default (the first)"
     notes.append(f"CHECK levels: the sample's only; a level it lacks becomes {lost} on the private side")
     notes.extend(draft_notes.texts_may_identify(counts))
-    notes.extend(draft_notes.spellings(counts))
+    notes.extend(draft_notes.spellings({level: counts[level] for level in kept}))
     notes.extend(draft_notes.rare_levels(rare, other if collapse_rare else None))
     levels = (*kept, other) if other else tuple(kept)
     if len(levels) == 1:
@@ -231,10 +236,6 @@ def _is_boolean(distinct: Sequence[str]) -> bool:
     if len(distinct) == 1:  # a lone letter or digit may as well be a level or a number
         return bool(words & {"true", "false", "yes", "no"})
     return words == set().union(*(pair for pair in _BOOLEANS if pair <= words))
-
-
-def _day(text: str) -> float | None:
-    return parse_day(text) if len(text) >= 10 and text[4] == "-" else None
 
 
 def _format(counts: Mapping[str, int], notes: list[str]) -> str:
@@ -297,7 +298,7 @@ def _draft_date(name: str, days: Array, missing: bool, notes: list[str], form: s
     if first == last:
         notes.append(draft_notes.constant(_iso(first), "write the bounds of the code book"))
     else:
-        notes.append("CHECK bounds: drafted a tenth of the sample's range wider at each end")
+        notes.append(f"CHECK bounds: the sample runs from {_iso(first)} to {_iso(last)}; days far outside are clamped")
     notes.extend(draft_notes.codes_for_missing(days, _iso))
     atoms = tuple(map(_iso, _drafted_atoms(days, 1.0, _iso, notes)[0]))
     margin = max(1, math.ceil((last - first) * _MARGIN))

@@ -167,14 +167,6 @@ def _holds_zero(x: Extent) -> bool:
     return x.low <= 0 <= x.high
 
 
-def _quotient(a: Extent, b: Extent) -> Extent:
-    return _ANYWHERE if _holds_zero(b) else _at_ends(np.divide)(a, b)
-
-
-def _remainder(a: Extent, b: Extent) -> Extent:
-    return _ANYWHERE if _holds_zero(b) else _hull([0.0, b.low, b.high], whole=a.whole and b.whole)
-
-
 def _power(a: Extent, b: Extent) -> Extent:
     """Monotone in each argument for a ≥ 0; for a < 0 defined for whole exponents, and bounded here for a constant one."""
     whole = a.whole and b.whole and b.low >= 0
@@ -196,7 +188,8 @@ def _absolute(x: Extent) -> Extent:
 
 _ARITHMETIC: dict[str, Callable[..., Extent]] = {
     "+": _at_ends(np.add, whole=True), "-": _at_ends(np.subtract, whole=True), "*": _at_ends(np.multiply, whole=True),
-    "/": _quotient, "%": _remainder, "**": _power,
+    "/": lambda a, b: _ANYWHERE if _holds_zero(b) else _at_ends(np.divide)(a, b), "**": _power,
+    "%": lambda a, b: _ANYWHERE if _holds_zero(b) else _hull([0.0, b.low, b.high], whole=a.whole and b.whole),
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Extent]] = {
     "abs": _absolute,

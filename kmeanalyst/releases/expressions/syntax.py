@@ -104,9 +104,7 @@ def parts_of(node: Node) -> Iterator[Node]:
 
 
 TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}  # of a comparison read from the right
-_DENIED = {
-    "==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "not in", "not in": "in",
-}  # fmt: skip
+_DENIED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "not in", "not in": "in"}
 
 
 def denied(node: Node) -> Node:

@@ -43,10 +43,7 @@ SDNIST_COLUMNS = (
     "PUMA", "AGEP", "SEX", "MSP", "HISP", "RAC1P", "NOC", "NPF", "HOUSING_TYPE", "OWN_RENT", "DENSITY", "INDP", "INDP_CAT", "EDU",
     "PINCP", "PINCP_DECILE", "POVPIP", "DVET", "DREM", "DPHY", "DEYE", "DEAR", "WGTP", "PWGTP",
 )  # fmt: skip
-_SDNIST_TARGETS = {
-    "25": "ma2019",
-    "48": "tx2019",
-}  # by the state in the codes of PUMA; all other states are the national excerpt's
+_SDNIST_TARGETS = {"25": "ma2019", "48": "tx2019"}  # by the state in PUMA's codes; other states: the national excerpt
 
 
 def export(

@@ -58,10 +58,7 @@ def _claim_findings(release: ReleaseData) -> Iterator[str]:
     """What the file says of its weights, its rows and its fit, and its numbers do not give."""
     weights, statement, measurement = release.weights, release.statement, release.measurement
     if release.weight_view == "probability" and not release.is_probability:
-        yield (
-            f"weights: said to be probability weights, but the least is {weights.min():.6g} and they sum to "
-            f"{weights.sum():.12g}"
-        )
+        yield f"weights: said to be probabilities, but the least is {weights.min():.6g} and their sum {weights.sum():.12g}"
     if statement is not None and statement.public_points > len(release):
         yield f"public_points: {statement.public_points} of only {len(release)} points"
     if statement is not None and statement.n_databases is not None:

@@ -29,7 +29,7 @@ class Violation:
 
     rule                 its index among the domain's rules.
     name                 the rule with its number, from 1, and its text.
-    share                noisy, so that it can be below 0; cells where only some rows break the rule do not count.
+    share                noisy, so that it can be below 0; cells where only some rows break the rule do not count, so that more may.
     standard_deviation   of its noise.
     """
 
@@ -47,10 +47,10 @@ class Violation:
         """What the measurement says of the rule.
 
         >>> Violation(0, "rule 1 (never ill)", 0.02, 0.001).describe()
-        'rule 1 (never ill): about 2.00 % ± 0.10 % of the rows of the table break it'
+        'rule 1 (never ill): at least 2.00 % ± 0.10 % of the rows of the table break it'
         """
-        share, deviation = 100 * self.share, 100 * self.standard_deviation
-        return f"{self.name}: about {share:.2f} % ± {deviation:.2f} % of the rows of the table break it"
+        share, deviation = max(0.0, 100 * self.share), 100 * self.standard_deviation
+        return f"{self.name}: at least {share:.2f} % ± {deviation:.2f} % of the rows of the table break it"
 
 
 def violations_of(domain: Domain, measurement: Measurement | None) -> tuple[Violation, ...]:

@@ -28,10 +28,7 @@ from kmeanalyst.representation.weights.public_prior import posterior_of_public, 
 
 WEIGHT_VIEWS = ("probability", "bounded", "signed", "published")
 _FINE = 0.01  # factor on `gap_tolerance` for a fit that is made once
-_DOUBT, _NEGLIGIBLE = (
-    0.1,
-    1e-9,
-)  # relative variance by which probabilities may be wrong; a ridge that only rounding needs
+_DOUBT, _NEGLIGIBLE = 0.1, 1e-9  # relative variance by which probabilities may be wrong; a ridge for rounding alone
 _ROUNDING = 1e-14  # no gap below this share of the largest k(z, z) can be certified
 
 
@@ -77,7 +74,7 @@ def weights_for(
 
     view      "probability", "bounded", "signed" or "published".
     points    (M, d) encoded.
-    bound     C for bounded (default 1) and signed (default 2; not used when all points are public rows).
+    bound     C for bounded (default 1) and signed (default 2; none where all points are public rows).
     n_public  how many of the points are public rows (the first ones). If all of them are, and span the subspace of
               the measurement, every view except the published one uses them as a prior (see `public_weights`).
     """
@@ -87,7 +84,8 @@ def weights_for(
         return published_weights(points, measurement)
     features = measurement.feature_map(points)
     if n_public == len(points) and isinstance(measurement.feature_map, Nystroem):
-        return public_weights(features, measurement, None if view == "signed" else default_set(view, bound))
+        free = view == "signed" and bound is None
+        return public_weights(features, measurement, None if free else default_set(view, bound))
     ridge = measurement.noise_scale / np.sqrt(len(points)) if view == "signed" else 0.0
     return fit_weights(features, measurement, default_set(view, bound), ridge=ridge)
 

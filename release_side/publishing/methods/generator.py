@@ -71,8 +71,7 @@ class Generator(MeanMethod):
             raise PublishError(str(error)) from None
         if self.choices.features is not None and not drawn:
             raise PublishError(
-                "this kernel has no random part: its features are cells, whose number follows from the domain. Leave features "
-                "out."
+                "this kernel's features are cells, whose number follows from the domain. Leave features out."
             )
         return feature_map
 

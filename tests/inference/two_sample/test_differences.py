@@ -152,7 +152,7 @@ def test_compare_shows_columns_pairs_and_differences_of_two_releases_and_no_rows
     assert found.overall == ka.mmd_test(a, b)
     assert found.pairs.set_index(["first", "second"])["pvalue"].drop(("x", "c")).eq(1).all()
     first = found.differences.set_index(["column", "quantity"])
-    assert first.loc[("c", "b"), "sample"] == pytest.approx(b.probability("c == 'b'").value)
+    assert first.loc[("c", "b"), "second release"] == pytest.approx(b.probability("c == 'b'").value)
     both = np.hypot(a.mean("x").standard_error, b.mean("x").standard_error)
     assert first.loc[("x", "mean"), "difference"] / first.loc[("x", "mean"), "standard_error"] == pytest.approx(
         (a.mean("x").value - b.mean("x").value) / both

@@ -266,7 +266,7 @@ def test_the_command_shows_the_numbers_that_a_result_has(mixed_path, monkeypatch
     assert lines[1] == "note         n"  # it may be the whole difference
     assert lines[2] == "MMD          0.03 (95 %: 0 to 0.0524)"
     assert lines[4:6] == [
-        "noise floor  0.0123 (what two sides of one population would show)",
+        "noise floor  0.0123 (MMD of two sides of one population, before noise is subtracted)",
         "detectable   0.0456 (smallest MMD found at 5 % with 80 % power)",
     ]
     assert "negative values happen" in plain

@@ -13,6 +13,7 @@ from html_pages import Page
 from kmeanalyst.releases.domain.domain import Domain, domain_toml
 from kmeanalyst.releases.domain.levels import Boolean, Categorical
 from kmeanalyst.releases.domain.numbers import Date, Integer, Real
+from kmeanalyst.releases.rules.rule import Rule
 from release_side.choices.internal_files import STAMP
 
 DOMAIN = Domain((
@@ -65,6 +66,17 @@ def test_each_columns_cells_are_counted_with_their_texts_and_nothing_of_them_is_
     texts = Page(page.read_text(encoding="utf-8")).texts
     assert "NOT FOR PUBLICATION" in texts["title"][0]
     assert any("left: 60 of 100 cells are no value of the domain and become missing" in text for text in texts["bdi"])
+
+
+def test_derived_columns_and_rows_that_break_rules_are_counted(folder):
+    rules = (Rule("derive", "age - cost", ("less",)), Rule("never", "ill and age > 40"), Rule("always", "cost < 9"))
+    domain = Domain((*DOMAIN.columns, Integer(name="less", lower=0, upper=50)), rules)
+    Path("d.toml").write_text(domain_toml(domain), encoding="utf-8")
+    assert counted().exit_code == 0
+    found = {own["name"]: own for own in json.loads(Path("cells.internal.json").read_text(encoding="utf-8"))["cells"]}
+    assert found["less"]["rows"] == 100 and found["less"]["clamped"] == 30
+    assert (found["rule 2 (never ill and age > 40)"]["unread"], found["rule 3 (always cost < 9)"]["unread"]) == (60, 0)
+    assert "rule 2 (never ill and age &gt; 40): 60 of 100 rows break it" in Path("cells.internal.html").read_text()
 
 
 def test_a_table_that_is_read_well_raises_no_alarm(folder):

@@ -39,7 +39,7 @@ def findings_of(release: Release, folder: Path, **changes: Any) -> list[str]:
 def test_weights_that_are_no_probabilities_are_found(mixed_release, tmp_path):
     for weights in (mixed_release.weights * 1.001, mixed_release.weights - 0.001):
         findings = findings_of(mixed_release, tmp_path, weights=weights)
-        assert any("said to be probability weights" in finding for finding in findings)
+        assert any("said to be probabilities" in finding for finding in findings)
     findings = findings_of(mixed_release, tmp_path, weights=mixed_release.weights * 1.001, weight_view="signed")
     assert not any("probability" in finding for finding in findings)
 
@@ -95,5 +95,6 @@ def test_a_release_reports_its_residual_relative_to_the_noise(mixed_release):
     measurement = mixed_release.measurement
     expected = mixed_release.fit_distance / (len(measurement.vector) * measurement.noise_scale**2) ** 0.5
     assert mixed_release.residual_over_noise == pytest.approx(expected, rel=1e-12)
-    assert mixed_release.summary()["fit"] == f"residual {expected:.3g} of the noise's size"
+    why = "; points are few, or rules or bounds do not hold" * (expected > 2)
+    assert mixed_release.summary()["fit"] == f"residual {expected:.3g} of the noise's size{why}"
     assert "fit" not in mixed_release.replaced(fit_distance=None).summary()
