@@ -174,7 +174,7 @@ def _with_unresolved(population: Distribution, found: Statistic, question: str) 
     else:
         mass = unresolved_mass(population.release, asked, frame, weights, population.probability)
     if mass == 0:
-        return replace(found, notes=(*found.notes, "every row that the domain allows answers this alike"))
+        return found
     note = f"no row of the release has this value: its probability may be up to {mass:.3g} by what was measured"
     return replace(found, influence=np.append(influence, mass / _Z), notes=(*found.notes, note))
 

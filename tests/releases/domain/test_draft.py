@@ -289,6 +289,7 @@ def test_what_strangers_tables_hold_has_a_note(cells, noted):
 
 
 def test_codes_with_leading_zeros_are_levels():
+    assert column(["2024-05-01", "2024-05-02", "45415"] * 9).missing_codes == ()
     assert column(["02116"] * 30 + ["94110"] * 20).levels == ("02116", "94110")
     with pytest.raises(DomainError, match="'0,0' reads as a number with a comma"):
         column([f"{n},{n}" for n in range(3000)])
