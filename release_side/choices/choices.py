@@ -106,7 +106,7 @@ class Choices:
     )
     bound: float | None = _option(
         None,
-        "Largest Σ|w| of bounded (default 1) and signed weights (2; none on public rows alone).",
+        "Largest Σ|w| of bounded (default 1) and signed weights (2; none on public rows).",
         type=float,
         metavar="C",
     )

@@ -103,9 +103,7 @@ def cells_read(table: PrivateTable, domain: Domain) -> list[CellsRead]:
                 own.rows, own.unread = own.rows + len(rows), own.unread + int(broken)
 
     guarded(read, _FAILED)
-    found += [
-        own for own, rule in zip(kept, domain.rules, strict=True) if rule.kind != DERIVE
-    ]  # a derived cell breaks none
+    found += [own for own, rule in zip(kept, domain.rules, strict=True) if rule.kind != DERIVE]
     return sorted(found, key=lambda own: -(own.unread + own.clamped))
 
 

@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_577,
-    "kmeanalyst/inference": 13_309,
+    "kmeanalyst/inference": 13_305,
     "kmeanalyst/kernels": 3_231,
     "kmeanalyst/learning": 2_886,
     "kmeanalyst/plots": 834,
@@ -30,8 +30,8 @@ CEILINGS = {  # lines of Python files
     "release_side/executors": 363,
     "release_side/private_rows": 1_164,
     "release_side/publishing": 3_191,
-    "release_side/quality": 1_486,
-    "tests": 49_001,
+    "release_side/quality": 1_484,
+    "tests": 49_000,
 }
 
 

@@ -76,7 +76,7 @@ class TestResult(Printed):
         method       noise-aware weighted MMD, release against sample; privacy noise included
         """
         (rejected, kept, possible), p = _FOUND[self.hypothesis], self.pvalue
-        numbers = f"p {f'= {p:.4g}' if p > _LEAST else f'< {_LEAST:g}'}, level {level:g}"
+        numbers = f"p {f'< {_LEAST:g}' if p < _LEAST else f'= {p:.4g}'}, level {level:g}"
         first = f"{rejected} ({numbers})." if self.pvalue < level else f"{kept} ({numbers}): {possible}."
         sign = "; negative values happen when both sides agree" if self.estimator == "unbiased" else ""
         lines = [("note", text) for text in self.notes]  # first: the sample's cells may be the whole difference
@@ -85,12 +85,8 @@ class TestResult(Printed):
             lines.append(("MMD", f"{max(self.mmd_squared, 0.0) ** 0.5:.3g} (95 %: {low:.3g} to {high:.3g})"))
         lines.append(("MMD²", f"{self.mmd_squared:.4g} ({self.estimator}{sign})"))
         if self.noise_floor is not None:
-            lines.append(
-                (
-                    "noise floor",
-                    f"{self.noise_floor:.3g} (MMD of two sides of one population, before noise is subtracted)",
-                )
-            )
+            what = "MMD of two sides of one population, before noise is subtracted"
+            lines.append(("noise floor", f"{self.noise_floor:.3g} ({what})"))
         if self.detectable_mmd is not None:
             lines.append(("detectable", f"{self.detectable_mmd:.3g} (smallest MMD found at 5 % with 80 % power)"))
         lines.append(("method", f"{self.method}; privacy noise {'included' if self.noise_aware else 'not known'}"))
