@@ -137,7 +137,7 @@ class GaussianNoise(Noise):
         if self.delta == 0:
             raise PublishError(
                 "delta = 0 asks for pure differential privacy, and Gaussian noise cannot give it. "
-                "Pass a small delta, such as 1e-6 (well below 1/N), or Laplace noise."
+                'Pass a small delta, such as 1e-6 (well below 1/N), or noise="laplace".'
             )
 
     def multiplier(self) -> float:

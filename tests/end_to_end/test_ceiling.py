@@ -13,7 +13,7 @@ import paths
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
     "kmeanalyst/cli": 1_577,
-    "kmeanalyst/inference": 13_305,
+    "kmeanalyst/inference": 13_311,
     "kmeanalyst/kernels": 3_231,
     "kmeanalyst/learning": 2_886,
     "kmeanalyst/plots": 834,

@@ -218,7 +218,7 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
 
 
 def undecided(population: Distribution, *conditions: Any) -> tuple[str, ...]:
-    """Notes on rows for which a condition is neither true nor false, as a cell is missing, unless they are few."""
+    """Notes on values beyond a column's bounds, and on rows, unless few, for which a missing cell leaves a condition open."""
     some = conditions if isinstance(population, Population) else ()
     return tuple(note for each in some if (note := _undecided(population, shown(each))))  # type: ignore[arg-type]
 
@@ -230,6 +230,12 @@ def _undecided(population: Population, condition: str) -> str:
         is_condition = asked.check(columns) == "condition"
     except ExpressionError:  # a function's name, or a random variable's text that is not an expression
         return ""
+    for name, _, value in asked.compared:
+        low, high = getattr(columns[name], "natural_bounds", (-np.inf, np.inf))
+        if isinstance(value, float) and not low <= value <= high:
+            return (
+                f"{name} is {low:g} to {high:g} by the domain, so that a comparison with {value:g} leaves nothing open"
+            )
     if not is_condition or not any(columns[name].missing for name in asked.columns):
         return ""
     frame, false = population.model.frame.iloc[: len(population.weights)], asked.denied()

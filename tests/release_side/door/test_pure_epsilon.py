@@ -107,7 +107,7 @@ def test_noise_and_delta_that_do_not_go_together_are_refused_before_a_row_is_rea
             release_side.publish_function(table(DOMAIN), DOMAIN, kind=kind, epsilon=1.0, delta=0, uncounted=True)
     monkeypatch.undo()
     for noise, delta, message in [
-        ("gaussian", 0, r"delta = 0 asks for pure differential privacy.*or Laplace noise"),
+        ("gaussian", 0, r"delta = 0 asks for pure differential privacy.*or noise=.laplace"),
         ("laplace", 1e-6, r"Laplace noise gives pure differential privacy, so delta is 0.*Pass delta 0"),
     ]:
         for method in ["random-features", "subspace"]:
