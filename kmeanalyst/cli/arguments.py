@@ -48,6 +48,7 @@ Answer = tuple[str | Callable[[], str] | None, Callable[[], dict[str, Any]]]  # 
 
 
 def output_option(metavar: str, text: str = "File to write.", required: bool = True) -> Part:
+    """The option --output."""
     return option("--output", text, "file", required=required, metavar=metavar)
 
 

@@ -105,10 +105,7 @@ class Choices:
         choices=WEIGHTS,
     )
     bound: float | None = _option(
-        None,
-        "Largest Σ|w| of bounded (default 1) and signed weights (2; none on public rows).",
-        type=float,
-        metavar="C",
+        None, "Largest Σ|w| of bounded (default 1) or signed weights (2; none on public rows).", type=float, metavar="C"
     )
     float32: bool = _option(False, "Round real columns of the points to single precision.")
     noise: str = _option("gaussian", "The distribution of the noise; laplace goes with --delta 0.", choices=NOISES)

@@ -116,11 +116,9 @@ def _becomes(column: Column) -> str:
 
 
 def alarms(cells: Sequence[CellsRead]) -> list[str]:
-    """A sentence for each column of which many cells are not read as they stand."""
-    return [
-        f"{own.name}: {own.unread:,} of {own.rows:,} "
-        + ("rows break it" if own.kind == "rule" else f"cells are no value of the domain and become {own.becomes}, ")
-        + f"{own.clamped:,} are out of bounds" * (own.kind != "rule")
-        for own in cells
-        if own.is_alarming
-    ]
+    """A sentence for each column of which many cells are not read as they stand, and each rule that many rows break."""
+    of_rule = "{own.unread:,} of {own.rows:,} rows break it"
+    of_cells = "{own.unread:,} of {own.rows:,} cells are no value of the domain and become {own.becomes}, "
+    of_cells += "{own.clamped:,} are out of bounds"
+    kinds = [(own, of_rule if own.kind == "rule" else of_cells) for own in cells if own.is_alarming]
+    return [f"{own.name}: {text.format(own=own)}" for own, text in kinds]

@@ -101,10 +101,8 @@ def release(method: str, table: synthesis.Table, epsilon: float, delta: float, a
     from peer_mechanisms import run
 
     tables = ScoreTables(table.domain)
-    rho, sizes = (
-        0.5 / GaussianNoise(epsilon, delta, "zcdp").multiplier() ** 2,
-        [tables.sizes[j] for j in tables.columns],
-    )
+    rho = 0.5 / GaussianNoise(epsilon, delta, "zcdp").multiplier() ** 2
+    sizes = [tables.sizes[j] for j in tables.columns]
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         codes = tables.cells(table.domain.encode(table.train))
         codes, took, megabytes = pool.submit(run, method, codes, sizes, rho, asked, draw).result()

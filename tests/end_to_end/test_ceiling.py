@@ -12,26 +12,26 @@ import paths
 
 CEILINGS = {  # lines of Python files
     "kmeanalyst": 182,
-    "kmeanalyst/cli": 1_577,
-    "kmeanalyst/inference": 13_311,
+    "kmeanalyst/cli": 1_578,
+    "kmeanalyst/inference": 13_312,
     "kmeanalyst/kernels": 3_231,
     "kmeanalyst/learning": 2_886,
     "kmeanalyst/plots": 834,
     "kmeanalyst/release": 441,
-    "kmeanalyst/releases": 11_033,
+    "kmeanalyst/releases": 11_036,
     "kmeanalyst/report": 1_331,
     "kmeanalyst/representation": 4_646,
     "kmeanalyst/sources": 1_373,
     "release_side": 85,
     "release_side/budget": 1_242,
-    "release_side/choices": 1_408,
+    "release_side/choices": 1_405,
     "release_side/cli": 835,
     "release_side/door": 1_883,
     "release_side/executors": 363,
     "release_side/private_rows": 1_164,
     "release_side/publishing": 3_191,
-    "release_side/quality": 1_484,
-    "tests": 49_000,
+    "release_side/quality": 1_482,
+    "tests": 48_998,
 }
 
 

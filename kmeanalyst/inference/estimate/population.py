@@ -220,10 +220,10 @@ def population_of(release: ReleaseData, *, where: Where = None, view: View | Non
 def undecided(population: Distribution, *conditions: Any) -> tuple[str, ...]:
     """Notes on values beyond a column's bounds, and on rows, unless few, for which a missing cell leaves a condition open."""
     some = conditions if isinstance(population, Population) else ()
-    return tuple(note for each in some if (note := _undecided(population, shown(each))))  # type: ignore[arg-type]
+    return tuple(note for each in some if (note := _note_on(population, shown(each))))  # type: ignore[arg-type]
 
 
-def _undecided(population: Population, condition: str) -> str:
+def _note_on(population: Population, condition: str) -> str:
     columns = population.release.columns
     try:
         asked = asked_of(population.release, condition)

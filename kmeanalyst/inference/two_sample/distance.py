@@ -83,7 +83,8 @@ def check_kernels(kernels: Sequence[Any], given: Any) -> None:
 
 
 def embeddings(a: Any, b: Any, kernel: Kernel | None) -> tuple[KernelMean, KernelMean]:
-    check_kernels([kernel or Gaussian(1.0)], kernel)
+    if kernel is not None:
+        check_kernels([kernel], kernel)
     releases = [side for side in (a, b) if isinstance(side, ReleaseData)]
     spaces = [(release.kernel, release.domain) for release in releases]
     if kernel is None and spaces and spaces[0] != spaces[-1]:

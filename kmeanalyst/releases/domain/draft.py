@@ -151,27 +151,23 @@ def _draft_column(name: str, cells: pd.Series, notes: list[str], strings: bool, 
         return _draft_levels(name, Counter(text.strip() for text in present), missing, notes, collapse_rare)
     form = _format(counts, notes)
     notes.extend(draft_notes.marks_of_thousands(counts))
-    day = (
-        partial(parse_day, form=form)
-        if form
-        else lambda text: parse_day(text) if text[4:5] == "-" and text[9:] else None
-    )
-    as_dates: Any = (day, "dates", partial(_draft_date, form=form))
+    as_dates: Any = (partial(parse_day, form=form) if form else _day, "dates", partial(_draft_date, form=form))
     for parse, what, draft in (as_dates, (_number, "numbers", draft_number)):
         parsed = [parse(text) for text in present]
         values = np.array([value for value in parsed if value is not None], dtype=float)
         words = [text for text, value in zip(present, parsed, strict=True) if value is None]
-        if len(values) > _MOST_BAD * len(present) and (what == "dates" or not _are_codes(words, counts, strings)):
-            capped = _ends_told(words, values) if what == "numbers" else {}
+        dates = what == "dates"
+        if len(values) > _MOST_BAD * len(present) and (dates or not _are_codes(words, counts, strings)):
+            capped = {} if dates else _ends_told(words, values)
             if bad := [word for word in words if word.strip() not in capped]:
-                reads = draft_notes.read_otherwise(bad, dates=what == "dates")
+                reads = draft_notes.read_otherwise(bad, dates=dates)
                 also = f"; they count as missing: {reads}in both tables" if reads else "; they count as missing"
                 notes.append(f"CHECK {len(bad)} cells were not {what} (such as {bad[0][:80]!r}){also}")
             if capped:
                 draft = partial(_draft_capped, words=Counter(map(str.strip, words)), capped=capped)
-            infinite = [word.strip() for word in bad if what == "numbers" and parse_number(word) is not None]
-            column: Any = draft(name, values, missing or bool(bad), notes)
-            return replace(column, missing_codes=tuple(dict.fromkeys(infinite)))  # else clamped
+            infinite = dict.fromkeys(word.strip() for word in bad if not dates and parse_number(word) is not None)
+            # else these would be clamped
+            return replace(draft(name, values, missing or bool(bad), notes), missing_codes=tuple(infinite))
     if as_text:
         return _draft_text(name, sorted(counts), missing)
     inner = [text.strip() for text in present]  # as cells match levels
@@ -236,6 +232,10 @@ def _is_boolean(distinct: Sequence[str]) -> bool:
     if len(distinct) == 1:  # a lone letter or digit may as well be a level or a number
         return bool(words & {"true", "false", "yes", "no"})
     return words == set().union(*(pair for pair in _BOOLEANS if pair <= words))
+
+
+def _day(text: str) -> float | None:
+    return parse_day(text) if len(text) >= 10 and text[4] == "-" else None
 
 
 def _format(counts: Mapping[str, int], notes: list[str]) -> str:

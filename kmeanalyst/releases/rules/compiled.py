@@ -135,8 +135,7 @@ class Rules:
         for own in self.differences:
             d, *sides = (columns[j] for j in own)
             assert isinstance(d, Number)
-            steps = [side.grain / d.grain if side.grain and d.grain else 0.5 for side in sides]  # type: ignore[attr-defined]
-            finer = d.grain is None or all(math.isclose(step, round(step), rel_tol=1e-9) for step in steps)
+            finer = d.grain is None or all(_is_multiple(side.grain, d.grain) for side in sides)  # type: ignore[attr-defined]
             if not isinstance(d, Cyclic) and finer and d.missing >= any(side.missing for side in sides):
                 found[sides[0].name, sides[1].name] = (d.name, *d.natural_bounds)
         return found
@@ -388,6 +387,10 @@ def rules_of(domain: RuledColumns) -> Rules:
 def asked_of(release: Ruled, question: str) -> Expression:
     """A question by derived columns of differences, which were measured by themselves, where that has the same meaning."""
     return parse(question).through(rules_of(release.domain).comparable)
+
+
+def _is_multiple(step: float | None, of: float) -> bool:
+    return step is not None and math.isclose(step / of, round(step / of), rel_tol=1e-9)
 
 
 def _compiled(rule: Rule, domain: RuledColumns, number: int) -> CompiledRule:
